@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import typer
 
 import infra
@@ -24,10 +25,10 @@ from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.settings.values import duration_ms, moment_ms
-from stream_jobs.replay import compare, databases, promote, records, runs, shadow
-from stream_jobs.replay.databases import Table
-from stream_jobs.replay.feed import bounds_of
-from stream_jobs.replay.log import Log, partitions_of
+from stream_jobs.replay import databases, promote, records, runs, shadow
+from stream_jobs.replay.databases import Table, Verdict
+from stream_jobs.replay.feed import Ends, Feed, bounds_of, progress
+from stream_jobs.replay.log import Log, Writer, partitions_of
 from stream_jobs.replay.records import Reach, Source
 from stream_jobs.replay.runs import Run, folder_of
 from stream_jobs.replay.shadow import JOBS, TOPIC, Say
@@ -81,7 +82,7 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
             f"run {run.run_id}: Spark dropped {dropped} rows behind its watermark: its windows "
             "lack them and it must not be promoted; drop it and report this"
         )
-    for line in left_out[: compare.NAMED]:
+    for line in left_out[: databases.NAMED]:
         say(f"run {run.run_id}: dead-lettered: {line}")
     if not wanted.verify:
         return True
@@ -193,11 +194,14 @@ def _next_id(home: Path, into: str) -> str:
 def _into_live(
     run: Run, yes: bool, settings: Settings, live: Endpoints, stop: threading.Event, say: Say
 ) -> None:
-    """The records into the live topic, by consent only."""
+    """The records into the live topic, received now, by consent only. Their first time of receipt is in a
+    header.
+    """
+    topic, source = kafka_topic(settings.kafka.prefix, TOPIC), shadow.stored(settings, run)
+    sent = [0] * source.partitions
     try:
-        source = shadow.stored(settings, run)
-        count = sum(p.records for p in source.plan(bounds_of(run.speed)))
-        topic = kafka_topic(settings.kafka.prefix, TOPIC)
+        plan = source.plan(bounds_of(run.speed))
+        count = sum(part.records for part in plan)
         meaning = (
             f"{count} records go into the live topic {topic}, received now. Each counts as late: the stream "
             "leaves its windows as they are, the batch layer restates those that lack it, and what was "
@@ -208,8 +212,23 @@ def _into_live(
                 f"--into live: {meaning}. With --yes it is done; --into shadow touches nothing that is live"
             )
         say(meaning)
-        sent = shadow.into_live(settings, live, source, run.speed, stop)
-        say(f"{sent} records sent")
+        writer = Writer(live.kafka_bootstrap, topic)
+
+        def write(rows: pa.Table, _skip: Ends) -> None:
+            writer.write(rows, now_ms=int(datetime.now(UTC).timestamp() * 1000))
+            for partition in rows["partition"].to_pylist():
+                sent[partition] += 1
+
+        with progress(count) as show:
+            feed = Feed(source.read, write, lambda: tuple(sent), lambda: None, show, stop)
+            feed.run(plan, (0,) * source.partitions, run.speed)
+        say(f"{sum(sent)} records sent")
+    except ServiceError as error:
+        if not stop.is_set():
+            raise
+        raise ServiceError(
+            f"stopped after {sum(sent)} records; sent again they count as duplicates"
+        ) from error
     finally:
         shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
 
@@ -217,13 +236,13 @@ def _into_live(
 def _compared(live: Endpoints, run: Run, wanted: Callable[[Table], bool], as_json: bool) -> bool:
     """Whether each table of ``wanted`` is equal in the run's and the live database: each is told at once."""
 
-    def told(verdict: compare.Verdict) -> None:
+    def told(verdict: Verdict) -> None:
         if not as_json:
-            typer.echo(compare.table_line(verdict))
+            typer.echo(databases.table_line(verdict))
 
-    verdicts = compare.compared(live.db_owner_url, run, wanted, told)
+    verdicts = databases.compared(live.db_owner_url, run, wanted, told)
     if as_json:
-        typer.echo(compare.as_json(verdicts))
+        typer.echo(databases.as_json(verdicts))
     return all(verdict.equal for verdict in verdicts)
 
 

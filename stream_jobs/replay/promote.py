@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from infra.contract.errors import ConfigError
-from stream_jobs.replay import compare
-from stream_jobs.replay.databases import TABLES, Connection, Table, copy, names, of_run, within
+from stream_jobs.replay.databases import TABLES, Connection, Table, copy, keep, names, of_run, within
 from stream_jobs.replay.runs import Run
 
 ALERTS_A_RUN: Final = 1_000_000_000
@@ -121,7 +120,7 @@ def forget(live: Connection, run: Run) -> None:
         live.execute(LOCK)
         live.execute(f"DROP SCHEMA IF EXISTS {run.schema} CASCADE")
         live.execute("DELETE FROM odograph.replay_run WHERE run_id = %s", (run.run_id,))
-        compare.keep(live, run, ())
+        keep(live, run, ())
 
 
 def _read_through(live: Connection) -> None:

@@ -10,13 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
-
-import pyarrow as pa
 
 from infra.clients import database_url
 from infra.contract.errors import ServiceError
@@ -256,29 +253,3 @@ def run_shadow(
     total_s = run.total_s + time.monotonic() - begun_s
     done = replace(run, state="done", feed_s=round(run.feed_s + took_s, 1), total_s=round(total_s, 1))
     return runs.save(settings.paths.home, done), dropped, left_out
-
-
-def into_live(
-    settings: Settings, live: Endpoints, source: Stored, speed: float | None, stop: threading.Event
-) -> int:
-    """Records into the live topic, received now; how many. Their first time of receipt is in a header."""
-    plan = source.plan(bounds_of(speed))
-    writer = Writer(live.kafka_bootstrap, kafka_topic(settings.kafka.prefix, TOPIC))
-    sent = [0] * source.partitions
-
-    def write(rows: pa.Table, _skip: Ends) -> None:
-        writer.write(rows, now_ms=int(datetime.now(UTC).timestamp() * 1000))
-        for partition in rows["partition"].to_pylist():
-            sent[partition] += 1
-
-    with progress(sum(part.records for part in plan)) as show:
-        try:
-            feed = Feed(source.read, write, lambda: tuple(sent), lambda: None, show, stop)
-            feed.run(plan, (0,) * source.partitions, speed)
-        except ServiceError as error:
-            if not stop.is_set():
-                raise
-            raise ServiceError(
-                f"stopped after {sum(sent)} records; sent again they count as duplicates"
-            ) from error
-    return sum(sent)

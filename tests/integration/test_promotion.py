@@ -14,8 +14,7 @@ from infra.clients.database_url import with_name
 from infra.contract.errors import ConfigError
 from infra.sql.migrate import FOLDER, migrate
 from stream_jobs.replay import databases, promote
-from stream_jobs.replay.compare import Verdict, compare, keep
-from stream_jobs.replay.databases import TABLES, Connection, connected
+from stream_jobs.replay.databases import TABLES, Connection, Verdict, compare, connected, keep
 from stream_jobs.replay.runs import Run
 from tests.integration.promotion_support import (
     alert,
