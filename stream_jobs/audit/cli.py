@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
-
-
-class By(StrEnum):
-    """What the figures are split by."""
-
-    VEHICLE = "vehicle"
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +16,7 @@ def register(app: typer.Typer) -> None:
 def audit(
     since: Annotated[str | None, typer.Option(help="only the last such time, as 90s, 15m, 1h [all]")] = None,
     day: Annotated[str | None, typer.Option(help="only a day of ODOGRAPH_TZ, as 2026-11-20 [all]")] = None,
-    by: Annotated[By | None, typer.Option(help="a line for each as well")] = None,
+    by: Annotated[Literal["vehicle"] | None, typer.Option(help="a line for each as well")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output, all of it")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="first wait until nothing is in flight")] = False,
     at_most: Annotated[

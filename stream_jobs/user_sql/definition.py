@@ -28,18 +28,11 @@ _COMMENT: Final = re.compile(r"--[^\n]*")
 _STAR: Final = re.compile(r"(select|,|\.)\s*\*", re.IGNORECASE)
 
 _TYPES: Final[Mapping[type[T.DataType], str]] = {
-    T.StringType: "text",
-    T.BooleanType: "boolean",
-    T.ByteType: "smallint",
-    T.ShortType: "smallint",
-    T.IntegerType: "integer",
-    T.LongType: "bigint",
-    T.FloatType: "real",
-    T.DoubleType: "double precision",
+    T.StringType: "text", T.BooleanType: "boolean", T.DateType: "date",
+    T.TimestampType: "timestamp with time zone", T.ByteType: "smallint", T.ShortType: "smallint",
+    T.IntegerType: "integer", T.LongType: "bigint", T.FloatType: "real", T.DoubleType: "double precision",
     T.DecimalType: "numeric",
-    T.DateType: "date",
-    T.TimestampType: "timestamp with time zone",
-}
+}  # fmt: skip
 _NAME_BYTES: Final = 63
 """PostgreSQL cuts longer names."""
 _TABLE_COLUMNS: Final = """

@@ -46,25 +46,22 @@ SIGNAL_NAMES: Final = tuple(signal.name for signal in SIGNALS)
 
 def user_queries(settings: Settings, spark: SparkSession) -> tuple[Query, ...]:
     """Those of the folder in the settings, none without one; raises ConfigError where one is not sound."""
-    if settings.jobs.sql_dir is None:
-        return ()
-    found = sql.read_folder(settings.jobs.sql_dir, least_watermark_s(settings))
+    folder = settings.jobs.sql_dir
+    found = () if folder is None else sql.read_folder(folder, least_watermark_s(settings))
     for definition in found:
         check(spark, definition, clock_limits(settings))
     return tuple(_query(definition) for definition in found)
 
 
 def _query(definition: Definition) -> Query:
+    def transform(records: DataFrame, settings: Settings) -> DataFrame:
+        return _analysed(definition, records, clock_limits(settings))
+
     return Query(
-        name=definition.query,
-        operators=definition.version,
-        replaces=(),
-        trigger_s=lambda s: s.jobs.trigger_s,
-        max_offsets=lambda s: s.jobs.max_offsets,
-        transform=lambda records, settings: _analysed(definition, records, clock_limits(settings)),
+        name=definition.query, operators=definition.version, replaces=(), may_fail=True, transform=transform,
+        trigger_s=lambda s: s.jobs.trigger_s, max_offsets=lambda s: s.jobs.max_offsets,
         sink=lambda parts: UserSink(definition, parts.database, parts.claims),
-        may_fail=True,
-    )
+    )  # fmt: skip
 
 
 def check(spark: SparkSession, definition: Definition, limits: ClockLimits) -> T.StructType:
