@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,13 +72,8 @@ FROM odograph.vehicle_window
 WHERE vehicle_id = %(vehicle)s AND window_start >= to_timestamp(%(since)s / 1000.0)
   AND window_start < to_timestamp(%(until)s / 1000.0)
 """
-_NEXT_OFFSETS: Final = """
-SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = %s AND topic = %s
-"""
-_HORIZON: Final = """
-SELECT (extract(epoch FROM max(dropped_before)) * 1000)::bigint FROM odograph.retention
-WHERE table_name = 'vehicle_window'
-"""
+LISTED: Final = (_COUNTED, _LATE, _QUARANTINED, _DEAD)
+"""By vehicle the figures that the database has; under the empty name dead letters of nobody."""
 
 
 def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
@@ -143,45 +138,6 @@ class SessionLoss(NamedTuple):
     since_ms: int
     at_ms: int
     detail: str
-
-
-def listed_figures(connection: Connection, scope: Scope) -> dict[str, dict[str, int]]:
-    """By vehicle the ledger's figures that the database has; under the empty name dead letters of nobody.
-
-    Frames in windows, else records. A vehicle that a table does not name has none of its figures.
-    """
-    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    with connection.cursor(row_factory=dict_row) as cursor:
-        for query in (_COUNTED, _LATE, _QUARANTINED, _DEAD):
-            for row in cursor.execute(query, scope.bounds()):
-                found[row.pop("vehicle_id")] |= row
-    return found
-
-
-def dead_frames(connection: Connection, vehicles: Sequence[str]) -> dict[Device, Ranges]:
-    """Frames of these vehicles that are known to lie in dead letters."""
-    return ranges_by_device(connection.execute(_DEAD_FRAMES, (list(vehicles),)).fetchall())
-
-
-def session_losses(connection: Connection) -> list[SessionLoss]:
-    """All that were noted, oldest first."""
-    return [SessionLoss(*row) for row in connection.execute(_SESSION_LOSSES).fetchall()]
-
-
-def counted_windows(connection: Connection, vehicle_id: str, scope: Scope) -> dict[int, int]:
-    """Frames in time by window, ms."""
-    return dict(connection.execute(_WINDOWS, scope.bounds() | {"vehicle": vehicle_id}).fetchall())
-
-
-def next_offsets(connection: Connection, consumer: str, topic: str) -> dict[int, int]:
-    """The next offset that a consumer of the database reads, by partition; none before its first."""
-    return dict(connection.execute(_NEXT_OFFSETS, (consumer, topic)).fetchall())
-
-
-def windows_horizon_ms(connection: Connection) -> int | None:
-    """Windows that begin before it have been dropped; None: none ever were."""
-    ((moment,),) = connection.execute(_HORIZON).fetchall()
-    return None if moment is None else int(moment)
 
 
 class Gap(NamedTuple):
@@ -274,13 +230,16 @@ def collect(
     with archive.opened(sources.home, scope, committed, sources.ahead_ms + SLACK_MS) as store:
         with connected(sources.db_url) as database:
             _devices(found, runs, store, database, sources.waiting)
-            for vehicle_id, listed in listed_figures(database, scope).items():
-                found.vehicles.setdefault(vehicle_id, Figures()).add(Figures(**listed))
+            with database.cursor(row_factory=dict_row) as cursor:
+                for query in LISTED:
+                    for row in cursor.execute(query, scope.bounds()):
+                        vehicle = found.vehicles.setdefault(row.pop("vehicle_id"), Figures())
+                        vehicle.add(Figures(**row))
             # Numbers used again for another moment: what windows counted under them is no double.
             more = [v for v, one in sorted(found.vehicles.items()) if one.counted > one.in_time]
             for vehicle_id, again in store.again(more).items():
                 found.again += ledger.enter_again(found.vehicles[vehicle_id], again)
-            _sessions(found, store, session_losses(database))
+            _sessions(found, store, database)
             _windows(found, store, database, sources.window_ms)
         found.log = _log_gaps(store.partitions(), sources, scope)
         found.open_records = store.open_records(asked_ms) if asked_ms > scope.until_ms else 0
@@ -299,7 +258,8 @@ def _devices(
     ranges = {d: [*a.between, *a.behind] for d, a in lacking.items() if a.between or a.behind}
     elsewhere = store.elsewhere(ranges)
     left = {d for d, whole in ranges.items() if minus(whole, elsewhere.get(d, []))}
-    dead = dead_frames(database, sorted({vehicle_id for vehicle_id, _ in left})) if left else {}
+    vehicles = sorted({vehicle_id for vehicle_id, _ in left})
+    dead = ranges_by_device(database.execute(_DEAD_FRAMES, (vehicles,)).fetchall()) if left else {}
     in_log = waiting() if left else {}
     for device in sorted(counts.keys() | left):
         known_places = (places.get(device, []) for places in (elsewhere, dead, in_log))
@@ -309,9 +269,10 @@ def _devices(
             found.gaps.append(Gap(*device, missing))
 
 
-def _sessions(found: Account, store: Archive, losses: list[SessionLoss]) -> None:
+def _sessions(found: Account, store: Archive, database: Connection) -> None:
     """The gaps' ranges, those apart in the time of whose frames the broker lost a session of the bridge."""
     scope, gaps = found.scope, found.gaps
+    losses = [SessionLoss(*row) for row in database.execute(_SESSION_LOSSES).fetchall()]
     found.sessions = [x for x in losses if x.at_ms >= scope.since_ms and x.since_ms < scope.until_ms]
     if not losses or not gaps:
         return
@@ -332,7 +293,8 @@ def _windows(found: Account, store: Archive, database: Connection, window_ms: in
     differ = [v for v, one in sorted(found.vehicles.items()) if one.in_time != one.counted]
     for vehicle_id in differ[:COMPARED_VEHICLES]:
         archived = store.windows(vehicle_id, window_ms)
-        counted = counted_windows(database, vehicle_id, found.scope)
+        values = found.scope.bounds() | {"vehicle": vehicle_id}
+        counted: dict[int, int] = dict(database.execute(_WINDOWS, values).fetchall())
         for start in sorted(archived.keys() | counted.keys()):
             frames, *place = archived.get(start, (0, None, None, None))
             if frames != counted.get(start, 0):

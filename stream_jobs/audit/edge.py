@@ -76,12 +76,12 @@ def devices(home: Path) -> dict[Device, EdgeDevice]:
 
 def _sum(several: list[EdgeDevice]) -> EdgeDevice:
     ended = [one.ended_ms for one in several if one.ended_ms is not None]
-    return EdgeDevice(
-        next_seq=max(one.next_seq for one in several),
-        lost=merged(part for one in several for part in one.lost),
-        dropped=merged(part for one in several for part in one.dropped),
-        on_board=merged(part for one in several for part in one.on_board),
-        from_ms=min(one.from_ms for one in several),
-        ended_ms=max(ended) if len(ended) == len(several) else None,
-        sent=any(one.sent for one in several),
+    names = ("lost", "dropped", "on_board")
+    lost, dropped, on_board = (
+        merged(part for one in several for part in getattr(one, name)) for name in names
     )
+    return EdgeDevice(
+        max(one.next_seq for one in several), lost, dropped, on_board,
+        min(one.from_ms for one in several), max(ended) if len(ended) == len(several) else None,
+        any(one.sent for one in several),
+    )  # fmt: skip

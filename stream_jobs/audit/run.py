@@ -39,6 +39,13 @@ RETRY_S: Final = 10.0
 """A frame between broker and log is in none of the sources: what lacks is asked for again so long."""
 
 Offsets = Mapping[int, int]
+_NEXT_OFFSETS: Final = """
+SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = %s AND topic = %s
+"""
+_HORIZON: Final = """
+SELECT (extract(epoch FROM max(dropped_before)) * 1000)::bigint FROM odograph.retention
+WHERE table_name = 'vehicle_window'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,8 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
         newest = query_offsets.committed(home, query)
         committed[query] = {} if newest is None else newest.ends.get(kafka_topic(prefix, TELEMETRY), {})
     with connected(addresses.db_ingest_url) as database:
-        committed[EVENTS] = collect.next_offsets(database, EVENTS, DEAD_LETTER)
+        rows = database.execute(_NEXT_OFFSETS, (EVENTS, DEAD_LETTER)).fetchall()
+        committed[EVENTS] = dict(rows)
     now_ms = time.time_ns() // 1_000_000
     waiting = dict.fromkeys(READS, now_ms)  # receipt of the first record that waits; now where none does
     with LogEnds(addresses.kafka_bootstrap, prefix) as log:
@@ -135,8 +143,8 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
     with suppress(OdographError):  # an outer broker need not tell; what is missing stays unexplained then
         where = replace(where, broker_dropped=broker_figures(addresses.mqtt).dropped)
     with connected(where.db_url) as database:
-        horizons = (collect.windows_horizon_ms(database), archive.horizon_ms(where.home))
-    known = [found for found in horizons if found is not None]
+        ((dropped_ms,),) = database.execute(_HORIZON).fetchall()
+    known = [ms for ms in (dropped_ms, archive.horizon_ms(where.home)) if ms is not None]
     wanted = wanted.kept(max(known, default=None), time.time_ns() // 1_000_000)
     if wanted.whole:
         quiet = _quiet(settings, addresses, where, end_s)

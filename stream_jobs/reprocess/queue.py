@@ -205,7 +205,7 @@ _DONE: Final = """
 UPDATE odograph.late_vehicle_frames SET
     alerts_at = CASE WHEN %(rules)s THEN now() ELSE alerts_at END,
     repaired_at = CASE WHEN %(closed)s THEN coalesce(repaired_at, now()) ELSE repaired_at END
-WHERE vehicle_id = %(vehicle)s AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
+WHERE vehicle_id = %(vehicle_id)s AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
   AND from_time >= to_timestamp(%(since_ms)s / 1000.0) AND to_time <= to_timestamp(%(until_ms)s / 1000.0)
 """
 _UNFINISHED: Final = """
@@ -296,11 +296,7 @@ def works(connection: Connection, times: Sequence[tuple[Any, ...]], seen_ms: int
 
 def mark_done(connection: Connection, work: Work, seen_ms: int, *, rules: bool) -> None:
     """Its late frames noted up to ``seen_ms`` are taken in; by the rules too."""
-    values = {
-        "vehicle": work.vehicle_id, "seen_ms": seen_ms, "closed": work.closed, "rules": rules,
-        "since_ms": work.since_ms, "until_ms": work.until_ms,
-    }  # fmt: skip
-    execute(connection, _DONE, values)
+    execute(connection, _DONE, asdict(work) | {"seen_ms": seen_ms, "rules": rules})
 
 
 def _lists(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
