@@ -21,6 +21,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from bridge.uplink.translate import SessionLoss
 from bridge.uplink.wire import PACKET_BYTES, BufferedSocket, Publish, WireError, pubacks
 from infra.clients.mqtt_broker import MqttBroker
 
@@ -37,16 +38,6 @@ MANY_BYTES: Final = 64 * 1024  # after a read of this much the next one is not d
 TAKEN_OVER: Final = 0x8E  # reason code of a DISCONNECT: another client came with our id (MQTT 5, 3.14.2.1)
 RETAINED_ON_NEW_SUBSCRIPTION: Final = 1  # once with the session, not at every reconnect (MQTT 5, 3.8.3.1)
 RETAINED_NEVER: Final = 2  # without a session each subscription is new: they would come at each connection
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLoss:
-    """The broker may have dropped a session's messages between ``from_ms``, last known, and ``at_ms``."""
-
-    client_id: str
-    why: str
-    from_ms: int
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from bridge.uplink.mqtt_source import SessionLoss
 from bridge.uplink.wire import CutPayload, NamedTopic
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
@@ -285,6 +284,16 @@ def why_headers(reason: str, detail: str) -> Headers:
     """Why a letter is dead."""
     text = detail.encode(errors="backslashreplace")
     return [(topics.HEADER_REASON, reason.encode()), (topics.HEADER_DETAIL, text)]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLoss:
+    """The broker may have dropped a session's messages between ``from_ms``, last known, and ``at_ms``."""
+
+    client_id: str
+    why: str
+    from_ms: int
+    at_ms: int
 
 
 class Letters:

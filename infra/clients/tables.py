@@ -15,8 +15,7 @@ from numbers import Integral, Real
 from rich.console import Console
 from rich.table import Table
 
-WIDTH = 200
-"""Of what is no terminal, characters."""
+WIDTH = 200  # of what is no terminal, characters
 
 
 def cell(value: object, form: str = "") -> str:
@@ -33,11 +32,7 @@ def cell(value: object, form: str = "") -> str:
 
 
 def aligned(
-    rows: Iterable[Sequence[object]],
-    heads: Sequence[str] | Mapping[str, str] = (),
-    *,
-    gap: str = "  ",
-    indent: str = "",
+    rows: Iterable[Sequence[object]], heads: Sequence[str] | Mapping[str, str] = (), indent: str = ""
 ) -> str:
     """Plain columns as wide as their longest cell, without a line's end after the last row.
 
@@ -54,7 +49,7 @@ def aligned(
         width = max(map(len, texts))
         columns.append([text.rjust(width) if right else text.ljust(width) for text in texts])
     lines = zip(*columns, strict=True) if columns else [heads] if heads else []
-    return "\n".join(indent + gap.join(line).rstrip() for line in lines)
+    return "\n".join(indent + "  ".join(line).rstrip() for line in lines)
 
 
 def table(*heads: str, rows: Iterable[Sequence[object]] = ()) -> Table:
@@ -69,12 +64,13 @@ def table(*heads: str, rows: Iterable[Sequence[object]] = ()) -> Table:
     return made
 
 
-def rendered(*parts: Table | str, width: int = WIDTH) -> str:
+def rendered(*parts: Table | str) -> str:
     """Tables and lines as text for standard output."""
-    console = Console(highlight=False)
-    out = io.StringIO()
-    wide = console.width if console.is_terminal else width
-    Console(file=out, highlight=False, force_terminal=console.is_terminal, width=wide).print(*parts, sep="\n")
+    console, out = Console(highlight=False), io.StringIO()
+    width = console.width if console.is_terminal else WIDTH
+    Console(file=out, highlight=False, force_terminal=console.is_terminal, width=width).print(
+        *parts, sep="\n"
+    )
     return out.getvalue()
 
 

@@ -444,16 +444,9 @@ class Retention(Section):
 
     def days_by_table(self) -> dict[str, int]:
         """Days that each table of odograph.retention is kept; 0: for ever."""
-        return {
-            "vehicle_window": self.windows_days,
-            "vehicle_minute": self.minutes_days,
-            "vehicle_hour": self.hours_days,
-            "vehicle_day": self.days_days,
-            "road_cell_window": self.roads_days,
-            "road_edge_window": self.roads_days,
-            "road_cell_interval": self.roads_days,
-            "road_edge_interval": self.roads_days,
-            "query_progress": self.progress_days,
-            "stage_sample": self.watch_days,
-            "storage_sample": self.progress_days,
-        }
+        roads = ("road_cell_window", "road_edge_window", "road_cell_interval", "road_edge_interval")
+        vehicles = {"vehicle_window": self.windows_days, "vehicle_minute": self.minutes_days,
+                    "vehicle_hour": self.hours_days, "vehicle_day": self.days_days}  # fmt: skip
+        watch = {"query_progress": self.progress_days, "stage_sample": self.watch_days,
+                 "storage_sample": self.progress_days}  # fmt: skip
+        return vehicles | dict.fromkeys(roads, self.roads_days) | watch

@@ -7,8 +7,7 @@ import orjson
 from bridge.uplink.in_flight import AckFifo, InFlightBatch
 from bridge.uplink.lane import translated
 from bridge.uplink.metrics import LaneStats
-from bridge.uplink.mqtt_source import SessionLoss
-from bridge.uplink.translate import Letters, Record, Rejection, Translator
+from bridge.uplink.translate import Letters, Record, Rejection, SessionLoss, Translator
 
 NOW = 1_790_000_000_000
 KEY = b"1HGCM82633A004352"
