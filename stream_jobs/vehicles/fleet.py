@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import Kept, Memory
@@ -16,7 +15,7 @@ from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.features import Features, KeptFeatures, dump_features, load_features, nothing_read
 from stream_jobs.vehicles.journeys.journey import JourneyMemory
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Order
-from stream_jobs.windows.block import CODEC
+from stream_jobs.windows.block import squeezed, unsqueezed
 from stream_jobs.windows.open_windows import Memory as WindowMemory
 
 VEHICLE: Final = np.dtype(
@@ -139,10 +138,6 @@ class Fleet:
         return due
 
 
-LENGTH: Final = 8
-"""Bytes of a blob before what is compressed: how long that is."""
-
-
 class KeptBucket(msgspec.Struct, array_like=True):
     """What a bucket remembers: its vehicles, compressed, and the open windows."""
 
@@ -160,13 +155,9 @@ def load(blob: bytes | None, rule_set: RuleSet) -> tuple[Fleet, WindowMemory]:
     if blob is None:
         return Fleet(rule_set), WindowMemory()
     kept = _KEPT.decode(blob)
-    length = int.from_bytes(kept.fleet[:LENGTH], "little")
-    plain = pa.decompress(kept.fleet[LENGTH:], length, CODEC, asbytes=True)
-    return Fleet(rule_set, _FLEET.decode(plain)), kept.windows
+    return Fleet(rule_set, _FLEET.decode(unsqueezed(kept.fleet))), kept.windows
 
 
 def dump(fleet: Fleet, windows: WindowMemory) -> bytes:
     """The bucket as bytes."""
-    plain = _ENCODER.encode(fleet.dump())
-    squeezed = pa.compress(plain, CODEC, asbytes=True)
-    return _ENCODER.encode(KeptBucket(len(plain).to_bytes(LENGTH, "little") + squeezed, windows))
+    return _ENCODER.encode(KeptBucket(squeezed(_ENCODER.encode(fleet.dump())), windows))

@@ -39,7 +39,7 @@ _OF_FRAMES: Final[dict[Kind, tuple[Ints, Ints]]] = {
 }
 """Of the parts that a frame has one value of: places in _QUANTITIES, and rows of the matrices."""
 _FLOORS: Final = np.array([q.floor for q in _QUANTITIES.values()])
-CODEC: Final[Literal["lz4"]] = "lz4"
+CODEC: Final[Literal["zstd"]] = "zstd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +199,37 @@ class Block:
 
 class _Arrays(msgspec.Struct, array_like=True):
     names: str
-    arrays: list[bytes]
+    arrays: list[tuple[int, bytes]]
+    """Bytes of a value, and the arrays' bytes in planes."""
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(_Arrays)
+LENGTH: Final = 8
+"""Bytes before what is compressed: how long that is."""
+
+
+def squeezed(plain: bytes) -> bytes:
+    """Compressed, for the state of a query: it passes from Java to Python and back with each batch."""
+    return len(plain).to_bytes(LENGTH, "little") + pa.compress(plain, CODEC, asbytes=True)
+
+
+def unsqueezed(raw: bytes) -> bytes:
+    """What ``squeezed`` was given."""
+    length = int.from_bytes(raw[:LENGTH], "little")
+    plain: bytes = pa.decompress(raw[LENGTH:], length, CODEC, asbytes=True)
+    return plain
 
 
 def dump_arrays(names: Sequence[str], arrays: Iterable[npt.NDArray[Any]]) -> bytes:
-    """Vehicles and arrays, compressed: most of the numbers are small."""
-    plain = msgspec.msgpack.encode(_Arrays("\n".join(names), [each.tobytes() for each in arrays]))
-    squeezed: bytes = pa.compress(plain, CODEC, asbytes=True)
-    return len(plain).to_bytes(4, "little") + squeezed
+    """Vehicles and arrays, compressed: bytes of equal weight side by side, since most numbers are small."""
+    planes = [
+        (x.itemsize, np.frombuffer(x.tobytes(), np.uint8).reshape(-1, x.itemsize).T.tobytes()) for x in arrays
+    ]
+    return squeezed(msgspec.msgpack.encode(_Arrays("\n".join(names), planes)))
 
 
 def load_arrays(raw: bytes) -> tuple[list[str], list[bytes]]:
     """What ``dump_arrays`` was given; there is at least one vehicle."""
-    plain = pa.decompress(raw[4:], int.from_bytes(raw[:4], "little"), CODEC, asbytes=True)
-    found = _DECODER.decode(plain)
-    return found.names.split("\n"), found.arrays
+    found = _DECODER.decode(unsqueezed(raw))
+    planes = [np.frombuffer(each, np.uint8).reshape(size, -1).T.tobytes() for size, each in found.arrays]
+    return found.names.split("\n"), planes
