@@ -210,7 +210,8 @@ LENGTH: Final = 8
 
 def squeezed(plain: bytes) -> bytes:
     """Compressed, for the state of a query: it passes from Java to Python and back with each batch."""
-    return len(plain).to_bytes(LENGTH, "little") + pa.compress(plain, CODEC, asbytes=True)
+    small: bytes = pa.compress(plain, CODEC, asbytes=True)
+    return len(plain).to_bytes(LENGTH, "little") + small
 
 
 def unsqueezed(raw: bytes) -> bytes:
