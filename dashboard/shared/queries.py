@@ -29,8 +29,7 @@ road_networks: Query[[]] = query("road_networks")("""
     SELECT max(network) || '-' || count(*) || '-' || max(edge_id) AS version,
            min((path -> 0 ->> 1)::double precision) AS south,
            max((path -> 0 ->> 1)::double precision) AS north,
-           min((path -> 0 ->> 0)::double precision) AS west,
-           max((path -> 0 ->> 0)::double precision) AS east
+           min((path -> 0 ->> 0)::double precision) AS west, max((path -> 0 ->> 0)::double precision) AS east
     FROM serving.road_edge
 """)
 

@@ -103,7 +103,7 @@ RULES: Final[Columns] = {
     "Per day": "per_day",
     "Active": ("active", int),
     "Not acknowledged": ("unseen", int),
-    "Last": ("last", clock),
+    "Last": ("last_opened_at", clock),
     "Kind": ("kind", known),
     "Limit": _limit,
     "Version": ("version", lambda version: NONE if missing(version) else f"v{version:.0f}"),
@@ -117,13 +117,8 @@ def rules(
     noted: pd.DataFrame, counted: pd.DataFrame, days: Sequence[date], zone: ZoneInfo, now: pd.Timestamp
 ) -> pd.DataFrame:
     """A row a rule: counts of ``days``, and what it is; one no longer known has alerts only."""
-    sums = counted.groupby("rule").agg(
-        alerts=("alerts", "sum"),
-        active=("active", "sum"),
-        unseen=("unseen", "sum"),
-        worst=("worst", "min"),
-        last=("last_opened_at", "max"),
-    )
+    how = {"alerts": "sum", "active": "sum", "unseen": "sum", "worst": "min", "last_opened_at": "max"}
+    sums = counted.groupby("rule").agg(how)
     both = noted[NOTED].set_index("rule").join(sums, how="outer").rename_axis("rule").reset_index()
     both = both.fillna({"alerts": 0, "active": 0, "unseen": 0})
     daily = counted.set_index(["rule", "day"])["alerts"].to_dict()

@@ -135,9 +135,8 @@ def _bundle(key: Key) -> None:
     if not who.may("evidence"):
         st.caption(auth.why_not(who, "evidence"))
         return
-    st.caption(
-        "One zip with the record as received, tables, verdict, custody log and hashes; see its README.txt."
-    )
+    parts = "the record as received, tables, verdict, custody log and hashes"
+    st.caption(f"One zip with {parts}; see its README.txt.")
     name = auth.name_field(who, "bundle_name")
     st.link_button(
         "Download the bundle",

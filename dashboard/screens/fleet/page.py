@@ -153,9 +153,8 @@ def _card() -> None:
 def _attention() -> None:
     fleet = ask(queries.fleet_latest)
     st.subheader("Needs attention", anchor=False)
-    worst = live.rows(
-        None if fleet is None else text.worst_first(fleet), "No vehicle has an active alert.", st.caption
-    )
+    alerted = None if fleet is None else text.worst_first(fleet)
+    worst = live.rows(alerted, "No vehicle has an active alert.", st.caption)
     alt = "Vehicles with active alerts"
     live.clickable(worst.head(LISTED), figures.ALERTED, "attention", 6, alt, _open_card)
     more = f" The worst {LISTED} of {len(worst):,}." if len(worst) > LISTED else ""

@@ -160,9 +160,8 @@ def _records() -> None:
             live.open_page("trips", trip=str(trips["trip_id"].iloc[cell[0]]))
     with live.section("Alerts"):
         alerts = ask(shared_queries.alerts, vehicle_id)
-        found = live.rows(
-            pd.DataFrame() if alerts is None else alerts, "No alert of this vehicle.", st.caption
-        )
+        known = pd.DataFrame() if alerts is None else alerts
+        found = live.rows(known, "No alert of this vehicle.", st.caption)
         look = {"tint": text.BY_SEVERITY, "on_select": "rerun"}
         cell = live.table(found, tables.ALERTS, "alerts", "Alerts", **look)
         st.caption("Click a row to open the alert with its evidence.")

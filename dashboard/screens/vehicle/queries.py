@@ -106,10 +106,7 @@ def trend_hours(
 
 # Trips that began in the span, the newest first
 trips: Query[[str, datetime, datetime]] = query("trips", "vehicle_id start end")("""
-    SELECT trip_id, started_at, ended_at, phase, distance_m, duration_s, idle_s, speed_mean_kmh,
-           speed_max_kmh, fuel_l_per_100km, energy_kwh_per_100km,
-           harsh_brake + harsh_accelerate + harsh_corner AS harsh
-    FROM serving.trip
+    SELECT *, harsh_brake + harsh_accelerate + harsh_corner AS harsh FROM serving.trip
     WHERE vehicle_id = %(vehicle_id)s AND started_at >= %(start)s AND started_at < %(end)s
     ORDER BY started_at DESC LIMIT 200
 """)
@@ -146,8 +143,7 @@ quality: Query[[str, datetime, datetime]] = query("quality", "vehicle_id start e
         FROM serving.vehicle_late_frame
         WHERE vehicle_id = %(vehicle_id)s AND event_time >= %(start)s AND event_time < %(end)s) l,
     (SELECT count(*) AS quarantined, count(*) FILTER (WHERE verdict = 'clock_unset') AS clock_unset,
-            percentile_cont(0.5) WITHIN GROUP (ORDER BY ahead_s) AS ahead_p50_s,
-            max(ahead_s) AS ahead_max_s
+            percentile_cont(0.5) WITHIN GROUP (ORDER BY ahead_s) AS ahead_p50_s, max(ahead_s) AS ahead_max_s
      FROM serving.vehicle_quarantined_frame
      WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) q,
     (SELECT coalesce(sum(messages), 0)::bigint AS dead FROM serving.dead_letter
