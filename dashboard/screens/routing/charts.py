@@ -78,7 +78,7 @@ def horizons(quality: pd.DataFrame, column: str, unit: str, signed: bool = False
     tips = [tip(column, "+.1f" if signed else ".1f", unit), tip("predictions", ",", "predictions")]
     encoding = {
         "x": horizon | x,
-        "y": number(column, unit, ZERO, tickCount=6, labelFlush=True),
+        "y": number(column, unit, ZERO, tickCount=4, labelFlush=True),
         "tooltip": [horizon | {"title": "min before"}, *tips],
     }
     rows = quality[[column, "predictions"]].assign(horizon=named)
