@@ -29,10 +29,11 @@ from edge_simulator.world import World
 from infra.contract.verdict import OK, clock_limits
 from infra.settings.sections import Cohort as Terms
 from infra.settings.settings import load
+from load_tests.archived import archived_windows
 from stream_jobs.maintenance.rollups import COLUMNS
 from stream_jobs.rules.cohort.judge import Bucket, Judged, judge, load_metrics
 from stream_jobs.rules.cohort.update import bucket_of, rolled, values
-from stream_jobs.windows.open_windows import archived_windows, terms_of
+from stream_jobs.windows.open_windows import terms_of
 
 START_MS: Final = 1_790_000_100_000
 FRAME_MS: Final = 5000

@@ -36,7 +36,6 @@ from stream_jobs.roads.network import RoadIndex, RoadLookup, RoadNetwork, networ
 from stream_jobs.roads.ways import (
     Blend,
     EdgeSpeeds,
-    Seen,
     Way,
     fallback,
     hour_of_week,
@@ -159,7 +158,7 @@ class Grader:
             for edge, vehicles, m, s in self._by_minute[start]:
                 for k, value in enumerate((vehicles, m, s)):
                     sums[edge][k] += value
-        seen = {edge: Seen(3.6 * m / s, int(n)) for edge, (n, m, s) in sums.items() if s > 0}
+        seen = {edge: (3.6 * m / s, int(n)) for edge, (n, m, s) in sums.items() if s > 0}
         age_s = (at_ms - last + LIVE_MS / 2) / 1000
         now = datetime.fromtimestamp(at_ms / 1000, UTC)
         return EdgeSpeeds(

@@ -67,8 +67,8 @@ def write_history(database: Database, settings: Settings) -> bool:
     usual = _table(database.run(lambda c: fetch(c, _USUAL, terms)), lookups.USUAL_SCHEMA)
     flow = database.run(lambda c: fetch(c, _FREE_FLOW))
     new = [
-        lookups.write(lookups.usual_file(folder), usual, usual.schema),
-        lookups.write(lookups.free_flow_file(folder), free_flow_table(flow), lookups.PLACE_SCHEMA),
+        lookups.write(folder / lookups.USUAL_FILE, usual, usual.schema),
+        lookups.write(folder / lookups.FREE_FLOW_FILE, free_flow_table(flow), lookups.PLACE_SCHEMA),
     ]
     if any(new):
         log.info("history is in force", vehicles=usual.num_rows, places=len(flow))

@@ -16,7 +16,7 @@ from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads import network
-from stream_jobs.roads.ways import Blend, EdgeSpeeds, Seen, Way, Ways, fallback, nearest, quickest, ways_of
+from stream_jobs.roads.ways import Blend, EdgeSpeeds, Way, Ways, fallback, nearest, quickest, ways_of
 
 log = structlog.get_logger("stream_jobs.roads")
 
@@ -128,7 +128,7 @@ class Forecast:
         if not starts or max(starts[0].off_m, goals[0].off_m) > self._far_m:
             raise ConfigError(f"vehicle {ask.vehicle_id} or its destination is not on the known network")
         rows = fetch(connection, _SEEN, {"no": net.number, "now": made_at})
-        seen = {self._place[edge]: Seen(kmh, n) for edge, n, kmh in rows if edge in self._place}
+        seen = {self._place[edge]: (kmh, n) for edge, n, kmh in rows if edge in self._place}
         speeds = EdgeSpeeds(
             net, made_at, self._zone, self._usual, seen, MIDDLE_S, self._blend, self._fallback
         )

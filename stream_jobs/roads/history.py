@@ -140,13 +140,8 @@ class RoadHistory:
 
 def rule_of(settings: Settings) -> dict[str, Any]:
     """What the views know of the settings."""
-    roads = settings.roads
-    return {
-        "tz": settings.tz,
-        "min_vehicles": roads.min_vehicles,
-        "small_count": roads.small_count,
-        "network": roads.network,
-    }
+    known = settings.roads.model_dump(include={"min_vehicles", "small_count", "network"})
+    return {"tz": settings.tz, **known}
 
 
 def sum_due(connection: Connection) -> Sequence[datetime]:

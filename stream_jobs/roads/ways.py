@@ -38,14 +38,6 @@ class Blend:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the five minutes up to now say of an edge."""
-
-    speed_kmh: float
-    vehicles: int
-
-
-@dataclass(frozen=True, slots=True)
 class EdgeSpeeds:
     """Times to drive edges of a network, as known at ``now``; ``usual`` is [hours, n_edges], km/h."""
 
@@ -54,8 +46,8 @@ class EdgeSpeeds:
     zone: ZoneInfo
     usual: Mapping[int, Floats]
     """By hour of the week; nan where nothing is known."""
-    seen: Mapping[int, Seen]
-    """By edge."""
+    seen: Mapping[int, tuple[float, int]]
+    """By edge what the five minutes up to now say: speed, km/h, and vehicles."""
     age_s: float
     blend: Blend
     fallback: Floats
@@ -70,8 +62,9 @@ class EdgeSpeeds:
         slowness = 1 / max(float(usual_kmh), SLOWEST_KMH)
         seen = self.seen.get(edge)
         if seen is not None:
-            weight = self.weight(seen.vehicles, ahead_s)
-            slowness = weight / max(seen.speed_kmh, SLOWEST_KMH) + (1 - weight) * slowness
+            seen_kmh, vehicles = seen
+            weight = self.weight(vehicles, ahead_s)
+            slowness = weight / max(seen_kmh, SLOWEST_KMH) + (1 - weight) * slowness
         return 3.6 * float(self.net.length_m[edge]) * slowness
 
     def weight(self, vehicles: int, ahead_s: float) -> float:

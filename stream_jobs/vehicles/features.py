@@ -6,9 +6,9 @@ more on its way to Python and back than what it carries. Whole numbers of the co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -74,14 +74,6 @@ def sample_features(frames: Frames) -> dict[str, Floats]:
         "fuel_l": slow("fuel_rate_lph") * span_ms / MS_PER_HOUR,
         "energy_kwh": slow("pack_voltage_v") * slow("pack_current_a") * span_ms / MS_PER_HOUR / 1000,
     }
-
-
-def feature_matrix(columns: Mapping[str, Any], rows: int) -> Floats:
-    """``columns`` by the names of FRAME_FEATURES as a row of numbers a frame; NaN where a name is missing."""
-    matrix = np.full((rows, len(FRAME_FEATURES)), np.nan)
-    for name, column in columns.items():
-        matrix[:, PLACE[name]] = column
-    return matrix
 
 
 def harsh_runs(frames: Frames, vehicle_class: Floats, limits: Journeys) -> list[list[float]]:

@@ -33,22 +33,13 @@ USUAL_SCHEMA: Final = pa.schema([("vehicle_id", pa.string()), *((name, pa.float6
 PLACE_SCHEMA: Final = pa.schema([("place", pa.int64()), (FREE_FLOW, pa.float64())])
 SECTORS: Final = 8
 """A place is its cell times this, plus its sector: H3 leaves the upper bits free."""
+USUAL_FILE, FREE_FLOW_FILE = "history.arrow", "free_flow.arrow"
 Version = tuple[int, int]
 
 
 def vehicle_file(home: Path) -> Path:
     """Where it lies what vehicles are."""
     return home.absolute() / "lookups" / "vehicle.arrow"
-
-
-def usual_file(lookups: Path) -> Path:
-    """Where the usual values lie, in the folder of lookups."""
-    return lookups / "history.arrow"
-
-
-def free_flow_file(lookups: Path) -> Path:
-    """Where the free-flow speeds lie."""
-    return lookups / "free_flow.arrow"
 
 
 def write(path: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> bool:
@@ -118,7 +109,7 @@ def _taken(table: pa.Table, names: Sequence[str], vehicles: pa.Array) -> dict[st
 
 def current(vehicles: Path) -> Lookups:
     """What the files say now, ``vehicles`` and those beside it; read again only when one was replaced."""
-    files = vehicles, usual_file(vehicles.parent), free_flow_file(vehicles.parent)
+    files = vehicles, vehicles.with_name(USUAL_FILE), vehicles.with_name(FREE_FLOW_FILE)
     return _held(files, tuple(map(version, files)))
 
 

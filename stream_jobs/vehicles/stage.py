@@ -60,10 +60,13 @@ class VehicleStage:
             "powertrain": lookups.index_among(known["powertrain"], features.POWERTRAINS),
         }
         runs = features.harsh_runs(batch.arrays, columns["vehicle_class"], self.harsh)
+        matrix = np.empty((len(batch), len(features.FRAME_FEATURES)))
+        for name, column in columns.items():
+            matrix[:, features.PLACE[name]] = column
         coded = batch.vehicles.dictionary_encode()
         return Features(
             coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64),
-            features.feature_matrix(columns, len(batch)),
+            matrix,
             [run if is_so else [] for run, is_so in zip(runs, believed.tolist(), strict=True)],
             self._evaluated(batch, known, of_samples),
         )  # fmt: skip

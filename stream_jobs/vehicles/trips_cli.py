@@ -36,7 +36,9 @@ def trips(
 
     end = _time(until, "--to") or datetime.now(UTC)
     begin = _time(since, "--from") or end - timedelta(seconds=LAST_S)
-    rows = stored_trips(endpoints(load()).db_dashboard_url, vehicle, begin, end)
+    values = {"vehicle": vehicle, "since": begin, "until": end, "most": MOST}
+    with connected(endpoints(load()).db_dashboard_url, row_factory=dict_row) as connection:
+        rows = connection.execute(_TRIPS, values).fetchall()[::-1]
     if json:
         typer.echo(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
     else:
@@ -80,13 +82,4 @@ WHERE (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
   AND started_at < %(until)s AND ended_at >= %(since)s
 ORDER BY started_at DESC LIMIT %(most)s
 """  # noqa: E501  a list of columns
-
-
-def stored_trips(url: str, vehicle: str | None, since: datetime, until: datetime) -> list[dict[str, Any]]:
-    """Trips that lie in [since, until) at least in part, oldest first; of many the newest MOST.
-
-    Raises ServiceError.
-    """
-    values = {"vehicle": vehicle, "since": since, "until": until, "most": MOST}
-    with connected(url, row_factory=dict_row) as connection:
-        return connection.execute(_TRIPS, values).fetchall()[::-1]
+"""Trips that lie in [since, until) at least in part; of many the newest."""

@@ -25,8 +25,8 @@ from stream_jobs.frames.copies import Seen
 from stream_jobs.roads.network import RoadLookup, lookup_of
 from stream_jobs.windows.block import Block, cut, parts_of
 from stream_jobs.windows.measures import Measure
-from stream_jobs.windows.places import SHARE, Places, road_rows
-from stream_jobs.windows.vehicle import MEASURES, NO_WINDOWS, OF_LATEST, latest_of, vehicle_rows
+from stream_jobs.windows.places import Places, road_rows
+from stream_jobs.windows.vehicle import MEASURES, OF_LATEST, latest_of, vehicle_rows
 
 ARCHIVED: Final = (*RECORD, "topic", "verdict")
 """Columns of archived records that windows are made of."""
@@ -293,13 +293,3 @@ def archived_frames(records: pa.Table, limits: ClockLimits) -> Iterator[FrameBat
         batch = frame_batch(records_of, limits)
         if batch is not None:
             yield batch
-
-
-def archived_windows(records: pa.Table, terms: Terms, limits: ClockLimits) -> tuple[pa.Table, pa.Table]:
-    """Rows of odograph.vehicle_window and shares of places (places.SHARE) out of archived records."""
-    windows = OpenWindows(terms)
-    for batch in archived_frames(records, limits):
-        windows.take(batch, batch.believed)
-    windows.give_out()
-    shares = [SHARE.empty_table(), *windows.found.shares]
-    return pa.concat_tables([NO_WINDOWS, *windows.found.vehicle]), pa.concat_tables(shares)

@@ -124,7 +124,9 @@ class Places:
             return None
         vehicle, *keys, samples, time_ms, speed, changed = self.rows
         order, begins = _runs(keys)
-        bits = vehicle_bits(self.vehicles)[vehicle]
+        # The bit of each vehicle: a union of windows saw at least as many vehicles as it has bits.
+        of_vehicles = [1 << zlib.crc32(name.encode()) % VEHICLE_BITS for name in self.vehicles.to_pylist()]
+        bits = np.array(of_vehicles, np.int64)[vehicle]
         columns = [
             np.full(len(begins), start_ms),
             *(key[order[begins]] for key in keys),
@@ -183,12 +185,6 @@ def place_rows(sums: pa.Table, window_s: int) -> tuple[pa.Table, pa.Table]:
     cells = rows.filter(pc.invert(edges))
     names = pa.array([f"{cell:x}" for cell in cells["place"].to_pylist()], pa.string())
     return cells.append_column("cell", names).select(ROAD_COLUMNS), rows.filter(edges).select(EDGE_COLUMNS)
-
-
-def vehicle_bits(vehicles: pa.StringArray) -> Ints:
-    """The bit of each vehicle: a union of windows saw at least as many vehicles as it has bits."""
-    bits = [1 << zlib.crc32(name.encode()) % VEHICLE_BITS for name in vehicles.to_pylist()]
-    return np.array(bits, np.int64)
 
 
 def _summed(values: Ints, begins: Ints) -> Ints:

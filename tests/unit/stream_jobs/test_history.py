@@ -58,11 +58,11 @@ def records(*frames: dict[str, Any]) -> pa.RecordBatch:
 def tell_usual(home: Path, **values: float) -> None:
     row = {"vehicle_id": vin(1), **dict.fromkeys(lookups.USUAL), **values}
     table = pa.Table.from_pylist([row], lookups.USUAL_SCHEMA)
-    lookups.write(lookups.usual_file(lookups.vehicle_file(home).parent), table, lookups.USUAL_SCHEMA)
+    lookups.write(lookups.vehicle_file(home).with_name(lookups.USUAL_FILE), table, lookups.USUAL_SCHEMA)
 
 
 def tell_free_flow(home: Path, *rows: tuple[str, int, float]) -> None:
-    path = lookups.free_flow_file(lookups.vehicle_file(home).parent)
+    path = lookups.vehicle_file(home).with_name(lookups.FREE_FLOW_FILE)
     lookups.write(path, free_flow_table(list(rows)), lookups.PLACE_SCHEMA)
 
 

@@ -34,7 +34,6 @@ from stream_jobs.roads.network import (
 from stream_jobs.roads.ways import (
     Blend,
     EdgeSpeeds,
-    Seen,
     fallback,
     hour_of_week,
     nearest,
@@ -179,7 +178,9 @@ def test_frames_give_rows_by_edge_that_add_up_to_their_samples(tmp_path: Path) -
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
-def speeds(usual: dict[int, float], seen: dict[int, Seen] | None = None, age_s: float = 0.0) -> EdgeSpeeds:
+def speeds(
+    usual: dict[int, float], seen: dict[int, tuple[float, int]] | None = None, age_s: float = 0.0
+) -> EdgeSpeeds:
     table = {12: np.array([usual.get(int(e), np.nan) for e in TOWN.edge_id])}
     at = {int(np.flatnonzero(TOWN.edge_id == e)[0]): s for e, s in (seen or {}).items()}
     blend = Blend(few=3.0, half_life_s=600.0, limit_share=0.5)
@@ -210,7 +211,7 @@ def test_the_other_way_round_is_taken_where_it_is_quicker_but_nobody_turns_on_th
 
 
 def test_what_is_seen_fades_into_what_is_usual() -> None:
-    known = speeds({10: 36.0}, {10: Seen(9.0, 3)}, age_s=600.0)
+    known = speeds({10: 36.0}, {10: (9.0, 3)}, age_s=600.0)
     edge = int(np.flatnonzero(TOWN.edge_id == 10)[0])
     assert known.weight(3, 0.0) == 0.25
     assert known.time_s(edge, 0.0) == pytest.approx(0.25 * 400 + 0.75 * 100)

@@ -9,8 +9,9 @@ import orjson
 import pyarrow as pa
 
 from infra.contract.verdict import ClockLimits
+from load_tests.archived import archived_windows
 from stream_jobs.archive.writer import indexed
-from stream_jobs.windows.open_windows import Terms, archived_windows
+from stream_jobs.windows.open_windows import Terms
 from stream_jobs.windows.places import place_rows, summed
 from tests.support_frames import Record
 
