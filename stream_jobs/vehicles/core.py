@@ -43,20 +43,8 @@ def core_limits(settings: Settings) -> CoreLimits:
     return CoreLimits(reorder, jobs.state_ttl_h * 3_600_000, settings.journeys)
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
-    """Frames that go on, [m]: the vehicle's place, which frame, how many of the vehicle go before it."""
-
-    places: Ints
-    rows: Ints
-    rank: Ints
-
-    def rounds(self) -> Iterator[tuple[Ints, Ints]]:
-        """Places and rows, a frame of a vehicle each time."""
-        order = np.argsort(self.rank, kind="stable")
-        ends = np.cumsum(np.bincount(self.rank)).tolist()
-        for begin, end in pairwise([0, *ends]):
-            yield self.places[order[begin:end]], self.rows[order[begin:end]]
+Released = tuple[Ints, Ints, Ints]
+"""Frames that go on, [m] each: the vehicle's place, which frame, how many of the vehicle go before it."""
 
 
 class Core:
@@ -125,7 +113,7 @@ class Core:
         rows = self._arrived(fleet, places, features)
         chosen = _sorted_frames(places, features)
         np.maximum.at(fleet.vehicles["clock"], places[chosen], features["received_ms"][chosen])
-        rows += self._rounds(fleet, features, Released(places[chosen], chosen, _ranks(places[chosen])))
+        rows += self._rounds(fleet, features, (places[chosen], chosen, _ranks(places[chosen])))
         known = np.unique(places)
         rows += self._wake(fleet, known, np.full(len(known), float(until_ms)))
         return rows
@@ -184,12 +172,9 @@ class Core:
             fleet.put_order(p, sequencer.order)
             if sequencer.behind:
                 behind[p] = sequencer.behind
-        one_by_one = _released(sequenced)
-        return Released(
-            np.concatenate([place[~is_odd], one_by_one.places]),
-            np.concatenate([rows[~is_odd], one_by_one.rows]),
-            np.concatenate([rank[~is_odd], one_by_one.rank]),
-        ), behind
+        at_once, one_by_one = (place[~is_odd], rows[~is_odd], rank[~is_odd]), _released(sequenced)
+        place, rows, rank = map(np.concatenate, zip(at_once, one_by_one, strict=True))
+        return (place, rows, rank), behind
 
     def _rounds(self, fleet: Fleet, frames: Features, released: Released) -> list[Row]:
         """Rows that follow from frames in order."""
@@ -200,7 +185,10 @@ class Core:
             remembers = bool(memory.on.any())
             if self._starts[k][codes].any() or (remembers and self._relevant[k][codes].any()):
                 awake.append(k)  # of others no rule finds or remembers anything of these frames
-        for places, rows in released.rounds():
+        all_places, all_rows, rank = released
+        order = np.argsort(rank, kind="stable")
+        for begin, end in pairwise([0, *np.cumsum(np.bincount(rank)).tolist()]):
+            places, rows = all_places[order[begin:end]], all_rows[order[begin:end]]
             runs = [frames.runs[row] for row in rows.tolist()]
             now = Round(places, rows, frames.frame_features[rows], runs, fleet.ids)
             out += self._wake(fleet, places, now["received_ms"])
@@ -268,7 +256,7 @@ def _released(found: Sequence[tuple[int, list[int]]]) -> Released:
     counts = [len(rows) for _, rows in found]
     places = np.repeat(np.array([place for place, _ in found], np.int64), counts)
     rows = np.array([row for _, each in found for row in each], np.int64)
-    return Released(places, rows, _ranks(places))
+    return places, rows, _ranks(places)
 
 
 def _hold(fleet: Fleet, frames: Features) -> None:

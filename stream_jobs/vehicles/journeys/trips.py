@@ -17,28 +17,17 @@ import numpy.typing as npt
 
 from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.vehicles import rows
 from stream_jobs.vehicles.features import Round
 from stream_jobs.vehicles.journeys import motion
 from stream_jobs.vehicles.journeys.motion import Positions, first_known, indices, or_zero
-from stream_jobs.vehicles.rows import (
-    FINAL,
-    HARSH,
-    MS_PER_S,
-    OPEN,
-    PROVISIONAL,
-    StopRow,
-    Totals,
-    TripRow,
-    stop_row,
-    trip_row,
-)
 
 BACK_MS = 60_000
 """A clock set back by more begins anew."""
 DRIVEN_SHARE = 0.8
 """A position is believed to be so far away only where this share of the distance was driven."""
 
-_TOTALS: Final = np.dtype([(name, np.float64) for name in Totals._fields])
+_TOTALS: Final = np.dtype([(name, np.float64) for name in rows.Totals._fields])
 FIELDS: Final[list[Any]] = [
     # the last frame: its end, its receipt, the last known position and odometer
     ("end_ms", "f8"), ("received_ms", "f8"), ("where", "c16"), ("odometer_m", "f8"),
@@ -58,9 +47,9 @@ FIELDS: Final[list[Any]] = [
 ]  # fmt: skip
 """What is remembered of a vehicle's trips; what has begun at NaN is not there."""
 
-_NONE: Final = np.array(tuple(np.nan if x is None else x for x in Totals()), _TOTALS)
+_NONE: Final = np.array(tuple(np.nan if x is None else x for x in rows.Totals()), _TOTALS)
 Memory = npt.NDArray[np.void]
-Rows = list[TripRow | StopRow]
+Rows = list[rows.TripRow | rows.StopRow]
 
 
 class Trips:
@@ -81,7 +70,7 @@ class Trips:
         """
         m, limits = self._memory, self._limits
         gap_ms = frames["t0_ms"] - m["end_ms"]
-        cut = (gap_ms > limits.split_s * MS_PER_S) | (gap_ms < -BACK_MS)
+        cut = (gap_ms > limits.split_s * rows.MS_PER_S) | (gap_ms < -BACK_MS)
         self._cut(indices(cut))
         unseen = self._across(indices((gap_ms > motion.SEEN_MS) & ~cut), frames, here, gap_ms)
         self._advance(frames, here, unseen, harsh)
@@ -100,7 +89,7 @@ class Trips:
         m = self._memory
         stay_from_ms = m["stay_from_ms"][at]
         self._settle(at)
-        self._rows += [self._stayed(i, PROVISIONAL) for i in at.tolist()]
+        self._rows += [self._stayed(i, rows.PROVISIONAL) for i in at.tolist()]
         m["stay_from_ms"][at] = stay_from_ms
         m["provisional"][at] = True
         return self._rows
@@ -194,7 +183,7 @@ class Trips:
         self._memory["provisional"][:] = False
         for i, kinds in harsh.items():
             for kind in kinds:
-                t[HARSH[kind]][i] += 1
+                t[rows.HARSH[kind]][i] += 1
 
     def _move(self, at: Ints, ways: motion.Ways, here: Positions) -> None:
         """A move goes on: it counts from ``least_move_m`` on, leaves a stay, makes a trip."""
@@ -205,7 +194,7 @@ class Trips:
         m["counted"][new] = True
         moved_ms = m["moved_ms"][new]
         stood_ms = m["move_from_ms"][new] - moved_ms
-        halts = (moved_ms >= m["trip_from_ms"][new]) & (stood_ms >= self._limits.halt_s * MS_PER_S)
+        halts = (moved_ms >= m["trip_from_ms"][new]) & (stood_ms >= self._limits.halt_s * rows.MS_PER_S)
         m["totals"]["halts"][new[halts]] += 1
         m["moved_ms"][at] = ways.to_ms[at]
         stays, driven_m = at[~np.isnan(m["stay_from_ms"][at])], m["totals"]["distance_m"]
@@ -216,7 +205,7 @@ class Trips:
         m["confirmed"][new] = True
         for i in new[~np.isnan(m["stop_from_ms"][new])].tolist():
             until_ms = int(m["trip_from_ms"][i])
-            self._rows.append(stop_row(self._vehicle(i), m["stop_from_ms"][i], until_ms, m["stop"][i]))
+            self._rows.append(rows.stop_row(self._vehicle(i), m["stop_from_ms"][i], until_ms, m["stop"][i]))
         m["stop_from_ms"][new] = np.nan
 
     def _left(self, start: Positions, now: Positions, driven_m: Floats) -> Flags:
@@ -237,8 +226,8 @@ class Trips:
         self._settle(at)
         until_ms, moved_ms = until_ms[at], m["moved_ms"][at]
         off_ms = or_zero(until_ms - np.maximum(m["off_from_ms"][at], moved_ms))
-        stood = until_ms - moved_ms >= limits.end_s * MS_PER_S
-        self._end(at[stood | (off_ms >= limits.ignition_off_s * MS_PER_S)])
+        stood = until_ms - moved_ms >= limits.end_s * rows.MS_PER_S
+        self._end(at[stood | (off_ms >= limits.ignition_off_s * rows.MS_PER_S)])
 
     def _settle(self, at: Ints) -> None:
         """Vehicles on a trip stay where they are from their last move on, unless they stay already."""
@@ -256,8 +245,8 @@ class Trips:
         real = at[m["confirmed"][at]]
         m["stop_from_ms"][real], m["stop"][real] = m["stay_from_ms"][real], m["stay"][real]
         for i in real.tolist():
-            stop = stop_row(self._vehicle(i), m["stop_from_ms"][i], None, m["stop"][i])
-            self._rows += [self._stayed(i, FINAL), stop]
+            stop = rows.stop_row(self._vehicle(i), m["stop_from_ms"][i], None, m["stop"][i])
+            self._rows += [self._stayed(i, rows.FINAL), stop]
         self._drop(at)
         m["stay_from_ms"][at] = np.nan
 
@@ -268,20 +257,22 @@ class Trips:
     def _tell(self, frames: Round, here: Positions) -> None:
         """The trips under way, now and then."""
         m, end_ms = self._memory, frames["end_ms"]
-        due = indices(m["confirmed"] & (end_ms - m["told_ms"] >= self._limits.report_s * MS_PER_S))
+        due = indices(m["confirmed"] & (end_ms - m["told_ms"] >= self._limits.report_s * rows.MS_PER_S))
         m["told_ms"][due] = end_ms[due]
         for i in due.tolist():
             is_under_way = np.isnan(m["stay_from_ms"][i])
             now = m["moved_ms"][i], here[i]
-            self._rows.append(self._row(i, OPEN, now, "totals") if is_under_way else self._stayed(i, OPEN))
+            self._rows.append(
+                self._row(i, rows.OPEN, now, "totals") if is_under_way else self._stayed(i, rows.OPEN)
+            )
 
-    def _stayed(self, i: int, phase: str) -> TripRow:
+    def _stayed(self, i: int, phase: str) -> rows.TripRow:
         """The trip up to the stay."""
         m = self._memory
         return self._row(i, phase, (m["stay_from_ms"][i], m["stay"][i]), "stay_totals")
 
-    def _row(self, i: int, phase: str, end: tuple[float, complex], totals: str) -> TripRow:
+    def _row(self, i: int, phase: str, end: tuple[float, complex], totals: str) -> rows.TripRow:
         m = self._memory
         start = m["trip_from_ms"][i], m["start"][i]
-        told = Totals._make(None if x != x else x for x in m[totals][i].item())  # noqa: PLR0124  NaN is not known
-        return trip_row(self._vehicle(i), phase, start, end, told, self._limits)
+        told = rows.Totals._make(None if x != x else x for x in m[totals][i].item())  # noqa: PLR0124  NaN is not known
+        return rows.trip_row(self._vehicle(i), phase, start, end, told, self._limits)
