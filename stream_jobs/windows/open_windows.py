@@ -30,8 +30,8 @@ from stream_jobs.windows.vehicle import MEASURES, OF_LATEST, latest_of, vehicle_
 
 ARCHIVED: Final = (*RECORD, "topic", "verdict")
 """Columns of archived records that windows are made of."""
-FRAMES_AT_ONCE: Final = 10_000
-"""So many records are parsed at a time: their arrays take 60 MB."""
+FRAMES_AT_ONCE: Final = 5_000
+"""So many records are parsed at a time: their arrays take 30 MB."""
 SILENT_MS: Final = 600_000
 """A partition that gave nothing for so long holds no window open."""
 
