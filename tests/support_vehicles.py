@@ -14,7 +14,7 @@ from stream_jobs.vehicles.features import FRAME_FEATURES, Features
 
 
 class Evaluation(NamedTuple):
-    """One rule over one frame; None where the frame does not tell. See said.RuleEvaluation."""
+    """One rule over one frame; None where the frame does not tell. See inputs.RuleEvaluation."""
 
     holds: bool | None = None
     clears: bool | None = None
@@ -43,10 +43,10 @@ def inputs_of(frames: Sequence[Sequence[Evaluation]], named: Sequence[int] = (0,
 
 def evaluation(inputs: RuleInputs, rule: int, row: int) -> Evaluation:
     """What one rule says of one frame."""
-    said = inputs.of(rule, np.array([row]))
-    flags = [{0: None, -1: False, 1: True}[int(getattr(said, name)[0])] for name in FLAGS]
-    value, limit = (None if math.isnan(each[0]) else float(each[0]) for each in (said.value, said.limit))
-    return Evaluation(flags[0], flags[1], value, limit, flags[2], flags[3], said.names_of(0))
+    found = inputs.of(rule, np.array([row]))
+    flags = [{0: None, -1: False, 1: True}[int(getattr(found, name)[0])] for name in FLAGS]
+    value, limit = (None if math.isnan(each[0]) else float(each[0]) for each in (found.value, found.limit))
+    return Evaluation(flags[0], flags[1], value, limit, flags[2], flags[3], found.names_of(0))
 
 
 def features_of(

@@ -174,11 +174,11 @@ class KeptFeatures(msgspec.Struct, array_like=True):
 
 def dump_features(f: Features) -> KeptFeatures:
     """As plain values."""
-    said = f.rules
+    rules = f.rules
     return KeptFeatures(
         list(f.ids), f.vehicle.tobytes(), f.frame_features.tobytes(), [list(run) for run in f.runs],
-        said.codes.tobytes(), said.values.tobytes(), said.limits.tobytes(),
-        {rule: texts.to_pylist() for rule, texts in said.names.items()},
+        rules.codes.tobytes(), rules.values.tobytes(), rules.limits.tobytes(),
+        {rule: texts.to_pylist() for rule, texts in rules.names.items()},
     )  # fmt: skip
 
 
