@@ -19,7 +19,8 @@ from PIL import Image, ImageDraw
 
 from infra.settings.sections import Cohort as Terms
 from load_tests.cohort_run import Run, add_options, judged, of_options
-from stream_jobs.rules.cohort.judge import MINUTE_MS, Metric, News, Residual
+from stream_jobs.rules.cohort.judge import MINUTE_MS, News, Residual
+from stream_jobs.rules.cohort.metrics import Metric
 
 WIDTH, HEIGHT = 1200, 620
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 70, 50
@@ -78,7 +79,7 @@ def _wanted(news: News, metric: str) -> bool:
 
 
 def _text(metric: Metric) -> str:
-    return f"{metric.value}, {metric.unit} (rule {metric.rule}, z {metric.z:g} in {metric.buckets} buckets)"
+    return f"{metric.value}, {metric.unit} (rule {metric.id}, z {metric.z:g} in {metric.buckets} buckets)"
 
 
 def _lines(

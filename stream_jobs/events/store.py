@@ -38,7 +38,7 @@ from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events import writes
 from stream_jobs.events.rows import Cursor, Record, Row
-from stream_jobs.rules.cohort.judge import load_metrics
+from stream_jobs.rules.cohort.metrics import load_metrics
 from stream_jobs.rules.model import load_rules
 
 BATCH: Final = 1000
@@ -58,7 +58,7 @@ Result = TypeVar("Result")
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
     rules, metrics = load_rules(settings.jobs.rules), load_metrics(settings.cohort.metrics)
-    clear_times = writes.ClearTimes.of(rules, [metric.rule for metric in metrics])
+    clear_times = writes.ClearTimes.of(rules, [metric.id for metric in metrics])
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

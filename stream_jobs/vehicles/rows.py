@@ -6,7 +6,7 @@ import cmath
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import h3
 import msgspec
@@ -16,6 +16,9 @@ from infra.settings.sections import Journeys
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.features import KINDS, POWERTRAINS
+
+if TYPE_CHECKING:
+    from stream_jobs.rules.cohort.metrics import Metric
 
 OPEN, PROVISIONAL, FINAL = "open", "provisional", "final"
 PHASES = (OPEN, PROVISIONAL, FINAL)
@@ -270,7 +273,7 @@ def finding_id(vehicle_id: str, rule: str, version: int, event_ms: int, *, ended
     return hashlib.sha256("|".join(map(str, same)).encode()).hexdigest()[:32]
 
 
-def alert_row(rule: Rule, found: Detection, head: Head) -> AlertRow:
+def alert_row(rule: Rule | Metric, found: Detection, head: Head) -> AlertRow:
     """The record.
 
     Its id follows from what makes a finding the same one, vehicle, rule, version and event time, and not from

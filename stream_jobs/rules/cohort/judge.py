@@ -1,4 +1,4 @@
-"""A vehicle against its like: metrics and closed buckets in, residuals and findings out; pure.
+"""A vehicle against its like: closed buckets in, residuals and findings out; pure.
 
 It is a fold over buckets in order of time, so neither a restart nor a split changes anything. Times are ms
 since 1970, begins of buckets.
@@ -7,116 +7,19 @@ since 1970, begins of buckets.
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 import numpy as np
-from pydantic import BeforeValidator
 
 from infra.settings.sections import Cohort as Terms
 from stream_jobs.frames.arrays import Floats
-from stream_jobs.maintenance.rollups import NAMES
-from stream_jobs.rules.model import Severity, Text, name_of, one_of, read_entries, text, whole
-from stream_jobs.vehicles.rows import AlertRow, finding_id
-
-SHIPPED: Final = Path(__file__).with_name("metrics.yaml")
-RULE: Final = "cohort_"  # before a metric's name it is the id of its rule
-CLEAR_SHARE: Final = 0.75  # of the limit, where a metric does not say below which z it is over
-SIDES: Final[Mapping[str, tuple[int, ...]]] = {"above": (1,), "below": (-1,), "both": (1, -1)}
-_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*(?!\w|\s*\()", re.IGNORECASE)  # a word that is no function
-_KEYWORDS: Final = frozenset(
-    ("and", "or", "not", "is", "null", "between", "in", "case", "when", "then", "else", "end")
-)
-_FUNCTIONS: Final = frozenset(
-    ("abs", "ceil", "coalesce", "exp", "floor", "greatest", "least", "ln", "nullif", "power", "round", "sqrt")
-)
-"""Functions that compute from their arguments; others of PostgreSQL sleep, read files or end sessions."""
-_CALL: Final = re.compile(r"([a-z_][a-z0-9_]*)\s*\(", re.IGNORECASE)
-_PLAIN: Final = re.compile(r"[\s\w.,()<>=!+*/%-]+", re.ASCII)
-"""No text, quoted name, statement's end, cast or parameter; remarks are looked for apart."""
-
-
-def _positive(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 < value < float("inf"):
-        raise ValueError(f"{value!r} is not a number above 0")
-    return float(value)
-
-
-def _sql(value: Any) -> str:
-    """SQL that only computes from the columns of a bucket."""
-    sql: str = text(value)
-    lower = sql.lower()
-    if not _PLAIN.fullmatch(lower) or "--" in lower or "/*" in lower:
-        raise ValueError(f"{lower!r} has more than columns, numbers, operators and functions")
-    calls = set(_CALL.findall(lower)) - _KEYWORDS - _FUNCTIONS
-    if calls:
-        known = ", ".join(sorted(_FUNCTIONS))
-        raise ValueError(f"calls {', '.join(sorted(calls))}; functions are {known}")
-    unknown = set(_NAME.findall(lower)) - _KEYWORDS - set(NAMES)
-    if unknown:
-        raise ValueError(f"names what is no column of odograph.vehicle_minute: {', '.join(sorted(unknown))}")
-    return sql
-
-
-Positive = Annotated[float, BeforeValidator(_positive)]
-Sql = Annotated[str, BeforeValidator(_sql)]
-Whole = Annotated[int, BeforeValidator(whole(1, 100))]
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric; ``value`` and ``when`` are SQL over the columns of a bucket, ``floor`` is in ``unit``."""
-
-    metric: Annotated[str, BeforeValidator(name_of(40))]
-    value: Sql
-    unit: Text
-    side: Annotated[str, BeforeValidator(one_of(SIDES))]
-    z: Positive
-    floor: Positive
-    buckets: Whole
-    severity: Severity
-    version: Whole
-    message: Text
-    clear_z: Positive
-    when: Sql = "true"
-
-    @property
-    def rule(self) -> str:
-        """The id of its rule."""
-        return RULE + self.metric
-
-    def summary(self) -> dict[str, Any]:
-        """Its rule in short; the limit is in scales of the cohort."""
-        return {
-            "id": self.rule, "version": self.version, "severity": self.severity, "query": "cohort",
-            "kind": "cohort", "source": "vehicle_minute", "beyond": self.side, "limit": f"z {self.z:g}",
-            "clear_for_s": None, "message": self.message,
-        }  # fmt: skip
-
-    def beyond(self, z: float) -> int:
-        """On which side ``z`` is beyond the limit: 1 above, -1 below, 0 not."""
-        return next((side for side in SIDES[self.side] if side * z >= self.z), 0)
-
-
-_KEYS: Final = tuple(each.name for each in fields(Metric))
-
-
-def load_metrics(path: Path | None = None) -> tuple[Metric, ...]:
-    """The metrics in ``path``, or those that ship; raises ConfigError naming file, metric and key."""
-    found = []
-    for entry in read_entries(path or SHIPPED, "cohort metrics", "metrics", "metric"):
-        entry.check_keys(_KEYS[:-2], _KEYS[-2:])
-        z = entry.checked("z", _positive)
-        metric = entry.read(Metric, {} if "clear_z" in entry else {"clear_z": CLEAR_SHARE * z})
-        if metric.clear_z > metric.z:
-            raise entry.wrong("clear_z", f"{metric.clear_z:g} is not above 0 and at most z")
-        found.append(metric)
-    return tuple(found)
-
+from stream_jobs.rules.cohort.metrics import Metric
+from stream_jobs.rules.detect.base import Detection
+from stream_jobs.vehicles import rows
+from stream_jobs.vehicles.rows import AlertRow
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -336,26 +239,16 @@ def _news(
 
 def alert_row(news: News, now_ms: int) -> AlertRow:
     """The record; ``now_ms`` stands for its receipt: found long after its bucket, it is marked late."""
-    metric, residual = news.metric, news.residual
-    ended = residual is None
-    return AlertRow(
-        alert_id=finding_id(news.vehicle_id, metric.rule, metric.version, news.event_ms, ended=ended),
-        vehicle_id=news.vehicle_id,
-        rule=metric.rule,
-        rule_version=metric.version,
-        severity=metric.severity,
-        event_ms=news.event_ms,
-        value=None if residual is None else residual.value,
-        limit=None if residual is None else residual.limit(news.side),
-        message=f"{metric.message}: {_evidence(metric.unit, residual)}",
-        boot_id=0,
-        seq=0,
-        received_ms=now_ms,
-        lat_deg=None,
-        lon_deg=None,
-        since_ms=news.since_ms,
-        ended=ended,
+    residual = news.residual
+    found = Detection(
+        news.event_ms,
+        news.since_ms,
+        None if residual is None else residual.value,
+        None if residual is None else residual.limit(news.side),
+        detail=_evidence(news.metric.unit, residual),
+        ended=residual is None,
     )
+    return rows.alert_row(news.metric, found, rows.Head(news.vehicle_id, 0, 0, now_ms, None, None))
 
 
 def _evidence(unit: str, residual: Residual | None) -> str:

@@ -11,14 +11,14 @@ import yaml
 from infra.contract.errors import ConfigError
 from infra.settings.settings import load as settings
 from load_tests.score.definition import load
-from stream_jobs.rules.cohort.judge import SHIPPED, load_metrics
+from stream_jobs.rules.cohort.metrics import SHIPPED, load_metrics
 
 
 def test_shipped_metrics_are_sound_and_known_to_the_score() -> None:
     known = load()
     for metric in load_metrics():
         assert 0 < metric.clear_z < metric.z
-        assert known.known(metric.rule)
+        assert known.known(metric.id)
 
 
 @pytest.mark.parametrize(
