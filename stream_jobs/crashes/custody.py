@@ -22,12 +22,12 @@ from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
-from stream_jobs.crashes.chunks import CHUNK_KEY
 
 START: Final = "0" * 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TOPIC, DEAD_LETTER = "crash", "dead-letter"
 EVER_MS: Final = 1 << 52
+_CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Key = tuple[str, int, str]  # vehicle id, boot id, crash id
@@ -195,7 +195,7 @@ class CrashLog:
             if not is_part(message):
                 self._note(message, record.value, record.received_ms)
                 return
-            key = tuple(message[name] for name in CHUNK_KEY)
+            key = tuple(message[name] for name in _CHUNK_KEY)
             parts = self._parts.setdefault(key, {})
             parts.setdefault(message["part"], (message["data"], record.received_ms))
             if len(parts) == message["parts"]:
