@@ -9,6 +9,7 @@ import time
 import uuid
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -38,38 +39,7 @@ JVM_OPTIONS = (
 """Java's quick compiler only: for minutes after each start the second one took as much processor time as the
 broker's work, and what it gave was requests that are a fifth cheaper."""
 
-# One node holds every replica. The internal topics get few partitions: fifty of each only slow the start. A
-# killed broker may register again only when its old session has run out: 6 s, not 9. Without idle records the
-# controller writes only what changes, not twice a second for followers that are not there.
-TEMPLATE = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller_port}
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{host}:{port}
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={data}/log
-auto.create.topics.enable=false
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-transaction.state.log.num.partitions=4
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-share.coordinator.state.topic.num.partitions=1
-group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=6000
-broker.heartbeat.interval.ms=1000
-metadata.max.idle.interval.ms=0
-num.network.threads=1
-num.io.threads=2
-log.segment.bytes=268435456
-log.retention.check.interval.ms=60000
-log.cleaner.dedupe.buffer.size=16777216
-"""
+TEMPLATE: Final = Path(__file__).with_name("kafka-server.conf")
 
 
 def kafka(jars: Path, data: Path, port: int, controller_port: int, heap_mb: int) -> Service:
@@ -77,7 +47,7 @@ def kafka(jars: Path, data: Path, port: int, controller_port: int, heap_mb: int)
     classpath = jars / "*"
     java = ("java", "-cp", str(classpath), f"-Dlog4j2.configurationFile={LOG_CONFIG}")
     config = data / CONFIG
-    text = TEMPLATE.format(host=HOST, port=port, controller_port=controller_port, data=data)
+    text = TEMPLATE.read_text().format(host=HOST, port=port, controller_port=controller_port, data=data)
     return Service(
         name="kafka",
         command=(*java, f"-Xmx{heap_mb}m", *JVM_OPTIONS, "kafka.Kafka", str(config)),

@@ -24,26 +24,7 @@ from infra.stack.service import HOST, Service
 USER = "odograph-mosquitto"
 CONFIG_FILE = "mosquitto.conf"
 
-# Sized for an outage of the bridge: 1 GiB of queue is 80 s of 10,000 frames/s, hours of a small fleet. What
-# does not fit is dropped and counted in $SYS/broker/publish/messages/dropped. Anonymous, on loopback only.
-TEMPLATE = """\
-listener {port} {host}
-allow_anonymous true
-persistence true
-persistence_location {data}/
-autosave_interval {autosave_s}
-max_inflight_messages 20000
-max_queued_messages {max_queued}
-max_queued_bytes 1073741824
-max_packet_size {max_packet}
-sys_interval 1
-set_tcp_nodelay true
-connection_messages false
-log_dest stderr
-log_type error
-log_type warning
-log_type notice
-"""
+TEMPLATE: Final = Path(__file__).with_name("mosquitto.conf")
 
 
 def mosquitto(
@@ -61,7 +42,7 @@ def mosquitto(
     client that sends a packet of more than ``max_packet`` bytes is disconnected at the packet's header.
     """
     limits = {"max_queued": max_queued, "autosave_s": autosave_s, "max_packet": max_packet}
-    text = TEMPLATE.format(port=port, host=HOST, data=DATA, **limits)
+    text = TEMPLATE.read_text().format(port=port, host=HOST, data=DATA, **limits)
     return Service(
         name="mosquitto",
         command=inside(root, data, config, USER, "mosquitto", "-c", f"{CONFIG}/{CONFIG_FILE}"),
@@ -83,27 +64,12 @@ acl_file {folder}/acl
 """
 """In place of ``allow_anonymous true``."""
 
-ACL: Final = """\
-# A vehicle's user name is its id: it writes below its own topic and reads what is meant for it.
-pattern write {root}/%u/telemetry
-pattern write {root}/%u/crash
-pattern write {root}/%u/status
-pattern read {root}/%u/alert
-pattern read {root}/all/notice
-
-user {bridge}
-topic read {root}/#
-topic readwrite odograph-retire/#
-
-user {downlink}
-topic write {root}/+/alert
-topic write {root}/all/notice
-"""
+ACL: Final = Path(__file__).with_name("mosquitto-acl.conf")
 
 
 def acl(root: str, bridge: str, downlink: str) -> str:
     """The access list; ``bridge`` and ``downlink`` are user names of the service."""
-    return ACL.format(root=root, bridge=bridge, downlink=downlink)
+    return ACL.read_text().format(root=root, bridge=bridge, downlink=downlink)
 
 
 def password_file(words: Mapping[str, str]) -> str:

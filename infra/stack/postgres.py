@@ -37,29 +37,7 @@ LIMITS: Final[dict[str, tuple[LiteralString, ...]]] = {
 INITDB_S = 120
 NEW_PASSWORD_FILE = "new-password"  # noqa: S105  a file's name
 
-# A small machine shared with Kafka and Spark. fsync stays on: what was committed survives a crash.
-TEMPLATE = """\
-listen_addresses = '{host}'
-port = {port}
-unix_socket_directories = ''
-max_connections = 100
-shared_buffers = 256MB
-effective_cache_size = 1GB
-work_mem = 16MB
-maintenance_work_mem = 128MB
-max_wal_size = 2GB
-checkpoint_timeout = 15min
-wal_compression = lz4
-max_worker_processes = 24
-jit = off
-timezone = 'UTC'
-log_timezone = 'UTC'
-log_line_prefix = '%m [%p] %q%u@%d '
-password_encryption = 'scram-sha-256'
-shared_preload_libraries = 'timescaledb'
-timescaledb.telemetry_level = off
-timescaledb.max_background_workers = 8
-"""
+TEMPLATE: Final = Path(__file__).with_name("postgresql.conf")
 ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
 INITDB = f"""
 rm -rf {DATA}/cluster.new &&
@@ -123,7 +101,7 @@ def postgres(root: Path, data: Path, config: Path, port: int, password: str) -> 
 
 
 def _prepare(root: Path, data: Path, config: Path, port: int, password: str) -> None:
-    settings = TEMPLATE.format(host=HOST, port=port)
+    settings = TEMPLATE.read_text().format(host=HOST, port=port)
     texts = {"postgresql.conf": settings, "pg_hba.conf": ACCESS, "pg_ident.conf": ""}
     rootfs.furnish(data, config, USER, texts)
     if (data / "cluster").exists():

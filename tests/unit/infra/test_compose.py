@@ -10,12 +10,12 @@ from infra.settings.sections import Mqtt
 from infra.stack import kafka, mosquitto, postgres
 
 COMPOSE = yaml.safe_load((Path(__file__).parents[3] / "infra" / "compose.yaml").read_text())
-OWN_PLACES = ("listener", "persistence_location")
+OWN_PLACES = ("#", "listener", "persistence_location")
 
 
 def test_mosquitto_has_the_same_settings() -> None:
     defaults = Mqtt()
-    text = mosquitto.TEMPLATE.format(
+    text = mosquitto.TEMPLATE.read_text().format(
         port=0,
         host="",
         data="",
@@ -30,7 +30,7 @@ def test_mosquitto_has_the_same_settings() -> None:
 
 def test_kafka_has_the_same_topic_settings() -> None:
     environment = COMPOSE["services"]["kafka"]["environment"]
-    for line in kafka.TEMPLATE.splitlines():
+    for line in kafka.TEMPLATE.read_text().splitlines():
         key, _, value = line.partition("=")
         if key.startswith(
             ("offsets.", "transaction.", "share.", "auto.", "group.", "broker.", "log.segment")
@@ -41,7 +41,8 @@ def test_kafka_has_the_same_topic_settings() -> None:
 def test_the_database_has_the_same_settings() -> None:
     command = COMPOSE["services"]["timescaledb"]["command"]
     composed = dict(option.removeprefix("-c").split("=") for option in command[1:])
-    embedded = dict(line.split(" = ") for line in postgres.TEMPLATE.splitlines())
+    lines = postgres.TEMPLATE.read_text().splitlines()
+    embedded = dict(line.split(" = ") for line in lines if not line.startswith("#"))
     assert {key: embedded[key].strip("'") for key in composed} == composed
 
 
