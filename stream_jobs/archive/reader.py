@@ -40,14 +40,13 @@ def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None
     beyond the bounds too: filter by ``received_ms``.
     """
     first_ms, end_ms = since_ms or 0, 1 << 62 if until_ms is None else until_ms
-
-    def has_some(entry: Entry | None) -> bool:
-        if entry is None or entry.received_ms is None:
-            return entry is None
-        return entry.received_ms[0] < end_ms and entry.received_ms[1] >= first_ms
-
     wanted = (hour for hour in hours(folder) if hour < end_ms and hour + HOUR_MS > first_ms)
-    return [file for file in of_hours(folder, wanted) if has_some(file.entry)]
+    received = [(file, file.entry and file.entry.received_ms) for file in of_hours(folder, wanted)]
+    return [
+        file
+        for file, ms in received
+        if file.entry is None or (ms is not None and ms[0] < end_ms and ms[1] >= first_ms)
+    ]
 
 
 def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:

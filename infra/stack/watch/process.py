@@ -113,9 +113,7 @@ class Watch:
             "mosquitto": (at_s, silent, samples.broker(counts, self._settings) if counts else NOTHING),
             "kafka": (at_s, kafka_trouble, NOTHING if kafka_trouble else appended),
         }
-        with ThreadPoolExecutor(
-            max_workers=max(1, len(self._ports))
-        ) as pool:  # one that hangs holds up no other
+        with ThreadPoolExecutor(max_workers=max(1, len(self._ports))) as pool:  # none holds up another
             found |= dict(zip(self._ports, pool.map(self._asked, self._ports), strict=True))
         state = read_state(self._home)
         readings = {
