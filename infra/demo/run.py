@@ -33,8 +33,7 @@ TICK_S = 1.0
 def run(settings: Settings, demo_fleet: Fleet, say: Say, announce: Say) -> Ledger:
     """Start all, drive until the fleet is through or Ctrl-C, let it settle; the ledger of the run.
 
-    ``say`` gets what happens, ``announce`` the address of the dashboard and the result. Raises ServiceError
-    where a part does not become ready or the simulator fails.
+    Raises ServiceError where a part does not become ready or the simulator fails.
     """
     begun_s = time.monotonic()
     home = settings.paths.home.resolve()

@@ -1,8 +1,6 @@
 """Applies the numbered SQL files of this folder, each once, in order, each in a transaction of its own.
 
-``NNN_name.sql`` runs everywhere; ``NNN_name.community.sql`` only where TimescaleDB's license allows its
-community features. What was applied stands in ``odograph.migration`` with a checksum: a file that changed
-after it was applied is an error, not a silent difference between two databases.
+``NNN_name.community.sql`` only where TimescaleDB's license allows its community features.
 """
 
 from __future__ import annotations

@@ -80,11 +80,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and all below it, if it is there.
-
-    Raises ServiceError when something is mounted at or below it: a deletion must never walk into /proc, /dev
-    or another disk.
-    """
+    """Remove a folder, if it is there; raises ServiceError when something is mounted at or below it."""
     if not folder.exists():
         return
     place = str(folder.resolve())
@@ -96,10 +92,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """What all files below a folder take on the disk; mounts inside it and what goes meanwhile do not count.
-
-    Kafka's index files are long and nearly empty: blocks are counted, not lengths.
-    """
+    """What all files below a folder take on the disk (blocks, not lengths), mounts inside it left out."""
     total = 0
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not os.path.ismount(f"{root}/{name}")]

@@ -83,7 +83,6 @@ def _part(part: Part) -> Finding:
 
 
 def _addresses(stack: Stack) -> Iterable[Finding]:
-    """Round trips through the addresses in force, as the processes use them."""
     try:
         found = endpoints(stack.settings)
     except OdographError as error:
@@ -130,7 +129,6 @@ def _sessions(addresses: Endpoints) -> str | Answer:
 
 
 def _tasks(addresses: Endpoints) -> Answer:
-    """Periodic tasks whose last run failed: each by name, error and since when."""
     failing = probes.failing_tasks(addresses.db_ingest_url)
     step = "see to what the error names (logs: jobs, maintenance); each task is tried again by itself"
     return not failing, "\n".join(failing) or "none fails", step

@@ -117,7 +117,6 @@ def create_topics(bootstrap: str, prefix: str, *, for_ever: bool = False) -> lis
 
 
 def _bound(client: AdminClient, bounds: dict[str, dict[str, str]], created: list[str]) -> None:
-    """Put right the bounds of topics that were there before."""
     old = [ConfigResource(ResourceType.TOPIC, name) for name in bounds if name not in created]
     changes = []
     for topic, future in (client.describe_configs(old) if old else {}).items():

@@ -119,7 +119,6 @@ def readiness(port: int) -> tuple[str | None, str | None]:
 
 
 def _reasons(body: bytes) -> str:
-    """The reasons in a 503's body as one line."""
     try:
         said = json.loads(body)
     except json.JSONDecodeError:

@@ -64,7 +64,7 @@ class Runner:
         return processes.find(self.run_dir, name)
 
     def start(self, service: Service) -> str:
-        """Bring the service to readiness; what its probe said. Does nothing to one that runs and answers.
+        """Bring the service to readiness, unless it runs and answers; what its probe said.
 
         Raises ServiceError where that fails; nothing of it is then left running.
         """
@@ -161,11 +161,7 @@ def free_port(taken: Collection[int] = ()) -> int:
 
 
 def choose_port(fixed: int, kept: int | None, preferred: int, taken: Collection[int]) -> int:
-    """The port of a part that does not run yet.
-
-    A fixed one (not 0) is taken as it is; else the one kept from last time, else the preferred one (0: none),
-    each only when free; else any free one.
-    """
+    """A fixed port (not 0) as it is; else the kept, else the preferred one, when free; else any free one."""
     if fixed:
         return fixed
     for port in (kept, preferred):

@@ -1,7 +1,4 @@
-"""The local stack of one checkout: its services, addresses and passwords.
-
-Idempotent: ``up`` on a running stack changes nothing, ``up`` after any crash repairs what is missing.
-"""
+"""The local stack of one checkout: its services, addresses and passwords. Each change is idempotent."""
 
 from __future__ import annotations
 
@@ -33,8 +30,7 @@ Say = Callable[[str], None]
 
 
 class Stack:
-    """The services of one home. ``preferred`` are the ports tried first at the first start; ``say`` gets
-    each step; ``only`` names the services that a measurement or a test of few parts makes do with."""
+    """The services of one home. ``preferred``: ports tried first at the first start; ``only``: services."""
 
     def __init__(
         self,
@@ -167,7 +163,6 @@ class Stack:
         return postgres.passwords(self.home / "secrets.json")
 
     def _choose_ports(self) -> dict[str, int]:
-        """The port of every part, kept in the home from one start to the next."""
         s, kept = self.settings, self.ports()
         fixed = {
             "mosquitto": s.mqtt.port,

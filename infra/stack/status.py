@@ -241,7 +241,6 @@ def text(rows: Sequence[Part], counts: Mapping[str, int], behind: Lag, big: Size
 
 
 def _tables(sizes: Sequence[TableSize]) -> Table:
-    """Tables with a retention, and others of some size."""
     made = table("table", "MiB", "rows, about", "since", "kept")
     for one in sizes:
         if one.kept_days is not None or one.since is not None or one.bytes >= SHOWN_BYTES:
@@ -256,7 +255,6 @@ def _mib(size: int) -> str:
 
 
 def _lag_lines(behind: Lag) -> list[str]:
-    """Lag in three ways, and the broker's queue; nothing of what did not answer."""
     lines = []
     if behind.records:
         each = ", ".join(f"{query} {count:,}" for query, count in behind.records.items())

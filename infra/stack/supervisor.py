@@ -193,10 +193,7 @@ def supervise(home: Path, bridges: int, say: Callable[[str], None]) -> None:
 
 
 def start_in_background(home: Path) -> bool:
-    """Start the supervisor in a session of its own; False when it runs already.
-
-    What a killed supervisor left running is ended first.
-    """
+    """Start the supervisor in a session of its own, in place of a killed one; False when it runs already."""
     run_dir = home / "run"
     if processes.find(run_dir, SUPERVISOR) is not None:
         return False

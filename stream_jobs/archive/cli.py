@@ -159,7 +159,6 @@ def fetch(day: Annotated[str, typer.Option(help="a day of receipt, UTC")]) -> No
 
 
 def _wanted(day: str | None) -> tuple[Any, list[int]]:
-    """The folder and its hours that were asked for."""
     from infra.settings.settings import load
     from stream_jobs.archive import reader
     from stream_jobs.archive.manifest import archive_of

@@ -109,7 +109,6 @@ def _has_work(folder: Path, hour_ms: int, rules: Rules, at_ms: int) -> bool:
 
 
 def _places(folder: Path, hour_ms: int) -> tuple[Path, Path]:
-    """The hour's folder, and that of packed files which wait."""
     return folder / TELEMETRY / hour_name(hour_ms), folder / PACKED / hour_name(hour_ms)
 
 
@@ -132,10 +131,7 @@ class Packed:
 def compact(
     folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int
 ) -> Iterator[Packed | ArchiveError]:
-    """Pack those of the hours that ended ``pack_after_ms`` ago, hour by hour as it is asked for.
-
-    The error of an hour that cannot be packed is given out too, and is no reason to leave out the others.
-    """
+    """Pack those of the hours that ended ``pack_after_ms`` ago, as it is asked for; errors come out too."""
     for hour in hours_ms:
         if hour + HOUR_MS + rules.pack_after_ms <= at_ms:
             try:
@@ -191,7 +187,6 @@ def _chunks(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[tu
 
 
 def _packed(folder: Path, hour_ms: int, chunk: Sequence[tuple[Path, Entry]]) -> Entry:
-    """The packed file of a chunk, in ``.packed``, compared and on the disk."""
     for path, entry in chunk:
         if manifest.sha256_of(path) != entry.sha256:
             raise ArchiveError(f"{path} has other bytes than were written (SHA-256); put it back from a copy")
@@ -319,7 +314,6 @@ def exchanged(one: Path, other: Path) -> bool:
 
 
 def _drop_empty(hour_folder: Path) -> None:
-    """An hour's folder without files, and its day's without hours."""
     for folder in (hour_folder, hour_folder.parent):
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

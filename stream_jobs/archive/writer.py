@@ -1,7 +1,4 @@
-"""Records into Parquet by hour (in Python workers), and finished files into the archive.
-
-A record's bytes go from Kafka to the file as they are; only its head is read, for the verdict and the index.
-"""
+"""Records into Parquet by hour (in Python workers), and finished files into the archive."""
 
 from __future__ import annotations
 

@@ -81,7 +81,6 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
 
 
 def _frames(due: Sequence[Due], settings: Settings) -> list[Row]:
-    """Frames of these vehicles around these moments, out of the archive."""
     lateness_ms = 1000 * settings.jobs.lateness_s
     spans = [(opened - AROUND_MS, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
     files = [str(file.path) for file in reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))]

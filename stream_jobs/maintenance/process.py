@@ -98,7 +98,6 @@ class Maintenance:
             lock.close()
 
     def _work(self, lock: Database) -> None:
-        """The tasks, as long as the lock is ours."""
         ended = threading.Event()
         opened: list[Database] = []
 

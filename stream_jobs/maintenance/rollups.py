@@ -36,7 +36,6 @@ class Column(NamedTuple):
 
 
 def _total(name: str, steps: int, where: str = "") -> str:
-    """SQL: a sum over whole steps."""
     only = f" FILTER (WHERE {where})" if where else ""
     return f"sum(round({name} * {steps})::bigint){only}::double precision / {steps}"
 

@@ -95,7 +95,6 @@ class Watch:
         self._connection = None
 
     def _look(self, connection: Connection) -> None:
-        """All parts once, into the database; raises ServiceError where that is away."""
         own, read_to = _ask(connection)
         cpu_s = {name: processes.cpu_s(pid) for name, pid in self._pids().items()}
         ends: dict[str, Ends] = {}
@@ -133,18 +132,15 @@ class Watch:
         self._before, self._log_before = readings, (time.monotonic(), ends)
 
     def _asked(self, name: str) -> tuple[float, str | None, Figures]:
-        """A process by its health page: when it was asked, what is wrong with it, and its figures."""
         port = self._ports[name]
         trouble, figures = readyz(port), samples.of_process(name, metrics(port), self._settings)
         return time.monotonic(), trouble, figures
 
     def _pids(self) -> dict[str, int]:
-        """Process ids of the parts that run in this home, services too."""
         found = {name: processes.find(self._home / "run", name) for name in (*self._ports, *SERVICES)}
         return {name: running.pid for name, running in found.items() if running is not None}
 
     def _places(self, ends: Mapping[str, Ends], read_to: Mapping[str, Ends]) -> list[Place]:
-        """How far each reader is in each partition: streaming queries by their checkpoints."""
         at_s, before = self._log_before
         seconds = time.monotonic() - at_s if before else None
         by_query = query_offsets.committed_ends(self._home, self._ends.topic("telemetry"))
@@ -157,7 +153,6 @@ class Watch:
         return found
 
     def _slowly(self, connection: Connection) -> None:
-        """What costs a walk through files: memory of each part, sizes of folders and tables."""
         if time.monotonic() < self._slow_due_s:
             return
         self._slow_due_s = time.monotonic() + self._settings.watch.slow_interval_s
@@ -205,10 +200,7 @@ def _connect(url: str) -> Connection:
 
 
 def _ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]]]:
-    """The database's own figures, and the event store's next offset by topic and partition.
-
-    Raises ServiceError.
-    """
+    """The database's own figures, and the event store's next offset by topic and partition."""
     with service_errors():
         commits, failures, clients, most = connection.execute(OWN).fetchone() or (None,) * 4
         read: dict[str, dict[int, int]] = {}
@@ -219,6 +211,5 @@ def _ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]]]:
 
 @contextmanager
 def _transaction(connection: Connection) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
-    """A cursor within a transaction; the driver's errors as ServiceError."""
     with service_errors(), connection.transaction(), connection.cursor() as cursor:
         yield cursor
