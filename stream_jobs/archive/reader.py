@@ -41,12 +41,13 @@ def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None
     """
     first_ms, end_ms = since_ms or 0, 1 << 62 if until_ms is None else until_ms
     wanted = (hour for hour in hours(folder) if hour < end_ms and hour + HOUR_MS > first_ms)
-    received = [(file, file.entry and file.entry.received_ms) for file in of_hours(folder, wanted)]
-    return [
-        file
-        for file, ms in received
-        if file.entry is None or (ms is not None and ms[0] < end_ms and ms[1] >= first_ms)
-    ]
+    return [file for file in of_hours(folder, wanted) if _reaches(file.entry, first_ms, end_ms)]
+
+
+def _reaches(entry: Entry | None, since_ms: int, until_ms: int) -> bool:
+    if entry is None or entry.received_ms is None:
+        return entry is None
+    return entry.received_ms[0] < until_ms and entry.received_ms[1] >= since_ms
 
 
 def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
