@@ -86,9 +86,8 @@ def _one(url: str, query: str) -> dict[str, Any]:
 def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
     """Frames known to lie in dead letters: digest, vehicle id, boot id, seq."""
     with connected(url) as connection:
-        return connection.execute(
-            "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
-        ).fetchall()
+        query = "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
+        return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(query)]
 
 
 def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
