@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -59,17 +59,11 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     types: Mapping[str, dict[str, str]] = {}
 
 
-class DeadRows(Protocol):
-    """Where refused rows go."""
-
-    def bury(self, refused: Sequence[Refused]) -> None:
-        """Returns when they are safe; raises ServiceError."""
-
-
 class Database:
     """One connection that comes back by itself; for one thread at a time. ``problem`` is for readiness.
 
-    Without ``dead_rows`` an error of a row is an error of its transaction.
+    ``bury`` takes refused rows, and returns when they are safe or raises ServiceError; without it an error of
+    a row is one of its transaction.
     """
 
     def __init__(
@@ -78,13 +72,13 @@ class Database:
         name: str,
         stop: threading.Event,
         attempt_s: float = ATTEMPT_S,
-        dead_rows: DeadRows | None = None,
+        bury: Callable[[Sequence[Refused]], None] | None = None,
     ) -> None:
         self._url = url
         self._name = name
         self._stop = stop
         self._attempt_s = attempt_s
-        self._dead_rows = dead_rows
+        self._bury = bury
         self._connection: Connection | None = None
         self._problem: str | None = None
         self._logged_at = 0.0
@@ -105,7 +99,7 @@ class Database:
                 result = self._attempt(work, isolating)
             except psycopg.Error as error:
                 cause = cause_of(error)
-                if cause is Cause.DATA and self._dead_rows is not None and not isolating:
+                if cause is Cause.DATA and self._bury is not None and not isolating:
                     isolating = True
                     continue
                 busy += cause is Cause.BUSY
@@ -129,13 +123,13 @@ class Database:
     def _attempt(self, work: Callable[[Connection], Result], isolating: bool) -> Result:
         if self._connection is None or self._connection.closed:
             self._connection = _connect(self._url, self._name, self._attempt_s)
-        connection, dead_rows = self._connection, self._dead_rows
+        connection, bury = self._connection, self._bury
         connection.refused = [] if isolating else None
         limit_s = self._attempt_s * (ISOLATING if isolating else 1)
         with socket_deadline(connection.fileno(), limit_s), connection.transaction():
             result = work(connection)
-            if connection.refused and dead_rows is not None:
-                dead_rows.bury(connection.refused)  # before the commit: nothing else would know of them
+            if connection.refused and bury is not None:
+                bury(connection.refused)  # before the commit: nothing else would know of them
             return result
 
     def _lost(self, error: Exception) -> None:
@@ -174,7 +168,10 @@ def csv_of(table: pa.Table) -> bytes:
 
 def stage(connection: Connection, table: str, rows: pa.Table) -> None:
     """``rows`` into the temporary table before ``table``; where rows are left out, those that it takes."""
-    connection.execute(sql.create_staged(table))
+    connection.execute(
+        f"CREATE TEMP TABLE IF NOT EXISTS {sql.staged(table)} (LIKE {table} INCLUDING DEFAULTS) "
+        "ON COMMIT DELETE ROWS"
+    )
     if connection.refused is not None and rows.num_rows:
         rows = _storable(connection, table, rows, connection.refused)
     _copy(connection, table, rows)

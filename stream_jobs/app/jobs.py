@@ -24,7 +24,7 @@ from stream_jobs.app.hadoop_store import HadoopStore
 from stream_jobs.app.progress import Board, Listener, completeness, note
 from stream_jobs.app.queries import QUERIES, TOPIC, Query, SinkParts, kafka_stream
 from stream_jobs.app.session import build_session
-from stream_jobs.app.sinks import BatchClaims, insert_progress
+from stream_jobs.app.sinks import BatchClaims
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
@@ -247,7 +247,8 @@ def write_progress(board: Board, database: Database, unwritten_ms: int) -> None:
     moments = {query: at_ms - unwritten_ms * (query == "telemetry") for query, at_ms in moments.items()}
 
     def write(connection: Connection) -> None:
-        insert_progress(connection, [[line[column] for column in sql.PROGRESS_COLUMNS] for line in lines])
+        with connection.cursor() as cursor:
+            cursor.executemany(sql.INSERT_PROGRESS, lines)
         note(connection, moments)
 
     if lines or moments:

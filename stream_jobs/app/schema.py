@@ -30,26 +30,13 @@ WINDOW_KEYS: Final = ("vehicle_id", "window_start")
 ROAD_KEYS: Final = ("cell", "heading_sector", "window_start")
 EDGE_KEYS: Final = ("network_no", "edge_id", "window_start")
 WRITER_COLUMNS: Final = ("batch_id", "revision", "restated_at")
-"""Columns of the window tables that the sink fills."""
-
-
-def head_schema() -> T.StructType:
-    """The head alone, for jobs that do not look at signals."""
-    types = {"vehicle_id": T.StringType()}
-    return T.StructType([T.StructField(name, types.get(name, T.LongType())) for name in HEAD])
+"""Columns that say who wrote a row, not what it says."""
+_SLOW: Final = {"number": T.DoubleType(), "flag": T.BooleanType(), "codes": T.ArrayType(T.StringType())}
 
 
 def frame_schema(signals: Collection[Signal] = SIGNALS) -> T.StructType:
     """The head and ``signals``: fast ones as arrays of doubles, slow ones as scalars."""
     fast = [T.StructField(s.name, T.ArrayType(T.DoubleType())) for s in signals if s.rate == "fast"]
-    slow = [T.StructField(s.name, _slow_type(s)) for s in signals if s.rate == "slow"]
-    return T.StructType([*head_schema().fields, *fast, *slow])
-
-
-def _slow_type(signal: Signal) -> T.DataType:
-    types: dict[str, T.DataType] = {
-        "number": T.DoubleType(),
-        "flag": T.BooleanType(),
-        "codes": T.ArrayType(T.StringType()),
-    }
-    return types[signal.kind]
+    slow = [T.StructField(s.name, _SLOW[s.kind]) for s in signals if s.rate == "slow"]
+    head = [T.StructField(n, T.StringType() if n == "vehicle_id" else T.LongType()) for n in HEAD]
+    return T.StructType([*head, *fast, *slow])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -47,9 +46,11 @@ class WindowTable:
     also: str
 
 
-VEHICLE = WindowTable(sql.VEHICLE_TABLE, WINDOW_KEYS, sql.REOPEN_VEHICLE, NOTE_CHANGES)
+VEHICLE = WindowTable(
+    sql.VEHICLE_TABLE, WINDOW_KEYS, sql.reopen(sql.VEHICLE_TABLE, WINDOW_KEYS), NOTE_CHANGES
+)
 ROAD, EDGE = (
-    WindowTable(name, keys, sql.reopen_road(name, keys), mark(sql.staged(name)))
+    WindowTable(name, keys, sql.reopen(name, keys), mark(sql.staged(name)))
     for name, keys in ((sql.ROAD_TABLE, ROAD_KEYS), (sql.EDGE_TABLE, EDGE_KEYS))
 )
 
@@ -193,12 +194,3 @@ def write_rows(connection: Connection, table: RowTable, rows: pa.Table, batch_id
 def tagged(rows: pa.Table, batch_id: int) -> pa.Table:
     """``rows`` with the batch that writes them."""
     return rows.append_column("batch_id", pa.array([batch_id] * rows.num_rows, pa.int64()))
-
-
-def insert_progress(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
-    """Lines of query_progress."""
-    marks = ", ".join(["%s"] * len(sql.PROGRESS_COLUMNS))
-    names = ", ".join(sql.PROGRESS_COLUMNS)
-    statement = f"INSERT INTO odograph.query_progress ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608
-    with connection.cursor() as cursor:
-        cursor.executemany(statement, rows)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from stream_jobs.app.schema import WRITER_COLUMNS
+
 VEHICLE_TABLE: Final = "odograph.vehicle_window"
 ROAD_TABLE: Final = "odograph.road_cell_window"
 EDGE_TABLE: Final = "odograph.road_edge_window"
@@ -61,37 +63,24 @@ DELETE FROM odograph.batch_ledger l USING
 WHERE l.query_id = n.query_id AND l.batch_id < n.newest - 1000
 """
 
-REOPEN_VEHICLE: Final = """
-UPDATE odograph.late_frame l SET repaired_at = NULL
-FROM staged_vehicle_window s JOIN odograph.vehicle_window w USING (vehicle_id, window_start)
-WHERE w.revision > 0 AND l.repaired_at IS NOT NULL AND l.vehicle_id = s.vehicle_id
-  AND l.t0_ms < (extract(epoch FROM s.window_start) + s.window_s) * 1000
-  AND l.t0_ms + l.span_ms >= extract(epoch FROM s.window_start) * 1000
-"""
-"""A restated window that the stream touches again has to be restated again: its late frames reopen."""
-
 REOPEN_JOURNEYS: Final = """
 UPDATE odograph.late_vehicle_frames SET repaired_at = NULL
 WHERE vehicle_id = ANY(%(vehicles)s) AND repaired_at > now() - INTERVAL '1 day'
 """
 
-PROGRESS_COLUMNS: Final = (
+_PROGRESS: Final = (
     "query", "at", "query_id", "batch_id", "input_rows", "rows_per_s", "batch_ms", "watermark",
     "event_time_max", "state_rows", "state_bytes", "dropped_late", "dropped_duplicates", "lag_records",
 )  # fmt: skip
+INSERT_PROGRESS: Final = (
+    f"INSERT INTO odograph.query_progress ({', '.join(_PROGRESS)}) "  # noqa: S608  own names
+    f"VALUES ({', '.join(f'%({name})s' for name in _PROGRESS)}) ON CONFLICT DO NOTHING"
+)
 
 
 def staged(table: str) -> str:
     """Name of the temporary table that stands before ``table``."""
     return "staged_" + table.rpartition(".")[2]
-
-
-def create_staged(table: str) -> str:
-    """The temporary table itself; it is empty again at the end of each transaction."""
-    return (
-        f"CREATE TEMP TABLE IF NOT EXISTS {staged(table)} "
-        f"(LIKE {table} INCLUDING DEFAULTS) ON COMMIT DELETE ROWS"
-    )
 
 
 TYPES: Final = """
@@ -121,7 +110,7 @@ def leave_equal(table: str, columns: Sequence[str], keys: Sequence[str], time: s
 
     ``time`` is the key that bounds the chunks looked at, by parameters ``since`` and ``until``.
     """
-    values = [c for c in columns if c not in keys and c not in WRITTEN_BY]
+    values = [c for c in columns if c not in keys and c not in WRITER_COLUMNS]
     matched = " AND ".join(f"s.{key} = w.{key}" for key in keys)
     staged_values, stored = (", ".join(f"{of}.{c}" for c in values) for of in ("s", "w"))
     return (
@@ -129,10 +118,6 @@ def leave_equal(table: str, columns: Sequence[str], keys: Sequence[str], time: s
         f"AND w.{time} >= %(since)s AND w.{time} <= %(until)s "
         f"AND ROW({staged_values}) IS NOT DISTINCT FROM ROW({stored})"
     )
-
-
-WRITTEN_BY: Final = ("batch_id", "revision", "restated_at")
-"""Columns that say who wrote a row, not what it says."""
 
 
 def _insert(table: str, columns: Sequence[str], keys: Sequence[str], constants: Sequence[str] = ()) -> str:
@@ -156,12 +141,16 @@ def upsert_latest(columns: Sequence[str]) -> str:
     )
 
 
-def reopen_road(table: str, keys: Sequence[str]) -> str:
-    """Reopen the late frames of restated windows of roads: any vehicle may be in them."""
+def reopen(table: str, keys: Sequence[str]) -> str:
+    """A restated window that the stream touches again has to be restated again: its late frames reopen.
+
+    Those of any vehicle where the windows are of roads.
+    """
+    own = "AND l.vehicle_id = s.vehicle_id " if "vehicle_id" in keys else ""
     return (
         "UPDATE odograph.late_frame l SET repaired_at = NULL "  # noqa: S608
         f"FROM {staged(table)} s JOIN {table} w USING ({', '.join(keys)}) "
-        "WHERE w.revision > 0 AND l.repaired_at IS NOT NULL "
+        f"WHERE w.revision > 0 AND l.repaired_at IS NOT NULL {own}"
         "AND l.t0_ms < (extract(epoch FROM s.window_start) + s.window_s) * 1000 "
         "AND l.t0_ms + l.span_ms >= extract(epoch FROM s.window_start) * 1000"
     )

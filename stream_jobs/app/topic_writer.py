@@ -144,4 +144,4 @@ def dead_lettering(
 ) -> Database:
     """The way into the database for jobs whose rows may be left out."""
     letters = TopicWriter(where.kafka_bootstrap, settings.kafka.prefix, "dead-letter", stop)
-    return Database(where.db_ingest_url, name, stop, attempt_s, letters)
+    return Database(where.db_ingest_url, name, stop, attempt_s, letters.bury)
