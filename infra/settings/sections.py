@@ -262,7 +262,9 @@ class Dashboard(Section):
 class Jobs(Section):
     """The Spark jobs."""
 
-    master: str = setting("local[4]", "Spark master of the micro-batch application: a slot a task of telemetry and archive")
+    master: str = setting(
+        "local[4]", "Spark master of the micro-batch application: a slot a task of telemetry and archive"
+    )
     trigger_s: float = setting(2.0, "trigger of the query telemetry, s", gt=0)
     publish_s: float = setting(5.0, "an open window is written at most this often; 0: each batch, s", ge=0)
     archive_trigger_s: float = setting(10.0, "trigger of the archive query, s", gt=0)
