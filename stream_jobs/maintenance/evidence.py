@@ -53,8 +53,7 @@ DELETE FROM odograph.alert_evidence e USING odograph.alert a
 WHERE a.alert_no = e.alert_no AND a.evidence_at < now() - make_interval(days => %(days)s)
 """
 
-Due = tuple[int, str, int, int]
-"""Number, vehicle, when it opened, and the later of that and the receipt of its first finding."""
+Due = tuple[int, str, int, int]  # number, vehicle, when it opened, the later of that and its first receipt
 Row = dict[str, Any]
 
 
@@ -65,33 +64,31 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
     """
     if closed_ms is None:
         return 0
-    until_ms = closed_ms - AROUND_MS - 1000 * settings.jobs.lateness_s
-    due: list[Due] = database.run(lambda c: fetch(c, _DUE, {"until_ms": until_ms, "limit": ALERTS_AT_ONCE}))
-    if due:
-        rows = chosen(due, _frames(due, settings))
-        counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
-
-        def write(connection: Connection) -> None:
-            execute(connection, _STORE, {"rows": orjson.dumps(rows).decode()})
-            execute(connection, _DONE, {"rows": orjson.dumps(counts).decode()})
-            execute(connection, _FORGET, {"days": settings.jobs.evidence_days})
-
-        database.run(write)
-    return len(due)
-
-
-def _frames(due: Sequence[Due], settings: Settings) -> list[Row]:
     lateness_ms = 1000 * settings.jobs.lateness_s
+    terms = {"until_ms": closed_ms - AROUND_MS - lateness_ms, "limit": ALERTS_AT_ONCE}
+    due: list[Due] = database.run(lambda c: fetch(c, _DUE, terms))
+    if not due:
+        return 0
     spans = [(opened - AROUND_MS, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
     files = [str(file.path) for file in reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))]
-    if not files:
-        return []
     _, vehicles, opened_ms, _ = zip(*due, strict=True)
-    with connected("256MB") as connection:
-        span = (max(opened_ms) + AROUND_MS, min(opened_ms) - AROUND_MS)
-        found = connection.execute(_FRAMES, [files, sorted(set(vehicles)), *span])
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    frames: list[Row] = []
+    if files:
+        with connected("256MB") as connection:
+            span = (max(opened_ms) + AROUND_MS, min(opened_ms) - AROUND_MS)
+            found = connection.execute(_FRAMES, [files, sorted(set(vehicles)), *span])
+            names = [column[0] for column in found.description]
+            frames = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    rows = chosen(due, frames)
+    counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
+
+    def write(connection: Connection) -> None:
+        execute(connection, _STORE, {"rows": orjson.dumps(rows).decode()})
+        execute(connection, _DONE, {"rows": orjson.dumps(counts).decode()})
+        execute(connection, _FORGET, {"days": settings.jobs.evidence_days})
+
+    database.run(write)
+    return len(due)
 
 
 def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:
@@ -107,9 +104,7 @@ def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:
             and frame["end_ms"] >= opened_ms - AROUND_MS
             and b"\\u0000" not in frame["value"]  # jsonb cannot hold it
         }
-        ordered = sorted(near.values(), key=lambda f: abs(f["t0_ms"] - opened_ms))[:FRAMES_MAX]
-        rows += [
-            {"alert_no": number, "frame": orjson.loads(frame["value"])} | {name: frame[name] for name in kept}
-            for frame in ordered
-        ]
+        for frame in sorted(near.values(), key=lambda f: abs(f["t0_ms"] - opened_ms))[:FRAMES_MAX]:
+            own = {"alert_no": number, "frame": orjson.loads(frame["value"])}
+            rows.append(own | {name: frame[name] for name in kept})
     return rows

@@ -20,10 +20,8 @@ from stream_jobs.audit.report import findings
 from stream_jobs.audit.scope import Scope
 
 HOUR_MS: Final = 3_600_000
-SLACK_MS: Final = 600_000
-"""A record may reach the log so much after its receipt: late frames are looked for that far back."""
-KEPT: Final = 200
-"""Findings of an hour that are kept, at most; its figures are whole."""
+SLACK_MS: Final = 600_000  # a record may reach the log so much after its receipt
+KEPT: Final = 200  # findings of an hour, at most; its figures are whole
 
 DUE: Final = """
 SELECT DISTINCT hour_ms FROM (
@@ -37,7 +35,6 @@ WHERE hour_ms >= %(oldest)s AND hour_ms < %(until)s ORDER BY hour_ms
 """
 LAST: Final = "SELECT (extract(epoch FROM max(hour)) * 1000)::bigint FROM odograph.audit_hour"
 CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = to_timestamp(%(hour)s / 1000.0)"
-
 
 BY_VEHICLE: Final = ("generated", "counted", "late", "quarantined", "duplicate", "dead", "missing")
 """Columns of odograph.audit_vehicle that are figures of the account."""
@@ -63,8 +60,7 @@ class HourlyLedger:
         closed_ms = self._closed_ms()
         if closed_ms is None:
             return 0
-        end_ms = closed_ms - self._lateness_ms
-        hours = self._database.run(lambda c: due(c, self._looked_ms, end_ms, self._hours))
+        hours = self._database.run(partial(self._due, end_ms=closed_ms - self._lateness_ms))
         devices = edge.devices(self._sources.home)
         for hour in hours:
             scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, self._lateness_ms, self._sources.window_ms)
@@ -73,16 +69,15 @@ class HourlyLedger:
         self._looked_ms = closed_ms
         return len(hours)
 
-
-def due(connection: Connection, looked_ms: int, end_ms: int, most: int) -> list[int]:
-    """Hours to audit: those since the last one in the table, those not over then, those of late frames."""
-    now_hour = end_ms // HOUR_MS * HOUR_MS
-    oldest = now_hour - (most - 1) * HOUR_MS
-    ((last,),) = fetch(connection, LAST)
-    first = now_hour - HOUR_MS if last is None else max(last, oldest)
-    marks = {"since": looked_ms - SLACK_MS, "oldest": oldest, "until": end_ms}
-    late = [hour for (hour,) in fetch(connection, DUE, marks)]
-    return sorted({*late, *range(first, end_ms, HOUR_MS)})
+    def _due(self, connection: Connection, end_ms: int) -> list[int]:
+        """Those since the last one in the table, those not over then, those of late frames."""
+        now_hour = end_ms // HOUR_MS * HOUR_MS
+        oldest = now_hour - (self._hours - 1) * HOUR_MS
+        ((last,),) = fetch(connection, LAST)
+        first = now_hour - HOUR_MS if last is None else max(last, oldest)
+        marks = {"since": self._looked_ms - SLACK_MS, "oldest": oldest, "until": end_ms}
+        late = [hour for (hour,) in fetch(connection, DUE, marks)]
+        return sorted({*late, *range(first, end_ms, HOUR_MS)})
 
 
 def put(connection: Connection, hour_ms: int, account: Account) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -23,10 +24,9 @@ from stream_jobs.app.progress import completeness
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import Rules, upkeep
+from stream_jobs.maintenance.copies import TOPIC, publish_latest, write_history, write_vehicle_lookup
 from stream_jobs.maintenance.evidence import copy_evidence
-from stream_jobs.maintenance.latest import TOPIC, publish_latest
 from stream_jobs.maintenance.ledger import HourlyLedger
-from stream_jobs.maintenance.lookups import write_history, write_vehicle_lookup
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.maintenance.trends import renew
@@ -54,8 +54,7 @@ def run(settings: Settings) -> None:
     with stopped_by_signals() as stop:
         process = Maintenance(settings, addresses, stop)
         checks, remarks = {"database": process.database_problem}, {"tasks": process.remark}
-        port = addresses.http_ports.get(NAME, 0)
-        with HealthServer(port, checks, process.registry, remarks):
+        with HealthServer(addresses.http_ports.get(NAME, 0), checks, process.registry, remarks):
             process.run()
 
 
@@ -99,28 +98,28 @@ class Maintenance:
 
     def _work(self, lock: Database) -> None:
         ended = threading.Event()
-        opened: list[Database] = []
+        self._databases = [lock]
+        with ExitStack() as opened:
 
-        def database(name: str) -> Database:
-            opened.append(dead_lettering(self._settings, self._addresses, name, ended))
-            return opened[-1]
+            def database(name: str) -> Database:
+                made = dead_lettering(self._settings, self._addresses, name, ended)
+                opened.callback(made.close)
+                self._databases.append(made)
+                return made
 
-        tasks = self._tasks(database, ended)
-        runner = TaskRunner(NAME, tasks, database("report"), ended, self._metrics)
-        self._databases, self._runner = [lock, *opened], runner
-        runner.start()
-        log.info("running", tasks=[task.name for task in tasks])
-        try:
-            while not self._stop.wait(LOCK_POLL_S):
-                lock.run(lambda connection: require_lock(connection, MAINTENANCE))
-        except LockLostError:
-            log.warning("the connection with the lock was lost: waiting for the lock again")
-        finally:
-            ended.set()
-            runner.join()
-            self._runner = None
-            for each in opened:
-                each.close()
+            tasks = self._tasks(database, ended)
+            self._runner = TaskRunner(NAME, tasks, database("report"), ended, self._metrics)
+            self._runner.start()
+            log.info("running", tasks=[task.name for task in tasks])
+            try:
+                while not self._stop.wait(LOCK_POLL_S):
+                    lock.run(lambda connection: require_lock(connection, MAINTENANCE))
+            except LockLostError:
+                log.warning("the connection with the lock was lost: waiting for the lock again")
+            finally:
+                ended.set()
+                self._runner.join()
+                self._runner = None
 
     def _tasks(self, database: Callable[[str], Database], stop: threading.Event) -> list[PeriodicTask]:
         """All of them; ``database`` makes a connection of a task's own. Raises ConfigError."""
@@ -130,18 +129,15 @@ class Maintenance:
         tools = Tools(settings, repair_db, self._addresses.db_owner_url, stop, Feeder(settings))
         repair = Repair(tools, completeness(repair_db, "telemetry", "archive"))
         closed_ms = completeness(audit_db, "telemetry", "archive")
-        latest, alerts = (
-            TopicWriter(self._addresses.kafka_bootstrap, settings.kafka.prefix, name, stop)
-            for name in (TOPIC, "alerts")
-        )
+        topic = partial(TopicWriter, self._addresses.kafka_bootstrap, settings.kafka.prefix, stop=stop)
         closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
-        cohort = CohortUpdate(settings.cohort, database("cohort"), alerts.write, closes_s)
+        cohort = CohortUpdate(settings.cohort, database("cohort"), topic("alerts").write, closes_s)
         forget = partial(execute, statement=sql.FORGET_BATCHES)
         pack = partial(upkeep, archive_of(home), Rules.of(settings.archive))
         ledger = HourlyLedger(settings, self._addresses, audit_db, closed_ms)
         expire = partial(drop_expired, database("retention"), settings.retention)
         tasks: list[tuple[str, float, Callable[[], Any]]] = [
-            ("latest", LATEST_S, partial(publish_latest, database("latest"), latest)),
+            ("latest", LATEST_S, partial(publish_latest, database("latest"), topic(TOPIC))),
             ("repair", jobs.repair_interval_s, repair),
             ("rollups", jobs.rollup_interval_s, RollUps(database("rollups"), settings.tz)),
             ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
@@ -161,21 +157,17 @@ class Maintenance:
         return [PeriodicTask(*task) for task in tasks]
 
 
-EXPIRE: Final = "SELECT odograph.expire(%(table)s, %(days)s)"
-"""Leaves a table alone that a policy of TimescaleDB's license sees to."""
-FORGET_LISTED: Final = "SELECT odograph.forget_listed()"
-"""Late and quarantined frames go with their windows, so that the ledger balances on."""
-
-
 def drop_expired(database: Database, terms: Retention) -> dict[str, int]:
     """Drop what the settings say; chunks dropped by table, where any were. Done again it drops no more."""
+    # Leaves a table alone that a policy of TimescaleDB's license sees to; 0 days: kept for ever.
+    expire = "SELECT odograph.expire(%(table)s, %(days)s)"
     dropped = {}
     for table, days in terms.days_by_table().items():
-        values = {"table": table, "days": days}  # 0 days: kept for ever
-        chunks = database.run(partial(fetch, statement=EXPIRE, parameters=values))[0][0]
-        if chunks:
+        values = {"table": table, "days": days}
+        if chunks := database.run(partial(fetch, statement=expire, parameters=values))[0][0]:
             dropped[table] = chunks
-    database.run(partial(fetch, statement=FORGET_LISTED))
+    # Late and quarantined frames go with their windows, so that the ledger balances on.
+    database.run(partial(fetch, statement="SELECT odograph.forget_listed()"))
     if dropped:
         log.info("old chunks dropped", **dropped)
     return dropped

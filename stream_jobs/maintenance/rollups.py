@@ -13,18 +13,12 @@ from typing import Final, NamedTuple
 from infra.contract.signals import BY_NAME, WHEELS
 from stream_jobs.app.database import Connection, Database, execute, fetch
 
-LINES: Final = 200
-"""Lines of the queue in one transaction: some minutes of a batch each."""
-PASSES: Final = 20
-"""Transactions in one call, at most: then the task lets its thread see whether it is to stop."""
-MS: Final = 1000
-"""Steps in a second of times."""
-DISTANCE: Final = 360_000
-"""Steps of 0.01 km/h times ms in a metre."""
-FUEL: Final = 360_000_000
-"""Steps of 0.01 l/h times ms in a litre."""
-ENERGY: Final = 360_000_000_000
-"""Steps of 0.1 V times 0.1 A times ms in a kWh."""
+LINES: Final = 200  # lines of the queue in one transaction: some minutes of a batch each
+PASSES: Final = 20  # transactions in one call, at most: then the thread sees whether it is to stop
+MS: Final = 1000  # steps in a second of times
+DISTANCE: Final = 360_000  # steps of 0.01 km/h times ms in a metre
+FUEL: Final = 360_000_000  # steps of 0.01 l/h times ms in a litre
+ENERGY: Final = 360_000_000_000  # steps of 0.1 V times 0.1 A times ms in a kWh
 
 
 class Column(NamedTuple):
@@ -97,12 +91,10 @@ COLUMNS: Final[tuple[Column, ...]] = (
     *_alike(LEAST, "pack_voltage_min_v"),
     *_alike(MOST, "motor_temp_max_c", "dtc_count", "odometer_m"),
     *_mean("ambient_mean_c", "ambient_n", "ambient_temp_c", once="ambient_temp_c"),
-)
-"""All but the keys and the layer."""
+)  # all but the keys and the layer
 NAMES: Final = tuple(column.name for column in COLUMNS)
-WRITTEN: Final = (*COLUMNS, *_alike(MOST, "revision", "restated_at"))
-"""With the layer that a row is of: the newest of those below it."""
-FLEET: Final[dict[str, str]] = {
+WRITTEN: Final = (*COLUMNS, *_alike(MOST, "revision", "restated_at"))  # of the newest layer below it
+FLEET: Final[dict[str, str]] = {  # columns of odograph.fleet_minute: SQL over the vehicles' minutes
     "vehicles": "count(*)",
     "moving": "count(*) FILTER (WHERE moving_s > 0)",
     "on_road": "count(*) FILTER (WHERE moving_s > 0 OR idle_s > 0)",
@@ -116,8 +108,6 @@ FLEET: Final[dict[str, str]] = {
     "energy_kwh": _total("energy_kwh", ENERGY),
     "energy_distance_m": _total("distance_m", DISTANCE, "energy_kwh IS NOT NULL"),
 }
-"""Column of odograph.fleet_minute -> SQL over the vehicles' rows of the minute."""
-
 
 NOTE_CHANGES: Final = """
 INSERT INTO odograph.window_change (minute, vehicles)
@@ -125,8 +115,8 @@ SELECT date_trunc('minute', window_start), array_agg(DISTINCT vehicle_id)
 FROM staged_vehicle_window GROUP BY 1
 """
 """In the transaction that writes windows: whoever sees the line sees them too."""
+# `odograph recompute` rolls up too: of two passes at once the older one could have the last word.
 ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(7012)"
-"""`odograph recompute` rolls up too: of two passes at once the older one could have the last word."""
 CREATE_DUE: Final = """
 CREATE TEMP TABLE IF NOT EXISTS rollup_due (unit text, vehicle_id text, bucket timestamptz)
 ON COMMIT DELETE ROWS
@@ -168,8 +158,7 @@ NESTED_LOOPS: Final = "SELECT set_config('enable_nestloop', %(loop)s, true)"
 """PostgreSQL's statistics know nothing of the newest windows: it takes them for one row, and reads all of the
 span again for each vehicle.
 """
-MANY: Final = 100
-"""Buckets from which on the rows below are read once, and not by vehicle."""
+MANY: Final = 100  # buckets from which on the rows below are read once, and not by vehicle
 ZONE: Final = "SELECT tz FROM odograph.rollup_zone"
 CHANGE_ZONE: Final = (
     "DELETE FROM odograph.rollup_zone",
@@ -187,8 +176,7 @@ class RollUps:
     """Makes the minutes, hours and days again whose windows changed; days are cut in the zone ``tz``."""
 
     def __init__(self, database: Database, tz: str) -> None:
-        self._database = database
-        self._tz = tz
+        self._database, self._tz = database, tz
         self._zone_stands = False
 
     def __call__(self) -> int:
@@ -258,10 +246,7 @@ FLEET_SQL: Final = (
 """The due minutes of the fleet, made of the vehicles' minutes."""
 DAY_END: Final = "(d.bucket AT TIME ZONE %(tz)s + interval '1 day') AT TIME ZONE %(tz)s"
 LEVELS: Final = {
-    "minute": (
-        _level_sql("minute", "window", "s.window_start", "d.bucket + interval '1 minute'"),
-        FLEET_SQL,
-    ),
+    "minute": (_level_sql("minute", "window", "s.window_start", "d.bucket + interval '1 minute'"), FLEET_SQL),
     "hour": (_level_sql("hour", "minute", "s.bucket", "d.bucket + interval '1 hour'"),),
     "day": (_level_sql("day", "hour", "s.bucket", DAY_END),),
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -43,10 +44,8 @@ class TaskMetrics:
         self.runs = Counter(f"{own}runs", "Runs that succeeded", label, registry=registry)
         self.failures = Counter(f"{own}failures", "Runs that ended by an error", label, registry=registry)
         self.failing = Gauge(f"{own}failing", "1 while the last run failed", label, registry=registry)
-        self.success = Gauge(
-            f"{own}last_success_seconds", "End of the last run that succeeded, s since 1970", label,
-            registry=registry,
-        )  # fmt: skip
+        success = "End of the last run that succeeded, s since 1970"
+        self.success = Gauge(f"{own}last_success_seconds", success, label, registry=registry)
         self.duration = Gauge(f"{own}run_seconds", "Duration of the last run", label, registry=registry)
 
 
@@ -61,81 +60,66 @@ class TaskState(NamedTuple):
     error: str | None = None
 
 
+@dataclass(slots=True)
 class PeriodicTask:
     """Calls ``work`` ``interval_s`` after its last end, again and again; after an error after a back-off."""
 
-    def __init__(self, name: str, interval_s: float, work: Callable[[], Any]) -> None:
-        self.name = name
-        self.interval_s = interval_s
-        self.state = TaskState()
-        self._work = work
-        self._in_a_row = 0
+    name: str
+    interval_s: float
+    work: Callable[[], Any]
+    state: TaskState = field(default_factory=TaskState)
 
     def run(self, stop: threading.Event, metrics: TaskMetrics) -> None:
         """Until ``stop`` is set."""
-        metrics.failures.labels(self.name)
-        while not stop.wait(self.pause_s()):
+        failures, pause_s = metrics.failures.labels(self.name), self.interval_s
+        in_a_row = 0
+        while not stop.wait(pause_s):
             began_s = time.monotonic()
-            self._note(run_at=datetime.now(UTC))
+            self.state = self.state._replace(run_at=datetime.now(UTC))
             try:
-                self._work()
+                self.work()
             except Exception as error:  # noqa: BLE001  of whatever kind, it ends neither the task nor another one
                 if stop.is_set():  # what is under way is given up at the end
                     return
-                self._failed(error, metrics)
+                in_a_row += 1
+                pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(in_a_row - 1, 20))
+                text = " ".join(f"{type(error).__name__}: {error}".split())[:ERROR_CHARS]
+                self.state = self.state._replace(
+                    error=text, failures=self.state.failures + 1,
+                    failing_since=self.state.failing_since or datetime.now(UTC),
+                )  # fmt: skip
+                failures.inc()
+                log.error("task failed, trying again", task=self.name, error=text, pause_s=pause_s)
             else:
-                self._succeeded(metrics)
+                if in_a_row:
+                    log.info("task succeeds again", task=self.name, failures=self.state.failures)
+                in_a_row, pause_s, now = 0, self.interval_s, datetime.now(UTC)
+                self.state = self.state._replace(success_at=now, failing_since=None, error=None)
+                metrics.runs.labels(self.name).inc()
+                metrics.success.labels(self.name).set(now.timestamp())
             took_s = time.monotonic() - began_s
-            self._note(run_s=round(took_s, 3))
+            self.state = self.state._replace(run_s=round(took_s, 3))
+            metrics.failing.labels(self.name).set(bool(in_a_row))
             metrics.duration.labels(self.name).set(took_s)
-
-    def pause_s(self) -> float:
-        """Until the next run: the interval, or the back-off after so many failures in a row."""
-        if not self._in_a_row:
-            return self.interval_s
-        return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._in_a_row - 1, 20)))
 
     def problem(self) -> str | None:
         """What is wrong with it, since when; None where its last run succeeded."""
-        state = self.state
-        if state.failing_since is None:
+        if self.state.failing_since is None:
             return None
-        since = f"{state.failing_since:%Y-%m-%d %H:%M:%S} UTC"
-        return f"{self.name}: {state.error} (failing since {since}, {state.failures} failures)"
-
-    def _note(self, **changes: Any) -> None:
-        self.state = self.state._replace(**changes)
-
-    def _failed(self, error: Exception, metrics: TaskMetrics) -> None:
-        self._in_a_row += 1
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:ERROR_CHARS]
-        since = self.state.failing_since or datetime.now(UTC)
-        self._note(error=text, failures=self.state.failures + 1, failing_since=since)
-        metrics.failures.labels(self.name).inc()
-        metrics.failing.labels(self.name).set(1)
-        log.error("task failed, trying again", task=self.name, error=text, pause_s=self.pause_s())
-
-    def _succeeded(self, metrics: TaskMetrics) -> None:
-        if self._in_a_row:
-            log.info("task succeeds again", task=self.name, failures=self.state.failures)
-        self._in_a_row, now = 0, datetime.now(UTC)
-        self._note(success_at=now, failing_since=None, error=None)
-        metrics.runs.labels(self.name).inc()
-        metrics.failing.labels(self.name).set(0)
-        metrics.success.labels(self.name).set(now.timestamp())
+        since = f"{self.state.failing_since:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{self.name}: {self.state.error} (failing since {since}, {self.state.failures} failures)"
 
 
 class TaskRunner:
     """Runs the tasks of a process until ``stop`` is set, and reports how they do to the database."""
 
     def __init__(
-        self, process: str, tasks: Iterable[PeriodicTask], database: Database, stop: threading.Event,
+        self, process: str, tasks: Sequence[PeriodicTask], database: Database, stop: threading.Event,
         metrics: TaskMetrics,
     ) -> None:  # fmt: skip
-        self._process, self._database = process, database
+        self._process, self._tasks, self._database = process, tasks, database
         self._reported: dict[str, TaskState] = {}
-        self._tasks = tuple(tasks)
-        self._all = (*self._tasks, PeriodicTask("report", REPORT_S, self._put_states))
+        self._all = (*tasks, PeriodicTask("report", REPORT_S, self._put_states))
         self._threads = [
             threading.Thread(target=task.run, args=(stop, metrics), name=task.name, daemon=True)
             for task in self._all

@@ -17,21 +17,14 @@ from stream_jobs.app.database import Connection, execute, fetch, insert_rows
 from stream_jobs.maintenance.rollups import NAMES
 
 Floats = npt.NDArray[np.float64]
-AT_ONCE: Final = 50
-"""Vehicles in one pass."""
-LONGEST_DAYS: Final = 90
-"""No hour of before that is read."""
-MOST_POINTS: Final = 120
-"""More points are first joined to medians of equal spans of time: pairs grow with the square."""
-Z_90: Final = 1.645
-"""Of a two-sided interval of 90 %."""
-REFERENCE_PCT: Final = 90
-"""Percentile of a vehicle's own values that a threshold given as a share is a share of."""
+AT_ONCE: Final = 50  # vehicles in one pass
+LONGEST_DAYS: Final = 90  # no hour of before that is read
+MOST_POINTS: Final = 120  # more are joined to medians of equal spans of time: pairs grow with the square
+Z_90: Final = 1.645  # of a two-sided interval of 90 %
+REFERENCE_PCT: Final = 90  # percentile of a vehicle's own values that a threshold is a share of
 DAY_S: Final = 86_400.0
-MOST_DAYS: Final = 365.0
-"""Further ahead a line says nothing."""
+MOST_DAYS: Final = 365.0  # further ahead a line says nothing
 METRES_IN_1000_KM: Final = 1e6
-TABLE: Final = "odograph.vehicle_trend"
 
 _DUE: Final = """
 SELECT h.vehicle_id, h.as_of
@@ -51,7 +44,8 @@ FROM odograph.vehicle_hour
 WHERE vehicle_id = ANY(%(vehicles)s) AND bucket > %(newest)s - make_interval(days => %(days)s)
 ORDER BY vehicle_id, bucket
 """
-_FORGET: Final = "DELETE FROM odograph.vehicle_trend WHERE vehicle_id = ANY(%(vehicles)s)"
+_TABLE: Final = "odograph.vehicle_trend"
+_FORGET: Final = f"DELETE FROM {_TABLE} WHERE vehicle_id = ANY(%(vehicles)s)"  # noqa: S608
 _BASELINES: Final = """
 INSERT INTO odograph.vehicle_baseline (vehicle_id, as_of, computed_at, coolant_p99_c, coolant_minutes)
 SELECT d.vehicle_id, d.as_of, now(), CASE WHEN m.minutes >= 60 THEN m.p99 END, m.minutes
@@ -85,10 +79,9 @@ class Line(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A row of odograph.trend_metric.
+    """A row of odograph.trend_metric: ``source``, of the roll-ups, ``heads`` ``up`` or ``down``.
 
-    ``source`` is a column of the roll-ups; it heads for its threshold ``up`` or ``down``. ``threshold_share``
-    is a share of the vehicle's own usual value instead.
+    ``threshold_share``, without a ``threshold``, is a share of the vehicle's own usual value.
     """
 
     metric: str
@@ -118,20 +111,13 @@ _METRICS: Final = f"SELECT {', '.join(Metric._fields)} FROM odograph.trend_metri
 
 
 def renew(connection: Connection, at_once: int = AT_ONCE) -> int:
-    """The trends of up to ``at_once`` vehicles, in the transaction at hand; how many vehicles."""
+    """The trends of up to ``at_once`` vehicles, in the transaction at hand; how many vehicles.
+
+    Raises ConfigError where a metric names no column of the roll-ups.
+    """
     due: dict[str, datetime] = dict(fetch(connection, _DUE, {"at_once": at_once}))
-    if due:
-        vehicles = [*due]
-        rows = _trends(connection, due)
-        execute(connection, _FORGET, {"vehicles": vehicles})
-        if rows:
-            insert_rows(connection, TABLE, pa.table([*map(pa.array, zip(*rows, strict=True))], [*_COLUMNS]))
-        execute(connection, _BASELINES, {"vehicles": vehicles, "as_of": [*due.values()]})
-    return len(due)
-
-
-def _trends(connection: Connection, due: dict[str, datetime]) -> list[tuple[Any, ...]]:
-    """Rows of odograph.vehicle_trend; raises ConfigError where a metric names no column of the roll-ups."""
+    if not due:
+        return 0
     wanted = [Metric(*row) for row in fetch(connection, _METRICS)]
     for metric in wanted:
         if metric.source not in NAMES:
@@ -141,18 +127,24 @@ def _trends(connection: Connection, due: dict[str, datetime]) -> list[tuple[Any,
             )
     hours = _HOURS.format(sources=", ".join(metric.source for metric in wanted))
     values = {"vehicles": [*due], "newest": max(due.values()), "days": LONGEST_DAYS}
-    out = []
+    out: list[tuple[Any, ...]] = []
     for vehicle_id, rows in groupby(fetch(connection, hours, values), itemgetter(0)):
         at_s, odometer_m, *columns = np.array([row[1:] for row in rows], np.float64).T
         for metric, column in zip(wanted, columns, strict=True):
-            trend = trend_of(metric, at_s, odometer_m, column)
-            if trend is not None:
+            if trend := trend_of(metric, at_s, odometer_m, column):
                 out.append((vehicle_id, metric.metric, due[vehicle_id], *trend.line, *trend[1:]))
-    return out
+    execute(connection, _FORGET, {"vehicles": [*due]})
+    if out:
+        insert_rows(connection, _TABLE, pa.table([*map(pa.array, zip(*out, strict=True))], [*_COLUMNS]))
+    execute(connection, _BASELINES, {"vehicles": [*due], "as_of": [*due.values()]})
+    return len(due)
 
 
 def trend_of(metric: Metric, at_s: Floats, odometer_m: Floats, values: Floats) -> Trend | None:
-    """The trend of values at times in order, NaN where not known; None where too few or too close."""
+    """The trend of values at times in order, NaN where not known; None where too few or too close.
+
+    Days to the threshold: 0 beyond it, None where the line does not surely head there within a year.
+    """
     known = ~np.isnan(values) & (at_s > at_s[-1] - metric.span_days * DAY_S)
     at_s, odometer_m, values = at_s[known], odometer_m[known], values[known]
     if len(values) < metric.min_points or at_s[-1] - at_s[0] < metric.min_days * DAY_S:
@@ -162,24 +154,18 @@ def trend_of(metric: Metric, at_s: Floats, odometer_m: Floats, values: Floats) -
         return None
     driven = ~np.isnan(odometer_m)
     by_distance = line_through(odometer_m[driven], values[driven])
+    slope_per_1000_km = None if by_distance is None else by_distance.slope * METRES_IN_1000_KM
     threshold = metric.threshold
     if threshold is None:
         threshold = (metric.threshold_share or 0.0) * float(np.percentile(values, REFERENCE_PCT))
-    slope_per_1000_km = None if by_distance is None else by_distance.slope * METRES_IN_1000_KM
-    return Trend(line, slope_per_1000_km, threshold, _days_to(line, threshold, metric.heads))
-
-
-def _days_to(line: Line, threshold: float, heads: str) -> float | None:
-    """Days until the line meets the threshold: 0 beyond it, None where it does not surely head there."""
-    sign = 1.0 if heads == "up" else -1.0
+    sign, slowest = (1.0, line.slope_low) if metric.heads == "up" else (-1.0, -line.slope_high)
     left = sign * (threshold - line.value)
+    days: float | None = None
     if left <= 0:
-        return 0.0
-    surely = line.slope_low > 0 if heads == "up" else line.slope_high < 0
-    if not surely:
-        return None
-    days = left / (sign * line.slope)
-    return days if days <= MOST_DAYS else None
+        days = 0.0
+    elif slowest > 0 and left / (sign * line.slope) <= MOST_DAYS:
+        days = left / (sign * line.slope)
+    return Trend(line, slope_per_1000_km, threshold, days)
 
 
 def line_through(x: Floats, y: Floats) -> Line | None:

@@ -29,7 +29,7 @@ from stream_jobs.archive.manifest import archive_of, read_hour, sha256_of, sync
 from stream_jobs.archive.query import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
 from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import place
-from stream_jobs.maintenance.lookups import write_vehicle_lookup
+from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.queue import Counts, Span, grid_of, moment
 

@@ -40,7 +40,7 @@ def recompute(
     from infra.contract.errors import ConfigError
     from infra.settings.settings import endpoints, load
     from infra.settings.values import moment_ms
-    from stream_jobs.maintenance.lookups import write_vehicle_lookup
+    from stream_jobs.maintenance.copies import write_vehicle_lookup
     from stream_jobs.reprocess import work
     from stream_jobs.reprocess.queue import Span, moment
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
-from stream_jobs.maintenance.lookups import free_flow_table
+from stream_jobs.maintenance.copies import free_flow_table
 from stream_jobs.rules.instant import check_expressions, rule_schemas
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.stage import VehicleStage

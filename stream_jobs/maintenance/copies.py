@@ -1,4 +1,8 @@
-"""Files that queries look things up in, kept as the database has it: vehicles, usual values, free flow."""
+"""Copies of tables for those who do not ask the database.
+
+Files that queries look things up in (vehicles, usual values, free flow), and the newest state of each vehicle
+in the compacted Kafka topic ``vehicle-latest``.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,11 @@ import pyarrow as pa
 import structlog
 
 from infra.settings.settings import Settings
-from stream_jobs.app.database import Database, fetch
+from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.vehicles import lookups
 
-WARM_C: Final = 70.0
-"""Hours with a colder mean say nothing of a warm engine."""
+WARM_C: Final = 70.0  # hours with a colder mean say nothing of a warm engine
 _VEHICLES: Final = (
     "SELECT vehicle_id, model, powertrain, vehicle_class FROM odograph.vehicle ORDER BY vehicle_id"
 )
@@ -44,14 +48,34 @@ FROM known k LEFT JOIN of_model m USING (model) ORDER BY k.vehicle_id
 """
 _FREE_FLOW: Final = "SELECT cell, heading_sector, free_flow_kmh FROM odograph.road_cell_baseline"
 
+TOPIC: Final = "vehicle-latest"
+_CONSUMER: Final = {"consumer": "vehicle-latest", "topic": "odograph.vehicle_latest"}
+
+_SINCE: Final = "SELECT next_offset FROM odograph.consumer_offset WHERE consumer = %(consumer)s"
+_UNTIL: Final = """
+SELECT (extract(epoch FROM least(now(), min(xact_start))) * 1000000)::bigint
+FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+"""  # microseconds; no transaction still open can write an older ``updated_at`` than this
+_CHANGED: Final = """
+SELECT vehicle_id, (to_jsonb(l) - 'updated_at' - 'event_time'
+       || jsonb_build_object('event_ms', (extract(epoch FROM event_time) * 1000)::bigint))::text
+FROM odograph.vehicle_latest l
+WHERE updated_at >= to_timestamp(%(since)s / 1000000.0)
+"""
+_DONE: Final = """
+INSERT INTO odograph.consumer_offset (consumer, topic, partition, next_offset)
+VALUES (%(consumer)s, %(topic)s, 0, %(until)s)
+ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = excluded.next_offset
+"""
+
 log = structlog.get_logger("stream_jobs.history")
 
 
 def write_vehicle_lookup(database: Database, home: Path) -> int:
     """Write the file where the table says something new; the number of vehicles known."""
     rows = database.run(lambda connection: fetch(connection, _VEHICLES))
-    table = _table(rows, lookups.SCHEMA)
-    lookups.write(lookups.vehicle_file(home), table)
+    lookups.write(lookups.vehicle_file(home), _table(rows, lookups.SCHEMA))
     return len(rows)
 
 
@@ -66,13 +90,11 @@ def write_history(database: Database, settings: Settings) -> bool:
     }
     usual = _table(database.run(lambda c: fetch(c, _USUAL, terms)), lookups.USUAL_SCHEMA)
     flow = database.run(lambda c: fetch(c, _FREE_FLOW))
-    new = [
-        lookups.write(folder / lookups.USUAL_FILE, usual, usual.schema),
-        lookups.write(folder / lookups.FREE_FLOW_FILE, free_flow_table(flow), lookups.PLACE_SCHEMA),
-    ]
-    if any(new):
+    new = lookups.write(folder / lookups.USUAL_FILE, usual, usual.schema)
+    new |= lookups.write(folder / lookups.FREE_FLOW_FILE, free_flow_table(flow), lookups.PLACE_SCHEMA)
+    if new:
         log.info("history is in force", vehicles=usual.num_rows, places=len(flow))
-    return any(new)
+    return new
 
 
 def _table(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
@@ -85,3 +107,21 @@ def free_flow_table(rows: list[tuple[str, int, float]]) -> pa.Table:
     sectors = np.array([sector for _, sector, _ in rows], np.int64)
     columns = [lookups.places(cells, sectors), np.array([kmh for _, _, kmh in rows], np.float64)]
     return pa.table(columns, schema=lookups.PLACE_SCHEMA).sort_by("place")
+
+
+def publish_latest(database: Database, topic: TopicWriter) -> int:
+    """Publish what changed since the last call; the number of vehicles.
+
+    How far the copy is lies in consumer_offset, in the clock of the database: at least once.
+    """
+
+    def changes(connection: Connection) -> tuple[int, list[tuple[str, str]]]:
+        since = fetch(connection, _SINCE, _CONSUMER)
+        until: int = fetch(connection, _UNTIL)[0][0]
+        return until, fetch(connection, _CHANGED, {"since": since[0][0] if since else 0})
+
+    until, rows = database.run(changes)
+    if rows:
+        topic.write([(vehicle, text.encode()) for vehicle, text in rows])
+        database.run(lambda c: execute(c, _DONE, _CONSUMER | {"until": until}))
+    return len(rows)
