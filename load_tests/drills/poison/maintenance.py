@@ -122,7 +122,7 @@ def ends_the_process() -> None:
 
     def fatal(honest: Any) -> Any:
         def run(task: PeriodicTask, stop: threading.Event, metrics: TaskMetrics) -> None:
-            work = task._work
+            work = task.work
 
             def once() -> None:
                 try:
@@ -130,7 +130,7 @@ def ends_the_process() -> None:
                 except Exception:  # noqa: BLE001  the defect
                     os._exit(1)
 
-            task._work = once
+            task.work = once
             honest(task, stop, metrics)
 
         return run
