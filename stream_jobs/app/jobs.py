@@ -28,7 +28,6 @@ from stream_jobs.app.sinks import BatchClaims
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
-from stream_jobs.archive.upkeep import Rules
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import grid_of
@@ -236,7 +235,7 @@ def stream_tasks(
     ]
     if settings.archive.url:
         store = partial(HadoopStore, spark, settings.archive.url)
-        mirror = Mirror(archive_of(settings.paths.home), Rules.of(settings.archive).grace_ms, store)
+        mirror = Mirror(archive_of(settings.paths.home), settings.archive.grace_min * 60_000, store)
         tasks.append(("mirror", settings.archive.upkeep_s, mirror))
     return [PeriodicTask(name, every_s, _in_pool(spark, name, work)) for name, every_s, work in tasks]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,7 +45,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Is it whole? Files by the manifest; the log's offsets without hole or double. Exit 1: it is not."""
-    from stream_jobs.archive.verify import verdict_json, verdict_text, verified
+    from stream_jobs.archive.verify import verdict_text, verified
     from stream_jobs.archive.writer import adopt as adopt_hour
 
     folder, hours_ms = _wanted(day)
@@ -53,7 +53,8 @@ def verify(
         adopted = sum(len(adopt_hour(folder, hour)) for hour in hours_ms)
         typer.echo(f"{adopted} files taken into the manifest", err=True)
     verdict = verified(folder, hours_ms, quick)
-    typer.echo(json.dumps(verdict_json(verdict)) if as_json else verdict_text(folder, verdict))
+    fields = asdict(verdict) | {"unlisted": [str(path) for path in verdict.unlisted], "whole": verdict.whole}
+    typer.echo(json.dumps(fields) if as_json else verdict_text(folder, verdict))
     raise typer.Exit(0 if verdict.whole else 1)
 
 
@@ -75,14 +76,13 @@ def compact(
     from stream_jobs.archive.reader import DAY_SUMMARY
     from stream_jobs.archive.writer import now_ms
 
-    rules = upkeep.Rules.of(load().archive)
+    rules = load().archive
     if now:
-        rules = replace(rules, pack_after_ms=0, grace_ms=0)
+        rules = rules.model_copy(update={"pack_after_min": 0, "grace_min": 0})
     folder, hours_ms = _wanted(day)
     if (folder / DAY_SUMMARY).exists():
         raise ConfigError(f"{folder} is a generated day: its files stay as its run.json says")
-    failures: list[str] = []
-    done: list[dict[str, Any]] = []
+    failures, done = [], []
     with upkeep.alone(folder):
         for one in upkeep.compact(folder, hours_ms, rules, now_ms()):
             if isinstance(one, ArchiveError):
@@ -90,11 +90,10 @@ def compact(
                 continue
             done.append(asdict(one))
             files, size = f"{one.files_before} files to {one.files_after}", f"{one.bytes_before:,} bytes to"
+            text = f"{hour_name(one.hour_ms)}: {files}, {one.rows:,} records, {size} {one.bytes_after:,}"
             if not as_json:
-                typer.echo(
-                    f"{hour_name(one.hour_ms)}: {files}, {one.rows:,} records, {size} {one.bytes_after:,}"
-                )
-        settled = sum(upkeep.settle(folder, hour, rules.grace_ms, now_ms()) for hour in hours_ms)
+                typer.echo(text)
+        settled = sum(upkeep.settle(folder, hour, rules.grace_min, now_ms()) for hour in hours_ms)
     text = f"{len(done)} hours packed; in {settled} hours replaced files were dropped"
     typer.echo(json.dumps({"packed": done, "settled": settled}) if as_json else text)
     if failures:
@@ -111,14 +110,13 @@ def expire(
     """Let records go that were received longer ago than is to be kept; their files after the grace time."""
     from infra.settings.settings import load
     from stream_jobs.archive import upkeep
-    from stream_jobs.archive.manifest import DAY_MS
     from stream_jobs.archive.verify import hours_json, hours_text
     from stream_jobs.archive.writer import now_ms
 
-    rules = upkeep.Rules.of(load().archive)
+    rules = load().archive
     if keep_days is not None:
-        rules = replace(rules, keep_ms=keep_days * DAY_MS)
-    if rules.keep_ms is None:
+        rules = rules.model_copy(update={"keep_days": keep_days})
+    if not rules.keep_days:
         raise ConfigError("nothing expires: set ODOGRAPH_ARCHIVE_KEEP_DAYS or give --keep-days")
     folder, hours_ms = _wanted(None)
     due = upkeep.due_hours(folder, hours_ms, rules, now_ms())
@@ -128,7 +126,7 @@ def expire(
         return
     with upkeep.alone(folder):
         upkeep.expire(folder, due, rules, now_ms())
-        dropped = sum(upkeep.settle(folder, hour, rules.grace_ms, now_ms()) for hour in hours_ms)
+        dropped = sum(upkeep.settle(folder, hour, rules.grace_min, now_ms()) for hour in hours_ms)
     typer.echo(f"{len(due)} hours expired; in {dropped} hours files were dropped")
 
 

@@ -28,10 +28,8 @@ DAY_MS: Final = 24 * HOUR_MS
 TELEMETRY: Final = "telemetry"
 MANIFEST: Final = "manifest"
 LOCK: Final = ".lock"
-PACKED: Final = ".packed"
-"""Packed files while the files that they replace are still in their places."""
-PACKING: Final = ".packing"
-"""Work of a compaction: worth nothing when it does not run."""
+PACKED: Final = ".packed"  # packed files while the files that they replace are still in their places
+PACKING: Final = ".packing"  # work of a compaction: worth nothing when it does not run
 
 
 def archive_of(home: Path) -> Path:
@@ -123,14 +121,10 @@ def sha256_of(path: Path) -> str:
 class HourState:
     """An hour of the archive: what its manifest says when all lines are read. Times are ms since 1970."""
 
-    files: dict[str, Entry] = field(default_factory=dict)
-    """Files that count, by name."""
-    packed_ms: dict[str, int] = field(default_factory=dict)
-    """Of them those that hold others: when they were packed."""
-    replaced_ms: dict[str, int] = field(default_factory=dict)
-    """Files that other files hold now, or that have expired, and since when: they count no more."""
-    swapped_ms: dict[str, int] = field(default_factory=dict)
-    """Packed files that took the places of the old ones: when."""
+    files: dict[str, Entry] = field(default_factory=dict)  # that count, by name
+    packed_ms: dict[str, int] = field(default_factory=dict)  # of them those that hold others: when packed
+    replaced_ms: dict[str, int] = field(default_factory=dict)  # held by others, or expired: since when
+    swapped_ms: dict[str, int] = field(default_factory=dict)  # packed files in their places: when
     expired_rows: int = 0
 
     def apply(self, line: Mapping[str, Any]) -> None:
@@ -152,12 +146,8 @@ class HourState:
 
 def read_hour(folder: Path, hour_ms: int) -> HourState:
     """What the manifest says of an hour; empty where it has nothing."""
-    state = HourState()
-    try:
-        text = manifest_of(folder, hour_ms).read_bytes()
-    except FileNotFoundError:
-        return state
-    for line in text.split(b"\n"):
+    state, path = HourState(), manifest_of(folder, hour_ms)
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
         with suppress(orjson.JSONDecodeError):  # empty, or cut short by a crash
             if isinstance(read := orjson.loads(line), dict):
                 state.apply(read)

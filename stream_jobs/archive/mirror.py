@@ -84,9 +84,8 @@ def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> 
         for path in new:
             store.put(path, f"{place}/{path.name}")
         old_ms = now_ms() - grace_ms
-        gone = [
-            n for n, at in manifest.read_hour(folder, hour).replaced_ms.items() if n in there and at <= old_ms
-        ]
+        replaced_ms = manifest.read_hour(folder, hour).replaced_ms
+        gone = [name for name, at_ms in replaced_ms.items() if name in there and at_ms <= old_ms]
         for name in gone:
             store.remove(f"{place}/{name}")
         if new or gone:

@@ -19,8 +19,7 @@ from infra.contract.errors import ArchiveError, ConfigError
 from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import HOUR_MS, PACKED, TELEMETRY, Entry, hour_name
 
-DAY_SUMMARY: Final = "run.json"
-"""In a generated day: its files with their sizes, in the place of a manifest."""
+DAY_SUMMARY: Final = "run.json"  # in a generated day: its files with their sizes, in the place of a manifest
 MOST_NAMED: Final = 5
 
 
@@ -40,14 +39,13 @@ def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None
     beyond the bounds too: filter by ``received_ms``.
     """
     first_ms, end_ms = since_ms or 0, 1 << 62 if until_ms is None else until_ms
-    wanted = (hour for hour in hours(folder) if hour < end_ms and hour + HOUR_MS > first_ms)
-    return [file for file in of_hours(folder, wanted) if _reaches(file.entry, first_ms, end_ms)]
-
-
-def _reaches(entry: Entry | None, since_ms: int, until_ms: int) -> bool:
-    if entry is None or entry.received_ms is None:
-        return entry is None
-    return entry.received_ms[0] < until_ms and entry.received_ms[1] >= since_ms
+    wanted = [hour for hour in hours(folder) if hour < end_ms and hour + HOUR_MS > first_ms]
+    return [
+        file
+        for file in of_hours(folder, wanted)
+        if file.entry is None
+        or ((at_ms := file.entry.received_ms) and at_ms[0] < end_ms and at_ms[1] >= first_ms)
+    ]
 
 
 def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
@@ -63,14 +61,21 @@ def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], 
     day_sizes = {name: file["bytes"] for name, file in day_files(folder).items()}
     found: list[ArchiveFile] = []
     sizes: list[tuple[Path, int]] = []
+    damage: list[str] = []
     with manifest.locked(folder, writing=False):
         for hour in sorted(set(hours_ms)):
-            listed = _listed(folder, hour)
-            found += listed
-            sizes += [(file.path, file.entry.bytes) for file in listed if file.entry is not None]
+            state = manifest.read_hour(folder, hour)
+            place, aside = (folder / root / hour_name(hour) for root in (TELEMETRY, PACKED))
+            seen = {entry.name for entry in os.scandir(place)} if place.is_dir() else set()
+            others = {name for name in seen if name.endswith(".parquet") and name not in state.replaced_ms}
+            # A packed file waits in ``.packed`` until the old ones have gone.
+            waiting = (state.packed_ms.keys() & state.files.keys()) - seen
+            for name in sorted(others | state.files.keys()):
+                path, entry = (aside if name in waiting else place) / name, state.files.get(name)
+                found.append(ArchiveFile(path, hour, entry))
+                sizes += [] if entry is None else [(path, entry.bytes)]
             prefix = f"{TELEMETRY}/{hour_name(hour)}/"
             sizes += [(folder / name, size) for name, size in day_sizes.items() if name.startswith(prefix)]
-        damage = []
         for path, size in sizes:
             try:
                 there = path.stat().st_size
@@ -79,22 +84,6 @@ def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], 
             else:
                 damage += [] if there == size else [f"{path} has {there} bytes, {size} were written"]
     return found, damage
-
-
-def _listed(folder: Path, hour_ms: int) -> list[ArchiveFile]:
-    """Files of an hour: those that the manifest names, and those that it does not know.
-
-    A packed one waits in ``.packed`` until the old ones have gone.
-    """
-    state = manifest.read_hour(folder, hour_ms)
-    place, aside = (folder / root / hour_name(hour_ms) for root in (TELEMETRY, PACKED))
-    seen = {entry.name for entry in os.scandir(place)} if place.is_dir() else set()
-    others = {name for name in seen if name.endswith(".parquet") and name not in state.replaced_ms}
-    waiting = (state.packed_ms.keys() & state.files.keys()) - seen
-    return [
-        ArchiveFile((aside if name in waiting else place) / name, hour_ms, state.files.get(name))
-        for name in sorted(others | state.files.keys())
-    ]
 
 
 def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[str]:

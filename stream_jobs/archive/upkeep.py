@@ -33,38 +33,16 @@ from stream_jobs.archive.writer import adopt, now_ms, parquet_writer
 MINUTE_MS: Final = 60_000
 UPKEEP_LOCK: Final = ".upkeep.lock"
 SWAP: Final = "swap"
-BATCH_FILE: Final = re.compile(r"(?P<query>.+)-(?P<batch>\d{9})-\d{3}\.parquet")
-"""What the archive query writes. A packed file ends with its number of batches, and is not packed again."""
-GROUP_BYTES: Final = 32 << 20
-"""Records in memory at once, about: they become a row group."""
+# What the archive query writes. A packed file ends with its number of batches, and is not packed again.
+BATCH_FILE: Final = re.compile(r"(?P<query>.+)-\d{9}-\d{3}\.parquet")
+GROUP_BYTES: Final = 32 << 20  # records in memory at once, about: they become a row group
 READ_ROWS: Final = 8192
-MEMORY: Final = "512MB"
-"""What DuckDB may use to compare."""
+MEMORY: Final = "512MB"  # what DuckDB may use to compare
 _SUMS: Final = """
 SELECT count(*), sum(hash(record)::hugeint) FROM read_parquet(?, hive_partitioning = false) record
 """
 
 log = structlog.get_logger("stream_jobs.archive")
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """When what is done, ms; ``keep_ms`` None: nothing expires."""
-
-    pack_bytes: int
-    pack_after_ms: int
-    grace_ms: int
-    keep_ms: int | None
-
-    @classmethod
-    def of(cls, section: Archive) -> Rules:
-        """As the settings say."""
-        return cls(
-            pack_bytes=section.pack_mb << 20,
-            pack_after_ms=section.pack_after_min * MINUTE_MS,
-            grace_ms=section.grace_min * MINUTE_MS,
-            keep_ms=section.keep_days * DAY_MS or None,
-        )
 
 
 @contextmanager
@@ -82,15 +60,21 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def upkeep(folder: Path, rules: Rules) -> int:
+def upkeep(folder: Path, rules: Archive) -> int:
     """One pass: what is due; at most one hour is packed. How many hours were touched."""
     if not (folder / TELEMETRY).exists():
         return 0
     with alone(folder):
         now = now_ms()
-        stored = [hour for hour in hours(folder) if _has_work(folder, hour, rules, now)]
+        stored = []
+        for hour in hours(folder):  # by its folders alone: most hours of a long archive rest
+            place, aside = _places(folder, hour)
+            names = _names(place)
+            batches = sum(map(bool, map(BATCH_FILE.fullmatch, names)))
+            if aside.is_dir() or batches > 1 or (names and _expires(hour, rules, now)):
+                stored.append(hour)
         touched = len(expire(folder, stored, rules, now))
-        touched += sum(settle(folder, hour, rules.grace_ms, now) for hour in stored)
+        touched += sum(settle(folder, hour, rules.grace_min, now) for hour in stored)
         for packed in compact(folder, stored, rules, now):
             if isinstance(packed, Packed):
                 counts = {"files": packed.files_before, "rows": packed.rows}
@@ -98,14 +82,6 @@ def upkeep(folder: Path, rules: Rules) -> int:
                 return touched + 1
             log.error("an hour was not packed", error=str(packed))
     return touched
-
-
-def _has_work(folder: Path, hour_ms: int, rules: Rules, at_ms: int) -> bool:
-    """Whether an hour may have something to do, by its folders alone: most hours of a long archive rest."""
-    place, aside = _places(folder, hour_ms)
-    names = _names(place)
-    old = rules.keep_ms is not None and hour_ms + HOUR_MS + rules.keep_ms <= at_ms
-    return aside.is_dir() or sum(map(bool, map(BATCH_FILE.fullmatch, names))) > 1 or (old and bool(names))
 
 
 def _places(folder: Path, hour_ms: int) -> tuple[Path, Path]:
@@ -129,13 +105,13 @@ class Packed:
 
 
 def compact(
-    folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int
+    folder: Path, hours_ms: Iterable[int], rules: Archive, at_ms: int
 ) -> Iterator[Packed | ArchiveError]:
-    """Pack those of the hours that ended ``pack_after_ms`` ago, as it is asked for; errors come out too."""
+    """Pack those of the hours that ended long enough ago, as it is asked for; errors come out too."""
     for hour in hours_ms:
-        if hour + HOUR_MS + rules.pack_after_ms <= at_ms:
+        if hour + HOUR_MS + rules.pack_after_min * MINUTE_MS <= at_ms:
             try:
-                packed = pack_hour(folder, hour, rules.pack_bytes)
+                packed = pack_hour(folder, hour, rules.pack_mb << 20)
             except ArchiveError as error:
                 yield error
             else:
@@ -148,7 +124,7 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
     Raises ArchiveError: a file is damaged, or the disk is full; the hour is then as it was.
     """
     adopt(folder, hour_ms)
-    chunks = list(_chunks(of_hours(folder, [hour_ms]), target_bytes))
+    chunks = _chunks(of_hours(folder, [hour_ms]), target_bytes)
     if not chunks:
         return None
     try:
@@ -162,28 +138,27 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
     replaces = [entry.name for entry in sources]
     with manifest.locked(folder, writing=True):
         assert set(replaces) <= set(manifest.read_hour(folder, hour_ms).files)
-        manifest.append(
-            folder, hour_ms, {"op": "pack", "at_ms": now_ms(), "files": made, "replaces": replaces}
-        )
-    rows, bytes_after = sum(entry.rows for entry in made), sum(entry.bytes for entry in made)
-    bytes_before = sum(entry.bytes for entry in sources)
+        line = {"op": "pack", "at_ms": now_ms(), "files": made, "replaces": replaces}
+        manifest.append(folder, hour_ms, line)
+    bytes_before, bytes_after = (sum(entry.bytes for entry in entries) for entries in (sources, made))
+    rows = sum(entry.rows for entry in made)
     return Packed(hour_ms, len(sources), len(made), rows, bytes_before, bytes_after)
 
 
-def _chunks(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[tuple[Path, Entry]]]:
+def _chunks(files: Iterable[ArchiveFile], target_bytes: int) -> list[list[tuple[Path, Entry]]]:
     """Which files become one: those of a query, in order, up to ``target_bytes`` together; two at least."""
+    chunks: list[list[tuple[Path, Entry]]] = []
     query, size = "", 0
-    chunk: list[tuple[Path, Entry]] = []
     for file in files:
         match = BATCH_FILE.fullmatch(file.path.name)
         if match is None or file.entry is None:
             continue
         if match["query"] != query or size + file.entry.bytes > target_bytes:
-            yield from [chunk] if len(chunk) > 1 else []
-            query, chunk, size = match["query"], [], 0
-        chunk.append((file.path, file.entry))
+            chunks.append([])
+            query, size = match["query"], 0
+        chunks[-1].append((file.path, file.entry))
         size += file.entry.bytes
-    yield from [chunk] if len(chunk) > 1 else []
+    return [chunk for chunk in chunks if len(chunk) > 1]
 
 
 def _packed(folder: Path, hour_ms: int, chunk: Sequence[tuple[Path, Entry]]) -> Entry:
@@ -235,8 +210,8 @@ def _content(files: Sequence[Path]) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def expire(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
-    """Let the files of hours that ended ``keep_ms`` ago count no more; the hours. They go by ``settle``."""
+def expire(folder: Path, hours_ms: Iterable[int], rules: Archive, at_ms: int) -> list[int]:
+    """Let the files of hours that ended ``keep_days`` ago count no more; the hours. They go by ``settle``."""
     expired = []
     for hour in due_hours(folder, hours_ms, rules, at_ms):
         adopt(folder, hour)
@@ -248,19 +223,21 @@ def expire(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> l
     return expired
 
 
-def due_hours(folder: Path, hours_ms: Iterable[int], rules: Rules, at_ms: int) -> list[int]:
-    """Those of the hours that ended ``keep_ms`` ago and have records."""
-    if rules.keep_ms is None:
-        return []
-    until_ms = at_ms - HOUR_MS - rules.keep_ms
-    return [hour for hour in hours_ms if hour <= until_ms and of_hours(folder, [hour])]
+def due_hours(folder: Path, hours_ms: Iterable[int], rules: Archive, at_ms: int) -> list[int]:
+    """Those of the hours that ended ``keep_days`` ago and have records."""
+    return [hour for hour in hours_ms if _expires(hour, rules, at_ms) and of_hours(folder, [hour])]
 
 
-def settle(folder: Path, hour_ms: int, grace_ms: int, at_ms: int) -> bool:
-    """Let files go that were replaced or expired ``grace_ms`` ago; whether there were any."""
+def _expires(hour_ms: int, rules: Archive, at_ms: int) -> bool:
+    return rules.keep_days > 0 and hour_ms + HOUR_MS + rules.keep_days * DAY_MS <= at_ms
+
+
+def settle(folder: Path, hour_ms: int, grace_min: int, at_ms: int) -> bool:
+    """Let files go that were replaced or expired ``grace_min`` ago; whether there were any."""
+    old_ms = at_ms - grace_min * MINUTE_MS
     place, aside = _places(folder, hour_ms)
     replaced_ms = manifest.read_hour(folder, hour_ms).replaced_ms
-    due = {name for name, since in replaced_ms.items() if since + grace_ms <= at_ms} & _names(place)
+    due = {name for name, since in replaced_ms.items() if since <= old_ms} & _names(place)
     if due:
         with manifest.locked(folder, writing=True):
             _swap(folder, hour_ms, due, at_ms)
@@ -268,7 +245,7 @@ def settle(folder: Path, hour_ms: int, grace_ms: int, at_ms: int) -> bool:
     state = manifest.read_hour(folder, hour_ms)
     for name in _names(aside):  # a packed file stays until it has had another name in place for long
         since = state.replaced_ms.get(name, state.swapped_ms.get(name))
-        if (since is None and name not in state.files) or (since is not None and since <= at_ms - grace_ms):
+        if name not in state.files if since is None else since <= old_ms:
             (aside / name).unlink()
     _drop_empty(aside)
     return bool(due)
@@ -297,10 +274,7 @@ def _swap(folder: Path, hour_ms: int, due: set[str], at_ms: int) -> None:
 
 
 def exchanged(one: Path, other: Path) -> bool:
-    """Let two folders change places at once, so that nobody ever sees neither or both.
-
-    False where kernel or file system cannot do it. Raises OSError.
-    """
+    """Let two folders change places at once; False where kernel or file system cannot. Raises OSError."""
     at_cwd, exchange = -100, 2  # linux/fs.h, since Linux 3.15: ext4, XFS, Btrfs, tmpfs
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:

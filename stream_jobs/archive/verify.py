@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -32,18 +32,17 @@ HAVING count(*) > 0
 """
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What was looked at, and all that is wrong; ``unlisted`` files have no line in the manifest."""
 
-    files: int = 0
-    rows: int = 0
-    bytes: int = 0
-    expired_rows: int = 0
-    unlisted: list[Path] = field(default_factory=list)
-    damage: list[str] = field(default_factory=list)
-    log: list[str] = field(default_factory=list)
-    """What is wrong with the offsets."""
+    files: int
+    rows: int
+    bytes: int
+    expired_rows: int
+    unlisted: list[Path]
+    damage: list[str]
+    log: list[str]  # what is wrong with the offsets
 
     @property
     def whole(self) -> bool:
@@ -101,11 +100,6 @@ def _log_faults(entries: Mapping[Path, Entry], exact: bool) -> Iterator[str]:
         )
         if count != covered and not exact:
             yield f"{name}: {count} records for {covered} offsets"
-
-
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    """Fit for a machine."""
-    return asdict(verdict) | {"unlisted": [str(p) for p in verdict.unlisted], "whole": verdict.whole}
 
 
 def verdict_text(folder: Path, verdict: Verdict) -> str:

@@ -23,15 +23,13 @@ from stream_jobs.archive.reader import of_hours
 from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.reading import read_heads
 
-UNKNOWN: Final = -1
-"""Stands for a number that an unreadable record does not give."""
+UNKNOWN: Final = -1  # a number that an unreadable record does not give
 RECORD: Final = ("topic", "partition", "log_offset", "key", "received_ms", "value")
-EXCEPTION: Final = {
+EXCEPTION: Final = {  # what the database hears of a record whose verdict is not ok
     "topic": pa.string(), "partition": pa.int32(), "log_offset": pa.int64(), "vehicle_id": pa.string(),
     "boot_id": pa.int64(), "seq": pa.int64(), "t0_ms": pa.int64(), "span_ms": pa.int64(),
     "verdict": pa.string(), "received_ms": pa.int64(),
 }  # fmt: skip
-"""What the database hears of a record whose verdict is not ok."""
 REPEATED: Final = ["topic", "key", "vehicle_id", "verdict"]
 SEARCHED: Final = ["partition", "log_offset", "received_ms", "vehicle_id", "seq", "t0_ms", "verdict"]
 

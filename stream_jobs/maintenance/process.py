@@ -23,7 +23,7 @@ from stream_jobs.app.database import Database, execute, fetch
 from stream_jobs.app.progress import completeness
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
-from stream_jobs.archive.upkeep import Rules, upkeep
+from stream_jobs.archive.upkeep import upkeep
 from stream_jobs.maintenance.copies import TOPIC, publish_latest, write_history, write_vehicle_lookup
 from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.ledger import HourlyLedger
@@ -133,7 +133,7 @@ class Maintenance:
         closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
         cohort = CohortUpdate(settings.cohort, database("cohort"), topic("alerts").write, closes_s)
         forget = partial(execute, statement=sql.FORGET_BATCHES)
-        pack = partial(upkeep, archive_of(home), Rules.of(settings.archive))
+        pack = partial(upkeep, archive_of(home), settings.archive)
         ledger = HourlyLedger(settings, self._addresses, audit_db, closed_ms)
         expire = partial(drop_expired, database("retention"), settings.retention)
         tasks: list[tuple[str, float, Callable[[], Any]]] = [

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from infra.contract.errors import ArchiveError
+from infra.settings.sections import Archive
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import PACKED, PACKING, hour_name, read_hour
-from stream_jobs.archive.upkeep import Packed, Rules, alone, compact, expire, pack_hour, settle, upkeep
+from stream_jobs.archive.upkeep import Packed, alone, compact, expire, pack_hour, settle, upkeep
 from stream_jobs.archive.writer import now_ms
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, batches, offsets_in, written
 
-RULES = Rules(pack_bytes=1 << 30, pack_after_ms=0, grace_ms=60_000, keep_ms=None)
+RULES = Archive(pack_mb=1024, pack_after_min=0, grace_min=1)
 ALL = [(p, o) for p in (0, 1) for o in range(10)]
 LATER = 120_000
 """Longer than the grace time, ms."""
@@ -41,12 +41,12 @@ def test_readers_old_new_and_plain_find_each_record_once_in_every_phase(tmp_path
     between = reader.paths(tmp_path)
     assert (len(before), len(between)) == (5, 1)
     assert offsets_in(before) == offsets_in(between) == plain(tmp_path) == ALL
-    assert not settle(tmp_path, TEN, 60_000, now_ms())
+    assert not settle(tmp_path, TEN, 1, now_ms())
     assert offsets_in(before) == ALL
-    assert settle(tmp_path, TEN, 60_000, now_ms() + LATER)
+    assert settle(tmp_path, TEN, 1, now_ms() + LATER)
     assert placed(tmp_path) == ["abcdef01-000000000-000-packed-5.parquet"]
     assert offsets_in(between) == offsets_in(reader.paths(tmp_path)) == plain(tmp_path) == ALL
-    settle(tmp_path, TEN, 60_000, now_ms() + 2 * LATER)
+    settle(tmp_path, TEN, 1, now_ms() + 2 * LATER)
     assert not (tmp_path / PACKED / hour_name(TEN)).exists()
     assert offsets_in(reader.paths(tmp_path)) == plain(tmp_path) == ALL
 
@@ -138,14 +138,14 @@ def test_expired_records_count_no_more_and_their_files_go_after_the_grace_time(t
     batches(tmp_path, 5, TEN + HOUR_MS)
     pack_hour(tmp_path, TEN, 1 << 30)
     listed = reader.paths(tmp_path)
-    rules = replace(RULES, keep_ms=HOUR_MS)
-    at_ms = TEN + 2 * HOUR_MS
+    rules = RULES.model_copy(update={"keep_days": 1})
+    at_ms = TEN + 25 * HOUR_MS
     assert expire(tmp_path, reader.hours(tmp_path), rules, at_ms) == [TEN]
     assert [file.hour_ms for file in reader.files(tmp_path)] == [TEN + HOUR_MS] * 5
     assert read_hour(tmp_path, TEN).expired_rows == 20
     assert offsets_in(listed) == sorted(ALL + ALL)
     assert expire(tmp_path, reader.hours(tmp_path), rules, at_ms) == []
-    settle(tmp_path, TEN, 60_000, now_ms() + LATER)
+    settle(tmp_path, TEN, 1, now_ms() + LATER)
     assert plain(tmp_path) == ALL
     assert [path.name for path in (tmp_path / "telemetry").rglob("hour=*")] == ["hour=11"]
     assert not any((tmp_path / PACKED).rglob("*.parquet"))
@@ -154,6 +154,6 @@ def test_expired_records_count_no_more_and_their_files_go_after_the_grace_time(t
 def test_the_keeper_packs_an_hour_a_pass_and_rests_when_all_is_done(tmp_path: Path) -> None:
     batches(tmp_path, 3)
     batches(tmp_path, 3, TEN + HOUR_MS)
-    rules = replace(RULES, grace_ms=0)
+    rules = RULES.model_copy(update={"grace_min": 0})
     assert [upkeep(tmp_path, rules) for _ in range(4)] == [1, 2, 1, 0]
     assert upkeep(tmp_path / "nothing", rules) == 0
