@@ -19,7 +19,7 @@ import orjson
 
 from infra.clients.tables import cell
 from infra.contract.errors import ConfigError
-from stream_jobs.crashes.custody import Entry, plain, sha256_hex
+from stream_jobs.crashes.custody import Entry, Verified, plain, sha256_hex
 
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can tell: all its files have it
 MODE: Final = 0o100644 << 16
@@ -186,8 +186,8 @@ def evidence_text(found: Evidence) -> str:
     return "\n".join(lines)
 
 
-def as_json(found: Evidence | Iterable[Row]) -> str:
-    """One record with its tables, or records."""
+def as_json(found: Evidence | Iterable[Row] | Verified) -> str:
+    """One record with its tables, records, or what a check found."""
     return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
 
 

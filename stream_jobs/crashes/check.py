@@ -30,8 +30,10 @@ class _Element(NamedTuple):
         return None if found % self.step == 0 else "step"
 
 
-PROFILES: Final = {"us563_2006": (11, 500), "us563_2024": (200, 100)}
-"""Samples before time zero, and their spacing, ms."""
+PROFILES: Final = {
+    "us563_2006": (11, 500),
+    "us563_2024": (200, 100),
+}  # samples before time zero, their spacing in ms
 DELTA_V_POINTS: Final = 26
 DELTA_V_MS: Final = 10
 _NUMBERS: Final = {
@@ -47,28 +49,25 @@ _PRE_CRASH: Final = {
     "engine_rpm": _Element(0, 10_000, 100),
     "steering_deg": _Element(-780, 780, 5),
 }  # fmt: skip
+# The others of the pre-crash table are of table II: where fitted, so all their samples may be null.
 _TABLE_I: Final = ("speed_kmh", "accelerator_pct", "brake_on")
-"""The others of the pre-crash table are of table II: where fitted, so all their samples may be null."""
 _DELTA_V: Final = _Element(-100, 100, 1)
 _SET_MS: Final = _Element(0, 5000, 100)
 _PEAK_KMH: Final = 1.0  # the maximum and the largest point are rounded each on their own
 TRIGGER_KMH: Final = 8.0
 TRIGGER_MS: Final = 150
 ROUNDING_KMH: Final = 1.0  # points are whole km/h: a difference of two is off by less than this
+# What may have gone by before time zero, which a lateral impact begins late by definition.
 BEFORE_ZERO_KMH: Final = {"long": 0.0, "lat": 1.0}
-"""What may have gone by before time zero, which a lateral impact begins late by definition."""
 RISE: Final = (0.1, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """One thing wrong.
-
-    ``fault``: missing, count, step, range, shape, contradiction, trigger, digest, profile.
-    """
+    """One thing wrong."""
 
     element: str
-    fault: str
+    fault: str  # missing, count, step, range, shape, contradiction, trigger, digest or profile
     detail: str
 
 
@@ -109,15 +108,10 @@ def _pre_crash(record: Frame) -> Iterator[Defect]:
         absent, fitted = len(column) - len(there), name in _TABLE_I or there
         if absent and fitted and record.get("complete") is True:
             yield Defect(of, "contradiction", f"{absent} samples are null in a complete record")
-        wrong = [(fault, value) for value in there if (fault := _sample_fault(name, value)) is not None]
-        if wrong:
+        element = _PRE_CRASH.get(name)
+        faults = [element.fault(v) if element else None if type(v) is bool else "shape" for v in there]
+        if wrong := [(fault, value) for fault, value in zip(faults, there, strict=True) if fault]:
             yield Defect(of, wrong[0][0], f"{len(wrong)} samples, the first is {wrong[0][1]!r}")
-
-
-def _sample_fault(name: str, value: Any) -> str | None:
-    if name in _PRE_CRASH:
-        return _PRE_CRASH[name].fault(value)
-    return None if type(value) is bool else "shape"
 
 
 def _delta_v(record: Frame) -> Iterator[Defect]:
@@ -132,8 +126,7 @@ def _delta_v(record: Frame) -> Iterator[Defect]:
             continue
         if len(points) != DELTA_V_POINTS:
             yield Defect(name, "count", f"{len(points)} points, {DELTA_V_POINTS} wanted")
-        wrong = [(fault, point) for point in points if (fault := _DELTA_V.fault(point)) is not None]
-        if wrong:
+        if wrong := [(fault, point) for point in points if (fault := _DELTA_V.fault(point)) is not None]:
             yield Defect(name, wrong[0][0], f"{len(wrong)} points, the first is {wrong[0][1]:g}")
     largest, points = _number(record.get("delta_v_max_kmh")), _numbers(record.get("delta_v_kmh"))
     if largest is not None and points and abs(largest) < max(map(abs, points)) - _PEAK_KMH:

@@ -79,7 +79,12 @@ def write_parts(cursor: Cursor, rows: Sequence[Row], clocks: ClockLimits) -> tup
             crashes.append(assembled(parts, clocks))
             cursor.execute(_ASSEMBLED, key)
         except ContractError as error:
-            rejected += [(_as_received(part), error) for part in parts]
+            for part in parts:  # the Kafka record that it was, for the dead letters
+                topic, vehicle = part["mqtt_topic"], part["vehicle_id"].encode()
+                headers = {} if topic is None else {HEADER_MQTT_TOPIC: topic.encode()}
+                message = part["message"].encode()
+                received = Record("crash", 0, 0, part["received_ms"], vehicle, message, headers)
+                rejected.append((received, error))
             cursor.execute(_DROP, key)
     return crashes, rejected
 
@@ -94,20 +99,11 @@ def assembled(parts: Sequence[Row], clocks: ClockLimits) -> Row:
     for key in PART_HEAD:
         claims = {message[key] for message in messages}
         if claims != {whole[key]}:
-            raise ContractError(
-                "bad_identity", f"{key} of the record is {whole[key]!r}, its parts say {claims}"
-            )
+            said = f"{key} of the record is {whole[key]!r}, its parts say {claims}"
+            raise ContractError("bad_identity", said)
     received_ms = max(part["received_ms"] for part in parts)
     return crash_row(Record("crash", 0, 0, received_ms, None, raw, {}), clocks)
 
 
 def _key(row: Mapping[str, Any]) -> Row:
     return {key: row[key] for key in CHUNK_KEY}
-
-
-def _as_received(part: Row) -> Record:
-    """The Kafka record that a stored part was, for the dead letters."""
-    topic = part["mqtt_topic"]
-    headers = {} if topic is None else {HEADER_MQTT_TOPIC: topic.encode()}
-    key = part["vehicle_id"].encode()
-    return Record("crash", 0, 0, part["received_ms"], key, part["message"].encode(), headers)

@@ -63,7 +63,7 @@ def verify(
     Exit 1: something was changed.
     """
     from infra.settings.settings import load
-    from stream_jobs.crashes import custody, tables
+    from stream_jobs.crashes import bundle, custody, tables
 
     places = _endpoints()
     ingest, owner = (tables.user(url) for url in (places.db_ingest_url, places.db_owner_url))
@@ -72,7 +72,7 @@ def verify(
     if not without_log:
         log = custody.read_log(places.kafka_bootstrap, load().kafka.prefix, vault.read_to, vault.dead)
     found = custody.verified(vault, may, log, head)
-    typer.echo(found.as_json() if json else found.as_text())
+    typer.echo(bundle.as_json(found) if json else found.as_text())
     if found.wrong:
         raise typer.Exit(1)
 

@@ -137,13 +137,13 @@ def name_of(key: Key) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A record as readers see it; ``contradictions``: columns that do not say what its own bytes say."""
+    """A record as readers see it."""
 
     digest: str
     received_ms: int
     locked: bool
     raw_kept: bool
-    contradictions: Sequence[str] = ()
+    contradictions: Sequence[str] = ()  # columns that do not say what its own bytes say
 
 
 def shown(row: Mapping[str, Any]) -> Shown:
@@ -172,20 +172,15 @@ def _ms(moment: datetime) -> int:
 
 
 class CrashLog:
-    """What Kafka's log holds.
-
-    ``records``: by identity the digests of its records, and when each was received, ms. ``pending``: messages
-    that the vault has not read yet. ``others``: digests of messages that give no record, or gave one by an
-    older contract only. ``refused``: records that the store refused: dead letters in the database, and in
-    Kafka as far back as they go. ``damage``: what is wrong with the log itself, in words.
-    """
+    """What Kafka's log holds: by identity the digests of its records, and when each was received, ms."""
 
     def __init__(self) -> None:
         self.records: defaultdict[Key, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-        self.pending = 0
-        self.others: set[str] = set()
+        self.pending = 0  # messages that the vault has not read yet
+        self.others: set[str] = set()  # digests of what gives no record, or gave one by an older contract
+        # Records that the store refused: dead letters in the database, and in Kafka as far back as they go.
         self.refused: set[Key] = set()
-        self.damage: list[str] = []
+        self.damage: list[str] = []  # what is wrong with the log itself, in words
         self._parts: dict[tuple[Any, ...], dict[int, tuple[str, int]]] = {}
 
     def add(self, record: Record) -> None:
@@ -261,32 +256,24 @@ def differing(records: Mapping[Key, Shown], deleted: Collection[Key], log: Crash
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """All that verify looks at in the database, of one moment.
-
-    ``read_to``: the next offset of the crash topic that the event store reads, by partition. ``dead``:
-    digests of crash messages among the dead letters.
-    """
+    """All that verify looks at in the database, of one moment."""
 
     entries: Sequence[Entry]
     records: Mapping[Key, Shown]
-    read_to: Mapping[int, int]
-    dead: Collection[str]
+    read_to: Mapping[int, int]  # by partition the next offset of the crash topic that the event store reads
+    dead: Collection[str]  # digests of crash messages among the dead letters
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a check of the vault found.
-
-    ``pending``: messages in Kafka's log that the vault has not read yet, ``refused``: records in it that
-    became dead letters; None: not compared with it.
-    """
+    """What a check of the vault found; None: not compared with Kafka's log."""
 
     entries: int
     records: int
     locked: int
     deleted: int
-    pending: int | None
-    refused: int | None
+    pending: int | None  # messages in the log that the vault has not read yet
+    refused: int | None  # records in it that became dead letters
     head: str
     wrong: Sequence[str]
 
@@ -300,10 +287,6 @@ class Verified:
             f"{self.entries} entries, {self.records} records, {self.locked} locked, {self.deleted} deleted",
             f"Kafka's log: {compared}", f"head {self.head}", *(self.wrong or ["nothing was changed"]),
         ])  # fmt: skip
-
-    def as_json(self) -> str:
-        """For machines."""
-        return orjson.dumps(self, option=orjson.OPT_INDENT_2).decode()
 
 
 def verified(vault: Vault, may: May, log: CrashLog | None, head: str | None) -> Verified:

@@ -14,9 +14,9 @@ from infra.contract.errors import ConfigError, ServiceError
 from stream_jobs.crashes.bundle import Evidence
 from stream_jobs.crashes.custody import Entry, Key, Vault, shown
 
-ANSWER_S: Final = 15.0
-"""For all that one record takes, s: a database that stands still keeps nobody waiting at the page."""
+ANSWER_S: Final = 15.0  # for one record: a database that stands still keeps nobody waiting at the page
 LIST_LIMIT: Final = 1000
+AT_ONCE: Final = 100  # records in memory at a time: one may have 256 KiB
 
 _connected = partial(connected, row_factory=dict_row)
 _KEY: Final = "vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s"
@@ -34,12 +34,9 @@ WHERE crash_id = %(crash)s AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehi
   AND (%(boot)s::bigint IS NULL OR boot_id = %(boot)s)
 ORDER BY vehicle_id, boot_id
 """
-_LOCK: Final = (
-    "SELECT odograph.crash_lock_set(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(why)s) AS is_new"
-)
-_NOTE: Final = """
-SELECT dispatch.crash_exported(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(digest)s)
-"""
+_IDENTITY: Final = "%(vehicle_id)s, %(boot_id)s, %(crash_id)s"
+_LOCK: Final = f"SELECT odograph.crash_lock_set({_IDENTITY}, %(by)s, %(why)s) AS is_new"
+_NOTE: Final = f"SELECT dispatch.crash_exported({_IDENTITY}, %(by)s, %(digest)s)"
 _SHOWN: Final = """
 SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_max_kmh, airbag_deployed,
        complete, hash_ok, lat_deg, lon_deg, record, record::text AS record_text, raw, locked_at
@@ -49,7 +46,6 @@ _READ_TO: Final = """
 SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events' AND topic = 'crash'
 """
 _DEAD: Final = "SELECT DISTINCT digest FROM odograph.dead_letter WHERE mqtt_topic LIKE '%/crash'"
-AT_ONCE: Final = 100  # records in memory at a time: one may have 256 KiB
 
 
 def records(url: str, vehicle: str | None, verdict: str | None) -> list[dict[str, Any]]:
@@ -111,8 +107,9 @@ def vault(url: str) -> Vault:
     """The custody log and the records as readers see them. Raises ServiceError."""
     with _connected(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        custody = connection.execute("SELECT * FROM odograph.custody ORDER BY entry")
-        entries = [Entry(**row) for row in custody]
+        entries = [
+            Entry(**row) for row in connection.execute("SELECT * FROM odograph.custody ORDER BY entry")
+        ]
         with connection.cursor("records") as cursor:
             cursor.itersize = AT_ONCE
             records = {_key(row): shown(row) for row in cursor.execute(_SHOWN)}

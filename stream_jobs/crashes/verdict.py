@@ -42,20 +42,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class CrashContext:
-    """What telemetry shows around a record. Answers are True, False or None (not known).
-
-    ``speed_after_kmh``: the largest speed of the slowest whole window within 40 s after the event.
-    ``moved_after_m``: distance from ``still_from_s`` to ``still_to_s`` after it. ``collapsed``: its speed
-    did; ``stands``: it does afterwards. Of others near the place: whether they slowed down, how many there
-    were before and after, and their space-mean speed.
-    """
+    """What telemetry shows around a record. Answers are True, False or None (not known)."""
 
     speed_before_kmh: float | None
-    speed_after_kmh: float | None
-    moved_after_m: float | None
-    collapsed: bool | None
-    stands: bool | None
-    others_slowed: bool | None
+    speed_after_kmh: float | None  # the largest speed of the slowest whole window within 40 s after the event
+    moved_after_m: float | None  # from ``still_from_s`` to ``still_to_s`` after it
+    collapsed: bool | None  # its speed
+    stands: bool | None  # afterwards
+    others_slowed: bool | None  # near the place; how many there were, and their space-mean speed
     others_vehicles_before: int
     others_speed_before_kmh: float | None
     others_vehicles_after: int
@@ -81,10 +75,9 @@ def context(event_ms: int, own: Sequence[Window], others: Sequence[Window], term
     sides = ([w for w in others if w.end_ms <= event_ms], [w for w in others if w.start_ms > event_ms])
     counts = [len({w.vehicle_id for w in side}) for side in sides]
     speeds = [_speed_kmh(side) for side in sides]
-    slowed = None
+    slowed, stands = None, None if moved is None else moved <= terms.still_m
     if min(counts) >= terms.others and speeds[0] is not None and speeds[1] is not None:
         slowed = speeds[1] <= speeds[0] * terms.slowed_share
-    stands = None if moved is None else moved <= terms.still_m
     return CrashContext(
         before, after, moved, collapsed, stands, slowed, counts[0], speeds[0], counts[1], speeds[1]
     )
@@ -135,9 +128,8 @@ def judge(record: Frame, seen: CrashContext, terms: Crash) -> Verdict:
     if curve is None:
         reasons.append("the record holds no delta-V")
     else:
-        reached, kind = ("reaches" if triggered else "stays below"), "a knock"
-        if sustained:
-            kind = "a collision's pulse"
+        reached = "reaches" if triggered else "stays below"
+        kind = "a collision's pulse" if sustained else "a knock"
         reasons += [
             f"delta-V {curve.steepest_kmh:g} km/h within 150 ms ({curve.axis}): {reached} the trigger",
             f"{curve.rise_ms:g} ms from a tenth to nine tenths of it, {curve.kept:.0%} left: {kind}",
