@@ -102,12 +102,11 @@ def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
 
     Raises ConfigError where neither is there, naming what is.
     """
-    made = home.absolute() / "days" / day
+    made, live = home.absolute() / "days" / day, manifest.archive_of(home)
     if (made / DAY_SUMMARY).exists():
         return made, hours(made)
-    live = manifest.archive_of(home)
-    made_days = {path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}")}
-    generated = ", ".join(sorted(made_days)) or "none"
+    made_days = sorted(path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}"))
+    generated = ", ".join(made_days) or "none"
     try:
         wanted = manifest.hours_of_date(day)
     except ConfigError as error:

@@ -153,12 +153,8 @@ def _locked(record: Row) -> str:
     return f"{_utc(record['locked_at'])} by {record['locked_by']}: {record['locked_why']}"
 
 
-def rows_text(rows: Iterable[Row]) -> str:
-    """A line a record."""
-    return "\n".join(_line(row) for row in rows) or "no crash records"
-
-
-def _line(row: Row) -> str:
+def line(row: Row) -> str:
+    """A record among others, as text."""
     delta = "    -" if row["delta_v_max_kmh"] is None else f"{row['delta_v_max_kmh']:5.0f}"
     bag = {True: "air bag", False: "-", None: "?"}[row["airbag_deployed"]]
     defects = row["defects"]
@@ -173,7 +169,7 @@ def _line(row: Row) -> str:
 def evidence_text(found: Evidence) -> str:
     """One record, everything but its tables' rows."""
     record = found.record
-    lines = [_line(record)]
+    lines = [line(record)]
     lines += [f"  {reason}" for reason in record["reasons"]]
     lines += [f"  defect: {d['element']}: {d['fault']}: {d['detail']}" for d in record["defects"] or []]
     if record["locked_at"]:

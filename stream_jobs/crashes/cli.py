@@ -34,7 +34,7 @@ def list_(
     from stream_jobs.crashes import bundle, tables
 
     found = tables.records(_endpoints().db_dashboard_url, vehicle, verdict)
-    typer.echo(bundle.as_json(found) if json else bundle.rows_text(found))
+    typer.echo(bundle.as_json(found) if json else "\n".join(map(bundle.line, found)) or "no crash records")
 
 
 @crash_app.command()

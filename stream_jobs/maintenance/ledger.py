@@ -36,8 +36,8 @@ WHERE hour_ms >= %(oldest)s AND hour_ms < %(until)s ORDER BY hour_ms
 LAST: Final = "SELECT (extract(epoch FROM max(hour)) * 1000)::bigint FROM odograph.audit_hour"
 CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = to_timestamp(%(hour)s / 1000.0)"
 
+# Columns of odograph.audit_vehicle that are figures of the account.
 BY_VEHICLE: Final = ("generated", "counted", "late", "quarantined", "duplicate", "dead", "missing")
-"""Columns of odograph.audit_vehicle that are figures of the account."""
 TIMES: Final = ("hour", "closed_until")
 
 

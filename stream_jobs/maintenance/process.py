@@ -38,12 +38,6 @@ from stream_jobs.rules.cohort.update import CohortUpdate
 
 NAME: Final = "maintenance"
 LOCK_POLL_S: Final = 2.0
-LATEST_S: Final = 5.0
-BATCHES_S: Final = 60.0
-ROADS_S: Final = 30.0
-NETWORK_S: Final = 5.0
-STOPS_S: Final = 60.0
-LOOKUPS_S: Final = 3.0
 
 log = structlog.get_logger("stream_jobs.maintenance")
 
@@ -122,7 +116,7 @@ class Maintenance:
                 self._runner = None
 
     def _tasks(self, database: Callable[[str], Database], stop: threading.Event) -> list[PeriodicTask]:
-        """All of them; ``database`` makes a connection of a task's own. Raises ConfigError."""
+        """All, with pauses in s; ``database`` makes a connection of a task's own. Raises ConfigError."""
         settings, jobs, home = self._settings, self._settings.jobs, self._settings.paths.home
         repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
         archived = completeness(evidence_db, "archive")
@@ -137,20 +131,20 @@ class Maintenance:
         ledger = HourlyLedger(settings, self._addresses, audit_db, closed_ms)
         expire = partial(drop_expired, database("retention"), settings.retention)
         tasks: list[tuple[str, float, Callable[[], Any]]] = [
-            ("latest", LATEST_S, partial(publish_latest, database("latest"), topic(TOPIC))),
+            ("latest", 5.0, partial(publish_latest, database("latest"), topic(TOPIC))),
             ("repair", jobs.repair_interval_s, repair),
             ("rollups", jobs.rollup_interval_s, RollUps(database("rollups"), settings.tz)),
             ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
             ("cohort", settings.cohort.interval_s, cohort),
             ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),
-            ("roads", ROADS_S, RoadHistory(settings, database("roads"))),
-            ("stops", STOPS_S, partial(database("stops").run, place_stops)),
+            ("roads", 30.0, RoadHistory(settings, database("roads"))),
+            ("stops", 60.0, partial(database("stops").run, place_stops)),
             ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),
-            ("lookups", LOOKUPS_S, partial(write_vehicle_lookup, database("lookups"), home)),
+            ("lookups", 3.0, partial(write_vehicle_lookup, database("lookups"), home)),
             ("history", settings.recompute.history_s, partial(write_history, database("history"), settings)),
-            ("network", NETWORK_S, NetworkFile(settings, database("network"))),
+            ("network", 5.0, NetworkFile(settings, database("network"))),
             ("upkeep", settings.archive.upkeep_s, pack),
-            ("batches", BATCHES_S, partial(database("batches").run, forget)),
+            ("batches", 60.0, partial(database("batches").run, forget)),
             ("audit", settings.ledger.interval_s, ledger),
             ("retention", settings.retention.interval_s, expire),
         ]

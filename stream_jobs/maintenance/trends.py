@@ -110,12 +110,12 @@ _COLUMNS: Final = (
 _METRICS: Final = f"SELECT {', '.join(Metric._fields)} FROM odograph.trend_metric"  # noqa: S608
 
 
-def renew(connection: Connection, at_once: int = AT_ONCE) -> int:
-    """The trends of up to ``at_once`` vehicles, in the transaction at hand; how many vehicles.
+def renew(connection: Connection) -> int:
+    """The trends of up to ``AT_ONCE`` vehicles, in the transaction at hand; how many vehicles.
 
     Raises ConfigError where a metric names no column of the roll-ups.
     """
-    due: dict[str, datetime] = dict(fetch(connection, _DUE, {"at_once": at_once}))
+    due: dict[str, datetime] = dict(fetch(connection, _DUE, {"at_once": AT_ONCE}))
     if not due:
         return 0
     wanted = [Metric(*row) for row in fetch(connection, _METRICS)]
