@@ -256,7 +256,7 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         seed=file.seed, vehicles=file.vehicles, cadence=every, start_ms=begin_ms, limit=file.limit,
         frames_per_vehicle=None if length_ms is None else max(1, length_ms // every.interval_ms),
         lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
-        lateness_ms=1000 * settings.jobs.lateness_s, faults=faults.read_all(file.faults),
+        lateness_ms=1000 * settings.jobs.lateness_s, faults=tuple(map(faults.read, file.faults)),
         link=from_mapping(file.link, "link"), gnss=_receivers(file.gnss),
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),

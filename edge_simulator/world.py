@@ -89,7 +89,7 @@ class World:
             self.machine.charging = self.fleet.charging()
             truth = self._run_fine((k - 1) * dt, self._substeps)
             self.emitter.sample(dt / 1000)
-            self.emitter.tune(slot_ms, st.lat, st.lon, self.fleet.ignition_on())
+            self.emitter.radio.step(self.scenario.start_ms, slot_ms, st.lat, st.lon, self.fleet.ignition_on())
             made = self.emitter.emit(k, slot_ms, self._injector.codes) if k >= SAMPLES else 0
             leaving = self.emitter.take(slot_ms + dt)
             truth += self.emitter.radio.truth()

@@ -3,9 +3,9 @@
 from edge_simulator.faults.injector import Injector
 from edge_simulator.faults.kinds import KINDS, markdown_table
 from edge_simulator.faults.model import Burst, CodeSet, Event, Fault
-from edge_simulator.faults.plan import Wanted, arrivals, parse, plan, read, read_all
+from edge_simulator.faults.plan import Wanted, arrivals, parse, plan, read
 
 __all__ = [
     "KINDS", "Burst", "CodeSet", "Event", "Fault", "Injector", "Wanted", "arrivals", "markdown_table",
-    "parse", "plan", "read", "read_all",
+    "parse", "plan", "read",
 ]  # fmt: skip

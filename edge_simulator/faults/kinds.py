@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -45,20 +45,11 @@ def _whole(low: int, stop: int) -> Detail:
     return lambda _, rng: int(rng.integers(low, stop))
 
 
-def _any_wheel(_severity: float, rng: np.random.Generator) -> str:
-    return WHEELS[int(rng.integers(0, 4))]
+def _one_of(names: Sequence[str]) -> Detail:
+    return lambda _, rng: names[int(rng.integers(0, len(names)))]
 
 
-def _left_wheel(_severity: float, rng: np.random.Generator) -> str:
-    return WHEELS[2 * int(rng.integers(0, 2))]
-
-
-def _flickering(_severity: float, rng: np.random.Generator) -> str:
-    return FLICKERING[int(rng.integers(0, len(FLICKERING)))]
-
-
-def _braking_s(_severity: float, rng: np.random.Generator) -> float:
-    return round(float(rng.uniform(1.8, 3.2)), 1)
+_any_wheel = _one_of(WHEELS)
 
 
 def _defect(
@@ -237,7 +228,7 @@ _ALL = (
          _details(heating_k_s=_grows(1.8, 6.0), voltage_lost=_grows(0.27, 0.6)), _heat_up, "P0A7E",
          lambda case: case.state.cell_c[case.i] + case.machine.runaway_k[case.i] > 60.0, 1, for_good=True),
     Kind("intermittent_dtc", "any", (1, 1),
-         _details(code=_flickering, on_s=_whole(15, 46), off_s=_whole(15, 61)), code="(drawn)",
+         _details(code=_one_of(FLICKERING), on_s=_whole(15, 46), off_s=_whole(15, 61)), code="(drawn)",
          seen=_flickers, latched=False, lasts_s=(330, 900)),
     # tyres and brakes
     Kind("slow_leak", "any", (120, 180),
@@ -249,8 +240,8 @@ _ALL = (
     Kind("sticking_caliper", "any", (300, 900),  # the drag is a share of the vehicle's weight
          _details(wheel=_any_wheel, drag_share=_grows(0.005, 0.015), wear_apart_pct=_grows(24, 34, 1)),
          _drag, mend=_new_pads, keeps_on=True),
-    Kind("worn_pads", "any", (300, 900), _details(wheel=_left_wheel, wear_pct=_grows(82, 99)), _wear_axle,
-         mend=_new_pads),
+    Kind("worn_pads", "any", (300, 900), _details(wheel=_one_of(WHEELS[::2]), wear_pct=_grows(82, 99)),
+         _wear_axle, mend=_new_pads),
     # the road
     Kind("crash", "any", (0, 0), _crash, impact=_collide, on_road=True, for_good=True),
     Kind("multi_crash", "any", (0, 0), _multi_crash, impact=_collide, on_road=True, for_good=True),
@@ -259,7 +250,8 @@ _ALL = (
     Kind("kerb_strike", "any", (0, 0),
          _details(wheel=_any_wheel, peak_g=_grows(2, 6, 1), width_ms=_whole(5, 13)), impact=_knock,
          lasts_s=(0, 0), on_road=True),
-    Kind("emergency_braking", "any", (0, 0), _details(decel_mps2=_grows(-6.5, -8.8), lasts_s=_braking_s),
+    Kind("emergency_braking", "any", (0, 0), _details(
+             decel_mps2=_grows(-6.5, -8.8), lasts_s=lambda _, rng: round(float(rng.uniform(1.8, 3.2)), 1)),
          _brake, lasts_s=(3, 3), on_road=True),
 )  # fmt: skip
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}

@@ -6,7 +6,7 @@ Times count from the run's start.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -107,11 +107,6 @@ def read(entry: str | Mapping[str, Any]) -> Wanted:
     if wanted.rate is not None and wanted.onset_s is not None:
         raise ConfigError(f"fault {name}: a rate goes on all the time, onset_s has no meaning with it")
     return wanted
-
-
-def read_all(entries: Iterable[str | Mapping[str, Any]]) -> tuple[Wanted, ...]:
-    """All entries of a scenario file."""
-    return tuple(read(entry) for entry in entries)
 
 
 ONSET_SHARE: Span = (0.1, 0.45)  # of a run, where onsets fall unless said otherwise

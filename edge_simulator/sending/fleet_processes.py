@@ -83,15 +83,13 @@ def _merge(key: str, values: Sequence[Any]) -> Any:
     return all(values) if isinstance(values[0], bool) else sum(values)
 
 
-def _slowest(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
-
-
 RULES: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     **dict.fromkeys(("run_id", "seed", "boot_id", "start_ms", "interval_ms"), itemgetter(0)),
     "started_ms": min,
     "ended_ms": lambda values: None if None in values else max(values),  # not known until all have ended
-    **dict.fromkeys(("p50", "p95", "p99"), _slowest),
+    **dict.fromkeys(
+        ("p50", "p95", "p99"), lambda values: max((v for v in values if v is not None), default=None)
+    ),
 }
 """What is not a sum, by its key in a summary."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.geo import Bools, Ints
 from edge_simulator.scenario import SAMPLES, Scenario, on_line, turns
 from edge_simulator.telemetry.encoding import Encoder, Heads, Rows, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
@@ -111,10 +111,6 @@ class Emitter:
         """Queue a crash record."""
         self.queue.put([Outgoing(due_ms, next(self._order), vehicle, "crash", payload)])
 
-    def tune(self, slot_ms: int, lat: Floats, lon: Floats, on: Bools) -> None:
-        """Bring link and clocks to a sample time; before its frames are made."""
-        self.radio.step(self.scenario.start_ms, slot_ms, lat, lon, on)
-
     def take(self, until_ms: int) -> list[Outgoing]:
         """Messages that leave the vehicles before ``until_ms``, in order."""
         return self.radio.through(self.queue.take(until_ms), until_ms)
@@ -176,7 +172,15 @@ class Emitter:
         self._seq[group] += 1
         self._queue_frames(rows, fate, due, delay, payloads)
         self.counts["generated"] += len(rows)
-        return len(rows) + self._queue_clones(rows, due, payloads)
+        limit = self.scenario.limit
+        room = None if limit is None else max(0, limit - self.counts["generated"])
+        clones = self.radio.clones(rows, payloads, room)
+        self.queue.put(
+            Outgoing(int(due[place]), next(self._order), victim, "telemetry", payload, "clone")
+            for place, victim, payload in clones
+        )
+        self.counts["generated"] += len(clones)
+        return len(rows) + len(clones)
 
     def sequences(self) -> Iterator[dict[str, Any]]:
         """A row a device: how far it counted, and which of its frames did not leave (yet)."""
@@ -216,14 +220,3 @@ class Emitter:
             bad = link.poison(self.counts["poison"], self._ids[items[k].vehicle], payloads[k])
             self.counts["poison"] += 1
             self.queue.put([replace(items[k], order=next(self._order), payload=bad, flag="poison")])
-
-    def _queue_clones(self, rows: Ints, due: Ints, payloads: list[bytes]) -> int:
-        limit = self.scenario.limit
-        room = None if limit is None else max(0, limit - self.counts["generated"])
-        clones = self.radio.clones(rows, payloads, room)
-        self.queue.put(
-            Outgoing(int(due[place]), next(self._order), victim, "telemetry", payload, "clone")
-            for place, victim, payload in clones
-        )
-        self.counts["generated"] += len(clones)
-        return len(clones)

@@ -98,24 +98,21 @@ class Radio:
         """Bring link and clocks to ``slot_ms``, before its frames; ``start_ms`` is always the run's start."""
         self._now_ms = slot_ms - start_ms
         if self._clones is None:
-            self._begin(start_ms, lat, lon)
+            self._start_ms, share = start_ms, self._sc.link.clone_share
+            made = Clones(share, self._doubles, self._ids, self._powertrain, lat, lon, start_ms)
+            self._clones = made
+            self._counts["cloned_vehicles"] = len(made.pairs)
+            self._counts["free_clocks"] = int(self._clocks.free.sum())
+            for source, victim in made.pairs.items():
+                details = {"boot_id": made.boot_id, "moves_like": self._ids[source]}
+                self._report("clone", victim, 0, None, details)
+            for vehicle, error in self._clocks.worst():
+                self._report("clock", vehicle, 0, None, {"cause": "free_running", **error})
         for vehicle, until_ms in self._clocks.start(on, self._now_ms).items():
             self._report("clock", vehicle, self._now_ms, until_ms, {"cause": "not_set"})
         ended = self._outages.step(self._now_ms, lat, lon)
         self.store.link_back([outage.vehicle for outage in ended], slot_ms)
         self._report_outages(ended)
-
-    def _begin(self, start_ms: int, lat: Floats, lon: Floats) -> None:
-        self._start_ms, share = start_ms, self._sc.link.clone_share
-        made = Clones(share, self._doubles, self._ids, self._powertrain, lat, lon, start_ms)
-        self._clones = made
-        self._counts["cloned_vehicles"] = len(made.pairs)
-        self._counts["free_clocks"] = int(self._clocks.free.sum())
-        for source, victim in made.pairs.items():
-            details = {"boot_id": made.boot_id, "moves_like": self._ids[source]}
-            self._report("clone", victim, 0, None, details)
-        for vehicle, error in self._clocks.worst():
-            self._report("clock", vehicle, 0, None, {"cause": "free_running", **error})
 
     def fates(self, rows: Ints) -> tuple[Ints, Ints]:
         """Fates and delays of frames; without a link nothing happens to them on the air: they are stored."""

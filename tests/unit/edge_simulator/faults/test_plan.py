@@ -62,7 +62,7 @@ def test_a_scenario_file_says_the_same_in_words_or_in_keys() -> None:
         {"name": "hot_tyre", "rate": 4, "severity": [0, 1]},
         {"name": "crash", "vehicle": 7},
     ]
-    assert faults.read_all(entries) == (
+    assert tuple(map(faults.read, entries)) == (
         Wanted("crash", count=2), Wanted("hot_tyre", rate=4, severity=(0, 1)), Wanted("crash", vehicle=7),
     )  # fmt: skip
 

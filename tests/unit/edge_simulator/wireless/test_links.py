@@ -38,7 +38,9 @@ def simulated(standing: World) -> Callable[..., Story]:
             k += 1
             at_ms = START_MS + 100 * k
             emitter.sample(0.1)
-            emitter.tune(at_ms, fleet.state.lat, fleet.state.lon, fleet.ignition_on())
+            emitter.radio.step(
+                emitter.scenario.start_ms, at_ms, fleet.state.lat, fleet.state.lon, fleet.ignition_on()
+            )
             if k >= SAMPLES:
                 emitter.emit(k, at_ms, {})
             sent += emitter.take(at_ms + 100)
