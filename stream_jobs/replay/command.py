@@ -26,7 +26,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.settings.values import duration_ms, moment_ms
 from stream_jobs.replay import databases, promote, records, runs, shadow
-from stream_jobs.replay.databases import Table, Verdict
+from stream_jobs.replay.databases import Table
 from stream_jobs.replay.feed import Ends, Feed, bounds_of, progress
 from stream_jobs.replay.log import Log, Writer, partitions_of
 from stream_jobs.replay.records import Reach, Source
@@ -235,14 +235,13 @@ def _into_live(
 
 def _compared(live: Endpoints, run: Run, wanted: Callable[[Table], bool], as_json: bool) -> bool:
     """Whether each table of ``wanted`` is equal in the run's and the live database: each is told at once."""
-
-    def told(verdict: Verdict) -> None:
+    verdicts = []
+    for verdict in databases.compared(live.db_owner_url, run, wanted):
+        verdicts.append(verdict)
         if not as_json:
             typer.echo(databases.table_line(verdict))
-
-    verdicts = databases.compared(live.db_owner_url, run, wanted, told)
     if as_json:
-        typer.echo(databases.as_json(verdicts))
+        typer.echo(json.dumps([asdict(v) | {"equal": v.equal} for v in verdicts], default=str))
     return all(verdict.equal for verdict in verdicts)
 
 

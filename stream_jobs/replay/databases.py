@@ -268,21 +268,18 @@ class Verdict:
         return not self.slices_differing
 
 
-def compared(
-    live_url: str, run: Run, wanted: Callable[[Table], bool], say: Callable[[Verdict], None]
-) -> list[Verdict]:
-    """Each table of ``wanted`` in both databases, one after the other; what is found is kept."""
+def compared(live_url: str, run: Run, wanted: Callable[[Table], bool]) -> Iterator[Verdict]:
+    """Each table of ``wanted`` in both databases, one after the other; what is found is kept at the end."""
     found = []
     with connected(live_url) as here, connected(with_name(live_url, run.database)) as there:
         for table in filter(wanted, of_run(run.whole_fleet)):
             found.append(compare(here, there, table, run.parameters()))
-            say(found[-1])
+            yield found[-1]
         named, live_too = dead_letters(here, there)
         if named:
             found.append(Verdict(LEFT_OUT, live_too, len(named), 0, 0, named=tuple(named[:NAMED])))
-            say(found[-1])
+            yield found[-1]
         keep(here, run, found)
-    return found
 
 
 def compare(live: Connection, run: Connection, table: Table, values: Mapping[str, Any]) -> Verdict:
@@ -358,11 +355,6 @@ def table_line(verdict: Verdict) -> str:
         f"{verdict.slices_differing} of {verdict.slices} slices, {verdict.rows_differing} rows looked at: "
         f"{columns}{first}"
     )
-
-
-def as_json(verdicts: Sequence[Verdict]) -> str:
-    """A comparison for machines."""
-    return json.dumps([asdict(v) | {"equal": v.equal} for v in verdicts], default=str)
 
 
 def keep(live: Connection, run: Run, found: Sequence[Verdict]) -> None:

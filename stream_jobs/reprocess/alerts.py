@@ -140,8 +140,14 @@ def alert_changes(
     touched, low, high = _touched(stored, moved, clear_for_ms or 0)
     findings = sorted([*live, *changes.added], key=lambda f: (f.event_ms, f.ended))
     near = [finding for finding in findings if low <= finding.event_ms <= high]
+    # Nothing else ends an alert that is over, and only the newest may be active.
     later = any(s.alert.opened_ms > high for s in stored if not s.withdrawn)
-    return _placed(touched, [_over(a, clear_for_ms, seen_ms, later) for a in merge([], near, clear_for_ms)])
+    made = []
+    for alert in merge([], near, clear_for_ms):
+        over = later or (clear_for_ms is not None and seen_ms > alert.last_ms + clear_for_ms)
+        ends = alert.cleared_ms is None and over
+        made.append(replace(alert, cleared_ms=alert.last_ms + (clear_for_ms or 0)) if ends else alert)
+    return _placed(touched, made)
 
 
 def _touched(
@@ -159,42 +165,33 @@ def _touched(
     return touched, first, last
 
 
-def _over(alert: Alert, clear_for_ms: int | None, seen_ms: int, later: bool) -> Alert:
-    """The alert, ended where it is over: nothing else ends it, and only the newest may be active."""
-    over = later or (clear_for_ms is not None and seen_ms > alert.last_ms + clear_for_ms)
-    if alert.cleared_ms is None and over:
-        return replace(alert, cleared_ms=alert.last_ms + (clear_for_ms or 0))
-    return alert
-
-
 def _placed(touched: Sequence[StoredAlert], made: Sequence[Alert]) -> AlertChanges:
-    """Each alert in the place of the one that it is: by its first finding, else by overlap in time."""
-    left, changed = list(touched), list[Alert]()
+    """Each alert in the place of the one that it is, by its first finding, else by overlap in time, if it is
+    another; an end by hand stands.
+    """
+    left, changed, added = list(touched), list[Alert](), list(made)
 
-    def placed(alert: Alert, *, by_time: bool) -> bool:
-        for stored in left:
+    def is_same(stored: StoredAlert, alert: Alert, by_time: bool) -> bool:
+        was = stored.alert
+        overlaps = was.opened_ms <= alert.last_ms and alert.opened_ms <= was.last_ms
+        return was.first_alert_id == alert.first_alert_id or (by_time and overlaps and not stored.withdrawn)
+
+    for by_time in (False, True):
+        waiting, added = added, []
+        for alert in waiting:
+            stored = next((s for s in left if is_same(s, alert, by_time)), None)
+            if stored is None:
+                added.append(alert)
+                continue
+            left.remove(stored)
             was = stored.alert
-            overlaps = was.opened_ms <= alert.last_ms and alert.opened_ms <= was.last_ms
-            same = was.first_alert_id == alert.first_alert_id
-            if same or (by_time and overlaps and not stored.withdrawn):
-                left.remove(stored)
-                changed.extend(_next_revision(stored, alert))
-                return True
-        return False
-
-    others = [alert for alert in made if not placed(alert, by_time=False)]
-    added = tuple(alert for alert in others if not placed(alert, by_time=True))
+            after = replace(alert, alert_no=was.alert_no, first_alert_id=was.first_alert_id)
+            if stored.by_hand and was.cleared_ms is not None and was.cleared_ms >= alert.last_ms:
+                after = replace(after, cleared_ms=was.cleared_ms)
+            if after != was or stored.withdrawn:
+                changed.append(after)
     withdrawn = (s.alert.alert_no for s in left if not s.withdrawn and s.alert.alert_no is not None)
-    return AlertChanges(added, tuple(changed), tuple(withdrawn))
-
-
-def _next_revision(stored: StoredAlert, alert: Alert) -> list[Alert]:
-    """``alert`` in the place of ``stored``, if it is another; an end by hand stands."""
-    was = stored.alert
-    after = replace(alert, alert_no=was.alert_no, first_alert_id=was.first_alert_id)
-    if stored.by_hand and was.cleared_ms is not None and was.cleared_ms >= alert.last_ms:
-        after = replace(after, cleared_ms=was.cleared_ms)
-    return [] if after == was and not stored.withdrawn else [after]
+    return AlertChanges(tuple(added), tuple(changed), tuple(withdrawn))
 
 
 def restate_alerts(

@@ -13,8 +13,15 @@ import stream_jobs
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
 from infra.settings.settings import Settings
-from stream_jobs.user_sql.definition import columns_of, least_watermark_s, read_file, read_folder
-from stream_jobs.user_sql.queries import FrameStage, check, refuse_doubles
+from stream_jobs.user_sql.queries import (
+    FrameStage,
+    check,
+    columns_of,
+    least_watermark_s,
+    read_file,
+    read_folder,
+    refuse_doubles,
+)
 from tests.support_frames import frame
 
 T0 = 1_767_225_600_000
