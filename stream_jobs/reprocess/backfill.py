@@ -120,41 +120,34 @@ def exceptions(files: tuple[Path, ...]) -> Iterator[pa.Table]:
             yield found.append_column("received_at", received_at)
 
 
-class Progress:
-    """Which spans of a day's back-fill are restated: a file beside the archive, so a killed one goes on."""
+def restated_spans(path: Path, *, fresh: bool = False) -> list[Span]:
+    """Spans of a back-fill that are restated, by its file beside the archive: a killed one goes on.
 
-    def __init__(self, archive: Path, name: str) -> None:
-        self._path = archive / FOLDER / f"{name}.json"
+    ``fresh``: files came in since, what was done is forgotten.
+    """
+    if fresh:
+        path.unlink(missing_ok=True)
+    return [Span(*s) for s in orjson.loads(path.read_bytes())["restated_ms"]] if path.exists() else []
 
-    def begin(self, fresh: bool) -> None:
-        """Forget what was done where files came in since."""
-        if fresh:
-            self._path.unlink(missing_ok=True)
 
-    def done(self) -> list[Span]:
-        """Spans that are restated."""
-        if not self._path.exists():
-            return []
-        return [Span(*span) for span in orjson.loads(self._path.read_bytes())["restated_ms"]]
-
-    def note(self, span: Span) -> None:
-        """A span is restated."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._path.with_suffix(".draft")
-        restated = [(each.from_ms, each.until_ms) for each in (*self.done(), span)]
-        draft.write_bytes(orjson.dumps({"restated_ms": restated}))
-        sync(draft)
-        draft.replace(self._path)
+def note_restated(path: Path, span: Span) -> None:
+    """Another span is restated."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".draft")
+    restated = [(each.from_ms, each.until_ms) for each in (*restated_spans(path), span)]
+    draft.write_bytes(orjson.dumps({"restated_ms": restated}))
+    sync(draft)
+    draft.replace(path)
 
 
 def bring_in(
     settings: Settings, addresses: Endpoints, taken: Intake, say: Callable[[str], None], stop: threading.Event
 ) -> dict[str, int]:
     """Restate what the day touches and is not restated yet; what was done. Raises ConfigError."""
-    progress = Progress(archive_of(settings.paths.home), taken.name)
-    progress.begin(fresh=taken.fresh > 0)
+    progress = archive_of(settings.paths.home) / FOLDER / f"{taken.name}.json"
+    done = restated_spans(progress, fresh=taken.fresh > 0)
     with work.tools_of(settings, addresses, "backfill", stop, say) as tools:
-        spans, done = spans_of(taken.pieces_ms, grid_of(settings).road_window_ms), progress.done()
+        spans = spans_of(taken.pieces_ms, grid_of(settings).road_window_ms)
         left = [span for span in spans if span not in done]
         caught_up_ms = work.closed_ms(settings, addresses, tools.database)
         for span in left:
@@ -174,7 +167,7 @@ def bring_in(
         for number, span in enumerate(left, start=1):
             say(f"span {number} of {len(left)}: from {moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
             total += work.recompute(tools, span, caught_up_ms)[1]
-            progress.note(span)
+            note_restated(progress, span)
     return {
         "spans": len(spans), "before": len(spans) - len(left), "late": late, "quarantined": quarantined,
         "vehicle_windows": total.vehicle_windows, "place_windows": total.place_windows,

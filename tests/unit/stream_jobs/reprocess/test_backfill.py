@@ -18,7 +18,7 @@ from infra.settings.settings import Settings
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of, sha256_of
 from stream_jobs.archive.verify import verified
-from stream_jobs.reprocess.backfill import Progress, exceptions, spans_of, take_in
+from stream_jobs.reprocess.backfill import exceptions, note_restated, restated_spans, spans_of, take_in
 from stream_jobs.reprocess.queue import Span
 
 ROUGH = Scenario(
@@ -150,11 +150,10 @@ def test_pieces_become_whole_road_windows_joined_where_they_are_near() -> None:
 
 def test_spans_that_are_restated_are_not_restated_again_unless_files_came_in(tmp_path: Path) -> None:
     spans = [Span(0, MINUTE_MS), Span(HOUR_MS, 2 * HOUR_MS)]
-    progress = Progress(tmp_path, "monday")
-    assert progress.done() == []
+    progress = tmp_path / "backfills/monday.json"
+    assert restated_spans(progress) == []
     for span in spans:
-        progress.note(span)
-    progress.begin(fresh=False)
-    assert Progress(tmp_path, "monday").done() == spans
-    progress.begin(fresh=True)
-    assert progress.done() == []
+        note_restated(progress, span)
+    assert restated_spans(progress, fresh=False) == spans
+    assert restated_spans(progress, fresh=True) == []
+    assert restated_spans(progress) == []
