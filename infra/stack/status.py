@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from psycopg.rows import dict_row
 from rich.markup import escape
@@ -116,28 +116,6 @@ FROM odograph.vehicle_latest
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How far behind all is; a part that does not answer is None.
-
-    ``records``: telemetry records in Kafka that are not in a query's results, by query. ``times``: of event
-    time, by the database's clock, s; None where there is no data; the view's are those of the last minute.
-    """
-
-    records: Mapping[str, int] | None
-    times: Mapping[str, float | None] | None
-    broker: BrokerFigures | None
-
-
-def lag(settings: Settings) -> Lag:
-    """What can be read now; never raises for a service that is away."""
-    return Lag(
-        records=_or_none(lambda: records_behind(settings, endpoints(settings))),
-        times=_or_none(lambda: _event_times(endpoints(settings).db_owner_url)),
-        broker=_or_none(lambda: broker_figures(endpoints(settings).mqtt)),
-    )
-
-
 def _or_none(read: Callable[[], T]) -> T | None:
     try:
         return read()
@@ -169,8 +147,7 @@ ORDER BY bytes DESC, 1
 """
 
 
-@dataclass(frozen=True, slots=True)
-class TableSize:
+class TableSize(NamedTuple):
     """A table with its indexes. ``about_rows`` is the database's estimate; ``kept_days`` None: for ever."""
 
     name: str
@@ -179,26 +156,6 @@ class TableSize:
     since: datetime | None
     kept_days: int | None
     dropped_before: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What lies where; ``tables`` is None where the database does not answer."""
-
-    tables: Sequence[TableSize] | None
-    folder_bytes: Mapping[str, int]
-
-
-def sizes(settings: Settings) -> Sizes:
-    """What can be measured now; never raises for a service that is away."""
-    tables = _or_none(lambda: table_sizes(endpoints(settings).db_owner_url))
-    elsewhere = {
-        "odograph.alert_evidence": settings.jobs.evidence_days,
-        "odograph.cohort_residual": settings.cohort.kept_days,
-    }  # their own tasks see to these
-    if tables is not None:
-        tables = [replace(t, kept_days=elsewhere.get(t.name, t.kept_days)) for t in tables]
-    return Sizes(tables, folder_sizes(settings.paths.home.resolve()))
 
 
 def table_sizes(url: str) -> list[TableSize]:
@@ -213,18 +170,31 @@ def folder_sizes(home: Path) -> dict[str, int]:
 
 
 def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
-    """The parts, troubles below, then what lies in each topic, how far behind all is, and how big it is."""
-    settings = stack.settings
-    topics = _or_none(lambda: records_by_topic(endpoints(settings).kafka_bootstrap, settings.kafka.prefix))
-    behind, big = lag(settings), sizes(settings)
-    if not as_json:
-        return text(rows, topics or {}, behind, big)
-    found = {"parts": [asdict(row) for row in rows], "topics": topics or {}}
-    return json.dumps(found | {"lag": asdict(behind), "sizes": asdict(big)}, indent=1, default=str) + "\n"
+    """The parts, troubles below, then what lies in each topic, how far behind all is, and how big it is.
 
-
-def text(rows: Sequence[Part], counts: Mapping[str, int], behind: Lag, big: Sizes) -> str:
-    """The report for people."""
+    Behind: telemetry records in Kafka that are not in a query's results; event time, by the database's clock,
+    s. Never raises for a service that is away: what it would say is None.
+    """
+    s = stack.settings
+    topics = _or_none(lambda: records_by_topic(endpoints(s).kafka_bootstrap, s.kafka.prefix)) or {}
+    records = _or_none(lambda: records_behind(s, endpoints(s)))
+    times = _or_none(lambda: _event_times(endpoints(s).db_owner_url))
+    broker = _or_none(lambda: broker_figures(endpoints(s).mqtt))
+    tables = _or_none(lambda: table_sizes(endpoints(s).db_owner_url))
+    if tables is not None:  # tasks of their own see to these two
+        days = {"alert_evidence": s.jobs.evidence_days, "cohort_residual": s.cohort.kept_days}
+        elsewhere = {f"odograph.{name}": kept for name, kept in days.items()}
+        tables = [t._replace(kept_days=elsewhere.get(t.name, t.kept_days)) for t in tables]
+    folders = folder_sizes(s.paths.home.resolve())
+    if as_json:
+        measured = None if tables is None else [size._asdict() for size in tables]
+        found = {
+            "parts": [asdict(row) for row in rows],
+            "topics": topics,
+            "lag": {"records": records, "times": times, "broker": broker and asdict(broker)},
+            "sizes": {"tables": measured, "folder_bytes": folders},
+        }
+        return json.dumps(found, indent=1, default=str) + "\n"
     shown = table("part", "state", "address", "pid", "up", "MiB", "restarts")
     for row in rows:
         state = f"[{'red' if row.trouble else 'green'}]{row.state}[/]"
@@ -233,11 +203,11 @@ def text(rows: Sequence[Part], counts: Mapping[str, int], behind: Lag, big: Size
         shown.add_row(row.name, state, row.address, pid, up, memory, restarts)
     lines = [f"{row.name}: {row.trouble}" for row in rows if row.trouble]
     lines += [f"{row.name}: [yellow]{escape(row.remark)}[/]" for row in rows if row.remark]
-    topics = [table("topic", "records", rows=[(name, f"{n:,}") for name, n in counts.items()])]
-    folders = ", ".join(f"{name} {_mib(size)}" for name, size in big.folder_bytes.items())
-    on_disk = f"on the disk, MiB: {folders or 'nothing'}"
-    kept = [_tables(big.tables)] if big.tables else []
-    return rendered(shown, *lines, *(topics if counts else []), *_lag_lines(behind), *kept, on_disk)
+    counts = [table("topic", "records", rows=[(name, f"{n:,}") for name, n in topics.items()])]
+    lag = _lag_lines(records, times, broker)
+    on_disk = ", ".join(f"{name} {_mib(size)}" for name, size in folders.items()) or "nothing"
+    kept = [_tables(tables)] if tables else []
+    return rendered(shown, *lines, *(counts if topics else []), *lag, *kept, f"on the disk, MiB: {on_disk}")
 
 
 def _tables(sizes: Sequence[TableSize]) -> Table:
@@ -254,20 +224,23 @@ def _mib(size: int) -> str:
     return f"{size / 2**20:,.1f}"
 
 
-def _lag_lines(behind: Lag) -> list[str]:
+def _lag_lines(
+    records: Mapping[str, int] | None, times: Mapping[str, float | None] | None, broker: BrokerFigures | None
+) -> list[str]:
     lines = []
-    if behind.records:
-        each = ", ".join(f"{query} {count:,}" for query, count in behind.records.items())
+    if records:
+        each = ", ".join(f"{query} {count:,}" for query, count in records.items())
         lines.append(f"records in Kafka not in a query's results: {each}")
-    if behind.times is not None and behind.times["newest_behind_s"] is not None:
-        s = {name: "unknown" if t is None else f"{t:,.1f} s" for name, t in behind.times.items()}
+    if times is not None and times["newest_behind_s"] is not None:
+        s = {name: "unknown" if t is None else f"{t:,.1f} s" for name, t in times.items()}
         newest, watermark = s["newest_behind_s"], s["watermark_behind_s"]
         lines.append(f"event time behind now: newest {newest}, watermark {watermark}")
         view = f"p50 {s['event_to_view_p50_s']}, p99 {s['event_to_view_p99_s']}"
         lines.append(f"event to view in the last minute: {view}")
-    if (b := behind.broker) is not None:
-        dropped = f"[{'red' if b.dropped else 'green'}]{b.dropped:,} dropped[/]"
-        lines.append(f"broker: {b.queued:,} messages wait, {dropped}, {b.clients} clients connected")
+    if broker is not None:
+        dropped = f"[{'red' if broker.dropped else 'green'}]{broker.dropped:,} dropped[/]"
+        clients = f"{broker.clients} clients connected"
+        lines.append(f"broker: {broker.queued:,} messages wait, {dropped}, {clients}")
     return lines
 
 
