@@ -180,9 +180,3 @@ def name_field(who: Reader, key: str) -> str:
         return who.name
     given = st.text_input("Your name", value=st.session_state.get("who", ""), key=key, max_chars=80)
     return str(given).strip()
-
-
-def remember(who: Reader, name: str) -> None:
-    """The name given stays for the session."""
-    if who.local:
-        st.session_state["who"] = name

@@ -36,25 +36,18 @@ def serve(port: int) -> None:
             f"set {auth.OPTION}, or leave the address at 127.0.0.1"
         )
     database = Database(lambda: contract.endpoints(settings).db_dashboard_url)
-    _load_ahead()
-    check = Middleware(HostCheck, names=served_names(chosen, known))
-    app = st.App(SCRIPT, routes=routes.routes(database, known, settings), middleware=[check])
-    app.run(config=options(port, chosen))
-
-
-def _load_ahead() -> None:
-    """Load what pages are drawn with, and let garbage collection pass over all that stays for ever.
-
-    The first reader does not wait for it then, and a collection takes a third of its time. Tables of some
-    hundred rows are made by one thread: starting more for each of them costs more than they save.
-    """
-    pa.set_cpu_count(1)
+    pa.set_cpu_count(1)  # for tables of some hundred rows starting more threads costs more than it saves
+    # Load what pages are drawn with, and let garbage collection pass over all that stays for ever: the first
+    # reader does not wait for it then, and a collection takes a third of its time.
     for module in pkgutil.walk_packages(dashboard.__path__, "dashboard."):
         if not module.ispkg and module.name.rpartition(".")[2] not in ("app", "page"):  # these are scripts
             importlib.import_module(module.name)
     gc.collect()
     gc.freeze()
     atexit.register(gc.unfreeze)  # else DuckDB lists on standard error what is still there
+    check = Middleware(HostCheck, names=served_names(chosen, known))
+    app = st.App(SCRIPT, routes=routes.routes(database, known, settings), middleware=[check])
+    app.run(config=options(port, chosen))
 
 
 def options(port: int, chosen: Dashboard) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import streamlit as st
 
 from dashboard.shared.text import Record
-from dashboard.shared.theme import CONGESTION, LIMIT, SERIES, TONES, Mode
+from dashboard.shared.theme import LIMIT, SERIES, TONES, Mode
 
 HERE: Final = Path(__file__).parent
 INK: Final[dict[Mode, dict[str, str]]] = {
@@ -26,36 +26,22 @@ INK: Final[dict[Mode, dict[str, str]]] = {
 }
 
 
+SCRIPTS: Final = {"trip": ("trip.js",), "replay": ("timeline.js", "stretch.js", "stock.js", "replay.js")}
+
+
 def tone(mode: Mode) -> Record:
     """Colours of map and chart in one of the two themes."""
     ground = TONES[mode]
-    roads = {"ground": ground.ground, "major": _css(ground.road_major), "minor": _css(ground.road_minor)}
+    major, minor = ("rgb({}, {}, {})".format(*road) for road in (ground.road_major, ground.road_minor))
+    roads = {"ground": ground.ground, "major": major, "minor": minor}
     return roads | INK[mode] | {"line": SERIES[0], "limit": LIMIT, "free": SERIES[2]}
 
 
-def _css(colour: tuple[int, int, int, int]) -> str:
-    return f"rgb({colour[0]}, {colour[1]}, {colour[2]})"
-
-
-def bands() -> dict[str, str]:
-    """Colour of each band of the speed ratio."""
-    return dict(CONGESTION)
-
-
-@lru_cache(maxsize=1)
-def trip() -> Callable[..., Any]:
-    """The picture of one trip; ``data`` as ``screens.trip`` makes it."""
-    return _component("odograph_trip", "trip", ("trip.js",))
-
-
-@lru_cache(maxsize=1)
-def replay() -> Callable[..., Any]:
-    """The player of a day; ``data`` as ``screens.replay`` makes it."""
-    return _component("odograph_replay", "replay", ("timeline.js", "stretch.js", "stock.js", "replay.js"))
-
-
-def _component(name: str, part: str, files: tuple[str, ...]) -> Callable[..., Any]:
-    script = "\n".join((HERE / file).read_text() for file in ("common.js", "world.js", "map.js", *files))
+@lru_cache
+def component(part: str) -> Callable[..., Any]:
+    """The picture of one ``trip``, or the player of a day (``replay``); ``data`` as its page makes it."""
+    files = ("common.js", "world.js", "map.js", *SCRIPTS[part])
+    script = "\n".join((HERE / file).read_text() for file in files)
     html, css = (HERE / f"{part}.html").read_text(), (HERE / "player.css").read_text()
-    made: Callable[..., Any] = st.components.v2.component(name, html=html, css=css, js=script)
+    made: Callable[..., Any] = st.components.v2.component(f"odograph_{part}", html=html, css=css, js=script)
     return made

@@ -124,9 +124,23 @@ def header(title: str, past: bool = False) -> None:
         st.toggle("Pause", key=PAUSED, persist_state="session", help=hint)
 
     def status() -> None:
-        fresh = row(ask(queries.freshness))
+        fresh, runs = row(ask(queries.freshness)), ask(queries.promoted_runs)
+        # LIVE is green only while somebody has reported within the time that makes a vehicle silent
+        as_of = None if fresh is None else fresh["data_as_of"]
+        quiet = fresh is None or as_of is None or fresh["now"] - as_of > queries.QUIET
+        states: list[tuple[bool, str, str, Any]] = [
+            (away(), "DATABASE AWAY", "cloud_off", "red"),
+            (past, "REPLAY", "replay", "violet"),
+            (paused(), "PAUSED", "pause", "orange"),
+            (quiet, "LIVE, NO NEW DATA", "sensors_off", "orange"),
+            (True, "LIVE", "sensors", "green"),
+        ]
+        _, words, icon, colour = next(state for state in states if state[0])
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="status"):
-            _badges(past, fresh)
+            st.badge(words, icon=f":material/{icon}:", color=colour)
+            if runs is not None and not runs.empty:
+                words = promoted_words(text.rows_of(runs), tz())
+                st.badge(f"REPLAY {words}", icon=":material/replay:", color="violet")
             st.caption(status_line(fresh, tz()))
         if away():
             shown = "Shown is what was known before." if fresh else "Nothing to show yet."
@@ -134,25 +148,6 @@ def header(title: str, past: bool = False) -> None:
             st.warning(f"{message}. {shown} Trying again.", icon=":material/cloud_off:")
 
     part(status)
-
-
-def _badges(past: bool, fresh: Record | None) -> None:
-    """LIVE is green only while somebody has reported within the time that makes a vehicle silent."""
-    as_of = None if fresh is None else fresh["data_as_of"]
-    quiet = fresh is None or as_of is None or fresh["now"] - as_of > queries.QUIET
-    states: list[tuple[bool, str, str, Any]] = [
-        (away(), "DATABASE AWAY", "cloud_off", "red"),
-        (past, "REPLAY", "replay", "violet"),
-        (paused(), "PAUSED", "pause", "orange"),
-        (quiet, "LIVE, NO NEW DATA", "sensors_off", "orange"),
-        (True, "LIVE", "sensors", "green"),
-    ]
-    _, words, icon, colour = next(state for state in states if state[0])
-    st.badge(words, icon=f":material/{icon}:", color=colour)
-    runs = ask(queries.promoted_runs)
-    if runs is not None and not runs.empty:
-        words = promoted_words(text.rows_of(runs), tz())
-        st.badge(f"REPLAY {words}", icon=":material/replay:", color="violet")
 
 
 def promoted_words(runs: Sequence[Mapping[str, Any]], zone: ZoneInfo) -> str:
@@ -253,18 +248,12 @@ def table(
 
 
 def listed(
-    title: str,
-    found: pd.DataFrame | None,
-    empty: str,
-    columns: Columns | None,
-    key: str,
-    **options: Any,
+    title: str, found: pd.DataFrame | None, empty: str, columns: Columns | None, key: str, **options: Any
 ) -> Cell | None:
     """A table under its title; the words ``empty`` in its place, and nothing while it is not known."""
-    if found is None:
-        return None
-    with section(title):
-        return table(rows(found, empty, st.caption), columns, key, **options)
+    if found is not None:
+        with section(title):
+            return table(rows(found, empty, st.caption), columns, key, **options)
     return None
 
 
@@ -376,14 +365,13 @@ def draw_map(
 
 def kept_view(key: str, what: Any, find: Callable[[], maps.View | None]) -> maps.View:
     """Where a map looks first: found once for ``what`` it shows, then kept: a reader's place stays."""
-    kept = st.session_state.get(key)
-    if kept is None or kept[0] != what:
+    seen, view = st.session_state.get(key, (None, None))
+    if view is None or seen != what:
         view = find()
         if view is None:
             return maps.WORLD
-        st.session_state[key] = kept = (what, view)
-    found: maps.View = kept[1]
-    return found
+        st.session_state[key] = (what, view)
+    return view
 
 
 def open_page(name: str, **wanted: str) -> None:

@@ -80,24 +80,14 @@ def _facts(number: int) -> None:
         "Findings": text.number(found["findings"]),
     }
     live.figures("figures_alert", tiles)
-    st.text("\n".join([f"{found['vehicle_id']} · {found['model'] or 'model not known'}", *_times(found)]))
-    with st.container(horizontal=True, vertical_alignment="center", key="ways"):
-        live.vehicle_button("Open vehicle", found["vehicle_id"], key="to_vehicle")
-        if found["crash_id"] is not None and found["crash_boot_id"] is not None:
-            record = f"{found['vehicle_id']}/{found['crash_boot_id']}/{found['crash_id']}"
-            if st.button(f"Crash record ({found['verdict']})", icon=":material/car_crash:", key="to_crash"):
-                live.open_page("crashes", record=record)
-        st.code(f"{st.context.url}?{CHOSEN}={found['alert_no']}", language=None, width="stretch")
-
-
-def _times(found: Record) -> list[str]:
 
     def clock(name: str) -> str:
         return text.clock(found[name], live.tz())
 
     ended = clock("cleared_at") if found["cleared_at"] else "not yet"
     by = f" by {found['cleared_by']}" if found["cleared_by"] else ""
-    lines = [f"opened {clock('opened_at')} · last finding {clock('last_at')} · ended {ended}{by}"]
+    lines = [f"{found['vehicle_id']} · {found['model'] or 'model not known'}"]
+    lines.append(f"opened {clock('opened_at')} · last finding {clock('last_at')} · ended {ended}{by}")
     if any(found[name] is not None for name in LATENCIES):
         took = ", ".join(text.number(found[name], "ms") for name in LATENCIES)
         lines.append(f"first finding: event to receipt, alert, table: {took}")
@@ -106,7 +96,14 @@ def _times(found: Record) -> list[str]:
         lines.append(f"acknowledged by {found['acknowledged_by']} {clock('acknowledged_at')}{note}")
     if found["silenced_until"]:
         lines.append(f"silenced until {clock('silenced_until')}: {found['silenced_why']}")
-    return lines
+    st.text("\n".join(lines))
+    with st.container(horizontal=True, vertical_alignment="center", key="ways"):
+        live.vehicle_button("Open vehicle", found["vehicle_id"], key="to_vehicle")
+        if found["crash_id"] is not None and found["crash_boot_id"] is not None:
+            record = f"{found['vehicle_id']}/{found['crash_boot_id']}/{found['crash_id']}"
+            if st.button(f"Crash record ({found['verdict']})", icon=":material/car_crash:", key="to_crash"):
+                live.open_page("crashes", record=record)
+        st.code(f"{st.context.url}?{CHOSEN}={found['alert_no']}", language=None, width="stretch")
 
 
 def _history(number: int) -> None:
@@ -235,7 +232,8 @@ def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], 
     except OdographError as error:
         st.error(text.plain(error))
         return
-    auth.remember(who, name)
+    if who.local:
+        st.session_state["who"] = name  # the name given stays for the session
     forget(alerts, queries.alert, queries.alert_changes, queries.silences)
     st.session_state[DONE] = came or done
     st.rerun()

@@ -122,17 +122,14 @@ def _silences() -> None:
                 st.text(tables.silence_words(row, live.tz(), live.now()), width="stretch")
                 if who.may("alerts"):
                     icon = ":material/notifications:"
-                    st.button("End now", key=key, icon=icon, on_click=_want_end, args=(row,))
+                    wanted = ({ENDING: row},)
+                    st.button("End now", key=key, icon=icon, on_click=st.session_state.update, args=wanted)
         more = len(in_force) - END_BUTTONS_MOST
         if more > 0:
             st.caption(f"{more} more are in force; end them by: odograph alerts unsilence")
         if not who.may("alerts"):
             st.caption(auth.why_not(who, "alerts"))
     live.table(found, tables.SILENCES, "silences")
-
-
-def _want_end(row: Record) -> None:
-    st.session_state[ENDING] = row
 
 
 @st.dialog("End a silence")

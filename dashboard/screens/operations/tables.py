@@ -8,18 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 import pandas as pd
 
 from dashboard.shared import text
-from dashboard.shared.text import (
-    GROUPED,
-    NONE,
-    ONE,
-    Columns,
-    Record,
-    clock,
-    divided,
-    duration,
-    known,
-    rows_of,
-)
+from dashboard.shared.text import GROUPED, ONE, Columns, Record, clock, duration, known
 
 STAGES: Final = {
     "mosquitto": ("MQTT broker", "messages"),
@@ -55,7 +44,7 @@ LOOKS: Final = {
 BY_STATE: Final = ("State", {state: look.colour for state, look in LOOKS.items()})
 FULL_DAYS_MOST: Final = 3650  # a disk that would be full later is not said to be
 GROWTH_LEAST_S: Final = 6 * 3600  # what grew for less tells of a start, not of days
-mib: Final = divided(2**20)
+mib: Final = text.divided(2**20)
 
 
 def judged(samples: pd.DataFrame, strained_share: float) -> pd.DataFrame:
@@ -97,7 +86,7 @@ def troubles(parts: pd.DataFrame) -> list[str]:
     return [
         f"{LOOKS[part['state']].sign} {title(part['stage'])}: "
         + (part["reason"] if part["state"] == WRONG else f"not measured for {duration(part['age_s'])}")
-        for part in rows_of(parts[parts["state"].isin([WRONG, UNKNOWN])])
+        for part in text.rows_of(parts[parts["state"].isin([WRONG, UNKNOWN])])
     ]
 
 
@@ -106,15 +95,12 @@ def signed(state: str) -> str:
     return f"{LOOKS[state].sign} {state}"
 
 
-def _rate(part: Record) -> str:
-    what = STAGES.get(_kind(part["stage"]), ("", ""))[1]
-    return text.number(part["rate_per_s"], f"{what}/s", 1)
-
-
 PARTS: Final[Columns] = {
     "Part": ("stage", title),
     "State": ("state", signed),
-    "Rate": _rate,
+    "Rate": lambda part: text.number(
+        part["rate_per_s"], f"{STAGES.get(_kind(part['stage']), ('', ''))[1]}/s", 1
+    ),
     "Last 15 minutes": "rates",
     "Errors": ("errors", float),
     "Waiting": ("lag", float),
@@ -173,16 +159,12 @@ QUERIES: Final[Columns] = {  # the last batch of each streaming query
 }
 
 
-def _task_state(task: Record) -> str:
-    if task["run_at"] is None:
-        return signed(UNKNOWN)
-    return signed(WORKS if task["failing_since"] is None else WRONG)
-
-
 TASKS: Final[Columns] = {  # periodic tasks of maintenance and of the stream jobs
     "Task": "task",
     "Process": "process",
-    "State": _task_state,
+    "State": lambda task: signed(
+        UNKNOWN if task["run_at"] is None else WORKS if task["failing_since"] is None else WRONG
+    ),
     "Last run": ("run_at", clock),
     "Duration, s": ("run_s", float, "%.2f"),
     "Every": ("interval_s", duration),
@@ -194,7 +176,7 @@ TASKS: Final[Columns] = {  # periodic tasks of maintenance and of the stream job
 
 def _clock(row: Record) -> str:
     ahead = [] if row["ahead_s"] is None else [f"{_long(row['ahead_s'])} ahead"]
-    return ", ".join([*ahead, *(["never set"] if row["unset"] else [])]) or NONE
+    return ", ".join([*ahead, *(["never set"] if row["unset"] else [])]) or text.NONE
 
 
 def _long(seconds: Any) -> str:
@@ -249,13 +231,8 @@ AUDIT: Final[Columns] = {  # the conservation ledger by hour
     "Vehicles": "vehicles",
     "Generated": "generated",
     "Lost on the link": "lost_on_link",
-    "On board": "on_board",
-    "On the way": "on_the_way",
-    "Dead": "dead",
-    "Missing": "missing",
-    "Late": "late",
-    "Quarantined": "quarantined",
-    "Counted": "counted",
+    **{word.capitalize().replace("_", " "): word for word in ("on_board", "on_the_way", "dead", "missing")},
+    **{word.capitalize(): word for word in ("late", "quarantined", "counted")},
     "Duplicates": "duplicate",
 }
 
@@ -304,7 +281,7 @@ def room(folders: pd.DataFrame) -> str:
     if free.empty:
         return "What the disk has left is not known."
     left = float(free.iloc[0])
-    growth = [grown for grown in map(_grown, rows_of(folders)) if grown is not None]
+    growth = [grown for grown in map(_grown, text.rows_of(folders)) if grown is not None]
     if not growth:
         return f"{left / 2**30:,.1f} GiB free on the disk; its growth is known after six hours."
     grows = sum(max(grown, 0.0) for grown in growth)
@@ -317,6 +294,6 @@ SIZES: Final[Columns] = {  # the biggest tables
     "Table": "table",
     "MiB": ("bytes", mib, ONE),
     "Rows, about": ("about_rows", None, GROUPED),
-    "Oldest chunk": ("since", lambda day: NONE if text.missing(day) else f"{day:%Y-%m-%d}"),
+    "Oldest chunk": ("since", lambda day: text.NONE if text.missing(day) else f"{day:%Y-%m-%d}"),
     "Kept": ("kept_days", lambda days: "for ever" if text.missing(days) else f"{days:.0f} days"),
 }

@@ -82,7 +82,7 @@ def _player(day: date, speed: int, follow: str | None) -> None:
         "stretch": _stretch(state.get("want"), begin, end, cut),
         "away": away(),
     }
-    player.replay()(key=PLAYER, data=data, on_want_change=lambda: None, on_at_change=lambda: None)
+    player.component("replay")(key=PLAYER, data=data, on_want_change=lambda: None, on_at_change=lambda: None)
     st.html(pictures.states(live.mode()))
 
 

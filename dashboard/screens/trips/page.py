@@ -11,6 +11,7 @@ from dashboard.screens.trips import path, queries
 from dashboard.shared import live, pictures, text
 from dashboard.shared import queries as shared_queries
 from dashboard.shared.text import Record
+from dashboard.shared.theme import CONGESTION
 
 SPANS_H: Final = {"24 h": 24, "7 days": 168, "30 days": 720, "1 year": 8784}
 
@@ -120,13 +121,13 @@ def _events(found: Record) -> None:
         data = {
             "id": found["trip_id"],
             "tone": player.tone(live.mode()),
-            "bands": player.bands(),
+            "bands": dict(CONGESTION),
             "zone": str(live.tz()),
             "roads": live.road_address(live.network()),
             "path": path.path(pieces, pd.DataFrame() if ratios is None else ratios),
             "marks": path.marks(path.halts(points), idle, harsh, alerts),
         }
-        player.trip()(key="trip", data=data)
+        player.component("trip")(key="trip", data=data)
         st.html(pictures.trip())
     else:
         live.nothing("No position of this trip is stored: its windows have gone, or had no place.")

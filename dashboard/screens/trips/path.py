@@ -12,19 +12,7 @@ import pandas as pd
 
 from dashboard.shared import text
 from dashboard.shared.maps import joined, offset_m, placed
-from dashboard.shared.text import (
-    NONE,
-    ONE,
-    WHOLE,
-    Columns,
-    Record,
-    clock,
-    divided,
-    duration,
-    known,
-    moment,
-    rows_of,
-)
+from dashboard.shared.text import ONE, WHOLE, Columns, Record, clock, duration, known, rows_of
 from dashboard.shared.theme import SEVERITIES, STATES
 
 CELL_RESOLUTION: Final = 9  # H3 resolution of road cells (serving.road_cell)
@@ -151,7 +139,7 @@ TRIPS: Final[Columns] = {  # trips as listed
     "Model": ("model", known),
     "State": ("phase", {"open": "under way", "provisional": "over, silent since", "final": "over"}.get),
     "Took": ("duration_s", duration),
-    "km": ("distance_m", divided(1000), ONE),
+    "km": ("distance_m", text.divided(1000), ONE),
     "Mean km/h": ("speed_mean_kmh", float, WHOLE),
     "Top km/h": ("speed_max_kmh", float, WHOLE),
     "Idle": ("idle_s", duration),
@@ -162,7 +150,7 @@ TRIPS: Final[Columns] = {  # trips as listed
 }
 
 EVENTS: Final[Columns] = {
-    "Began": ("at", moment),
+    "Began": ("at", text.moment),
     "What": "what",
     "Detail": "detail",
     "Lasted": ("lasted_s", duration),
@@ -181,7 +169,7 @@ def events(
         rows.append((r["began_at"], what, strength, float(r["duration_ms"]) / 1000))
     for r in rows_of(idle):
         burnt = [text.number(r["fuel_l"], "l", 2), text.number(r["energy_kwh"], "kWh", 2)]
-        words = ", ".join(part for part in burnt if part != NONE) or NONE
+        words = ", ".join(part for part in burnt if part != text.NONE) or text.NONE
         rows.append((r["began_at"], "‖ idling", words, r["duration_s"]))
     rows += [(r["began_at"], "■ stop", "between two trips", r["dwell_s"]) for r in rows_of(stops)]
     for r in rows_of(alerts):

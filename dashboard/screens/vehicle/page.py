@@ -27,10 +27,6 @@ QUALITY_HELP: Final = {
 }
 
 
-def _pick(vehicle_id: str) -> None:
-    st.query_params["vehicle"] = vehicle_id
-
-
 def _chosen_span() -> str:
     """Streamlit may run a part anew before the page's own run has made its widgets."""
     chosen = st.session_state.get("span") or st.query_params.get("span")
@@ -286,7 +282,7 @@ live.header("Vehicle")
 vehicle = st.query_params.get("vehicle")
 with live.toolbar():
     with st.container(width=300):
-        live.search(_pick)
+        live.search(lambda vehicle_id: st.query_params.update(vehicle=vehicle_id))
     live.choice("Time span", [*SPANS, OWN], "span", FIRST)
     if st.session_state.get("span") == OWN:
         for label, key in (("From", "since"), ("To", "until")):

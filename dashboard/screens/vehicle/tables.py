@@ -18,18 +18,14 @@ def days(value: Any) -> str:
     return "beyond its threshold" if value <= 0 else f"threshold in {duration(86_400 * value)}"
 
 
-def _threshold(row: Record) -> str:
-    sign = {"up": "▲", "down": "▼"}[row["heads"]]
-    return f"{sign} {text.number(row['threshold'], row['unit'], 1)}"
-
-
+_HEADS: Final = {"up": "▲", "down": "▼"}
 TRENDS: Final[Columns] = {  # where slow quantities are heading
     "Signal": ("metric", lambda metric: METRICS.get(metric, (metric,))[0]),
     "Threshold": ("days_to_threshold", days),
     "Now": lambda row: text.number(row["value"], row["unit"], 1),
     "A day": lambda row: f"{row['slope_per_day']:+.2f} {row['unit']}",
     "90 % sure": lambda row: f"{row['slope_low_per_day']:+.2f} to {row['slope_high_per_day']:+.2f}",
-    "Limit": _threshold,
+    "Limit": lambda row: f"{_HEADS[row['heads']]} {text.number(row['threshold'], row['unit'], 1)}",
     "Met on": ("threshold_at", minute),
     "Hours": "points",
     "Over": ("span_days", lambda days: duration(86_400 * days)),
@@ -46,15 +42,11 @@ def tinted(table: pd.DataFrame, found: pd.DataFrame) -> Styler:
     return table.style.apply(lambda c: colours if c.name == "Threshold" else [""] * len(c))
 
 
-def _status(row: Record) -> str:
-    if not row["active"]:
-        return "cleared"
-    return "active, new" if row["acknowledged_at"] is None else "active, seen"
-
-
 ALERTS: Final[Columns] = {  # its alerts, active first
     "Severity": ("severity", severity),
-    "Status": _status,
+    "Status": lambda row: (
+        "cleared" if not row["active"] else f"active, {'seen' if row['acknowledged_at'] else 'new'}"
+    ),
     "Rule": "rule",
     "Message": text.message,
     "Since": ("opened_at", clock),
