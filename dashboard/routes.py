@@ -38,8 +38,7 @@ BUNDLE_PATH: Final = "/crash/bundle"
 
 def routes(database: Database, known: Roles | None, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps only for those who have."""
-    maps_of_all = [roads_route(database), *layer_routes()]
-    checked = [guarded(route, known) for route in maps_of_all]
+    checked = [guarded(route, known) for route in (roads_route(database), *layer_routes())]
     return [*health_routes(database), *checked, bundle_route(settings, known)]
 
 
@@ -97,22 +96,18 @@ def layer_routes() -> list[Route]:
 
         return _layer(request, "fleet", f"{place} {states}", chosen)
 
-    def vehicles(request: Request) -> Response:
-        return of_states(request, maps.vehicle_rows, "vehicles")
-
     def bubbles(request: Request) -> Response:
         z, x, y = (int(request.path_params[name]) for name in "zxy")
         if z > DEEPEST or max(x, y) >= 2**z:
             return PlainTextResponse("no such tile\n", 404)
         return of_states(request, lambda fleet: tile(fleet, z, x, y), f"{z}/{x}/{y}")
 
-    def cells(request: Request) -> Response:
-        return _layer(request, "traffic", "cells", maps.cell_rows)
-
-    def edges(request: Request) -> Response:
-        return _layer(request, "traffic", "edges", maps.edge_rows)
-
-    paths = {maps.VEHICLES_PATH: vehicles, TILE: bubbles, maps.CELLS_PATH: cells, maps.EDGES_PATH: edges}
+    paths: dict[str, Callable[[Request], Response]] = {
+        maps.VEHICLES_PATH: lambda request: of_states(request, maps.vehicle_rows, "vehicles"),
+        TILE: bubbles,
+        maps.CELLS_PATH: lambda request: _layer(request, "traffic", "cells", maps.cell_rows),
+        maps.EDGES_PATH: lambda request: _layer(request, "traffic", "edges", maps.edge_rows),
+    }
     return [Route(path, endpoint) for path, endpoint in paths.items()]
 
 
@@ -151,21 +146,16 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
         except (KeyError, ValueError, ConfigError) as error:
             return PlainTextResponse(f"bad address: {error}\n", 400)
         try:
-            name, body = _bundle(contract.endpoints(settings), key, actor)
+            places = contract.endpoints(settings)
+            if not places.db_dispatch_url:
+                raise ServiceError("this stack was started before it had a role for this; run: odograph up")
+            evidence = tables.evidence(places.db_dashboard_url, key)
+            body = bundle.made(evidence)  # as `odograph crash export` makes it
+            tables.note_export(places.db_dispatch_url, key, actor, hashlib.sha256(body).hexdigest())
         except ServiceError as error:
             return PlainTextResponse(f"{error}\n", 503)
-        attachment = f"attachment; filename*=UTF-8''{quote(name)}"
+        attachment = f"attachment; filename*=UTF-8''{quote(bundle.name_of(evidence.record))}"
         headers = {"Content-Disposition": attachment, "Cache-Control": "no-store"}
         return Response(body, media_type="application/zip", headers=headers)
 
     return Route(BUNDLE_PATH, answer)
-
-
-def _bundle(places: contract.Endpoints, key: Key, actor: str) -> tuple[str, bytes]:
-    """The bundle's file name, and the bundle as `odograph crash export` makes it. Raises ServiceError."""
-    if not places.db_dispatch_url:
-        raise ServiceError("this stack was started before it had a role for this; run: odograph up")
-    evidence = tables.evidence(places.db_dashboard_url, key)
-    body = bundle.made(evidence)
-    tables.note_export(places.db_dispatch_url, key, actor, hashlib.sha256(body).hexdigest())
-    return bundle.name_of(evidence.record), body

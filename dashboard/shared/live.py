@@ -365,8 +365,9 @@ def draw_map(
 
 def kept_view(key: str, what: Any, find: Callable[[], maps.View | None]) -> maps.View:
     """Where a map looks first: found once for ``what`` it shows, then kept: a reader's place stays."""
-    seen, view = st.session_state.get(key, (None, None))
-    if view is None or seen != what:
+    kept: tuple[Any, maps.View | None] = st.session_state.get(key, (None, None))
+    view = kept[1] if kept[0] == what else None
+    if view is None:
         view = find()
         if view is None:
             return maps.WORLD

@@ -1,9 +1,10 @@
 """How the pages look, in light and dark; colours for colour-blind readers, a sign or text beside each."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
+
+import pandas as pd
 
 Mode = Literal["light", "dark"]
 Rgba = tuple[int, int, int, int]
@@ -83,12 +84,5 @@ STYLE: Final = f"<style>{Path(__file__).with_name('style.css').read_text()}</sty
 def options() -> dict[str, Any]:
     """Streamlit's options of theme.toml, by their whole names."""
     theme = tomllib.loads(Path(__file__).with_name("theme.toml").read_text())
-    return dict(_flat("theme", theme)) | {"theme.chartCategoricalColors": list(SERIES)}
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, Mapping):
-        yield name, value
-        return
-    for key, part in value.items():
-        yield from _flat(f"{name}.{key}", part)
+    named: dict[str, Any] = pd.json_normalize({"theme": theme}).to_dict("records")[0]
+    return named | {"theme.chartCategoricalColors": list(SERIES)}

@@ -218,9 +218,8 @@ def signal_chart(frame: pd.DataFrame, name: str, cleared_s: float | None) -> Dra
     slow, title = BY_NAME[name].rate == "slow", label(name)
     least, most = frame["value"].min(), frame["value"].max()
     middle, half = (least + most) / 2, LEAST_SHARE / 2 * max(abs(least), abs(most)) or 0.5
-    near = (
-        {"domain": [middle - half, middle + half]} if most - least < 2 * half else {}
-    )  # not of missing values
+    close = most - least < 2 * half  # false of missing values
+    near = {"domain": [middle - half, middle + half]} if close else {}
     y = number("value", unit(name), {"zero": False} | near)
     look: Any = {"strokeWidth": 1.6, "color": SERIES[0], "point": slow}
     look["interpolate"] = "step-after" if slow else "linear"

@@ -76,7 +76,13 @@ def _opened() -> None:
         with live.section():
             _before(key)
     with right:
-        _why(found)
+        st.subheader("Verdict", anchor=False)
+        final = "" if found["final"] is None else " · final" if found["final"] else " · not final yet"
+        st.text(f"{charts.verdict(found['verdict'])}{final}")
+        reasons = "\n".join(f"- {reason}" for reason in found["reasons"])
+        st.text(reasons or "No verdict yet: it waits for telemetry.")
+        if found["defects"]:
+            live.table(pd.DataFrame(found["defects"]), charts.DEFECTS, "defects")
         with live.section("Place"):
             _place(found)
         st.subheader("Integrity", anchor=False)
@@ -98,16 +104,6 @@ def _before(key: Key) -> None:
         live.chart(drawn, f"pre_{title}")
     with st.expander(f"All {len(known)} samples"):
         live.table(known, charts.PRE_CRASH, "pre_crash")
-
-
-def _why(found: Record) -> None:
-    st.subheader("Verdict", anchor=False)
-    final = "" if found["final"] is None else " · final" if found["final"] else " · not final yet"
-    st.text(f"{charts.verdict(found['verdict'])}{final}")
-    reasons = "\n".join(f"- {reason}" for reason in found["reasons"])
-    st.text(reasons or "No verdict yet: it waits for telemetry.")
-    if found["defects"]:
-        live.table(pd.DataFrame(found["defects"]), charts.DEFECTS, "defects")
 
 
 def _place(found: Record) -> None:

@@ -114,18 +114,6 @@ def _ledger() -> None:
         live.table(missing, tables.AUDIT_FINDINGS, "audit_findings", height=_height(len(missing)))
 
 
-def _storage() -> None:
-    folders, sizes = live.rows(ask_rarely(queries.storage)), live.rows(ask_rarely(queries.table_sizes))
-    left, right = st.columns([2, 3])
-    with left, live.section("On the disk"):
-        live.rows(folders, NOT_MEASURED, st.caption)
-        st.caption(tables.room(folders))
-        live.table(folders, tables.FOLDERS, "folders", looks={"MiB a day": text.ONE})
-    with right:
-        st.subheader("Biggest tables", anchor=False)
-        live.table(sizes, tables.SIZES, "tables", height=HIGH_PX)
-
-
 def _past() -> None:
     """What reads minutes or a day."""
     for draw in (_history, _watermark, _ledger):
@@ -139,7 +127,15 @@ def _past() -> None:
         none = "No finding within the last hour."
         found = ask_slowly(queries.alert_latency)
         live.listed("Alert latency, last hour", found, none, tables.LATENCY, "latency")
-    _storage()
+    folders, sizes = live.rows(ask_rarely(queries.storage)), live.rows(ask_rarely(queries.table_sizes))
+    left, right = st.columns([2, 3])
+    with left, live.section("On the disk"):
+        live.rows(folders, NOT_MEASURED, st.caption)
+        st.caption(tables.room(folders))
+        live.table(folders, tables.FOLDERS, "folders", looks={"MiB a day": text.ONE})
+    with right:
+        st.subheader("Biggest tables", anchor=False)
+        live.table(sizes, tables.SIZES, "tables", height=HIGH_PX)
 
 
 live.header("Operations")

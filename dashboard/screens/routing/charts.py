@@ -10,7 +10,7 @@ import pydeck as pdk
 from dashboard.shared import text
 from dashboard.shared.charts import HEIGHT_PX, ZERO, Drawing, drawing, layer, level, number, tip, words
 from dashboard.shared.maps import polygons
-from dashboard.shared.text import Columns, Record, clock, rows_of
+from dashboard.shared.text import Columns, clock, rows_of
 from dashboard.shared.theme import SERIES, rgba
 
 CELL_PX: Final = 34
@@ -114,7 +114,11 @@ def flow_layers(flows: pd.DataFrame, named: Mapping[str, str]) -> list[pdk.Layer
     shown = flows[flows["origin_h3_r7"].isin(list(named)) & flows["destination_h3_r7"].isin(list(named))]
     rows = rows_of(shown[~shown["suppressed"].astype(bool)])
     most = max((row["trips"] for row in rows), default=1)
-    told = {(row["origin_h3_r7"], row["destination_h3_r7"]): (row["trips"], _told(row)) for row in rows}
+    told = {}
+    for row in rows:
+        medians = f"{row['duration_min']:.0f} min, {row['distance_km']:.1f} km (medians)"
+        words = f"about {row['trips']:,.0f} trips, {medians}"
+        told[row["origin_h3_r7"], row["destination_h3_r7"]] = (row["trips"], words)
     zones = [
         {
             "polygon": [[x, y] for y, x in h3.cell_to_boundary(cell)],
@@ -145,11 +149,6 @@ def flow_layers(flows: pd.DataFrame, named: Mapping[str, str]) -> list[pdk.Layer
         pdk.Layer("ArcLayer", arcs, id="flows", pickable=True, auto_highlight=True, **ends),
         pdk.Layer("TextLayer", centres, id="zone_names", get_position="at", **label, **above),
     ]
-
-
-def _told(row: Record) -> str:
-    medians = f"{row['duration_min']:.0f} min, {row['distance_km']:.1f} km (medians)"
-    return f"about {row['trips']:,.0f} trips, {medians}"
 
 
 def _centre(cell: str) -> list[float]:

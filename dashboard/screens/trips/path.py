@@ -50,10 +50,8 @@ def pieces(points: pd.DataFrame) -> list[Piece]:
         east_m, north_m = offset_m(start, b)
         moved = math.hypot(east_m, north_m) >= LEAST_MOVE_M
         sector = sector_of(math.degrees(math.atan2(east_m, north_m)) if moved else b["heading_deg"])
-        speeds, cell = (
-            (b["speed_mean_kmh"], b["speed_limit_kmh"]),
-            h3.latlng_to_cell(lat, lon, CELL_RESOLUTION),
-        )
+        speeds = (b["speed_mean_kmh"], b["speed_limit_kmh"])
+        cell = h3.latlng_to_cell(lat, lon, CELL_RESOLUTION)
         found.append(Piece(_ms(b["window_end"]), b["lat_deg"], b["lon_deg"], *speeds, cell, sector, whole))
     return found
 

@@ -111,11 +111,8 @@ def forecast(hours: pd.DataFrame, trend: Mapping[str, Any]) -> Drawing:
     unit = str(trend["unit"])
     points = hours[["bucket", "value"]].rename(columns={"bucket": "time"}).assign(part="hours")
     rows = pd.concat([points, line_of(trend)], ignore_index=True)
-    when, value = (
-        vega.moments(form="%d %b", ticks=5),
-        number("value", unit, vega.CLOSE, tickCount=4, labelFlush=True),
-    )
-    place = {"x": when, "y": value}
+    value = number("value", unit, vega.CLOSE, tickCount=4, labelFlush=True)
+    place = {"x": vega.moments(form="%d %b", ticks=5), "y": value}
     tips = [vega.tip_time(), tip("value", ".1f", unit)]
     dots: Any = {"color": SERIES[0], "opacity": 0.55, "size": 16, "filled": True}
     line: Any = {"color": SERIES[1], "strokeWidth": 2}

@@ -111,7 +111,18 @@ def _past() -> None:
     history, local, window = _history_of(vehicle_id, shown)
     left, right = st.columns([1.35, 1], gap="medium")
     with left, live.section():
-        _trace(vehicle_id, shown)
+        # Its path, coloured by speed. Where the map looks first is kept while vehicle and span stay the same.
+        found = ask(queries.vehicle_trace, vehicle_id, *shown.whole())
+        points = live.rows(found, "No position within this span.")
+        local_time = text.local(points, live.tz(), "window_start")["window_start"]
+        layers = [charts.trace(points.assign(local_time=local_time))]
+        newest = ask(shared_queries.vehicle, vehicle_id)
+        if newest is not None:
+            layers.append(maps.vehicles(newest, live.mode()))
+        what, size_px = (vehicle_id, _chosen_span()), live.map_size(640, MAP_PX)
+        view = live.kept_view(VIEW, what, lambda: maps.view_of_rows(points, size_px))
+        live.draw_map(layers, view, MAP_PX, "vehicle_map", "Map of the vehicle's path")
+        st.html(pictures.speeds())
     with right:
         st.subheader("Driving", anchor=False)
         sums = history.sum(numeric_only=True, min_count=1)
@@ -126,21 +137,6 @@ def _past() -> None:
             live.chart(charts.speed(local, window), "speed")
         else:
             st.caption("No speed within this span.")
-
-
-def _trace(vehicle_id: str, shown: Span) -> None:
-    """Its path, coloured by speed. Where the map looks first is kept while vehicle and span stay the same."""
-    found = ask(queries.vehicle_trace, vehicle_id, *shown.whole())
-    points = live.rows(found, "No position within this span.")
-    local_time = text.local(points, live.tz(), "window_start")["window_start"]
-    layers = [charts.trace(points.assign(local_time=local_time))]
-    newest = ask(shared_queries.vehicle, vehicle_id)
-    if newest is not None:
-        layers.append(maps.vehicles(newest, live.mode()))
-    what, size_px = (vehicle_id, _chosen_span()), live.map_size(640, MAP_PX)
-    view = live.kept_view(VIEW, what, lambda: maps.view_of_rows(points, size_px))
-    live.draw_map(layers, view, MAP_PX, "vehicle_map", "Map of the vehicle's path")
-    st.html(pictures.speeds())
 
 
 def _records() -> None:

@@ -7,7 +7,7 @@ from pandas.io.formats.style import Styler
 
 from dashboard.screens.vehicle.queries import METRICS
 from dashboard.shared import text
-from dashboard.shared.text import ONE, Columns, Record, clock, divided, duration, known, minute, severity
+from dashboard.shared.text import ONE, Columns, clock, divided, duration, known, minute, severity
 from dashboard.shared.theme import SEVERITIES
 
 
