@@ -84,5 +84,7 @@ STYLE: Final = f"<style>{Path(__file__).with_name('style.css').read_text()}</sty
 def options() -> dict[str, Any]:
     """Streamlit's options of theme.toml, by their whole names."""
     theme = tomllib.loads(Path(__file__).with_name("theme.toml").read_text())
-    named: dict[str, Any] = pd.json_normalize({"theme": theme}).to_dict("records")[0]
-    return named | {"theme.chartCategoricalColors": list(SERIES)}
+    named = pd.json_normalize({"theme": theme}).to_dict("records")[0]
+    return {str(name): value for name, value in named.items()} | {
+        "theme.chartCategoricalColors": list(SERIES)
+    }
