@@ -42,7 +42,9 @@ def run_into_silence(broker: Broker, link: Link, run: str, end: signal.Signals, 
     eventually((folder / "run.json").exists, 90, "a run that publishes")
     link.refuse()
     assert not (folder / crash_store.FILE).exists()
-    eventually((folder / crash_store.FILE).exists, 90, "a record that was kept")
+    eventually(
+        lambda: (folder / crash_store.FILE).exists() and waiting(broker.home, run) > 2, 90, "a record kept"
+    )
     process.send_signal(end)
     _, err = process.communicate(timeout=120)
     assert process.returncode == (1 if end == signal.SIGINT else -9), err
