@@ -39,6 +39,8 @@ UNTIMED: Final = ("silence", "geofence")
 """Kinds whose alerts end when their detector says so, not by a time without findings."""
 TIMELESS: Final = ("count", "geofence", "silence", "clone")
 """Kinds that find moments, which need not last: `while_for_s` says nothing to them."""
+UNARMED: Final = ("silence", "clone")
+"""Kinds that find by what does not come, or as it arrives, not by flags of frames: they take no `while`."""
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 Gives = Literal["BOOLEAN", "DOUBLE", "VARCHAR[]"]  # what an expression must give, as DuckDB calls it
 Check = Callable[[Any], Any]
@@ -412,6 +414,10 @@ def _stateful(entry: Entry) -> Stateful:
         raise entry.wrong("value", "is missing: `reversal` looks at its course")
     if {"while_for_s", "while_pause_s"} & set(values) and "while" not in entry:
         raise entry.wrong("while", "is missing: `while_for_s` and `while_pause_s` are about it")
+    if kind in UNARMED and "while" in entry:
+        raise entry.wrong("while", f"has no meaning for kind {kind}: say what must hold in `condition`")
+    if kind == "unchanged" and "limit" in entry:
+        raise entry.wrong("limit", "has no meaning for kind unchanged: its value is compared with itself")
     if kind in TIMELESS and values.get("while_for_s"):
         raise entry.wrong("while_for_s", f"has no meaning for kind {kind}: what it finds need not last")
     clear, clear_level = None, None

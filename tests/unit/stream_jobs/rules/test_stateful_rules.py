@@ -13,6 +13,7 @@ from stream_jobs.rules.rule_set import of_rules
 from tests.unit.stream_jobs.rules.traces import rule
 
 LEVEL: dict[str, Any] = {"kind": "level", "value": "coolant_temp_c", "beyond": "above", "limit": 105}
+UNLIMITED: dict[str, Any] = {"value": None, "beyond": None, "limit": None}
 
 
 def test_a_level_is_read_as_written(tmp_path: Path) -> None:
@@ -47,6 +48,12 @@ def test_a_slope_is_told_per_second_minute_hour_or_day(tmp_path: Path) -> None:
             {"kind": "count", "while": "ignition_on", "while_for_s": 10},
             "`while_for_s` has no meaning for kind count",
         ),
+        (
+            UNLIMITED | {"kind": "silence", "silent_for_s": 300, "while": "ignition_on"},
+            "`while` has no meaning for kind silence",
+        ),
+        (UNLIMITED | {"kind": "clone", "while": "ignition_on"}, "`while` has no meaning for kind clone"),
+        ({"kind": "unchanged", "raise_for_s": 30}, "`limit` has no meaning for kind unchanged"),
         ({"escalate": [{"limit": 110}]}, "`escalate` {'limit': 110} is not {limit, severity}"),
         (
             {"escalate": [{"limit": 120, "severity": "MAJOR"}, {"limit": 110, "severity": "CRITICAL"}]},
