@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 
 SEED, VEHICLES = 12, 30
 SEEN_MS = 90_000
-FLEET = ("-c", str(VEHICLES), "--rate", str(VEHICLES), "--duration", "120s", "--seed", str(SEED))
+FLEET = ("-c", str(VEHICLES), "--rate", str(VEHICLES), "--duration", "600s", "--seed", str(SEED))
 
 
 def test_a_fleet_at_the_edge_moves_on_the_map_and_its_figures_change(pipeline: Lane, drive: Drive) -> None:
