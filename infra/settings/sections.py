@@ -277,7 +277,7 @@ class Jobs(Section):
     ahead_s: int = setting(10, "a frame stamped further ahead of its receipt is quarantined, s", ge=1)
     clock_floor: str = setting("2015-01-01", "an earlier device clock was never set: quarantined")
     max_offsets: int = setting(100_000, "records a micro-batch takes at most", ge=1)
-    driver_mb: int = setting(1024, "memory of the micro-batch driver, MiB", ge=512)
+    driver_mb: int = setting(2048, "memory of the micro-batch driver, MiB", ge=512)
     instant_mb: int = setting(1024, "memory of the real-time driver, MiB", ge=512)
     java_options: str = setting("", "more options of the Spark JVMs, as -XX:TieredStopAtLevel=4")
     instant_trigger_s: float = setting(60.0, "checkpoint interval of the real-time query of frames, s", ge=5)

@@ -84,9 +84,6 @@ def common_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.executorEnv.PYTHONPATH": str(Path(infra.__file__).parents[1]),
-        # What a batch took goes back to the system: half of a Python worker's memory at 10,000 vehicles.
-        "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-        "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "1000000",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
