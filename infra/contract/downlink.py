@@ -168,17 +168,19 @@ def verifier(settings: Settings) -> Verifier:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Until ``until_ms`` (since 1970); a rule, a vehicle, or both: None is any."""
+    """Until ``until_ms`` (since 1970); a rule, a vehicle, a cause, or several of them: None is any."""
 
     rule: str | None
     vehicle_id: str | None
     from_ms: int
     until_ms: int
+    cause: str | None = None
 
-    def covers(self, vehicle_id: str, rule: str, now_ms: int) -> bool:
+    def covers(self, vehicle_id: str, rule: str, now_ms: int, cause: str | None = None) -> bool:
         """Whether an alert is under it now; ``rule`` may have a part after a point."""
         ours = self.rule is None or self.rule in (rule, rule.partition(".")[0])
-        return self.from_ms <= now_ms < self.until_ms and ours and self.vehicle_id in (None, vehicle_id)
+        ours = ours and self.vehicle_id in (None, vehicle_id) and self.cause in (None, cause)
+        return ours and self.from_ms <= now_ms < self.until_ms
 
 
 def silence_file(home: Path) -> Path:
@@ -202,8 +204,8 @@ class Silences:
         self._mark: tuple[int, int] | None = None
         self._held: tuple[Silence, ...] = ()
 
-    def cover(self, vehicle_id: str, rule: str, now_ms: int) -> bool:
-        """Whether an alert is silenced now."""
+    def cover(self, vehicle_id: str, rule: str, now_ms: int, cause: str | None = None) -> bool:
+        """Whether an alert is silenced now; ``cause`` is its incident's."""
         try:
             stat = self._path.stat()
             mark = (stat.st_mtime_ns, stat.st_size)
@@ -212,4 +214,4 @@ class Silences:
                 self._mark = mark
         except (OSError, ValueError, TypeError):
             self._held, self._mark = (), None
-        return any(silence.covers(vehicle_id, rule, now_ms) for silence in self._held)
+        return any(silence.covers(vehicle_id, rule, now_ms, cause) for silence in self._held)

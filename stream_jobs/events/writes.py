@@ -68,6 +68,8 @@ FROM (SELECT DISTINCT ON (b.alert_no) b.alert_no, t.silence_no
       JOIN odograph.alert_silence t ON now() >= t.from_at AND now() < t.until_at
        AND (t.vehicle_id IS NULL OR t.vehicle_id = b.vehicle_id)
        AND (t.rule IS NULL OR t.rule IN (b.rule, split_part(b.rule, '.', 1)))
+       AND (t.cause IS NULL OR EXISTS (
+            SELECT FROM odograph.incident i WHERE i.incident_no = b.incident_no AND i.cause = t.cause))
       WHERE b.cleared_at IS NULL AND b.silence_no IS NULL
       ORDER BY b.alert_no, t.until_at DESC) s
 WHERE a.alert_no = s.alert_no

@@ -51,7 +51,7 @@ class Table:
 
 _ALERT_APART: Final = (
     "alert_no", "first_alert_id", "acknowledged_at", "acknowledged_by", "note", "silence_no", "cleared_by",
-    "evidence_at", "evidence_frames", "revision", "restated_at", "withdrawn_at",
+    "evidence_at", "evidence_frames", "revision", "restated_at", "withdrawn_at", "incident_no", "to_join",
 )  # fmt: skip
 
 _CELL: Final = ("cell", "heading_sector", "window_start")
