@@ -191,6 +191,11 @@ def _measured(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFram
         return query(connection, *args, **kwargs)
 
 
+def later(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> Callable[[], pd.DataFrame]:
+    """The query, to be run by whoever wants its rows; raises ServiceError then."""
+    return lambda: _measured(query, *args, **kwargs)
+
+
 def fetch(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     """The rows, not kept; None while the database is away."""
     try:

@@ -1,10 +1,12 @@
-"""What is served beside the pages: health, the rows that maps fetch, and bundles of crash records.
+"""What is served beside the pages: health, rows of maps, lists and charts, and bundles of crash records.
 
 But for /livez the server runs them in threads of its own: they ask the database, or make large answers.
 """
 
 import hashlib
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -23,7 +25,7 @@ from dashboard.query_cache import measures
 from dashboard.route_auth import guarded, identity
 from dashboard.screens.crashes.queries import Key
 from dashboard.screens.fleet.maps import CLUSTERS_PATH, tile
-from dashboard.shared import maps, queries
+from dashboard.shared import downloads, maps, queries
 from dashboard.shared.theme import STATES
 from infra.clients.health import readiness
 from infra.contract.errors import ConfigError, ServiceError
@@ -37,8 +39,9 @@ BUNDLE_PATH: Final = "/crash/bundle"
 
 
 def routes(database: Database, known: Roles | None, settings: contract.Settings) -> list[Route]:
-    """All routes; where people sign in, maps only for those who have."""
-    checked = [guarded(route, known) for route in (roads_route(database), *layer_routes())]
+    """All routes; where people sign in, maps and data only for those who have."""
+    ours = (roads_route(database), *layer_routes(), data_route())
+    checked = [guarded(route, known) for route in ours]
     return [*health_routes(database), *checked, bundle_route(settings, known)]
 
 
@@ -119,6 +122,31 @@ def _layer(request: Request, kind: str, variant: str, build: Build) -> Response:
     return Response(rows.body(variant, build), media_type="application/json", headers=headers)
 
 
+def data_route() -> Route:
+    """The rows behind a list or chart of a session, as a file."""
+
+    def answer(request: Request) -> Response:
+        asked = request.query_params
+        shown, key = downloads.sessions().get(asked.get("of", "")), asked.get("key", "")
+        rows, form = None if shown is None else shown.rows.get(key), downloads.FORMS.get(asked.get("as", ""))
+        if rows is None or form is None:
+            return PlainTextResponse("these rows are no longer shown: open the page anew\n", 410)
+        try:
+            body = form[1](rows() if callable(rows) else rows)
+        except ServiceError as error:
+            return PlainTextResponse(f"{error}\n", 503)
+        stem = re.sub(r"\W+", "_", f"odograph_{key}_{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+        return _file(body, f"{stem}.{asked['as'].lower()}", form[0])
+
+    return Route(downloads.PATH, answer)
+
+
+def _file(body: bytes, name: str, media_type: str) -> Response:
+    attachment = f"attachment; filename*=UTF-8''{quote(name)}"
+    headers = {"Content-Disposition": attachment, "Cache-Control": "no-store"}
+    return Response(body, media_type=media_type, headers=headers)
+
+
 def bundle_address(key: Key, name: str) -> str:
     """Where a reader of this name has a record's bundle from; where people sign in, who did counts."""
     asked = dict(zip(("vehicle", "boot", "crash"), key, strict=True))
@@ -154,8 +182,6 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
             tables.note_export(places.db_dispatch_url, key, actor, hashlib.sha256(body).hexdigest())
         except ServiceError as error:
             return PlainTextResponse(f"{error}\n", 503)
-        attachment = f"attachment; filename*=UTF-8''{quote(bundle.name_of(evidence.record))}"
-        headers = {"Content-Disposition": attachment, "Cache-Control": "no-store"}
-        return Response(body, media_type="application/zip", headers=headers)
+        return _file(body, bundle.name_of(evidence.record), "application/zip")
 
     return Route(BUNDLE_PATH, answer)

@@ -17,7 +17,7 @@ from pandas.io.formats.style import Styler
 from dashboard import query_cache
 from dashboard.db import P, Query
 from dashboard.query_cache import PAUSED, ask, ask_rarely, away, outages, paused, settings
-from dashboard.shared import maps, queries, text
+from dashboard.shared import downloads, maps, queries, text
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import Mode
@@ -218,13 +218,16 @@ def table(
     alt: str | None = None,
     tint: Tint | None = None,
     looks: Mapping[str, Any] | None = None,
+    data: downloads.Rows | None = None,
     **options: Any,
 ) -> Cell | None:
     """Rows in these columns (None: as they are), in the reader's zone; with ``on_select``: the clicked cell.
 
     ``looks``: columns' number formats, or what Streamlit takes for them, besides those that ``columns`` has.
+    ``data``: what is downloaded, where it is not ``found``.
     """
     drawn = dict(looks or {})
+    data = found if data is None and isinstance(found, pd.DataFrame) else data
     if isinstance(found, pd.DataFrame) and columns is not None:
         found = text.table(found, columns, tz(), now())
         drawn |= {name: of[2] for name, of in columns.items() if isinstance(of, tuple) and len(of) == 3}
@@ -244,6 +247,8 @@ def table(
         },
         **options,
     )
+    if data is not None:
+        st.html(downloads.links(key, alt or key, data))
     return clicked(event) if "on_select" in options else None
 
 
@@ -318,11 +323,17 @@ def search(pick: Callable[[str], None]) -> None:
 
 
 def clickable(
-    found: pd.DataFrame, columns: Columns, key: str, most: int, alt: str, pick: Callable[[str], None]
+    found: pd.DataFrame,
+    columns: Columns,
+    key: str,
+    most: int,
+    alt: str,
+    pick: Callable[[str], None],
+    **options: Any,
 ) -> None:
     """A table of vehicles, ``most`` rows high; a click on a cell picks the vehicle of its row, once."""
     high = height(len(found), most, ROW_PX * (most + 1))
-    cell = table(found, columns, key, alt, text.BY_SEVERITY, height=high, on_select="rerun")
+    cell = table(found, columns, key, alt, text.BY_SEVERITY, height=high, on_select="rerun", **options)
     taken: dict[str, Cell | None] = st.session_state.setdefault(TAKEN, {})
     if cell == taken.get(key):
         return
@@ -335,6 +346,8 @@ def clickable(
 def chart(drawing: Drawing, key: str) -> None:
     """Draw it over the width there is."""
     st.vega_lite_chart(drawing.rows, drawing.spec, key=key, alt=drawing.alt)
+    zone = tz()
+    st.html(downloads.links(key, drawing.alt, lambda: downloads.of_chart(drawing, zone)))
 
 
 def network() -> Record:

@@ -52,7 +52,7 @@ find_vehicles: Query[[str]] = query("find_vehicles", "words")("""
     ORDER BY lower(vehicle_id) <> lower(%(words)s), alerts DESC, vehicle_id LIMIT 20
 """)
 
-_alerts: Query[...] = query("alerts", "vehicle_id severities active rule numbers")("""
+_alerts: Query[...] = query("alerts", "vehicle_id severities active rule numbers most")("""
     SELECT *, CASE WHEN starts_with(rule, 'crash') THEN (
                SELECT v.verdict FROM serving.alert_verdict v WHERE v.alert_no = a.alert_no) END AS verdict
     FROM serving.alert_triage a
@@ -63,7 +63,7 @@ _alerts: Query[...] = query("alerts", "vehicle_id severities active rule numbers
       AND (%(numbers)s::bigint[] IS NULL OR alert_no = ANY(%(numbers)s::bigint[]))
     ORDER BY active DESC, acknowledged_at IS NULL DESC,
              array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), opened_at DESC
-    LIMIT 500
+    LIMIT %(most)s
 """)
 
 
@@ -74,6 +74,7 @@ def alerts(
     active: bool | None = None,
     rule: str | None = None,
     numbers: Sequence[int] | None = None,
+    most: int = ALERT_LIMIT,
 ) -> pd.DataFrame:
     """Alerts (of these ``numbers``), active and new first, then the worst; ``rule``: with or without part."""
-    return _alerts(connection, vehicle_id, severities, active, rule, numbers)
+    return _alerts(connection, vehicle_id, severities, active, rule, numbers, most)

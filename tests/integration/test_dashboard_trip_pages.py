@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import psycopg
 import pytest
 from playwright.sync_api import Locator, expect
@@ -46,6 +48,22 @@ def test_a_row_opens_the_trip_and_its_way_has_the_colours_of_its_speeds(reader: 
     expect(reader.metric("Harsh events")).to_have_text("2")
     for band, least in {"free": 60, "severe": 60, "unknown": 60}.items():
         eventually(lambda c=CONGESTION[band], n=least: shows(reader, c, n), SEEN_S, f"{band} on the way")
+
+
+def test_the_rows_of_a_list_are_downloaded_as_csv_and_as_parquet(reader: Visit) -> None:
+    reader.open("/trips?day=2021-03-29")
+    csv, parquet = (pd.read_csv(_download(reader, "CSV")), pd.read_parquet(_download(reader, "Parquet")))
+    for found in (csv, parquet):
+        assert list(found["trip_id"]) == [journeys.ROVER_TRIP]
+        assert list(found["distance_m"]) == [11_980.0]
+    assert list(csv["started_at"]) == ["2021-03-29T08:00:00.000000Z"]
+
+
+def _download(reader: Visit, form: str) -> Path:
+    with reader.page.expect_download() as started:
+        reader.page.get_by_title(f"Trips: all rows as {form}").click()
+    assert started.value.suggested_filename.endswith(f".{form.lower()}")
+    return started.value.path()
 
 
 def test_the_cursor_of_chart_map_and_slider_is_one(reader: Visit) -> None:

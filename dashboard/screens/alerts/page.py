@@ -8,9 +8,9 @@ import streamlit as st
 
 from dashboard import auth
 from dashboard.auth import Reader
-from dashboard.query_cache import SLOW_S, ask, ask_slowly, settings
+from dashboard.query_cache import SLOW_S, ask, ask_slowly, later, settings
 from dashboard.screens.alerts import detail, evidence, queries, tables
-from dashboard.shared import live, text
+from dashboard.shared import downloads, live, text
 from dashboard.shared import queries as shared_queries
 from dashboard.shared.queries import ALERT_LIMIT, alerts
 from dashboard.shared.text import Record
@@ -39,7 +39,7 @@ def _listing() -> None:
     """The alerts; a row chosen by mouse or arrow keys is opened below. It stands still while one is open."""
     live.renew()
     state = st.session_state
-    asked: tuple[Any, ...] = (
+    asked: tuple[Any, Any, Any, Any] = (
         (state.get("vehicle") or "").strip() or None,
         state.get("severity") or None,
         STATUS[state.get("status_filter") or "active"],
@@ -68,6 +68,7 @@ def _listing() -> None:
     look["height"] = 300 if beside else live.height(len(shown), 17, 720)
     key = f"alerts_{state.get(TURN, 0)}"  # a new turn, a new table: the old mark would stand on another alert
     look |= {"tint": text.BY_SEVERITY, "choose": lambda place: detail.choose(numbers[place])}
+    look["data"] = later(alerts, *asked, most=downloads.ROWS_MOST)
     live.open_list(shown, tables.triage(chosen), key, "Alerts", **look)
 
 

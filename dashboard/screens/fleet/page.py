@@ -156,7 +156,7 @@ def _attention() -> None:
     alerted = None if fleet is None else text.worst_first(fleet)
     worst = live.rows(alerted, "No vehicle has an active alert.", st.caption)
     alt = "Vehicles with active alerts"
-    live.clickable(worst.head(LISTED), figures.ALERTED, "attention", 6, alt, _open_card)
+    live.clickable(worst.head(LISTED), figures.ALERTED, "attention", 6, alt, _open_card, data=worst)
     more = f" The worst {LISTED} of {len(worst):,}." if len(worst) > LISTED else ""
     st.caption(f"Click a row, or a vehicle on the map, for its card.{more}")
 

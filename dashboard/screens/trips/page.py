@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import player
-from dashboard.query_cache import SLOW_S, ask, ask_large, ask_slowly, away
+from dashboard.query_cache import SLOW_S, ask, ask_large, ask_slowly, away, later
 from dashboard.screens.trips import path, queries
 from dashboard.shared import live, pictures, text
 from dashboard.shared import queries as shared_queries
@@ -50,6 +50,7 @@ def _several() -> None:
     more = f"The newest {len(found)} are listed. " if len(found) == queries.TRIP_LIMIT else ""
     st.caption(f"{more}Click a row to open the trip.")
     look: Any = {"height": live.height(len(found), 17, 640), "on_select": "rerun"}
+    look["data"] = later(queries.all_trips, *wanted)
     cell = live.table(found, path.TRIPS, "trips", "Trips", **look)
     if cell is not None:
         live.open_page("trips", trip=found["trip_id"].iloc[cell[0]])

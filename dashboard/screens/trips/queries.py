@@ -21,6 +21,10 @@ _WANTED: Final = """
 trips: Query[[Sequence[str] | None, int, date | None, str, bool]] = query(
     "trips", "vehicles hours day tz harsh"
 )(f"SELECT * {_WANTED} ORDER BY started_at DESC, vehicle_id LIMIT 500")
+# The same for a file: ROWS_MOST of shared/downloads.py
+all_trips: Query[[Sequence[str] | None, int, date | None, str, bool]] = query(
+    "all_trips", "vehicles hours day tz harsh"
+)(f"SELECT * {_WANTED} ORDER BY started_at DESC, vehicle_id LIMIT 100000")
 
 # One row: all trips that ``trips`` is about; fuel over the distance of the trips that burnt fuel
 trip_sums: Query[[Sequence[str] | None, int, date | None, str, bool]] = query(

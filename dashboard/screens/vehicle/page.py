@@ -202,7 +202,7 @@ def _trends(vehicle_id: str) -> None:
     none, zone = "No trend yet: a line needs hours of at least six hours' span.", live.tz()
     found = live.rows(ask_rarely(queries.trends, vehicle_id), none, st.caption)
     shown = tables.tinted(text.table(found, tables.TRENDS, zone), found)
-    live.table(shown, None, "trends", "Trends with days to their thresholds")
+    live.table(shown, None, "trends", "Trends with days to their thresholds", data=found)
     near = found[found["days_to_threshold"].notna()].head(ABREAST)
     for column, trend in zip(st.columns(ABREAST), text.rows_of(near), strict=False):
         metric, as_of = trend["metric"], trend["as_of"]
