@@ -33,14 +33,14 @@ POINTS_MAX: Final = 1000
 FENCES_MAX: Final = 200
 RADIUS_MAX_M: Final = 500_000.0
 NO_VALUE: Final = "CAST(NULL AS DOUBLE)"  # the value of rules whose kind makes one itself
-VALUELESS: Final = ("count", "geofence", "silence", "clone")
-"""Kinds that make their own value: the rules file need not give one."""
+MOMENTS: Final = ("count", "geofence", "silence", "clone")
+"""Kinds that find moments by themselves: they take no `limit`, need no `value`, and `while_for_s` says
+nothing to them, since moments need not last.
+"""
 UNTIMED: Final = ("silence", "geofence")
 """Kinds whose alerts end when their detector says so, not by a time without findings."""
-TIMELESS: Final = ("count", "geofence", "silence", "clone")
-"""Kinds that find moments, which need not last: `while_for_s` says nothing to them."""
-UNARMED: Final = ("silence", "clone")
-"""Kinds that find by what does not come, or as it arrives, not by flags of frames: they take no `while`."""
+UNARMED: Final = ("geofence", "silence", "clone")
+"""Kinds that look at frames whatever their flags, or at what does not come: they take no `while`."""
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 Gives = Literal["BOOLEAN", "DOUBLE", "VARCHAR[]"]  # what an expression must give, as DuckDB calls it
 Check = Callable[[Any], Any]
@@ -372,7 +372,7 @@ def _rule(entry: Entry) -> Rule:
     is_stateful = values["query"] == VEHICLES
     if is_stateful:
         kind = entry.checked("kind", one_of(KINDS))
-        values = {"source": "frame"} | ({"value": NO_VALUE} if kind in VALUELESS else {}) | values
+        values = {"source": "frame"} | ({"value": NO_VALUE} if kind in MOMENTS else {}) | values
         more = ("kind", "while", "while_for_s", "while_pause_s", "gap_s", "names")
         more += (*_keys(KINDS[kind]).values(), *_MORE.get(kind, ()))
     entry = replace(entry, values=values)
@@ -414,11 +414,14 @@ def _stateful(entry: Entry) -> Stateful:
         raise entry.wrong("value", "is missing: `reversal` looks at its course")
     if {"while_for_s", "while_pause_s"} & set(values) and "while" not in entry:
         raise entry.wrong("while", "is missing: `while_for_s` and `while_pause_s` are about it")
-    if kind in UNARMED and "while" in entry:
-        raise entry.wrong("while", f"has no meaning for kind {kind}: say what must hold in `condition`")
-    if kind == "unchanged" and "limit" in entry:
-        raise entry.wrong("limit", "has no meaning for kind unchanged: its value is compared with itself")
-    if kind in TIMELESS and values.get("while_for_s"):
+    for key, kinds, why in (
+        ("while", UNARMED, "say what must hold in `condition`"),
+        ("limit", MOMENTS, "say what must hold in `condition`"),
+        ("limit", ("unchanged",), "its value is compared with itself"),
+    ):
+        if kind in kinds and key in entry:
+            raise entry.wrong(key, f"has no meaning for kind {kind}: {why}")
+    if kind in MOMENTS and values.get("while_for_s"):
         raise entry.wrong("while_for_s", f"has no meaning for kind {kind}: what it finds need not last")
     clear, clear_level = None, None
     if "clear" in entry:

@@ -13,6 +13,7 @@ from stream_jobs.rules.rule_set import of_rules
 from tests.unit.stream_jobs.rules.traces import rule
 
 LEVEL: dict[str, Any] = {"kind": "level", "value": "coolant_temp_c", "beyond": "above", "limit": 105}
+FENCE: dict[str, Any] = {"name": "depot", "lat_deg": 0, "lon_deg": 0, "radius_m": 500}
 UNLIMITED: dict[str, Any] = {"value": None, "beyond": None, "limit": None}
 
 
@@ -45,7 +46,7 @@ def test_a_slope_is_told_per_second_minute_hour_or_day(tmp_path: Path) -> None:
         ({"mean_s": 60, "clear": "x < 3"}, "`clear` 'x < 3' is not a number, which this kind needs"),
         ({"while_for_s": 10}, "`while` is missing"),
         (
-            {"kind": "count", "while": "ignition_on", "while_for_s": 10},
+            UNLIMITED | {"kind": "count", "while": "ignition_on", "while_for_s": 10},
             "`while_for_s` has no meaning for kind count",
         ),
         (
@@ -53,6 +54,14 @@ def test_a_slope_is_told_per_second_minute_hour_or_day(tmp_path: Path) -> None:
             "`while` has no meaning for kind silence",
         ),
         (UNLIMITED | {"kind": "clone", "while": "ignition_on"}, "`while` has no meaning for kind clone"),
+        (
+            UNLIMITED | {"kind": "geofence", "fences": [FENCE], "while": "ignition_on"},
+            "`while` has no meaning for kind geofence: say what must hold in `condition`",
+        ),
+        ({"kind": "geofence", "fences": [FENCE]}, "`limit` has no meaning for kind geofence"),
+        ({"kind": "silence", "silent_for_s": 300}, "`limit` has no meaning for kind silence"),
+        ({"kind": "clone"}, "`limit` has no meaning for kind clone"),
+        ({"kind": "count", "times": 3}, "`limit` has no meaning for kind count"),
         ({"kind": "unchanged", "raise_for_s": 30}, "`limit` has no meaning for kind unchanged"),
         ({"escalate": [{"limit": 110}]}, "`escalate` {'limit': 110} is not {limit, severity}"),
         (
