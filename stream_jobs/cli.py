@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from stream_jobs.alerts import cli as alerts_cli
-from stream_jobs.archive import cli as archive_cli
-from stream_jobs.audit import cli as audit_cli
-from stream_jobs.crashes import cli as crash_cli
-from stream_jobs.replay import cli as replay_cli
-from stream_jobs.reprocess import cli as recompute_cli
-from stream_jobs.roads import cli as roads_cli
+from stream_jobs.alerts.cli import alerts
+from stream_jobs.archive.cli import app as archive
+from stream_jobs.audit.cli import audit
+from stream_jobs.crashes.cli import crash_app as crash
+from stream_jobs.replay.cli import replays as replay
+from stream_jobs.reprocess.cli import backfill, recompute
+from stream_jobs.roads.cli import eta, traffic
 from stream_jobs.vehicles.trips_cli import trips
 
 jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
@@ -24,19 +24,11 @@ user_sql = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
-    app.add_typer(jobs, name="jobs")
-    app.command("trips")(trips)
-    app.command("maintenance")(maintenance)
-    for package in (
-        roads_cli,
-        recompute_cli,
-        alerts_cli,
-        archive_cli,
-        audit_cli,
-        crash_cli,
-        replay_cli,
-    ):
-        package.register(app)
+    groups = {"jobs": jobs, "alerts": alerts, "archive": archive, "crash": crash, "replay": replay}
+    for name, group in groups.items():
+        app.add_typer(group, name=name)
+    for command in (trips, maintenance, eta, traffic, recompute, backfill, audit):
+        app.command()(command)
     jobs.add_typer(user_sql, name="sql")
 
 

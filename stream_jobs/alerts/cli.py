@@ -26,11 +26,6 @@ RuleName = Annotated[str | None, typer.Option("--rule", help="a rule's id")]
 Vehicle = Annotated[str | None, typer.Option("--vehicle", help="vehicle id, 17 characters")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group to the application."""
-    app.add_typer(alerts, name="alerts")
-
-
 @alerts.command()
 def rules(
     file: Annotated[Path | None, typer.Option("--rules", help="a rules file [that in force]")] = None,

@@ -22,11 +22,6 @@ Day = Annotated[str | None, typer.Option(help="a day of receipt, UTC, or a gener
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 
 
-def register(root: typer.Typer) -> None:
-    """Add the command."""
-    root.add_typer(app, name="archive")
-
-
 @app.command(name="list")
 def list_(day: Day = None, as_json: AsJson = False) -> None:
     """Hours of receipt with their files, records and bytes."""

@@ -8,11 +8,6 @@ from typing import Annotated, Literal
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(audit)
-
-
 def audit(
     since: Annotated[str | None, typer.Option(help="only the last such time, as 90s, 15m, 1h [all]")] = None,
     day: Annotated[str | None, typer.Option(help="only a day of ODOGRAPH_TZ, as 2026-11-20 [all]")] = None,

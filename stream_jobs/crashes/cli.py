@@ -17,11 +17,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="as JSON on stdout")]
 By = Annotated[str | None, typer.Option("--by", help="who does it [the user's name]")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(crash_app, name="crash")
-
-
 @crash_app.command("list")
 def list_(
     vehicle: Annotated[str | None, typer.Option(help="of one vehicle")] = None,

@@ -13,11 +13,6 @@ Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standa
 DRIVES_SPEED = 60.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(replays, name="replay")
-
-
 @replays.callback(invoke_without_command=True)
 def replay(
     context: typer.Context,

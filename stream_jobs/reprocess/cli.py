@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from infra.settings.settings import Settings
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command()(recompute)
-    app.command()(backfill)
-
-
 def recompute(
     since: Annotated[str, typer.Option("--from", help="begin of the span, as 2026-11-20T08:00 (UTC)")],
     until: Annotated[str, typer.Option("--to", help="its end; cut back to what the stream is done with")],

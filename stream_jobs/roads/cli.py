@@ -31,12 +31,6 @@ _FROM: Final = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(eta)
-    app.command()(traffic)
-
-
 def eta(
     vehicle: Annotated[str, typer.Argument(help="vehicle id")],
     to: Annotated[str, typer.Option(help="destination as LAT,LON in degrees")],
