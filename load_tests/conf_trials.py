@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-import psycopg
-
+from infra.clients.db import session
 from infra.clients.log import configure
 from infra.contract.topics import kafka_topic
 from infra.settings import settings as contract
@@ -49,7 +48,7 @@ def here(query: str, frames: int, conf: Mapping[str, str]) -> None:
 
 def apart(site: Site, query: str, frames: int, conf: Mapping[str, str]) -> dict[str, Any]:
     """One run in a process of its own, tables empty before it."""
-    with psycopg.connect(site.endpoints.db_owner_url) as connection:
+    with session(site.endpoints.db_owner_url) as connection:
         connection.execute(EMPTY)
     command = [sys.executable, "-m", "load_tests.conf_trials", "--query", query, "--frames", str(frames)]
     env = site.env | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}

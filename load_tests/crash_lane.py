@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicPartition
 
+from infra.clients import kafka
 from infra.contract.topics import kafka_topic, mqtt_topic
 from load_tests.bridge_rate import Variant, establish, running
 from load_tests.mqtt_flood import sized_messages, vehicle_id
@@ -59,8 +59,7 @@ class Reader:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.seen: dict[int, float] = {}
         self._stop = threading.Event()
-        config = {"bootstrap.servers": bootstrap, "group.id": "odograph-crash-lane", "fetch.wait.max.ms": 100}
-        self._consumer = Consumer(config)
+        self._consumer = kafka.consumer(bootstrap, "odograph-crash-lane", {"fetch.wait.max.ms": 100})
         partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         self._thread = threading.Thread(target=self._run)
@@ -142,7 +141,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
 
 def block(services: Services, topic: str) -> None:
     """Take telemetry's topic away and fill its window."""
-    admin = AdminClient({"bootstrap.servers": services.endpoints.kafka_bootstrap})
+    admin = kafka.admin(services.endpoints.kafka_bootstrap)
     for future in admin.delete_topics([topic]).values():
         future.result(10)
     with services.flood() as flood:

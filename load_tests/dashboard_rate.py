@@ -23,10 +23,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-import psycopg
 from playwright.sync_api import Page
 
 from edge_simulator.town.roads import city
+from infra.clients.db import session
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
 from infra.sql import queries
@@ -85,7 +85,7 @@ def main(wanted: argparse.Namespace) -> int:
 
 def fill(addresses: Endpoints, vehicles: int, days: int, *, as_is: bool) -> None:
     """A month where there is none yet; the last hour anew each time."""
-    with psycopg.connect(addresses.db_owner_url, autocommit=True) as connection:
+    with session(addresses.db_owner_url, autocommit=True) as connection:
         (there,) = connection.execute("SELECT count(*) FROM odograph.vehicle").fetchone() or (0,)
         if not there:
             roads = city(TOWN_SEED, *TOWN).edges()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import Producer
 
+from infra.clients import kafka
 from infra.contract.errors import ServiceError
 
 SAMPLES: Final = 10
@@ -105,17 +105,8 @@ def messages(filling: Filling, end_ms: int) -> Iterator[tuple[str, bytes, int]]:
 
 def fill(bootstrap: str, topic: str, filling: Filling) -> None:
     """The frames into a topic, partitioned as the bridge does; raises ServiceError where Kafka is slow."""
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "partitioner": "murmur2_random",
-            "compression.type": "lz4",
-            "linger.ms": 50,
-            "queue.buffering.max.messages": 200_000,
-            "acks": "all",
-            "log_level": 0,
-        }
-    )
+    settings = {"compression.type": "lz4", "linger.ms": 50, "queue.buffering.max.messages": 200_000}
+    producer = kafka.producer(bootstrap, settings)
     for place, (key, value, received_ms) in enumerate(messages(filling, time.time_ns() // 1_000_000)):
         while True:
             try:

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import orjson
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 
+from infra.clients import kafka
 from infra.clients.log import configure
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE
@@ -103,7 +104,7 @@ class Variant:
 
     def read_alerts(self, stop: threading.Event) -> None:
         """Note when alerts of crashes come, until ``stop``."""
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": self.name})
+        consumer = kafka.consumer(self._bootstrap, self.name)
         consumer.assign([TopicPartition(self.topic("alerts"), number, 0) for number in range(PARTITIONS)])
         while not stop.is_set():
             message = consumer.poll(0.2)
@@ -127,9 +128,8 @@ class Load(threading.Thread):
         self.rate, self.frames, self.stopped = 0, 0, threading.Event()
         self.crashed: dict[int, float] = {}
         self._variants, self._bodies = variants, bodies(scattered=False, second=0)
-        common = {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "acks": "all"}
-        self._frames = Producer(common | {"linger.ms": 5, "compression.type": "lz4"})
-        self._crashes = Producer(common | {"linger.ms": 0})
+        self._frames = kafka.producer(bootstrap, {"linger.ms": 5, "compression.type": "lz4"})
+        self._crashes = kafka.producer(bootstrap, {"linger.ms": 0})
 
     def run(self) -> None:
         """On the clock: what a tick could not send, the next one does."""

@@ -9,11 +9,12 @@ from types import TracebackType
 
 import numpy as np
 import orjson
-import psycopg
 from confluent_kafka import Consumer, TopicPartition
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from infra.clients import kafka
+from infra.clients.db import session
 from infra.contract import messages, topics
 from infra.settings.settings import Endpoints, Settings
 
@@ -103,7 +104,7 @@ class ViewProbe(_Probe):
         newest: dict[str, float] = {}
         chosen: list[str] = []
         choose_s = 0.0
-        with psycopg.connect(self._url, autocommit=True) as connection:
+        with session(self._url, autocommit=True) as connection:
             while not self.done.wait(self._interval_s):
                 if time.monotonic() >= choose_s:
                     chosen = [row[0] for row in connection.execute(_REPORTING).fetchall()] or chosen
@@ -193,9 +194,7 @@ def crash_message(vehicle_id: str, boot_id: int, seq: int) -> bytes:
 
 
 def _at_end(bootstrap: str, topic: str) -> Consumer:
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "crash-probe", "enable.auto.commit": False}
-    )
+    consumer = kafka.consumer(bootstrap, "crash-probe")
     partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions]
     consumer.assign([TopicPartition(topic, p, end) for p, end in zip(partitions, ends, strict=True)])

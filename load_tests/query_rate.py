@@ -17,8 +17,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import psycopg
-
+from infra.clients.db import session
 from infra.clients.log import configure
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Settings, load
@@ -48,7 +47,7 @@ def rounds(site: Site, settings: Settings, names: Sequence[str], filling: Fillin
     runs = []
     for place in range(number):
         for name in names:
-            with psycopg.connect(site.endpoints.db_owner_url) as connection:
+            with session(site.endpoints.db_owner_url) as connection:
                 connection.execute(EMPTY)
             runs.append(run(settings, site.endpoints, known()[name], filling.frames))
             say(f"round {place}: {json.dumps(asdict(runs[-1]))}")

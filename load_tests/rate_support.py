@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
+from infra.clients.kafka import consumer
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
 from infra.stack import cache
 from infra.stack.fetch import fetch_all
@@ -168,7 +169,7 @@ class Ends:
     """How many records a topic has had: a context manager."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "odograph-rate-ends"})
+        self._consumer = consumer(bootstrap, "odograph-rate-ends")
         self.topic = topic
         found = self._consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
         self._partitions = [TopicPartition(topic, number) for number in found]

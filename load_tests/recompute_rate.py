@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
-
+from infra.clients.db import session
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack.fetch import fetch_all
 from infra.stack.stack import SERVICES, Stack
@@ -73,7 +72,7 @@ def recompute(span: tuple[str, str], stop_when: str, url: str) -> dict[str, Any]
     """One run of the command; ``stop_when``: SQL that tells when to kill it, or nothing."""
     command = [sys.executable, "-m", "infra.cli", "recompute", "--from", span[0], "--to", span[1], "--json"]
     started = time.monotonic()
-    with psycopg.connect(url, autocommit=True) as database:
+    with session(url, autocommit=True) as database:
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         watch = Watch(child.pid)
         killed = False
@@ -110,7 +109,7 @@ def archived(home: Path, vehicles: int, frames: int) -> None:
 
 def spoilt(addresses: Endpoints) -> int:
     """Spoil windows; how many."""
-    with psycopg.connect(addresses.db_owner_url) as database:
+    with session(addresses.db_owner_url) as database:
         return database.execute(_SPOIL).rowcount
 
 

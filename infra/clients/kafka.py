@@ -186,8 +186,8 @@ class LogReader:
 class LogEnds(LogReader):
     """How much was ever appended to the contract's topics: by Kafka, whatever retention took since."""
 
-    def __init__(self, bootstrap: str, prefix: str) -> None:
-        super().__init__(bootstrap, "odograph-log-ends")
+    def __init__(self, bootstrap: str, prefix: str, timeout_s: float = TIMEOUT_S) -> None:
+        super().__init__(bootstrap, "odograph-log-ends", timeout_s)
         self._prefix = prefix
         self._partitions = {t.name: t.partitions for t in KAFKA_TOPICS}
 

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import psycopg
 
+from infra.clients.db import session
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.archive import reader
@@ -49,7 +50,7 @@ def sizes(home: Path, settings: Settings, endpoints: Endpoints) -> Sizes:
     topic = kafka_topic(settings.kafka.prefix, "telemetry")
     segments = home.glob(f"data/kafka/log/{topic}-*/*.log")
     files = [file.path for file in reader.files(archive_of(home))]
-    with psycopg.connect(endpoints.db_owner_url, row_factory=psycopg.rows.dict_row) as connection:
+    with session(endpoints.db_owner_url, row_factory=psycopg.rows.dict_row) as connection:
         row: dict[str, Any] = connection.execute(_SIZES).fetchone() or {}
     known = {name: int(value or 0) for name, value in row.items()}
     return Sizes(

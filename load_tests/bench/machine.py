@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-import psycopg
-
+from infra.clients.db import session
 from infra.settings.settings import Endpoints
 from infra.stack import fetch
 
@@ -40,7 +39,7 @@ def versions(endpoints: Endpoints) -> dict[str, str]:
     """Of what takes part."""
     found = {"python": platform.python_version(), "java": str(fetch.java_version())}
     found |= {name: version(name) for name in LIBRARIES}
-    with psycopg.connect(endpoints.db_owner_url) as connection:
+    with session(endpoints.db_owner_url) as connection:
         row = connection.execute(
             "SELECT split_part(current_setting('server_version'), ' ', 1), "
             "(SELECT extversion FROM pg_extension WHERE extname = 'timescaledb')"

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.clients.db import session
 from infra.clients.kafka import LogEnds
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings
@@ -101,6 +102,6 @@ def chain(home: Path, settings: Settings, endpoints: Endpoints) -> Iterator[Chai
     with (
         LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
         BrokerWatch(endpoints.mqtt) as broker,
-        psycopg.connect(endpoints.db_owner_url, autocommit=True) as database,
+        session(endpoints.db_owner_url, autocommit=True) as database,
     ):
         yield Chain(home, settings, endpoints, ends, broker, database)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import psycopg
+from infra.clients.db import session
 
 PAUSE_S: Final = 2.0
 BEAT: Final = """
@@ -26,7 +26,7 @@ FROM unnest(ARRAY['telemetry', 'archive']) q ON CONFLICT DO NOTHING
 def driving(url: str) -> Iterator[None]:
     """While the block runs. ``url``: of the role that writes."""
     stop = threading.Event()
-    with psycopg.connect(url, autocommit=True) as connection:
+    with session(url, autocommit=True) as connection:
 
         def beat() -> None:
             while not stop.wait(PAUSE_S):

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import psycopg
 from psycopg.rows import dict_row
 
+from infra.clients.db import session
 from infra.clients.kafka import LogEnds
 from infra.contract.verdict import clock_limits
 from infra.stack.supervisor import odograph
@@ -122,7 +122,7 @@ def windows(
     everyone = set(vehicles)
     chosen = set(sorted(everyone)[:SAMPLE])
     expected = expect(log.records(lambda vehicle: vehicle in chosen, ends), _limits(site))
-    with psycopg.connect(site.endpoints.db_owner_url, row_factory=dict_row) as connection:
+    with session(site.endpoints.db_owner_url, row_factory=dict_row) as connection:
         rows: list[dict[str, Any]] = connection.execute(SELECT, (list(chosen),)).fetchall()
         cell_rows: list[dict[str, Any]] = connection.execute(SELECT_ROADS).fetchall()
     found = {(row.pop("vehicle_id"), row.pop("window_start")): row for row in rows}

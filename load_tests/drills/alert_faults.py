@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-import psycopg
 
+from infra.clients.db import session
 from infra.contract.topics import kafka_topic
 from infra.stack import query_offsets
 from infra.stack.supervisor import odograph
@@ -103,7 +103,7 @@ def read_on(site: Site, log: Log) -> bool:
 
 
 def _stored_up_to(site: Site) -> int:
-    with psycopg.connect(site.endpoints.db_owner_url) as connection:
+    with session(site.endpoints.db_owner_url) as connection:
         row = connection.execute(STORED_UP_TO).fetchone()
     return int(row[0] or 0) if row else 0
 
@@ -130,7 +130,7 @@ def differences(
     site: Site, wanted: dict[str, Finding], vehicles: list[str], clear_for_s: float
 ) -> Differences:
     """The tables now, of these vehicles and the drill's rules."""
-    with psycopg.connect(site.endpoints.db_owner_url) as connection:
+    with session(site.endpoints.db_owner_url) as connection:
         ids = [row[0] for row in connection.execute(IDS, (vehicles,))]
         alerts = [Raised(*row) for row in connection.execute(ALERTS, (vehicles,))]
     return compare(wanted, ids, clear_for_s, alerts)

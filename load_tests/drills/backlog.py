@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
-import psycopg
-
+from infra.clients.db import session
 from infra.contract.topics import kafka_topic
 from infra.stack.processes import memory_mb
 from load_tests.bench.ticks import slope_per_s
@@ -110,7 +109,7 @@ def f19(site: Site, load: Load) -> Verdict:
 
 def _progress(site: Site) -> tuple[dict[str, int], int]:
     """The largest batch of each query, and frames whose windows were closed."""
-    with psycopg.connect(site.endpoints.db_owner_url) as connection:
+    with session(site.endpoints.db_owner_url) as connection:
         largest = {str(query): int(rows) for query, rows in connection.execute(LARGEST)}
         row = connection.execute(DROPPED).fetchone()
     return largest, int(row[0]) if row else 0

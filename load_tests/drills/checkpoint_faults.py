@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
-
+from infra.clients.db import session
 from infra.contract.topics import kafka_topic
 from infra.stack import query_offsets
 from infra.stack.supervisor import odograph
@@ -79,7 +78,7 @@ def _as_far_as_the_ledger(site: Site, log: Log, vehicles: list[str]) -> Windows:
     """The tables against the oracle over exactly the records of the batches that the ledger has."""
     checkpoint = site.home / "checkpoints" / QUERY
     query_id = str(json.loads((checkpoint / "metadata").read_text())["id"])
-    with psycopg.connect(site.endpoints.db_owner_url) as connection:
+    with session(site.endpoints.db_owner_url) as connection:
         row = connection.execute(NEWEST, (query_id,)).fetchone()
     ends = query_offsets.ends_of(checkpoint, int(row[0])) if row and row[0] is not None else None
     topic = kafka_topic(site.settings.kafka.prefix, "telemetry")

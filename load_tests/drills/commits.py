@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import psycopg
 
+from infra.clients.db import session
 from infra.stack import query_offsets
 from load_tests.drills.site import Site, until
 
@@ -39,7 +40,7 @@ def caught(site: Site, query: str, total: int) -> Gap | None:
     """
     checkpoint = site.home / "checkpoints" / query
     query_id = str(json.loads((checkpoint / "metadata").read_text())["id"])
-    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+    with session(site.endpoints.db_owner_url, autocommit=True) as connection:
         before = _newest(connection, query_id)
         end = time.monotonic() + CATCH_S
         while (newest := _newest(connection, query_id)) == before and time.monotonic() < end:
@@ -78,7 +79,7 @@ def digest(site: Site) -> dict[str, str]:
 
     The transaction that wrote a row (xmin) counts: a row written anew is a change, also with equal values.
     """
-    with psycopg.connect(site.endpoints.db_owner_url) as connection:
+    with session(site.endpoints.db_owner_url) as connection:
         return {table: _digest(connection, table) for table in TABLES}
 
 

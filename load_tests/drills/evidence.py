@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
+from infra.clients import kafka
 from infra.contract import topics
-from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings
 from load_tests.drills.checker import (
     DeadLetter,
@@ -25,9 +26,7 @@ from load_tests.drills.checker import (
     kept,
 )
 
-BATCH: Final = 2000
 READ_S: Final = 60.0
-IDLE_S: Final = 10.0
 MARKER_VIN: Final = "1HGCM82633A"
 """Markers of a drill come from vehicles whose id begins so: none of the simulator's does."""
 
@@ -66,53 +65,30 @@ def _identity(frame: dict[str, Any]) -> Identity:
 
 
 class Log:
-    """Reads the topics of a site; a context manager. Knows where each topic ended when it was made."""
+    """Reads the topics of a site. Knows where each topic ended when ``begin_here`` was called."""
 
     def __init__(self, settings: Settings, endpoints: Endpoints) -> None:
-        self._prefix = settings.kafka.prefix
         self._root = settings.mqtt.root
-        self._config = {
-            "bootstrap.servers": endpoints.kafka_bootstrap,
-            "group.id": "odograph-drill",
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-        self._begin: dict[TopicPartition, int] = {}
+        self._open = partial(kafka.LogEnds, endpoints.kafka_bootstrap, settings.kafka.prefix, READ_S)
+        self._begin: dict[str, dict[int, int]] = {}
 
     def begin_here(self, *names: str) -> None:
         """What these topics hold by now is not this drill's."""
-        consumer = Consumer(self._config)
-        try:
-            for name in names:
-                for part in self._parts(consumer, name):
-                    self._begin[part] = _ends(consumer, part)[1]
-        finally:
-            consumer.close()
-
-    def _parts(self, consumer: Consumer, name: str) -> list[TopicPartition]:
-        topic = topics.kafka_topic(self._prefix, name)
-        found = consumer.list_topics(topic, timeout=IDLE_S).topics[topic].partitions
-        return [TopicPartition(topic, partition) for partition in sorted(found)]
+        with self._open() as log:
+            self._begin |= {name: log.ends(name) for name in names}
 
     def messages(self, name: str) -> Iterator[Message]:
         """All records that lie in a topic now, partition after partition; raises ServiceError."""
-        consumer = Consumer(self._config)
-        try:
-            for part in self._parts(consumer, name):
-                low, high = _ends(consumer, part)
-                yield from _between(consumer, part, max(low, self._begin.get(part, 0)), high)
-        finally:
-            consumer.close()
+        begin = self._begin.get(name, {})
+        with self._open() as log:
+            for partition, end in log.ends(name).items():
+                low = max(begin.get(partition, 0), log.bounds(log.topic(name), partition)[0])
+                yield from log.messages(log.topic(name), partition, low, end)
 
     def appended(self, name: str) -> int:
         """Records in a topic since ``begin_here``, by its offsets."""
-        consumer = Consumer(self._config)
-        try:
-            return sum(
-                _ends(consumer, part)[1] - self._begin.get(part, 0) for part in self._parts(consumer, name)
-            )
-        finally:
-            consumer.close()
+        with self._open() as log:
+            return log.appended(name) - sum(self._begin.get(name, {}).values())
 
     def stored(self) -> Iterator[Stored]:
         """The frames in the log, markers left out."""
@@ -160,42 +136,13 @@ class Log:
 
 def tail(settings: Settings, endpoints: Endpoints) -> Consumer:
     """A reader of the frames from now on; the caller closes it."""
-    config = {"bootstrap.servers": endpoints.kafka_bootstrap, "group.id": "odograph-drill-tail"}
-    consumer = Consumer(config | {"enable.auto.commit": False, "log_level": 0, "fetch.wait.max.ms": 5})
-    topic = topics.kafka_topic(settings.kafka.prefix, "telemetry")
-    parts = [
-        TopicPartition(topic, p) for p in consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    ]
-    consumer.assign([TopicPartition(p.topic, p.partition, _ends(consumer, p)[1]) for p in parts])
+    consumer = kafka.consumer(endpoints.kafka_bootstrap, "odograph-drill-tail", {"fetch.wait.max.ms": 5})
+    with kafka.LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as log:
+        ends, topic = log.ends("telemetry"), log.topic("telemetry")
+    consumer.assign([TopicPartition(topic, partition, end) for partition, end in ends.items()])
     return consumer
 
 
 def compare(log: Log, written: Sent) -> Findings:
     """The checker's findings on telemetry."""
     return check(written.frames, log.stored())
-
-
-def _ends(consumer: Consumer, part: TopicPartition) -> tuple[int, int]:
-    found = consumer.get_watermark_offsets(part, timeout=IDLE_S)
-    if found is None:
-        raise ServiceError(f"drill: Kafka tells no offsets of {part.topic}/{part.partition}")
-    return int(found[0]), int(found[1])
-
-
-def _between(consumer: Consumer, part: TopicPartition, low: int, high: int) -> Iterator[Message]:
-    """Records of one partition; raises ServiceError where they stop coming."""
-    if high <= low:
-        return
-    consumer.assign([TopicPartition(part.topic, part.partition, low)])
-    position = low
-    while position < high:
-        batch = consumer.consume(min(BATCH, high - position), timeout=READ_S)
-        if not batch:
-            raise ServiceError(f"drill: {part.topic}/{part.partition} stops at {position} of {high}")
-        for message in batch:
-            error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise ServiceError(f"drill: {part.topic}/{part.partition}: {error}")
-            position = (message.offset() or 0) + 1
-            if position <= high:
-                yield message

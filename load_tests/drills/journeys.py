@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-import psycopg
 import pyarrow as pa
 
+from infra.clients.db import session
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.stack import query_offsets
@@ -38,7 +38,7 @@ def trips(site: Site, log: Log) -> Promise:
     """Each trip of the whole log is in the table as it should be, and no other; no other run was there."""
     until(lambda: _read_on(site, log), READ_ON_S, "the query telemetry has taken in the log")
     wanted = set(_replayed(site, log))
-    with psycopg.connect(site.endpoints.db_owner_url) as connection:
+    with session(site.endpoints.db_owner_url) as connection:
         found = set(connection.execute(f"SELECT {', '.join(COLUMNS)} FROM {TABLE}".encode()).fetchall())
     differ = wanted ^ found
     text = f"{len(wanted)} trips, {len(found)} in the table, {len(wanted & found)} the same"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-import psycopg
-
 from infra.clients import database_url
+from infra.clients.db import session
 from infra.stack.supervisor import odograph
 from load_tests.drills.aggregates import accounted, balanced, start_stream, windows
 from load_tests.drills.evidence import Log
@@ -86,6 +85,6 @@ def _into_live(site: Site, words: tuple[str, ...]) -> list[Promise]:
 
 
 def _found(url: str) -> int:
-    with psycopg.connect(url) as connection:
+    with session(url) as connection:
         row = connection.execute(FOUND).fetchone()
     return int(row[0]) if row else 0

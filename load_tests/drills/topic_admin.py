@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     ResourceType,
 )
+
+from infra.clients import kafka
 
 TIMEOUT_S: Final = 30.0
 
@@ -19,17 +20,13 @@ def configure_topic(bootstrap: str, topic: str, key: str, value: str) -> None:
     """Change one setting of a topic."""
     entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = _admin(bootstrap)  # lives until its answers are here
+    admin = kafka.admin(bootstrap)  # lives until its answers are here
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(TIMEOUT_S)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Take a topic away."""
-    admin = _admin(bootstrap)
+    admin = kafka.admin(bootstrap)
     for future in admin.delete_topics([topic], operation_timeout=TIMEOUT_S).values():
         future.result(TIMEOUT_S)
-
-
-def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

@@ -15,6 +15,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 
 from edge_simulator.sending import mqtt_packets
+from infra.clients import kafka
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints
 from load_tests.hostile.grammar import KINDS, VIN, Body, bodies
@@ -188,12 +189,7 @@ class Sender:
         hostile = Hostile(self.root, self.seed, min(BODIES, count // 40 + 100))
         number, begun = 0, time.monotonic()
         host, port = self.endpoints.mqtt_host, self.endpoints.mqtt_port
-        config: dict[str, Any] = {
-            "bootstrap.servers": self.endpoints.kafka_bootstrap,
-            "log_level": 0,
-            "acks": "1",
-        }
-        producer = Producer(config | {"linger.ms": 50})
+        producer = kafka.producer(self.endpoints.kafka_bootstrap, {"linger.ms": 50})
         with Flood(host, port, f"hostile-{self.seed}", timeout_s=120) as flood:
             for over, into in chunks(count, kafka_share, self.seed):
                 flood.publish(

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-import psycopg
-from confluent_kafka import Producer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from paho.mqtt import publish
 
 from bridge.downlink import webhooks
 from edge_simulator.sending import run
-from infra.clients import database_url
+from infra.clients import database_url, kafka
+from infra.clients.db import session
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink, topics
 from infra.contract.errors import ServiceError
@@ -129,7 +128,7 @@ def _end(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _user(url: str) -> str:
-    with psycopg.connect(url) as connection:
+    with session(url) as connection:
         row = connection.execute("SELECT current_user").fetchone()
     return str(row[0]) if row else ""
 
@@ -283,9 +282,7 @@ def _alert(alert_id: str, vehicle_id: str) -> dict[str, Any]:
 
 
 def _tell(site: Site, *alerts: dict[str, Any]) -> None:
-    producer = Producer(
-        {"bootstrap.servers": site.endpoints.kafka_bootstrap, "partitioner": "murmur2_random"}
-    )
+    producer = kafka.producer(site.endpoints.kafka_bootstrap)
     topic = topics.kafka_topic(site.settings.kafka.prefix, "alerts")
     for body in alerts:
         producer.produce(topic, orjson.dumps(body), body["vehicle_id"].encode())

@@ -14,8 +14,9 @@ from typing import Any, Final
 import orjson
 import psycopg
 import pyarrow.parquet as pq
-from confluent_kafka import Producer
 
+from infra.clients import kafka
+from infra.clients.db import session
 from infra.contract.messages import crash_digest
 from infra.contract.topics import kafka_topic
 from infra.stack.supervisor import odograph
@@ -154,7 +155,7 @@ def row5(site: Site, mutant: str | None) -> Iterator[Promise]:
 def _two_crashes(site: Site) -> None:
     """Two crash records in Kafka, by way of no bridge, and in the vault."""
     now_ms = time.time_ns() // 1_000_000
-    producer = Producer({"bootstrap.servers": site.endpoints.kafka_bootstrap, "acks": "all"})
+    producer = kafka.producer(site.endpoints.kafka_bootstrap)
     for seq, name in enumerate(("row5-open", "row5-locked")):
         body = {
             "schema": 1, "vehicle_id": VIN, "boot_id": 5, "seq": seq, "crash_id": name,
@@ -167,7 +168,7 @@ def _two_crashes(site: Site) -> None:
         producer.produce(kafka_topic(site.settings.kafka.prefix, "crash"), value, VIN)
     assert producer.flush(30) == 0
     query = b"SELECT count(*) FROM odograph.crash_record WHERE vehicle_id = %s"
-    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+    with session(site.endpoints.db_owner_url, autocommit=True) as connection:
         until(
             lambda: connection.execute(query, (VIN,)).fetchone() == (2,), 60, "two crash records are stored"
         )
@@ -176,7 +177,7 @@ def _two_crashes(site: Site) -> None:
 @contextmanager
 def by_owner(url: str, statements: Sequence[str]) -> Iterator[None]:
     """What the statements do to the vault is so in the block, and undone after it."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with session(url, autocommit=True) as connection:
         for table in KEEP:
             connection.execute(f"CREATE TEMP TABLE kept_{table} AS SELECT * FROM odograph.{table}".encode())
         try:
@@ -194,7 +195,7 @@ def by_owner(url: str, statements: Sequence[str]) -> Iterator[None]:
 
 def refused(url: str, statement: str) -> bool:
     """Whether the database lets a role not do it; nothing that it lets be is kept."""
-    with psycopg.connect(url) as connection:
+    with session(url) as connection:
         try:
             connection.execute(statement.encode())
         except REFUSED:
@@ -208,7 +209,7 @@ def refused(url: str, statement: str) -> bool:
 def _any_caller(site: Site, is_so: bool) -> Iterator[None]:
     """The rights of before in the block: whoever stores records may write entries of any kind."""
     function = "FUNCTION odograph.custody_append"
-    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+    with session(site.endpoints.db_owner_url, autocommit=True) as connection:
         if is_so:
             connection.execute(f"GRANT EXECUTE ON {function} TO odograph_ingest".encode())
         try:
@@ -284,7 +285,7 @@ def row11(site: Site, mutant: str | None) -> Iterator[Promise]:
 @contextmanager
 def _frame_off_a_window(site: Site) -> Iterator[str]:
     """The vehicle whose oldest window counts a frame too few in the block."""
-    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+    with session(site.endpoints.db_owner_url, autocommit=True) as connection:
         row = connection.execute(
             _OFF.format(sign="-").encode()
             + b"(SELECT vehicle_id, window_start FROM odograph.vehicle_window ORDER BY 2, 1 LIMIT 1) "

@@ -12,8 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace as changed
 from typing import Any, Final
 
-import psycopg
-
+from infra.clients.db import session
 from load_tests.drills.aggregates import JOBS_READY_S
 from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program
@@ -95,7 +94,7 @@ def _away(site: Site) -> Iterator[None]:
 
 
 def _sql(site: Site, statement: bytes) -> list[tuple[Any, ...]]:
-    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+    with session(site.endpoints.db_owner_url, autocommit=True) as connection:
         cursor = connection.execute(statement)
         return cursor.fetchall() if cursor.description else []
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import orjson
 import psycopg
-from confluent_kafka import Producer
 from paho.mqtt import publish
 
-from infra.clients.db import Cause
+from infra.clients import kafka
+from infra.clients.db import Cause, session
 from infra.contract import messages
 from infra.contract.messages import crash_digest
 from infra.contract.topics import kafka_topic, mqtt_topic
@@ -131,7 +131,7 @@ def _strangers(site: Site) -> int:
 
 @contextmanager
 def _refusing(site: Site) -> Iterator[None]:
-    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as owner:
+    with session(site.endpoints.db_owner_url, autocommit=True) as owner:
         owner.execute(_TRIGGER.encode())
         try:
             yield
@@ -188,7 +188,7 @@ def _over_mqtt(site: Site, vehicle: str, raw: bytes) -> None:
 def _produce(
     site: Site, topic: str, key: str, value: bytes, *headers: tuple[str, bytes | None], at_ms: int = 0
 ) -> None:
-    producer = Producer({"bootstrap.servers": site.endpoints.kafka_bootstrap, "acks": "all"})
+    producer = kafka.producer(site.endpoints.kafka_bootstrap)
     name = kafka_topic(site.settings.kafka.prefix, topic)
     key_bytes = key.encode(errors="surrogatepass")
     producer.produce(name, value, key_bytes, timestamp=at_ms, headers=list(headers))
@@ -212,7 +212,7 @@ def _lag(site: Site) -> dict[str, int]:
 
 
 def _rows(site: Site, query: str, values: Any) -> list[tuple[Any, ...]]:
-    with psycopg.connect(site.endpoints.db_owner_url, autocommit=True) as owner:
+    with session(site.endpoints.db_owner_url, autocommit=True) as owner:
         return owner.execute(query.encode(), values).fetchall()
 
 
