@@ -18,6 +18,7 @@ Texts = list[str] | None
 Into = Literal["archive", "mqtt"]
 Client = Literal["auto", "paho", "lean"]
 Profile = Literal["steady", "day"]
+Sensors = Literal["fine", "obd"]
 EdrProfile = Literal["us563_2006", "us563_2024"]
 Share = Annotated[float | None, Option(min=0, max=1, rich_help_panel="Link, as shares of frames")]
 
@@ -44,6 +45,7 @@ def simulate(
     into: Annotated[Into, Option(help="where a --day goes: archive files, or the broker")] = "archive",
     profile: Annotated[Profile | None, Option(help="day: commuters, nights; else all drive [steady]")] = None,
     begins: Annotated[Text, Option(help="local time of day at the start, as 07:30 [now]")] = None,
+    sensors: Annotated[Sensors | None, Option(help="obd: whole degC, km/h, 0.1 V ... [fine]")] = None,
     fault: Annotated[Texts, Option(help="NAME=COUNT, =SHARE or @RATE; see odograph scenarios faults")] = None,
     edr_profile: Annotated[EdrProfile | None, Option(help="what recorders hold [us563_2024]")] = None,
     crash_pulse: Annotated[bool | None, Option("--crash-pulse", help="raw accelerations in records")] = None,
@@ -97,7 +99,7 @@ def simulate(
     }  # fmt: skip
     options = {
         "vehicles": vehicles, "rate": rate, "interval": interval, "duration": duration, "limit": limit,
-        "seed": seed, "profile": profile, "faults": tuple(fault or ()), "link": link,
+        "seed": seed, "profile": profile, "sensors": sensors, "faults": tuple(fault or ()), "link": link,
         "place": {"lat": lat, "lon": lon}, "clock": {"begins": begins},
         "recorders": {"profile": edr_profile, "keep_pulse": crash_pulse, "chunk_bytes": crash_chunk_bytes},
     }  # fmt: skip

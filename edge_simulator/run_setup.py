@@ -18,6 +18,7 @@ from edge_simulator.console import now_ms
 from edge_simulator.edr.recorder import PROFILES, Setup
 from edge_simulator.scenario import SAMPLES, Profile, Scenario, cadence, stages_of
 from edge_simulator.telemetry.gnss import GnssSettings
+from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.wireless.settings import from_mapping
 from infra.contract.errors import ConfigError
 from infra.contract.messages import MIN_CHUNK_BYTES
@@ -110,6 +111,7 @@ class ScenarioFile(_Part):
     faults: tuple[str | dict[str, Any], ...] = ()
     link: dict[str, Any] = Field(default_factory=dict)
     gnss: dict[str, Any] = Field(default_factory=dict)
+    sensors: Sensors = "fine"
     stages: tuple[StageEntry, ...] = ()
 
 
@@ -257,7 +259,7 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         frames_per_vehicle=None if length_ms is None else max(1, length_ms // every.interval_ms),
         lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
         lateness_ms=1000 * settings.jobs.lateness_s, faults=tuple(map(faults.read, file.faults)),
-        link=from_mapping(file.link, "link"), gnss=_receivers(file.gnss),
+        link=from_mapping(file.link, "link"), gnss=_receivers(file.gnss), sensors=file.sensors,
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=min(file.step, every.dt_ms),

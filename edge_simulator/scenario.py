@@ -12,6 +12,7 @@ from edge_simulator.edr.recorder import Setup
 from edge_simulator.faults.plan import Wanted
 from edge_simulator.geo import Ints
 from edge_simulator.telemetry.gnss import GnssSettings
+from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.wireless.settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
 from infra.contract.errors import ConfigError
 
@@ -121,6 +122,7 @@ class Scenario:
     lateness_ms: int = 30_000
     link: LinkShares = field(default_factory=LinkShares)
     gnss: GnssSettings = field(default_factory=GnssSettings)
+    sensors: Sensors = "fine"
     faults: tuple[Wanted, ...] = ()
     profile: Profile = "steady"
     begins_at_s: float = 8 * 3600.0  # local time of the simulated day; stamps are not touched by it

@@ -60,7 +60,7 @@ class World:
         stood_s = self.fleet.t_s - self.fleet.state.parked_since_s
         soak_s = np.where(self.fleet.state.parked, stood_s, 0.0) if day else None
         self.machine = Machine(self.specs, wear, sc.ambient_c, soak_s)
-        self.instruments = Instruments(self.fleet, self.machine, noise, sc.gnss)
+        self.instruments = Instruments(self.fleet, self.machine, noise, sc.gnss, sc.sensors)
         endless = sc.frames_per_vehicle is None
         planned = faults.plan(sc.faults, self.machine, luck, sc.span_ms, endless=endless)
         coming = faults.arrivals(sc.faults, self.machine, luck)

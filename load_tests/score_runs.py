@@ -108,7 +108,7 @@ def world_of(plan: Plan, settings: Settings, profile: str, seed: int, start_ms: 
     wanted = {
         "vehicles": vehicles, "interval": plan.interval, "duration": plan.duration, "seed": seed,
         "profile": profile, "faults": plan.faults, "clock": {"begins": plan.begins},
-        "parked_every": "60s" if profile == "day" else None, "step": "500ms",
+        "parked_every": "60s" if profile == "day" else None, "step": "500ms", "sensors": "obd",
     }  # fmt: skip
     file = run_setup.load(None, wanted)
     return World(run_setup.scenario(file, settings, start_ms, None))

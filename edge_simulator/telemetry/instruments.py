@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,12 @@ from edge_simulator.motion.fleet import Fleet
 from edge_simulator.telemetry import gnss
 from edge_simulator.vehicle import thermal
 from edge_simulator.vehicle.machine import PETROL_MAF, Machine
-from infra.contract.signals import WHEELS
+from infra.contract.signals import SIGNALS, WHEELS
 
 STEERING_RATIO = 15.0
 TYRE_NOISE_KPA = 1.5
+Sensors = Literal["fine", "obd"]
+"""How readings are rounded: to the wire's steps, or to those of standard sensors (Signal.sensor_step)."""
 Columns = dict[str, Floats]
 Rows = slice | Ints
 Specs = Callable[[str], Floats]
@@ -80,9 +83,11 @@ class Instruments:
 
     def __init__(
         self, fleet: Fleet, machine: Machine, rng: np.random.Generator,
-        receiver: gnss.GnssSettings | None = None,
+        receiver: gnss.GnssSettings | None = None, sensors: Sensors = "fine",
     ) -> None:  # fmt: skip
         self._fleet, self._machine, self._rng = fleet, machine, rng
+        self._filtered = sensors == "obd"
+        self._sensors = [s for s in SIGNALS if self._filtered and s.sensor_step > s.resolution]
         heading_deg, sky = np.degrees(fleet.state.heading), gnss.sky_of(fleet.net)
         self._gnss = gnss.Gnss(receiver or gnss.GnssSettings(), rng, heading_deg, sky)
         self._held: tuple[Floats, Floats, Floats]
@@ -96,7 +101,7 @@ class Instruments:
         speed = np.where(moving, np.maximum(st.v * 3.6 + 0.03 * noise[0], 0.0), 0.0)
         lat, lon = self._gnss.fix(st.lat, st.lon, st.edge, h_s)
         accelerator, brake, steering = self._controls()
-        return {
+        return self._as_sensed({
             "speed_kmh": speed,
             "lat_deg": lat,
             "lon_deg": lon,
@@ -108,7 +113,7 @@ class Instruments:
             "brake_pct": brake,
             "steering_deg": steering,
             "engine_rpm": np.where(machine.electric, np.nan, machine.state.rpm),
-        }
+        })  # fmt: skip
 
     def slow(self, reported: Rows) -> Columns:
         """The slow signals now of the vehicles ``reported``, worked out for no others; each [n_reported].
@@ -124,6 +129,8 @@ class Instruments:
         def specs(name: str) -> Floats:
             return fleet.specs(name)[reported]
 
+        if self._filtered:
+            noise[0] = 0.0  # an engine's controller filters: a coolant that holds reads the same for minutes
         ripple = np.where(on, 0.05, 0.005) * noise[2]  # while charging; a start shows as its lowest voltage
         columns: Columns = {
             "altitude_m": motion.altitude,
@@ -140,7 +147,15 @@ class Instruments:
             columns[f"tyre_temp_{wheel}_c"] = air_c[row]
             columns[f"brake_pad_wear_{wheel}_pct"] = wear[row]
         machine.state.crank_v[reported] = np.inf
-        return columns | _engine(m, broken, own, specs, noise) | _pack(m, broken, own, specs)
+        engine, pack = _engine(m, broken, own, specs, noise), _pack(m, broken, own, specs)
+        return self._as_sensed(columns | engine | pack)
+
+    def _as_sensed(self, columns: Columns) -> Columns:
+        for sensor in self._sensors:
+            if sensor.name in columns:
+                step = sensor.sensor_step
+                columns[sensor.name] = np.rint(columns[sensor.name] / step) * step
+        return columns
 
     def parked(self) -> Bools:
         """Which vehicles stand with the ignition off, [n_vehicles]."""

@@ -20,7 +20,7 @@ def markdown(columns: str, rows: Iterable[Iterable[object]]) -> str:
 def with_tables(text: str) -> str:
     """``text`` with each table between its markers written anew."""
     kafka = "Kafka topic | key | partitions | kept | clean-up | why"
-    signals = "signal | unit | rate | range | step | OBD-II PID | J1939 SPN | VSS path | meaning"
+    signals = "signal | unit | rate | range | step | sensor's | OBD-II PID | J1939 SPN | VSS path | meaning"
     for name, table in (
         ("mqtt", markdown("MQTT topic | direction | QoS | what", MQTT_TOPICS)),
         ("topics", markdown(kafka, map(_topic, KAFKA_TOPICS))),
@@ -41,8 +41,9 @@ def _topic(t: KafkaTopic) -> tuple[object, ...]:
 def _signal(s: Signal) -> tuple[object, ...]:
     number = s.kind == "number"
     span, step = (f"{s.minimum:g} .. {s.maximum:g}", f"{s.resolution:g}") if number else ("", "")
+    sensor = f"{s.sensor_step:.3g}" if s.sensor_step else ""
     pid, vss = f"{s.pid:02X}" if s.pid else "", f"`{s.vss}`" if s.vss else ""
-    return f"`{s.name}`", s.unit, s.rate, span, step, pid, s.spn or "", vss, s.meaning
+    return f"`{s.name}`", s.unit, s.rate, span, step, sensor, pid, s.spn or "", vss, s.meaning
 
 
 if __name__ == "__main__":

@@ -134,11 +134,14 @@ def _column(text: str, gives: Gives) -> str:
 
 
 def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[Any, Any, Any]:
-    """One rule's code, value and limit by frame; kinds with a value of their own know it where it counts."""
+    """One rule's code, value and limit (of kind unchanged: what the value follows) by frame; kinds with a
+    value of their own know it where it counts.
+    """
     more = rule.stateful
     assert more is not None
     condition, value = answers[rule.condition, BOOLEAN], answers[rule.value, DOUBLE]
-    limit = np.nan if rule.limit is None else answers[rule.limit, DOUBLE]
+    limit_of = rule.limit or rule.follows()
+    limit = np.nan if limit_of is None else answers[limit_of, DOUBLE]
     holds: Any = NOT_KNOWN
     clears: Any = NOT_KNOWN
     if isinstance(more.spec, model.Level) and more.spec.mean_s == 0:

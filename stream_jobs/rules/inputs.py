@@ -44,7 +44,8 @@ class RuleEvaluation:
     ``holds``: its condition is true and its value beyond the limit (kinds that work on a value of their own:
     the condition alone). ``clears``: the value is back behind the level that ends it. ``armed``: what the
     rule calls ``while``. ``learns``: whether a baseline takes the value in. ``value``, ``limit``: NaN where
-    not known. ``names``: what each is about (trouble codes, gear, wheel).
+    not known; of kind unchanged the limit is what the value follows. ``names``: what each is about (trouble
+    codes, gear, wheel).
     """
 
     holds: Answers

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from infra.contract.errors import ConfigError
 from infra.contract.messages import SEVERITIES
+from infra.contract.signals import BY_NAME
 from infra.settings.files import read_yaml
 
 SHIPPED: Final = Path(__file__).with_name("rules.yaml")
@@ -176,10 +177,20 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """The very same value for ``raise_for_s`` and in at least ``frames`` frames."""
+    """The very same value for ``raise_for_s`` and in at least ``frames`` frames.
+
+    ``follows``: Spark SQL above 0 that moves the value, by ``per_fold`` where its mean over ``lag_s`` grows
+    e-fold. A value stands still only once that should have moved it ``swings`` times by MOVES of its sensor's
+    steps: ``resolution``, the signal's in the contract where it is left out.
+    """
 
     raise_for_s: Span
     frames: Annotated[int, BeforeValidator(whole(2, 100_000))] = 30
+    follows: OptionalText = None
+    per_fold: Annotated[float, BeforeValidator(number(1e-9, 1e9))] = 1.0
+    lag_s: Span = 20.0
+    swings: Annotated[int, BeforeValidator(whole(1, 100))] = 3
+    resolution: Annotated[float | None, BeforeValidator(number(1e-9, 1e9))] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +268,14 @@ class Rule:
             ("condition", self.condition, "BOOLEAN"), ("value", self.value, "DOUBLE"),
             ("limit", self.limit, "DOUBLE"), ("clear", more.clear, "BOOLEAN"),
             ("while", more.armed, "BOOLEAN"), ("learn", more.learn, "BOOLEAN"),
-            ("names", more.names, "VARCHAR[]"),
+            ("names", more.names, "VARCHAR[]"), ("follows", self.follows(), "DOUBLE"),
         ]  # fmt: skip
         return [(key, sql, gives) for key, sql, gives in found if sql is not None]
+
+    def follows(self) -> str | None:
+        """What the value of kind unchanged has to follow, if the rule says."""
+        spec = self.stateful and self.stateful.spec
+        return spec.follows if isinstance(spec, Unchanged) else None
 
     def words(self) -> set[str]:
         """Every word of the expressions: the columns it reads are among them."""
@@ -409,7 +425,9 @@ def _clear_for(entry: Entry) -> float | None:
 
 def _stateful(entry: Entry) -> Stateful:
     kind, values = entry.values["kind"], entry.values
-    spec: object = entry.read(KINDS[kind], {"fences": _fences(entry)} if kind == "geofence" else {})
+    given: dict[str, Any] = {"fences": _fences(entry)} if kind == "geofence" else {}
+    given |= {"resolution": _resolution(entry)} if "follows" in entry else {}
+    spec: object = entry.read(KINDS[kind], given)
     if isinstance(spec, Count) and spec.reversal is not None and values["value"] == NO_VALUE:
         raise entry.wrong("value", "is missing: `reversal` looks at its course")
     if {"while_for_s", "while_pause_s"} & set(values) and "while" not in entry:
@@ -435,6 +453,15 @@ def _stateful(entry: Entry) -> Stateful:
             raise entry.wrong("clear", f"{values['clear']!r} is not a number, which this kind needs")
     own = {"spec": spec, "escalate": _escalate(entry), "clear": clear, "clear_level": clear_level}
     return entry.read(Stateful, own)
+
+
+def _resolution(entry: Entry) -> float:
+    """What a rule's value is rounded to where it was measured, as the rule or the contract says."""
+    if "resolution" in entry:
+        return float(entry.checked("resolution", number(1e-9, 1e9)))
+    if (signal := BY_NAME.get(entry.values["value"])) is None:
+        raise entry.wrong("resolution", "is missing: the value is no signal, whose sensor's step is known")
+    return max(signal.sensor_step, signal.resolution)
 
 
 def _escalate(entry: Entry) -> tuple[tuple[float, str], ...]:

@@ -76,9 +76,7 @@ _OF_KIND: Final[dict[type, Callable[[model.Rule, model.Stateful, Any], Detector]
         Raising.of(rule, spec.raise_for_s, spec.pause_s), spec, more.clear_level
     ),
     model.Count: _count,
-    model.Unchanged: lambda rule, _, spec: UnchangedDetector(
-        Raising.of(rule), spec.frames, _ms(spec.raise_for_s)
-    ),
+    model.Unchanged: lambda rule, _, spec: UnchangedDetector(Raising.of(rule), spec),
     model.Geofence: lambda _, more, spec: GeofenceDetector(
         spec.fences, spec.on == "enter", spec.margin_m, _ms(more.gap_s)
     ),

@@ -222,6 +222,20 @@ class Raising:
         return waiting
 
 
+TURNING: Final = np.dtype([("turning", "f8"), ("falls", "?")])
+"""A value's last turning value, and whether it falls."""
+
+
+def turned(course: npt.NDArray[Any], value: Floats, size: float, where: Flags | bool = True) -> Flags:
+    """TURNING [k] after one more value, in place; where it turned back by ``size`` from its extreme."""
+    sign = np.where(course["falls"], -1, 1)
+    further = where & (sign * (value - course["turning"]) > 0)
+    turns: Flags = where & ~further & (np.abs(value - course["turning"]) >= size)
+    course["turning"] = np.where(further | turns, value, course["turning"])
+    course["falls"] ^= turns
+    return turns
+
+
 def number(value: float | None) -> float | None:
     """A double as rows have it: None where not known."""
     return None if value is None or value != value else float(value)  # noqa: PLR0124  a NaN

@@ -13,8 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Raising, answers, beyond
+from stream_jobs.rules.detect.base import (
+    HELD,
+    TURNING,
+    Detections,
+    Detector,
+    Memory,
+    Raising,
+    answers,
+    beyond,
+    turned,
+)
 from stream_jobs.rules.inputs import RuleEvaluation
+from stream_jobs.rules.model import Unchanged
 from stream_jobs.vehicles.features import Round
 
 PARTS: Final = 10  # buckets of a span
@@ -137,32 +148,58 @@ class ArmedDetector(Detector):
         return now
 
 
-SAME: Final = np.dtype([("held", HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8")])
-"""The value, its frames on end, since when, the last of them."""
+MOVES: Final = 2.0
+"""Steps of its sensor by which a value must have been moved before it is wrong that it stands still."""
+SAME: Final = np.dtype([
+    ("held", HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8"),
+    ("mean", "f8"), ("course", TURNING), ("swings", "i8"),
+])  # fmt: skip
+"""The value, its frames on end, since when, the last of them; what it follows: its lagged mean, the course of
+that mean's logarithm since the value came, and how often it turned.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class UnchangedDetector(Detector):
-    """The same value in ``frames`` frames on end and for ``unchanged_ms``; a longer gap begins anew."""
+    """The same value in ``frames`` frames on end and for ``unchanged_ms``; a longer gap begins anew.
+
+    Where the rule says what moves the value, only after ``swings`` of it that are large enough.
+    """
 
     raising: Raising
-    frames: int
-    unchanged_ms: int
+    spec: Unchanged
     dtype: ClassVar = SAME
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         """See Detector."""
         same, now_ms = memory.rows[frames.places], frames["end_ms"]
         other = ~memory.on[frames.places] | (now.value != same["value"])
-        other |= now_ms - same["seen"] > self.raising.gap_ms
+        passed_ms = np.where(memory.on[frames.places], now_ms - same["seen"], np.inf)
+        other |= passed_ms > self.raising.gap_ms
         same["value"], same["seen"] = now.value, now_ms
         same["since"] = np.where(other, now_ms, same["since"])
         same["frames"] = np.where(other, 1, same["frames"] + 1)
-        holds = (same["frames"] >= self.frames) & (now_ms - same["since"] >= self.unchanged_ms)
+        spec, same_ms = self.spec, now_ms - same["since"]
+        holds = (same["frames"] >= spec.frames) & (same_ms >= 1000 * spec.raise_for_s)
+        if spec.follows is not None:
+            holds &= self._swings(same, passed_ms, other, now.limit) >= spec.swings
         held, clears = same["held"], answers(same["frames"] == 1)
         found = self.raising.step(held, now_ms, answers(holds), clears, now.value, now)
         memory.rows[frames.places], memory.on[frames.places] = same, True
         return [(lane, replace(each, limit=None)) for lane, each in found]
+
+    def _swings(self, same: Any, passed_ms: Floats, other: Flags, follows: Floats) -> Ints:
+        """How often what the value follows turned since the value came, in place."""
+        spec, known = self.spec, follows > 0
+        weight = np.where(same["mean"] > 0, -np.expm1(-passed_ms / (1000 * spec.lag_s)), 1.0)
+        same["mean"] = np.where(known, same["mean"] + weight * (follows - same["mean"]), same["mean"])
+        known &= same["mean"] > 0
+        course, log = same["course"], np.log(same["mean"], out=np.zeros(len(known)), where=known)
+        course["turning"], course["falls"] = np.where(other, log, course["turning"]), course["falls"] & ~other
+        turns = turned(course, log, MOVES * (spec.resolution or 0.0) / spec.per_fold, known)
+        same["swings"] = np.where(other, 0, same["swings"] + turns)
+        swings: Ints = same["swings"]
+        return swings
 
 
 COURSE: Final = np.dtype([("held", HELD), ("series", SERIES)])

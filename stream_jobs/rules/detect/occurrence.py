@@ -9,7 +9,15 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import AGAIN, Detection, Detections, Detector, Memory
+from stream_jobs.rules.detect.base import (
+    AGAIN,
+    TURNING,
+    Detection,
+    Detections,
+    Detector,
+    Memory,
+    turned,
+)
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.features import Round
 
@@ -90,13 +98,12 @@ class CountDetector(Detector):
         return seen._replace(found_ms=now_ms), found
 
 
-TURNING: Final = np.dtype([("turning", "f8"), ("falls", "?")])
-"""A value's last turning value, and whether it falls; ``rare``: when it turned up before, ms."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReversalDetector(Detector):
-    """Counts each time that a value, having fallen by ``size``, has risen by ``size`` from its lowest."""
+    """Counts each time that a value, having fallen by ``size``, has risen by ``size`` from its lowest.
+
+    ``rare``: when it turned up before, ms.
+    """
 
     times: int
     span_ms: int
@@ -107,12 +114,7 @@ class ReversalDetector(Detector):
         """See Detector."""
         course, value = memory.rows[frames.places], now.value
         course["turning"] = np.where(memory.on[frames.places], course["turning"], value)
-        sign = np.where(course["falls"], -1, 1)
-        further = sign * (value - course["turning"]) > 0
-        turns = ~further & (np.abs(value - course["turning"]) >= self.size)
-        counts = np.flatnonzero(turns & course["falls"] & (now.holds > 0))
-        course["turning"] = np.where(further | turns, value, course["turning"])
-        course["falls"] ^= turns
+        counts = np.flatnonzero(turned(course, value, self.size) & ~course["falls"] & (now.holds > 0))
         memory.rows[frames.places], memory.on[frames.places] = course, True
         found: Detections = []
         for lane in counts.tolist():

@@ -50,6 +50,23 @@ def test_a_value_that_stands_still_is_found_and_a_rare_repetition_is_not(tmp_pat
     assert found(mine, course([88.1] * 5, 10.0)) == []
 
 
+def test_a_value_that_nothing_moves_may_stand_still_and_one_that_is_moved_may_not(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **SAME, follows="y", per_fold=2, lag_s=1, swings=2, resolution=1)
+    heat = {  # whole degrees: two of them are one e-fold
+        "steady": [10.0] * 70,
+        "a little": [10.0 if s // 20 % 2 else 20.0 for s in range(70)],
+        "up and down": [10.0 if s // 20 % 2 else 30.0 for s in range(70)],
+        "once, and back": [10.0 if s < 30 else 30.0 for s in range(70)],
+    }
+    said = {
+        name: [frame(s, Evaluation(None, None, 88.0, each)) for s, each in enumerate(values)]
+        for name, values in heat.items()
+    }
+    assert {name: seconds(found(mine, each))[:1] for name, each in said.items()} == {
+        "steady": [], "a little": [], "up and down": [41], "once, and back": [],
+    }  # fmt: skip
+
+
 def test_a_gap_begins_the_still_stand_anew(tmp_path: Path) -> None:
     frames = [*course([88.1] * 20), *(frame(500 + s, Evaluation(None, None, 88.1, None)) for s in range(20))]
     assert found(rule(tmp_path, **SAME), frames) == []

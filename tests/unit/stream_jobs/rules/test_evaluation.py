@@ -49,7 +49,8 @@ def spark_reading(rule: Rule) -> dict[str, Column]:
     stateful = rule.stateful
     assert stateful is not None
     condition, value = F.expr(rule.condition), F.expr(rule.value).cast("double")
-    limit = F.lit(None) if rule.limit is None else F.expr(rule.limit)
+    limit_of = rule.limit or rule.follows()
+    limit = F.lit(None) if limit_of is None else F.expr(limit_of)
     own = isinstance(stateful.spec, Level) and stateful.spec.mean_s == 0
     holds = clears = F.lit(None)
     if own:

@@ -1,6 +1,7 @@
 """A fleet with one of each fault that shows in town within a quarter of an hour, past the shipped rules.
 
-Slower ones (thermostat, soot, slip, battery, a reading that stands still) are judged by the scorecard.
+Its sensors have the steps of OBD, at 2 Hz. Slower faults (thermostat, soot, slip, battery) are judged by the
+scorecard.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ SEED: Final = 12
 SECONDS: Final = 1000
 SOUND: Final = 6
 FAULTS: Final = (
-    "alternator", "cell_imbalance", "intermittent_dtc", "lean_mixture", "low_oil_pressure", "overcharge",
-    "overheating", "rapid_leak", "rich_mixture", "slow_leak", "sticking_caliper", "thermal_runaway",
-    "worn_pads",
+    "alternator", "cell_imbalance", "coolant_sensor_stuck", "intermittent_dtc", "lean_mixture",
+    "low_oil_pressure", "overcharge", "overheating", "rapid_leak", "rich_mixture", "slow_leak",
+    "sticking_caliper", "thermal_runaway", "worn_pads",
 )  # fmt: skip
 Found = dict[str, list[tuple[str, int]]]
 
@@ -30,7 +31,7 @@ Found = dict[str, list[tuple[str, int]]]
 @pytest.fixture(scope="module")
 def fleet() -> Fleet:
     wanted = [Wanted(name, count=1, severity=(0.8, 0.9), onset_s=(60, 120)) for name in FAULTS]
-    return Fleet(SEED, len(FAULTS) + SOUND, SECONDS, wanted)
+    return Fleet(SEED, len(FAULTS) + SOUND, SECONDS, wanted, sensors="obd")
 
 
 @pytest.fixture(scope="module")

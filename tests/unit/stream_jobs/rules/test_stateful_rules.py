@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.contract.errors import ConfigError
-from stream_jobs.rules.model import VEHICLES, Level, Slope, Stateful, load_rules, of_query
+from stream_jobs.rules.model import VEHICLES, Level, Slope, Stateful, Unchanged, load_rules, of_query
 from stream_jobs.rules.rule_set import of_rules
 from tests.unit.stream_jobs.rules.traces import rule
 
@@ -32,6 +32,13 @@ def test_a_slope_is_told_per_second_minute_hour_or_day(tmp_path: Path) -> None:
     mine = rule(tmp_path, **LEVEL | {"kind": "slope", "span_s": 60, "per": "minute"})
     assert mine.stateful is not None
     assert mine.stateful.spec == Slope(span_s=60.0, per_s=60.0)
+
+
+def test_what_a_value_is_rounded_to_is_the_contracts_unless_the_rule_says() -> None:
+    shipped = {rule.id: rule for rule in load_rules()}["coolant_sensor_stuck"]
+    assert shipped.stateful is not None
+    assert isinstance(shipped.stateful.spec, Unchanged)
+    assert shipped.stateful.spec.resolution == 1
 
 
 @pytest.mark.parametrize(
@@ -63,6 +70,11 @@ def test_a_slope_is_told_per_second_minute_hour_or_day(tmp_path: Path) -> None:
         ({"kind": "clone"}, "`limit` has no meaning for kind clone"),
         ({"kind": "count", "times": 3}, "`limit` has no meaning for kind count"),
         ({"kind": "unchanged", "raise_for_s": 30}, "`limit` has no meaning for kind unchanged"),
+        (
+            UNLIMITED
+            | {"kind": "unchanged", "raise_for_s": 30, "value": "coolant_temp_c + 1", "follows": "gear"},
+            "`resolution` is missing: the value is no signal",
+        ),
         ({"escalate": [{"limit": 110}]}, "`escalate` {'limit': 110} is not {limit, severity}"),
         (
             {"escalate": [{"limit": 120, "severity": "MAJOR"}, {"limit": 110, "severity": "CRITICAL"}]},
