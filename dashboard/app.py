@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import auth
+from dashboard import auth, player
 from dashboard.shared import pictures, theme
 
 
@@ -17,6 +17,7 @@ def page(name: str, icon: str, default: bool = False) -> st.Page:
 st.set_page_config(page_title="Odograph", page_icon=pictures.mark(), layout="wide")
 st.logo(pictures.wordmark("dark" if st.context.theme.type == "dark" else "light"), size="large")
 st.html(theme.STYLE)
+st.html(player.DECK_SCALE, unsafe_allow_javascript=True)
 auth.gate()
 st.navigation(
     {

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from dashboard import layer_cache
+from dashboard import basemap, layer_cache
 from dashboard.auth import LOCAL, Roles
 from dashboard.db import Database, Query
 from dashboard.layer_cache import Build
@@ -34,13 +34,14 @@ from stream_jobs.crashes import bundle, tables
 from stream_jobs.crashes.bundle import one_line
 
 TILE: Final = CLUSTERS_PATH + "/{z:int}/{x:int}/{y:int}.json"
+TILES: Final = basemap.TILES_PATH + "/{z:int}/{x:int}/{y:int}"
 DEEPEST: Final = 24
 BUNDLE_PATH: Final = "/crash/bundle"
 
 
 def routes(database: Database, known: Roles | None, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps and data only for those who have."""
-    ours = (roads_route(database), *layer_routes(), data_route())
+    ours = (roads_route(database), *layer_routes(), *ground_routes(), data_route())
     checked = [guarded(route, known) for route in ours]
     return [*health_routes(database), *checked, bundle_route(settings, known)]
 
@@ -85,6 +86,24 @@ def roads_route(database: Database) -> Route:
         return Response(body, media_type="application/json", headers=headers)
 
     return Route(maps.ROADS_PATH, roads)
+
+
+def ground_routes() -> list[Route]:
+    """What maps stand on: the coast, MapLibre, and the tiles of a local basemap."""
+
+    def stored(request: Request) -> Response:
+        headers = {"Content-Encoding": "gzip", "Cache-Control": f"max-age={86_400}"}
+        path = request.url.path
+        return Response(basemap.stored(path), media_type=basemap.STORED[path], headers=headers)
+
+    def tile(request: Request) -> Response:
+        tiles, (z, x, y) = basemap.current().tiles, (int(request.path_params[name]) for name in "zxy")
+        if tiles is None or z > DEEPEST or max(x, y) >= 2**z:
+            return PlainTextResponse("no such tile\n", 404)
+        found = tiles.tile(z, x, y)
+        return Response(status_code=204) if found is None else Response(found, headers=tiles.headers)
+
+    return [*(Route(path, stored) for path in basemap.STORED), Route(TILES, tile)]
 
 
 def layer_routes() -> list[Route]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pandas as pd
 import pyarrow as pa
 import streamlit as st
+import structlog
 from starlette.middleware import Middleware
 
 import dashboard
@@ -17,6 +18,7 @@ from dashboard import auth, routes
 from dashboard.db import Database
 from dashboard.route_auth import HostCheck, served_names
 from dashboard.shared import theme
+from infra.clients import basemap
 from infra.contract.errors import ConfigError
 from infra.settings import settings as contract
 from infra.settings.sections import Dashboard
@@ -35,6 +37,9 @@ def serve(port: int) -> None:
             f"ODOGRAPH_DASHBOARD_ADDRESS {chosen.address}: others reach it and nobody has to sign in; "
             f"set {auth.OPTION}, or leave the address at 127.0.0.1"
         )
+    problem = basemap.find(chosen.basemap).problem
+    if problem:
+        structlog.get_logger("dashboard").warning("basemap not used", problem=problem)
     database = Database(lambda: contract.endpoints(settings).db_dashboard_url)
     pa.set_cpu_count(1)  # for tables of some hundred rows starting more threads costs more than it saves
     # Load what pages are drawn with, and let garbage collection pass over all that stays for ever: the first

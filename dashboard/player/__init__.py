@@ -29,6 +29,12 @@ INK: Final[dict[Mode, dict[str, str]]] = {
 SCRIPTS: Final = {"trip": ("trip.js",), "replay": ("timeline.js", "stretch.js", "stock.js", "replay.js")}
 
 
+DECK_SCALE: Final = (
+    f"<script>(() => {{{''.join((HERE / f).read_text() for f in ('scale.js', 'deck_scale.js'))}}})()</script>"
+)
+"""Draws a scale bar on each map of a page."""
+
+
 def tone(mode: Mode) -> Record:
     """Colours of map and chart in one of the two themes."""
     ground = TONES[mode]
@@ -40,7 +46,7 @@ def tone(mode: Mode) -> Record:
 @lru_cache
 def component(part: str) -> Callable[..., Any]:
     """The picture of one ``trip``, or the player of a day (``replay``); ``data`` as its page makes it."""
-    files = ("common.js", "world.js", "map.js", *SCRIPTS[part])
+    files = ("common.js", "scale.js", "world.js", "ground.js", "map.js", *SCRIPTS[part])
     script = "\n".join((HERE / file).read_text() for file in files)
     html, css = (HERE / f"{part}.html").read_text(), (HERE / "player.css").read_text()
     made: Callable[..., Any] = st.components.v2.component(f"odograph_{part}", html=html, css=css, js=script)

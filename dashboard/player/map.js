@@ -1,5 +1,5 @@
-// A map of our own: roads, pan, zoom, and a place for others to draw on. World coordinates are Web Mercator
-// in 0..1 both ways. Nothing is fetched but the road rows of this server.
+// A map of our own: roads on a ground, pan, zoom, and a place for others to draw on. World coordinates are Web
+// Mercator in 0..1 both ways. Nothing is fetched but the road rows of this server and what the ground needs.
 
 const WORLD_PX = 512;
 const ZOOMS = [1, 19];
@@ -19,6 +19,7 @@ class RoadMap {
     this.onHover = () => {};
     this.onClick = () => {};
     this.onMoved = () => {};
+    this.base = new Ground(box, () => this.refresh());
     this.ground = this.sheet("ground");
     this.top = this.sheet("top");
     this.pointers = new Map();
@@ -38,10 +39,12 @@ class RoadMap {
   stop() {
     this.watcher.disconnect();
     cancelAnimationFrame(this.frame);
+    this.base.stop();
   }
 
-  // Colours and the address of the roads; a new address is fetched, the same one is not.
-  dress(tone, address) {
+  // Colours, the address of the roads and the style of the ground; what is new is fetched, the same is not.
+  dress({ tone, roads: address, ground }) {
+    this.base.dress(ground);
     const changed = JSON.stringify(tone) !== JSON.stringify(this.tone);
     this.tone = tone;
     if (changed) this.refresh();
@@ -89,8 +92,7 @@ class RoadMap {
 
   // The same for things with world coordinates.
   fitWorld(things) {
-    const degrees = ({ x, y }) => [x * 360 - 180, (Math.atan(Math.sinh(Math.PI * (1 - 2 * y))) * 180) / Math.PI];
-    this.fit(things.map(degrees));
+    this.fit(things.map(({ x, y }) => degrees(x, y)));
   }
 
   scale() {
@@ -135,12 +137,27 @@ class RoadMap {
     const context = this.top.getContext("2d");
     context.clearRect(0, 0, this.width, this.height);
     this.draw(context, this);
+    this.paintScale(context);
+  }
+
+  paintScale(context) {
+    const [words, px] = scaleBar(metres(1 / this.scale(), 0, this.centre[1]));
+    const [x, y] = [10, this.height - 10];
+    context.strokeStyle = context.fillStyle = this.tone.ink;
+    context.lineWidth = 2;
+    context.beginPath();
+    for (const [dx, dy] of [[0, -7], [0, 0], [px, 0], [px, -7]]) context.lineTo(x + dx, y + dy);
+    context.stroke();
+    context.font = "11px sans-serif";
+    context.textAlign = "center";
+    context.fillText(words, x + px / 2, y - 4);
   }
 
   paintRoads() {
     const context = this.ground.getContext("2d");
     context.fillStyle = this.tone.ground;
-    context.fillRect(0, 0, this.width, this.height);
+    if (this.base.look(...this.centre, this.zoom)) context.clearRect(0, 0, this.width, this.height);
+    else context.fillRect(0, 0, this.width, this.height);
     context.lineCap = context.lineJoin = "round";
     const half = [this.width / 2 / this.scale(), this.height / 2 / this.scale()];
     for (const major of [false, true]) {

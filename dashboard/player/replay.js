@@ -56,7 +56,7 @@ class Replay {
     this.slider.min = data.day.since;
     this.slider.max = data.day.until;
     if (!this.sheet || this.sheet.src !== data.icons.sheet) this.load(data.icons.sheet);
-    this.map.dress(data.tone, data.roads);
+    this.map.dress(data);
     this.stock.take(data.stretch);
     this.show();
     this.drawStrip();

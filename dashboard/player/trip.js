@@ -35,7 +35,7 @@ class Trip {
       this.at = 0;
       this.map.fit(this.places());
     }
-    this.map.dress(data.tone, data.roads);
+    this.map.dress(data);
     this.point(Math.min(this.at, data.path.t.length - 1));
     this.map.redraw();
   }

@@ -11,6 +11,10 @@ function worldY(lat) {
   return 0.5 - Math.log((1 + s) / (1 - s)) / (4 * Math.PI);
 }
 
+function degrees(x, y) {
+  return [x * 360 - 180, (Math.atan(Math.sinh(Math.PI * (1 - 2 * y))) * 180) / Math.PI];
+}
+
 // Metres of a path in world units at a latitude.
 function metres(dx, dy, y) {
   return (Math.hypot(dx, dy) * WORLD_M) / Math.cosh(Math.PI * (1 - 2 * y));

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
 import pandas as pd
@@ -14,7 +14,7 @@ import pydeck as pdk
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from dashboard import query_cache
+from dashboard import basemap, query_cache
 from dashboard.db import P, Query
 from dashboard.query_cache import PAUSED, ask, ask_rarely, away, outages, paused, settings
 from dashboard.shared import downloads, maps, queries, text
@@ -372,8 +372,25 @@ def draw_map(
     """A map of these layers over the roads; the event of what is chosen on it."""
     address = road_address(network())
     roads = [] if address is None else [maps.roads(address, mode())]
-    deck = maps.deck([*roads, *layers], view, mode())
-    return st.pydeck_chart(deck, height=map_size(0, high_px)[1], key=key, alt=alt, **options)
+    deck = maps.deck([*roads, *layers], view, basemap.address(ground()))
+    chosen = st.pydeck_chart(deck, height=map_size(0, high_px)[1], key=key, alt=alt, **options)
+    name_ground()
+    return chosen
+
+
+def ground() -> str | Record:
+    """The style of what maps stand on, in the reader's theme."""
+    here = urlsplit(st.context.url or "")
+    return basemap.style(basemap.current(), mode(), f"{here.scheme}://{here.netloc}")
+
+
+def name_ground() -> None:
+    """Under a map: whose basemap it is, or why that of the settings is not shown."""
+    base = basemap.current()
+    if base.problem:
+        st.warning(text.plain(base.problem), icon=":material/map:")
+    elif base.attribution:
+        st.caption(text.plain(base.attribution))
 
 
 def kept_view(key: str, what: Any, find: Callable[[], maps.View | None]) -> maps.View:

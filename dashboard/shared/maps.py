@@ -1,6 +1,5 @@
 """Maps: frames in, deck out. Style and roads are our own: nothing is fetched from outside."""
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -80,17 +79,15 @@ def view_of_roads(network: Record, size_px: tuple[int, int]) -> View | None:
     return view_of([network["south"], network["north"]], [network["west"], network["east"]], *size_px)
 
 
-def deck(layers: Iterable[pdk.Layer], view: View, mode: Mode) -> pdk.Deck:
-    """A deck of these layers, on a ground of one flat colour, whose tooltip is plain text."""
-    ground = {"id": "ground", "type": "background", "paint": {"background-color": TONES[mode].ground}}
-    style = quote(json.dumps({"version": 8, "sources": {}, "layers": [ground]}))
+def deck(layers: Iterable[pdk.Layer], view: View, style: str) -> pdk.Deck:
+    """A deck of these layers on the ground of the style at this address, whose tooltip is plain text."""
     tip = {"fontSize": "12px", "padding": "6px 9px", "borderRadius": "6px", "whiteSpace": "pre"}
     place = {"latitude": view.lat_deg, "longitude": view.lon_deg, "zoom": view.zoom}
     return pdk.Deck(
         layers=list(layers),
         initial_view_state=pdk.ViewState(**place, min_zoom=1, max_zoom=19),
         map_provider=None,
-        map_style=f"data:application/json,{style}",
+        map_style=style,
         tooltip={"text": "{tip}", "style": tip},
     )
 

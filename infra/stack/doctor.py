@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC
 from functools import partial
 
+from infra.clients.basemap import OPTION, find
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError
 from infra.settings.settings import Endpoints, endpoints
@@ -65,6 +66,12 @@ def _machine(stack: Stack) -> Iterable[Finding]:
     wanted |= {"root file system": cache.rootfs_dir(store)} if in_rootfs else {}
     for name, place in wanted.items():
         yield Finding(name, cache.is_complete(place), str(place), "odograph setup")
+    basemap = stack.settings.dashboard.basemap
+    if basemap:
+        problem = find(basemap).problem
+        yield Finding(
+            "basemap", not problem, problem or "can be used", f"set {OPTION} right, or leave it out"
+        )
     if in_rootfs and os.geteuid() != 0:
         yield Finding("mount namespace", False, "not root", "run as root" + fetch.WITHOUT_ROOT)
     elif in_rootfs:  # the embedded services need a private one

@@ -15,17 +15,19 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from dashboard.routes import bundle_address
+from dashboard.shared.theme import TONES
 from infra.contract.downlink import Silences, silence_file
 from infra.stack.stack import Stack
 from stream_jobs.alerts.store import alert_store
 from stream_jobs.crashes import bundle, tables
 from tests import support_rows
-from tests.integration.browser_support import Visit, desk, visit
+from tests.integration.browser_support import SEEN_S, Visit, desk, drawn, near, pixels_of, visit
 from tests.integration.dashboard_support import START_S, status
 from tests.integration.oidc_provider import Provider, provider, settings_file
 from tests.rows.found import alerts
 from tests.rows.town import vehicle_id
 from tests.support import Lane, eventually, open_lane
+from tests.support_tiles import write_tiles
 
 pytestmark = pytest.mark.integration
 
@@ -33,6 +35,10 @@ ADA, VIC, ROOT, EVE = "ada@example.org", "vic@example.org", "root@example.org", 
 ROLES = f'viewer = ["{VIC}"]\ndispatcher = ["{ADA}"]\nadmin = ["{ROOT}"]'
 CRASH = (vehicle_id(7), 1, "c-1")
 HOSTILE = '<img src="http://198.51.100.1/i.png"> ![i](http://198.51.100.1/j.png) **bold**'
+
+
+LAND = {"earth": (8.0, 48.5, 9.0, 49.5), "water": (8.36, 49.0, 8.395, 49.03)}
+"""The basemap: the town's north-west is a lake, where the coast lines know of land only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,10 @@ class Site:
 @pytest.fixture(scope="module")
 def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     file = tmp_path_factory.mktemp("oidc") / "oidc.toml"
-    with provider() as issuer, open_lane(stack, dashboard={"oidc": file}) as lane:
+    tiles = file.with_name("town.pmtiles")
+    chosen = {"oidc": file, "basemap": str(tiles)}
+    with provider() as issuer, open_lane(stack, dashboard=chosen) as lane:
+        write_tiles(tiles, LAND, 12, "© Somebody")
         base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
         file.touch(0o600)
         file.write_text(settings_file(issuer, base, ROLES))
@@ -241,3 +250,18 @@ def test_a_bundle_is_for_admins_and_for_the_dashboards_own_pages(dispatcher: Vis
     assert dispatcher.page.context.request.get(site.base + address).status == 403
     assert status(site.base, address) == 403
     assert site.fetch("SELECT count(*) FROM odograph.custody WHERE detail = %s", ADA) == [(0,)]
+
+
+def test_maps_stand_on_the_tiles_of_a_local_file_that_only_who_signed_in_gets(
+    dispatcher: Visit, site: Site
+) -> None:
+    sea = TONES["light"].sea
+    dispatcher.open("/")
+    eventually(lambda: drawn(dispatcher, sea, 20_000), SEEN_S, "the lake under the fleet")
+    expect(dispatcher.page.locator("[data-testid=stDeckGlJsonChart] .scale")).to_have_text("200 m")
+    expect(dispatcher.page.get_by_text("© Somebody")).to_be_visible()
+    asked = next(url for url in dispatcher.requests if "/map/ground/12/" in url)
+    assert status(site.base, asked.removeprefix(site.base)) == 403
+    dispatcher.open("/replay")
+    played = dispatcher.page.locator("[data-part=map]")
+    eventually(lambda: near(pixels_of(played), sea).sum() >= 20_000, SEEN_S, "the lake under the replay")

@@ -71,6 +71,7 @@ def _player(day: date, speed: int, follow: str | None) -> None:
         "tone": player.tone(live.mode()),
         "icons": {"sheet": sheet, "mapping": mapping},
         "roads": live.road_address(roads),
+        "ground": live.ground(),
         "zone": str(zone),
         "day": {"since": begin, "until": end},
         "at_ms": _ms(_moment(day, st.query_params.get("at")) or known["first_at"] + GATHER),
@@ -83,6 +84,7 @@ def _player(day: date, speed: int, follow: str | None) -> None:
         "away": away(),
     }
     player.component("replay")(key=PLAYER, data=data, on_want_change=lambda: None, on_at_change=lambda: None)
+    live.name_ground()
     st.html(pictures.states(live.mode()))
 
 

@@ -125,10 +125,12 @@ def _events(found: Record) -> None:
             "bands": dict(CONGESTION),
             "zone": str(live.tz()),
             "roads": live.road_address(live.network()),
+            "ground": live.ground(),
             "path": path.path(pieces, pd.DataFrame() if ratios is None else ratios),
             "marks": path.marks(path.halts(points), idle, harsh, alerts),
         }
         player.component("trip")(key="trip", data=data)
+        live.name_ground()
         st.html(pictures.trip())
     else:
         live.nothing("No position of this trip is stored: its windows have gone, or had no place.")

@@ -43,7 +43,9 @@ def points(*rows: tuple[str, float, float, float | None]) -> pd.DataFrame:
 
 
 def spec(*layers: Any) -> dict[str, Any]:
-    drawn: dict[str, Any] = json.loads(maps.deck(layers, maps.View(49.0, 8.4, 12.0), "light").to_json())
+    drawn: dict[str, Any] = json.loads(
+        maps.deck(layers, maps.View(49.0, 8.4, 12.0), "/ground.json").to_json()
+    )
     return drawn
 
 
@@ -59,7 +61,7 @@ def addresses(value: Any) -> list[str]:
 def test_no_address_of_the_outside_is_in_a_map() -> None:
     drawn = spec(maps.roads("/map/roads.json?v=1", "dark"), maps.vehicles(FLEET, "dark"))
     assert addresses(drawn) == []
-    assert drawn["mapStyle"].startswith("data:application/json,")
+    assert drawn["mapStyle"] == "/ground.json"
     assert drawn["layers"][1]["iconAtlas"].startswith("data:image/png;base64,")
 
 
@@ -94,7 +96,7 @@ def test_the_tooltip_names_vehicle_model_state_speed_and_alerts() -> None:
 
 def test_the_tooltip_is_text_never_html() -> None:
     assert spec().get("tooltip", True) is True
-    assert "html" not in maps.deck([], maps.View(0, 0, 1), "light")._tooltip
+    assert "html" not in maps.deck([], maps.View(0, 0, 1), "")._tooltip
 
 
 def test_text_of_a_device_is_no_expression_and_no_template() -> None:

@@ -77,7 +77,7 @@ def test_numbers_are_short_and_areas_grow_with_them() -> None:
 
 
 def spec(*layers: Any) -> list[dict[str, Any]]:
-    drawn = json.loads(maps.deck(layers, maps.View(49.0, 8.4, 12.0), "light").to_json())
+    drawn = json.loads(maps.deck(layers, maps.View(49.0, 8.4, 12.0), "").to_json())
     found: list[dict[str, Any]] = drawn["layers"]
     return found
 

@@ -1,0 +1,100 @@
+"""The ground of all maps, as one MapLibre style: the basemap of the settings, else coast lines and borders.
+
+The server has all that it needs: the coast (Natural Earth), the tiles of a local file, and MapLibre for the
+maps that are not deck's. Only a style at another address makes browsers ask elsewhere.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import streamlit as st
+
+from dashboard.query_cache import settings
+from dashboard.shared.text import Record
+from dashboard.shared.theme import TONES, Mode, Tone
+from infra.clients.basemap import Basemap, Tiles, find
+
+COAST_PATH: Final = "/map/coast.json"
+SCRIPT_PATH: Final = "/map/maplibre-gl.js"
+TILES_PATH: Final = "/map/ground"
+STORED: Final = {COAST_PATH: "application/json", SCRIPT_PATH: "text/javascript"}
+"""Files of this folder, compressed, by the path under which the server has them."""
+FIND_AGAIN_S: Final = 120.0
+COAST_ZOOM: Final = 6
+"""Up to this zoom coast lines stand under the tiles of a file that may hold one town only."""
+KINDS: Final = (
+    ("earth", "ground"), ("land", "green"), ("park", "green"), ("ocean", "sea"), ("water", "sea"),
+    ("building", "building"), ("road", "road"), ("transport", "road"), ("bound", "border"),
+    ("admin", "border"),
+)  # fmt: skip
+"""Begin of a vector layer's name (of Protomaps, OpenMapTiles) -> its colour, from the ground up."""
+WIDTHS: Final = {"road": [5, 0.4, 12, 1.2, 16, 5], "sea": [8, 0.5, 16, 3], "border": [3, 0.6, 10, 1.5]}
+"""Width of a colour's lines: zoom, px, and so on."""
+
+
+@st.cache_resource(ttl=FIND_AGAIN_S, show_spinner=False)
+def current() -> Basemap:
+    """The basemap of the settings; what could not be used is tried again after a while."""
+    return find(settings().dashboard.basemap)
+
+
+def stored(path: str) -> bytes:
+    """A file of ``STORED`` as it is served, gzip."""
+    return Path(__file__).with_name(f"{path.rpartition('/')[2]}.gz").read_bytes()
+
+
+def style(base: Basemap, mode: Mode, origin: str) -> str | Record:
+    """The style, or its address; ``origin`` is the dashboard's own: workers of a map know no page."""
+    if base.style_url:
+        return base.style_url
+    tone = TONES[mode]
+    sources: dict[str, Any] = {"coast": {"type": "geojson", "data": f"{origin}{COAST_PATH}", "maxzoom": 8}}
+    land, border = ({"source": "coast", "filter": ["==", "kind", kind]} for kind in ("land", "border"))
+    coast = {"line-color": tone.coast, "line-width": 1}
+    dashes = {"line-color": tone.border, "line-width": 1.2, "line-dasharray": [3, 2]}
+    layers: list[Record] = [
+        {"id": "sea", "type": "background", "paint": {"background-color": tone.sea}},
+        land | {"id": "land", "type": "fill", "paint": {"fill-color": tone.ground}},
+        land | {"id": "coast", "type": "line", "paint": coast},
+        border | {"id": "border", "type": "line", "paint": dashes},
+    ]
+    if base.tiles:
+        flat = {"id": "ground", "type": "background", "paint": {"background-color": tone.ground}}
+        ends = {"maxzoom": max(COAST_ZOOM, base.tiles.zooms[0])}
+        layers = [flat, *(layer | ends for layer in layers), *_layers(base.tiles, tone)]
+        sources["tiles"] = _source(base.tiles, origin)
+    return {"version": 8, "sources": sources, "layers": layers}
+
+
+def address(made: str | Record) -> str:
+    """A style as the address that deck wants."""
+    return made if isinstance(made, str) else f"data:application/json,{quote(json.dumps(made))}"
+
+
+def _source(tiles: Tiles, origin: str) -> Record:
+    place = f"{origin}{TILES_PATH}/{{z}}/{{x}}/{{y}}?v={tiles.version}"
+    kind = {"type": "raster", "tileSize": 256} if tiles.layers is None else {"type": "vector"}
+    return kind | {"tiles": [place], "minzoom": tiles.zooms[0], "maxzoom": tiles.zooms[1]}
+
+
+def _layers(tiles: Tiles, tone: Tone) -> list[Record]:
+    """Areas and lines of the file's layers by the begins of their names; of an unknown one the lines only."""
+    if tiles.layers is None:
+        return [{"id": "tiles", "type": "raster", "source": "tiles"}]
+    found = []
+    for begin, colour in (*KINDS, ("", "")):
+        known = tuple(name for name, _ in KINDS)
+        for name in tiles.layers:
+            if not (name.startswith(begin) if begin else not name.startswith(known)):
+                continue
+            of = {"source": "tiles", "source-layer": name}
+            paint = getattr(tone, colour or "border")
+            area = {"id": f"{name}-area", "type": "fill", "filter": ["==", "$type", "Polygon"]}
+            if colour not in ("", "road", "border"):
+                found.append(area | of | {"paint": {"fill-color": paint}})
+            width = ["interpolate", ["linear"], ["zoom"], *WIDTHS.get(colour, WIDTHS["border"])]
+            line = {"id": f"{name}-line", "type": "line", "filter": ["==", "$type", "LineString"]}
+            found.append(line | of | {"paint": {"line-color": paint, "line-width": width}})
+    return found

@@ -1,0 +1,128 @@
+"""The basemap that a setting names: a MapLibre style at an address, or the tiles of a local PMTiles file.
+
+What cannot be used is a sentence in ``problem``, never an exception: maps then stand on coast lines.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import struct
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from pmtiles.reader import MmapSource, Reader
+from pmtiles.tile import Compression, MagicNumberNotFound, SpecVersionUnsupported, TileType
+
+from infra.contract.errors import ConfigError
+
+OPTION: Final = "ODOGRAPH_DASHBOARD_BASEMAP"
+ANSWER_S: Final = 5.0
+IMAGES: Final = {TileType.PNG: "image/png", TileType.JPEG: "image/jpeg", TileType.WEBP: "image/webp"}
+VECTOR: Final = "application/vnd.mapbox-vector-tile"
+_TAG: Final = re.compile(r"<[^>]*>")
+_BROKEN: Final = (struct.error, zlib.error, ValueError, LookupError, TypeError, AttributeError, EOFError)
+"""What reading a file raises that is cut off, or is not what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """A PMTiles file; ``layers`` are those of vector tiles, None: the tiles are images."""
+
+    reader: Any
+    version: str
+    zooms: tuple[int, int]
+    layers: tuple[str, ...] | None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def tile(self, zoom: int, column: int, row: int) -> bytes | None:
+        """One tile as it is stored; None: there is none."""
+        found: bytes | None = self.reader.get(zoom, column, row)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Basemap:
+    """What maps stand on: the style at ``style_url``, ``tiles``, or neither: coast lines."""
+
+    style_url: str = ""
+    tiles: Tiles | None = None
+    attribution: str = ""
+    problem: str = ""
+
+
+def find(named: str) -> Basemap:
+    """The basemap that the setting names, as far as it can be used at this moment."""
+    try:
+        if named.startswith(("http://", "https://")):
+            return _style(named)
+        return _file(Path(named)) if named else Basemap()
+    except ConfigError as error:
+        shown = named.partition("?")[0]  # what stands behind it may be the key of a service
+        return Basemap(problem=f"{OPTION} {shown}: {error}. Maps show coast lines and borders instead")
+
+
+def _style(url: str) -> Basemap:
+    style = _fetched(url)
+    kinds = {"sources": dict, "layers": list}
+    if style.get("version") != 8 or not all(isinstance(style.get(key), kinds[key]) for key in kinds):
+        raise ConfigError("no MapLibre style (a JSON object with version 8, sources and layers)")
+    words = []
+    for source in style["sources"].values():
+        told = source if "attribution" in source or "url" not in source else _fetched(source["url"])
+        words.append(told.get("attribution"))
+    return Basemap(style_url=url, attribution=_plain(words))
+
+
+def _fetched(url: str) -> dict[str, Any]:
+    try:
+        answer = httpx.get(url, timeout=ANSWER_S, follow_redirects=True).raise_for_status()
+        found = answer.json()
+    except httpx.HTTPStatusError as error:
+        raise ConfigError(f"{url.partition('?')[0]} answered {error.response.status_code}") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise ConfigError(f"{url.partition('?')[0]} cannot be reached ({error})") from error
+    except ValueError as error:
+        raise ConfigError(f"{url.partition('?')[0]} is no JSON ({error})") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _file(path: Path) -> Basemap:
+    try:
+        with path.open("rb") as file:
+            reader = Reader(MmapSource(file))
+        header, metadata = reader.header(), reader.metadata()
+        reader.get(0, 0, 0)  # reads the directory
+        kind, packed = header["tile_type"], header["tile_compression"]
+        vector = [str(layer["id"]) for layer in metadata.get("vector_layers", ())]
+        attribution = _plain([metadata.get("attribution")])
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})") from error
+    except SpecVersionUnsupported as error:
+        raise ConfigError("a PMTiles file of version 3 is wanted; convert it: pmtiles convert") from error
+    except MagicNumberNotFound as error:
+        raise ConfigError("no PMTiles file, nor the http(s):// address of a style") from error
+    except _BROKEN as error:
+        raise ConfigError(f"no whole PMTiles file ({type(error).__name__}: {error})") from error
+    if kind != TileType.MVT and kind not in IMAGES:
+        raise ConfigError(f"tiles of vectors (MVT), PNG, JPEG or WebP are wanted, not {kind.name}")
+    if packed not in (Compression.NONE, Compression.GZIP):
+        raise ConfigError(f"its tiles are compressed by {packed.name}; gzip is wanted")
+    if kind == TileType.MVT and not vector:
+        raise ConfigError("its metadata name no vector_layers")
+    state = path.stat()
+    headers = {"Content-Type": IMAGES.get(kind, VECTOR), "Cache-Control": "max-age=86400"}
+    headers |= {"Content-Encoding": "gzip"} if packed == Compression.GZIP else {}
+    zooms = (header["min_zoom"], header["max_zoom"])
+    layers = tuple(vector) if kind == TileType.MVT else None
+    tiles = Tiles(reader, f"{state.st_mtime_ns}-{state.st_size}", zooms, layers, headers)
+    return Basemap(tiles=tiles, attribution=attribution)
+
+
+def _plain(words: list[Any]) -> str:
+    """Attributions, each once, as text."""
+    texts = [html.unescape(_TAG.sub("", text)).strip() for text in words if isinstance(text, str)]
+    return " · ".join(dict.fromkeys(filter(None, texts)))
