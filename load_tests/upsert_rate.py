@@ -27,7 +27,7 @@ from load_tests.bench.parts import cpu_s
 from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle
 from stream_jobs.app.database import Connection, binary, csv_of
-from stream_jobs.app.sinks import VEHICLE, write_latest, write_windows
+from stream_jobs.app.sinks import VEHICLE, write_latest, write_rows
 from stream_jobs.app.statements import TYPES, copy_into
 from stream_jobs.windows.vehicle import VEHICLE_COLUMNS, latest_of
 
@@ -95,7 +95,7 @@ def copied(table: str, form: str) -> Way:
 def upserted(connection: Connection, rows: pa.Table) -> None:
     """What the sink does with a batch, the newest states included."""
     windows = rows.drop_columns(["batch_id"])
-    write_windows(connection, VEHICLE, windows, 1)
+    write_rows(connection, VEHICLE, windows, 1)
     write_latest(connection, latest_of(windows))
 
 

@@ -217,6 +217,11 @@ def fetch(connection: Connection, statement: str, parameters: Any = None) -> lis
     return connection.execute(statement, parameters).fetchall()
 
 
+def insert_row(connection: Connection, table: str, row: Mapping[str, object], end: str = "") -> None:
+    """A row of a table of odograph, by column."""
+    execute(connection, sql.insert(table, row, end), row)
+
+
 def insert_rows(connection: Connection, table: str, rows: pa.Table) -> None:
     """Rows with natural keys that never change once written."""
     stage(connection, table, rows)

@@ -17,9 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
-from stream_jobs.app import statements as sql
 from stream_jobs.app.checkpoints import checkpoint_of
-from stream_jobs.app.database import Connection, Database
+from stream_jobs.app.database import Connection, Database, insert_row
 from stream_jobs.app.hadoop_store import HadoopStore
 from stream_jobs.app.progress import Board, Listener, completeness, note
 from stream_jobs.app.queries import QUERIES, TOPIC, Query, SinkParts, kafka_stream
@@ -246,8 +245,8 @@ def write_progress(board: Board, database: Database, unwritten_ms: int) -> None:
     moments = {query: at_ms - unwritten_ms * (query == "telemetry") for query, at_ms in moments.items()}
 
     def write(connection: Connection) -> None:
-        with connection.cursor() as cursor:
-            cursor.executemany(sql.INSERT_PROGRESS, lines)
+        for line in lines:
+            insert_row(connection, "query_progress", line, "ON CONFLICT DO NOTHING")
         note(connection, moments)
 
     if lines or moments:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,37 +19,24 @@ from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
 from stream_jobs.app.progress import note_late
 from stream_jobs.app.schema import EDGE_KEYS, ROAD_KEYS, WINDOW_KEYS
+from stream_jobs.app.statements import Table
 from stream_jobs.app.telemetry import BUCKET, MISSED, TABLES, table_of
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.maintenance.rollups import NOTE_CHANGES
 from stream_jobs.roads.history import mark
-from stream_jobs.vehicles.rows import RowTable, tables_of, unpack
+from stream_jobs.vehicles.rows import tables_of, unpack
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import SHARE, place_rows
-from stream_jobs.windows.vehicle import latest_of
 
 ALERT: Final = "alert"
 LATE_TABLE: Final = "odograph.late_frame"
 
 
-@dataclass(frozen=True, slots=True)
-class WindowTable:
-    """A table of windows, its keys and what to do where the stream meets a restated window.
-
-    ``also`` is a statement on the staged rows that belongs to the same transaction.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-    reopen: str
-    also: str
-
-
-VEHICLE = WindowTable(
-    sql.VEHICLE_TABLE, WINDOW_KEYS, sql.reopen(sql.VEHICLE_TABLE, WINDOW_KEYS), NOTE_CHANGES
+VEHICLE = Table(
+    sql.VEHICLE_TABLE, WINDOW_KEYS, "window_start", sql.reopen(sql.VEHICLE_TABLE, WINDOW_KEYS), NOTE_CHANGES
 )
 ROAD, EDGE = (
-    WindowTable(name, keys, sql.reopen(name, keys), mark(sql.staged(name)))
+    Table(name, keys, "window_start", sql.reopen(name, keys), mark(sql.staged(name)))
     for name, keys in ((sql.ROAD_TABLE, ROAD_KEYS), (sql.EDGE_TABLE, EDGE_KEYS))
 )
 
@@ -109,7 +95,7 @@ class TelemetrySink:
             write_rows(connection, table, columns, batch_id)
         vehicle, latest, missed = (_joined(tables[name]) for name in ("vehicle", "latest", MISSED))
         if vehicle is not None:
-            write_windows(connection, VEHICLE, vehicle, batch_id)
+            write_rows(connection, VEHICLE, vehicle, batch_id)
         if latest is not None:
             write_latest(connection, latest)
         if missed is not None:
@@ -134,7 +120,7 @@ class TelemetrySink:
             sums = pa.table([pa.array(column, pa.int64()) for column in columns], schema=SHARE)
             for table, of in zip((ROAD, EDGE), place_rows(sums, self._road_window_s), strict=True):
                 if of.num_rows:
-                    write_windows(connection, table, of, batch_id)
+                    write_rows(connection, table, of, batch_id)
         if moved:
             execute(connection, sql.CLOSE_SHARES, {"margin_ms": SILENT_MS})
         self._mine = True
@@ -154,41 +140,25 @@ def _joined(rows: pa.Table) -> pa.Table | None:
     return pa.concat_tables(map(table_of, rows["body"].to_pylist())) if rows.num_rows else None
 
 
-def write_windows(connection: Connection, table: WindowTable, rows: pa.Table, batch_id: int) -> None:
-    """Rows of the speed layer; restated windows among them are left alone and marked for restating."""
+def write_rows(connection: Connection, table: Table, rows: pa.Table, batch_id: int) -> None:
+    """Rows of the speed layer: absolute values by natural keys. What the batch layer restated stays, and is
+    looked at again, because the stream has something new to say of it.
+    """
+    if not table.reopen:
+        insert_rows(connection, table.name, rows)
+        return
     rows = tagged(rows, batch_id)
     stage(connection, table.name, rows)
-    written = execute(connection, sql.upsert(table.name, rows.column_names, table.keys))
-    if written < rows.num_rows:
+    if execute(connection, table.upsert(rows.column_names)) < rows.num_rows:
         execute(connection, table.reopen)
-    execute(connection, table.also)
+    if table.also:
+        execute(connection, table.also)
 
 
 def write_latest(connection: Connection, rows: pa.Table) -> None:
     """Rows of odograph.vehicle_latest; a newer one that is there stays."""
     stage(connection, sql.LATEST_TABLE, rows)
     execute(connection, sql.upsert_latest(rows.column_names))
-
-
-def follow_up(connection: Connection, table: WindowTable, rows: pa.Table) -> None:
-    """What follows from staged ``rows`` that were restated, or are stored just so."""
-    execute(connection, table.also)
-    if table is VEHICLE and rows.num_rows:
-        write_latest(connection, latest_of(rows))
-
-
-def write_rows(connection: Connection, table: RowTable, rows: pa.Table, batch_id: int) -> None:
-    """Journeys of the stream: absolute values by natural keys; what the batch layer restated stays, and is
-    looked at again, because the stream has something new to say of it.
-    """
-    if not table.restated:
-        insert_rows(connection, table.name, rows)
-        return
-    rows_tagged = tagged(rows, batch_id)
-    stage(connection, table.name, rows_tagged)
-    written = execute(connection, sql.upsert(table.name, rows_tagged.column_names, table.keys))
-    if written < rows.num_rows:
-        execute(connection, sql.REOPEN_JOURNEYS, {"vehicles": rows["vehicle_id"].unique().to_pylist()})
 
 
 def tagged(rows: pa.Table, batch_id: int) -> pa.Table:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from stream_jobs.app.schema import WRITER_COLUMNS
@@ -63,20 +64,6 @@ DELETE FROM odograph.batch_ledger l USING
 WHERE l.query_id = n.query_id AND l.batch_id < n.newest - 1000
 """
 
-REOPEN_JOURNEYS: Final = """
-UPDATE odograph.late_vehicle_frames SET repaired_at = NULL
-WHERE vehicle_id = ANY(%(vehicles)s) AND repaired_at > now() - INTERVAL '1 day'
-"""
-
-_PROGRESS: Final = (
-    "query", "at", "query_id", "batch_id", "input_rows", "rows_per_s", "batch_ms", "watermark",
-    "event_time_max", "state_rows", "state_bytes", "dropped_late", "dropped_duplicates", "lag_records",
-)  # fmt: skip
-INSERT_PROGRESS: Final = (
-    f"INSERT INTO odograph.query_progress ({', '.join(_PROGRESS)}) "  # noqa: S608  own names
-    f"VALUES ({', '.join(f'%({name})s' for name in _PROGRESS)}) ON CONFLICT DO NOTHING"
-)
-
 
 def staged(table: str) -> str:
     """Name of the temporary table that stands before ``table``."""
@@ -85,58 +72,94 @@ def staged(table: str) -> str:
 
 TYPES: Final = """
 SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
-WHERE attrelid = %(table)s::regclass AND attnum > 0 AND NOT attisdropped
+WHERE attrelid = to_regclass(%(table)s) AND attnum > 0 AND NOT attisdropped
 """
 
 
 def copy_into(table: str, columns: Sequence[str], form: str) -> str:
     """COPY into ``table``, ``form`` csv or binary."""
-    return f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT {form})"
+    return f"COPY {table} ({quoted(columns)}) FROM STDIN (FORMAT {form})"
 
 
-def upsert(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
-    """Speed layer: staged rows into ``table``; a window that the batch layer restated stays as it is."""
-    return f"{_insert(table, columns, keys)} WHERE excluded.revision >= {table}.revision"
+def quoted(columns: Iterable[str]) -> str:
+    """Names in a row: users' SQL may have a column called order."""
+    return ", ".join(f'"{column}"' for column in columns)
 
 
-def restate(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
-    """Batch layer: staged rows into ``table`` as the next revision."""
-    sql = _insert(table, (*columns, "revision", "restated_at"), keys, ("1", "now()"))
-    return sql.replace("revision = excluded.revision", f"revision = {table}.revision + 1")
+def on_conflict(keys: Iterable[str], columns: Iterable[str]) -> str:
+    """The end of an INSERT: a row with keys that are there takes the place of the one that has them."""
+    changes = ", ".join(f'"{c}" = excluded."{c}"' for c in columns if c not in keys)
+    return f"ON CONFLICT ({quoted(keys)}) DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
 
 
-def leave_equal(table: str, columns: Sequence[str], keys: Sequence[str], time: str) -> str:
-    """Staged rows that ``table`` holds just so go: what stays is to be restated.
+def insert(table: str, columns: Iterable[str], end: str = "") -> str:
+    """One row into ``table`` of odograph, by parameters with the names of its columns."""
+    values = ", ".join(f"%({c})s" for c in columns)
+    return f"INSERT INTO odograph.{table} ({', '.join(columns)}) VALUES ({values}) {end}"  # noqa: S608  own names
 
-    ``time`` is the key that bounds the chunks looked at, by parameters ``since`` and ``until``.
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that the stream writes and the batch layer restates, and its natural keys.
+
+    ``time``: the one that bounds the chunks looked at. ``reopen``: a statement for staged rows some of which
+    were restated already: what waits for repair is looked at again; none where rows never change once
+    written. ``also``: what belongs to a transaction that writes them.
     """
-    values = [c for c in columns if c not in keys and c not in WRITER_COLUMNS]
-    matched = " AND ".join(f"s.{key} = w.{key}" for key in keys)
-    staged_values, stored = (", ".join(f"{of}.{c}" for c in values) for of in ("s", "w"))
-    return (
-        f"DELETE FROM {staged(table)} s USING {table} w WHERE {matched} "  # noqa: S608  own names
-        f"AND w.{time} >= %(since)s AND w.{time} <= %(until)s "
-        f"AND ROW({staged_values}) IS NOT DISTINCT FROM ROW({stored})"
-    )
 
+    name: str
+    keys: tuple[str, ...]
+    time: str
+    reopen: str = ""
+    also: str = ""
 
-def _insert(table: str, columns: Sequence[str], keys: Sequence[str], constants: Sequence[str] = ()) -> str:
-    sources = [*columns[: len(columns) - len(constants)], *constants]
-    changes = ", ".join(f"{c} = excluded.{c}" for c in columns if c not in keys)
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(sources)} "  # noqa: S608
-        f"FROM {staged(table)} ORDER BY {', '.join(keys)} "
-        f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changes}"
-    )
+    def upsert(self, columns: Sequence[str]) -> str:
+        """Speed layer: staged rows into the table; a row that the batch layer restated stays as it is."""
+        return f"{self.put(columns)} WHERE excluded.revision >= {self.name}.revision"
+
+    def restate(self, columns: Sequence[str]) -> str:
+        """Batch layer: staged rows into the table as the next revision."""
+        sql = self.put((*columns, "revision", "restated_at"), ("1", "now()"))
+        return sql.replace('= excluded."revision"', f"= {self.name}.revision + 1")
+
+    def leave_equal(self, columns: Sequence[str]) -> str:
+        """Staged rows that the table holds just so go: what stays is to be restated.
+
+        Chunks looked at are those of the parameters ``since`` to ``until``.
+        """
+        values = [c for c in columns if c not in self.keys and c not in WRITER_COLUMNS]
+        staged_values, stored = (", ".join(f"{of}.{c}" for c in values) for of in ("s", "w"))
+        return (
+            f"DELETE FROM {staged(self.name)} s USING {self.name} w WHERE {self._matched()} "  # noqa: S608  own names
+            f"AND w.{self.time} >= %(since)s AND w.{self.time} <= %(until)s "
+            f"AND ROW({staged_values}) IS NOT DISTINCT FROM ROW({stored})"
+        )
+
+    def not_staged(self) -> str:
+        """SQL: that no staged row is the one ``w`` of the table."""
+        return f"NOT EXISTS (SELECT 1 FROM {staged(self.name)} s WHERE {self._matched()})"  # noqa: S608
+
+    def _matched(self) -> str:
+        return " AND ".join(f"s.{key} = w.{key}" for key in self.keys)
+
+    def put(self, columns: Sequence[str], constants: Sequence[str] = ()) -> str:
+        """Staged rows into the table, in the place of those with the same keys; the last columns are
+        ``constants``.
+        """
+        sources = ", ".join([quoted(columns[: len(columns) - len(constants)]), *constants])
+        return (
+            f"INSERT INTO {self.name} ({quoted(columns)}) SELECT {sources} FROM {staged(self.name)} "  # noqa: S608
+            f"ORDER BY {quoted(self.keys)} {on_conflict(self.keys, columns)}"
+        )
 
 
 def upsert_latest(columns: Sequence[str]) -> str:
     """Staged rows into vehicle_latest, unless a newer one of the vehicle is there."""
-    changes = ", ".join(f"{c} = excluded.{c}" for c in (*columns, "updated_at") if c != "vehicle_id")
     names = ", ".join(columns)
     return (
         f"INSERT INTO {LATEST_TABLE} ({names}, updated_at) SELECT {names}, now() "  # noqa: S608
-        f"FROM {staged(LATEST_TABLE)} ORDER BY vehicle_id ON CONFLICT (vehicle_id) DO UPDATE SET {changes} "
+        f"FROM {staged(LATEST_TABLE)} ORDER BY vehicle_id "
+        f"{on_conflict(['vehicle_id'], (*columns, 'updated_at'))} "
         "WHERE excluded.event_time >= vehicle_latest.event_time"
     )
 
@@ -156,7 +179,16 @@ def reopen(table: str, keys: Sequence[str]) -> str:
     )
 
 
+def reopen_journeys(table: str) -> str:
+    """The same of journeys: late frames of their vehicles that were repaired within a day."""
+    return (
+        "UPDATE odograph.late_vehicle_frames SET repaired_at = NULL "  # noqa: S608
+        f"WHERE vehicle_id IN (SELECT vehicle_id FROM {staged(table)}) "
+        "AND repaired_at > now() - INTERVAL '1 day'"
+    )
+
+
 def insert_new(table: str, columns: Sequence[str]) -> str:
     """Staged rows into ``table``; those that are there already stay as they are."""
-    names = ", ".join(columns)
+    names = quoted(columns)
     return f"INSERT INTO {table} ({names}) SELECT {names} FROM {staged(table)} ON CONFLICT DO NOTHING"  # noqa: S608

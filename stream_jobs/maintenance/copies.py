@@ -14,6 +14,7 @@ import pyarrow as pa
 import structlog
 
 from infra.settings.settings import Settings
+from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.vehicles import lookups
@@ -49,7 +50,7 @@ FROM known k LEFT JOIN of_model m USING (model) ORDER BY k.vehicle_id
 _FREE_FLOW: Final = "SELECT cell, heading_sector, free_flow_kmh FROM odograph.road_cell_baseline"
 
 TOPIC: Final = "vehicle-latest"
-_CONSUMER: Final = {"consumer": "vehicle-latest", "topic": "odograph.vehicle_latest"}
+_CONSUMER: Final = {"consumer": "vehicle-latest", "topic": "odograph.vehicle_latest", "partition": 0}
 
 _SINCE: Final = "SELECT next_offset FROM odograph.consumer_offset WHERE consumer = %(consumer)s"
 _UNTIL: Final = """
@@ -63,11 +64,11 @@ SELECT vehicle_id, (to_jsonb(l) - 'updated_at' - 'event_time'
 FROM odograph.vehicle_latest l
 WHERE updated_at >= to_timestamp(%(since)s / 1000000.0)
 """
-_DONE: Final = """
-INSERT INTO odograph.consumer_offset (consumer, topic, partition, next_offset)
-VALUES (%(consumer)s, %(topic)s, 0, %(until)s)
-ON CONFLICT (consumer, topic, partition) DO UPDATE SET next_offset = excluded.next_offset
-"""
+_DONE: Final = sql.insert(
+    "consumer_offset",
+    ("consumer", "topic", "partition", "next_offset"),
+    sql.on_conflict(("consumer", "topic", "partition"), ("next_offset",)),
+)
 
 log = structlog.get_logger("stream_jobs.history")
 
@@ -123,5 +124,5 @@ def publish_latest(database: Database, topic: TopicWriter) -> int:
     until, rows = database.run(changes)
     if rows:
         topic.write([(vehicle, text.encode()) for vehicle, text in rows])
-        database.run(lambda c: execute(c, _DONE, _CONSUMER | {"until": until}))
+        database.run(lambda c: execute(c, _DONE, _CONSUMER | {"next_offset": until}))
     return len(rows)

@@ -5,7 +5,7 @@ An hour is one of first samples, UTC; again while it is not over, and when frame
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
@@ -13,11 +13,12 @@ from typing import Final
 
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
-from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.app.database import Connection, Database, execute, fetch, insert_row
 from stream_jobs.audit import edge
 from stream_jobs.audit.collect import Account, collect, sources
 from stream_jobs.audit.report import findings
 from stream_jobs.audit.scope import Scope
+from stream_jobs.reprocess.queue import moment
 
 HOUR_MS: Final = 3_600_000
 SLACK_MS: Final = 600_000  # a record may reach the log so much after its receipt
@@ -34,11 +35,10 @@ SELECT DISTINCT hour_ms FROM (
 WHERE hour_ms >= %(oldest)s AND hour_ms < %(until)s ORDER BY hour_ms
 """
 LAST: Final = "SELECT (extract(epoch FROM max(hour)) * 1000)::bigint FROM odograph.audit_hour"
-CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = to_timestamp(%(hour)s / 1000.0)"
+CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = %(hour)s"
 
 # Columns of odograph.audit_vehicle that are figures of the account.
 BY_VEHICLE: Final = ("generated", "counted", "late", "quarantined", "duplicate", "dead", "missing")
-TIMES: Final = ("hour", "closed_until")
 
 
 class HourlyLedger:
@@ -82,18 +82,16 @@ class HourlyLedger:
 
 def put(connection: Connection, hour_ms: int, account: Account) -> None:
     """An hour's account in the place of what was found before."""
-    execute(connection, CLEAR, {"hour": hour_ms})
+    hour = moment(hour_ms)
+    execute(connection, CLEAR, {"hour": hour})
     sums = {"vehicles": len(account.vehicles), **asdict(account.total), "residual": account.residual}
-    _insert(connection, "audit_hour", {"hour": hour_ms, "closed_until": account.scope.until_ms, **sums})
+    insert_row(
+        connection, "audit_hour", {"hour": hour, "closed_until": moment(account.scope.until_ms), **sums}
+    )
     for no, finding in enumerate(islice(findings(account), KEPT)):
-        _insert(connection, "audit_finding", {"hour": hour_ms, "no": no, **asdict(finding)})
+        insert_row(connection, "audit_finding", {"hour": hour, "no": no, **asdict(finding)})
     for vehicle_id, f in sorted(account.vehicles.items()):
         lost = f.lost_on_link + f.dropped_on_board
         if f.late or f.quarantined or f.duplicate or f.dead or f.missing or lost:
             figures = {name: getattr(f, name) for name in BY_VEHICLE} | {"lost": lost}
-            _insert(connection, "audit_vehicle", {"hour": hour_ms, "vehicle_id": vehicle_id, **figures})
-
-
-def _insert(connection: Connection, table: str, row: Mapping[str, object]) -> None:
-    marks = ", ".join(f"to_timestamp(%({n})s / 1000.0)" if n in TIMES else f"%({n})s" for n in row)
-    execute(connection, f"INSERT INTO odograph.{table} ({', '.join(row)}) VALUES ({marks})", row)  # noqa: S608  own names
+            insert_row(connection, "audit_vehicle", {"hour": hour, "vehicle_id": vehicle_id, **figures})

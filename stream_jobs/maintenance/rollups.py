@@ -6,12 +6,12 @@ the sums are over whole numbers again, and neither the order of rows nor a level
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import takewhile
 from typing import Final, NamedTuple
 
 from infra.contract.signals import BY_NAME, WHEELS
 from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.app.statements import on_conflict
 
 LINES: Final = 200  # lines of the queue in one transaction: some minutes of a batch each
 PASSES: Final = 20  # transactions in one call, at most: then the thread sees whether it is to stop
@@ -213,10 +213,6 @@ def roll_up(connection: Connection, tz: str) -> int:
     return due
 
 
-def _replaced(names: Iterable[str]) -> str:
-    return ", ".join(f"{name} = excluded.{name}" for name in names)
-
-
 def _level_sql(unit: str, below: str, time: str, end: str) -> str:
     """The due buckets of a span; ``since`` and ``until`` bound the rows: other chunks are not read."""
     names = [column.name for column in WRITTEN]
@@ -229,7 +225,7 @@ def _level_sql(unit: str, below: str, time: str, end: str) -> str:
         f"AND {time} >= d.bucket AND {time} < {end} "
         f"AND {time} >= %(since)s AND {time} < %(until)s "
         f"GROUP BY vehicle_id, d.bucket ORDER BY vehicle_id, d.bucket "
-        f"ON CONFLICT (vehicle_id, bucket) DO UPDATE SET {_replaced(names)}"
+        f"{on_conflict(('vehicle_id', 'bucket'), names)}"
     )
 
 
@@ -241,7 +237,7 @@ FLEET_SQL: Final = (
     "JOIN odograph.vehicle_minute m ON m.bucket = d.bucket "
     "WHERE m.bucket >= %(since)s AND m.bucket < %(until)s "
     "GROUP BY m.bucket ORDER BY m.bucket "
-    f"ON CONFLICT (minute) DO UPDATE SET {_replaced(FLEET)}"
+    f"{on_conflict(['minute'], FLEET)}"
 )
 """The due minutes of the fleet, made of the vehicles' minutes."""
 DAY_END: Final = "(d.bucket AT TIME ZONE %(tz)s + interval '1 day') AT TIME ZONE %(tz)s"

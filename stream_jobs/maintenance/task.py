@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from stream_jobs.app.database import Connection, Database, execute
+from stream_jobs.app.database import Connection, Database, execute, insert_row
+from stream_jobs.app.statements import on_conflict
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 300.0
@@ -23,16 +24,7 @@ ERROR_CHARS: Final = 500
 _FORGET: Final = """
 DELETE FROM odograph.maintenance_task WHERE process = %(process)s AND NOT task = ANY(%(tasks)s)
 """
-_REPORT: Final = """
-INSERT INTO odograph.maintenance_task
-    (process, task, interval_s, run_at, run_s, success_at, failures, failing_since, error)
-VALUES (%(process)s, %(task)s, %(interval_s)s, %(run_at)s, %(run_s)s, %(success_at)s, %(failures)s,
-        %(failing_since)s, %(error)s)
-ON CONFLICT (process, task) DO UPDATE SET interval_s = excluded.interval_s, run_at = excluded.run_at,
-    run_s = excluded.run_s, success_at = excluded.success_at, failures = excluded.failures,
-    failing_since = excluded.failing_since, error = excluded.error
-"""
-
+_KEYS: Final = ("process", "task")
 log = structlog.get_logger("stream_jobs.maintenance")
 
 
@@ -152,8 +144,8 @@ class TaskRunner:
         def put(connection: Connection) -> None:
             if not self._reported:
                 execute(connection, _FORGET, {"process": self._process, "tasks": [*states]})
-            with connection.cursor() as cursor:
-                cursor.executemany(_REPORT, rows)
+            for row in rows:
+                insert_row(connection, "maintenance_task", row, on_conflict(_KEYS, row))
 
         self._database.run(put)
         self._reported = states

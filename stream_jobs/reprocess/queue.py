@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, execute, fetch
+from stream_jobs.app.statements import insert
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.vehicles.rows import HarshRow, IdleRow, Row, StopRow, TripRow
 
@@ -210,13 +211,12 @@ WHERE vehicle_id = %(vehicle_id)s AND noted_at <= to_timestamp(%(seen_ms)s / 100
 """
 _UNFINISHED: Final = """
 SELECT run_no, (extract(epoch FROM done_until) * 1000)::bigint FROM odograph.recompute_run
-WHERE kind = %(kind)s AND finished_at IS NULL AND vehicle_id IS NOT DISTINCT FROM %(vehicle)s
-  AND from_at = %(from)s AND until_at = %(until)s ORDER BY run_no DESC LIMIT 1
+WHERE kind = %(kind)s AND finished_at IS NULL AND vehicle_id IS NOT DISTINCT FROM %(vehicle_id)s
+  AND from_at = %(from_at)s AND until_at = %(until_at)s ORDER BY run_no DESC LIMIT 1
 """
-_BEGIN: Final = """
-INSERT INTO odograph.recompute_run (kind, from_at, until_at, vehicle_id, late_until)
-VALUES (%(kind)s, %(from)s, %(until)s, %(vehicle)s, %(late_until)s) RETURNING run_no, NULL
-"""
+_BEGIN: Final = insert(
+    "recompute_run", ("kind", "from_at", "until_at", "vehicle_id", "late_until"), "RETURNING run_no, NULL"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +334,8 @@ class Run:
 def begin(connection: Connection, kind: str, span: Span, late_until: datetime | None = None) -> Run:
     """A new run, or the unfinished one of the same kind, span and vehicle."""
     values = {
-        "kind": kind, "from": moment(span.from_ms), "until": moment(span.until_ms),
-        "vehicle": span.vehicle_id, "late_until": late_until,
+        "kind": kind, "from_at": moment(span.from_ms), "until_at": moment(span.until_ms),
+        "vehicle_id": span.vehicle_id, "late_until": late_until,
     }  # fmt: skip
     found = fetch(connection, _UNFINISHED, values) or fetch(connection, _BEGIN, values)
     return Run(found[0][0], span, found[0][1])

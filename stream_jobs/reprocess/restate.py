@@ -24,7 +24,8 @@ from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, stage
-from stream_jobs.app.sinks import EDGE, ROAD, VEHICLE, WindowTable, follow_up, tagged
+from stream_jobs.app.sinks import EDGE, ROAD, VEHICLE, tagged, write_latest
+from stream_jobs.app.statements import Table
 from stream_jobs.app.telemetry import table_of
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.events.writes import ClearTimes
@@ -45,9 +46,9 @@ from stream_jobs.reprocess.queue import (
 )
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
-from stream_jobs.vehicles.rows import AlertRow, Row, RowTable, TripRow, restated_tables, unpack
+from stream_jobs.vehicles.rows import AlertRow, Row, TripRow, restated_tables, unpack
 from stream_jobs.windows.places import SHARE, place_rows, summed
-from stream_jobs.windows.vehicle import NO_WINDOWS
+from stream_jobs.windows.vehicle import NO_WINDOWS, latest_of
 
 BATCH: Final = 7020
 MAINTENANCE: Final = 7022
@@ -217,7 +218,7 @@ class Restater:
         wanted = Wanted(windows, received, piece.vehicle_id is None, times)
         return self._feeder.files(hours_ms(spans, others)), wanted
 
-    def _window_rows(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[WindowTable, pa.Table]:
+    def _window_rows(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[Table, pa.Table]:
         """Rows of all tables that are restated."""
         found = {VEHICLE: pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])}
         if piece.vehicle_id is None:
@@ -230,7 +231,7 @@ class Restater:
         return {table: tagged(rows, BATCH_ID) for table, rows in found.items()}
 
     def _write_windows(
-        self, piece: Piece, windows: Interval, rows: Mapping[WindowTable, pa.Table],
+        self, piece: Piece, windows: Interval, rows: Mapping[Table, pa.Table],
         late: Sequence[LateFrame], connection: Connection,
     ) -> Counts:  # fmt: skip
         require_lock(connection, BATCH)
@@ -242,12 +243,12 @@ class Restater:
             if piece.of == "all":  # stored windows without a frame in the archive
                 orphans = (
                     f"SELECT count(*) FROM {table.name} w WHERE w.window_start >= %(since)s "  # noqa: S608
-                    f"AND w.window_start < %(until)s AND {_not_staged(table)}"
+                    f"AND w.window_start < %(until)s AND {table.not_staged()}"
                 )
                 if table is VEHICLE:
                     orphans += " AND (%(vehicle)s::text IS NULL OR w.vehicle_id = %(vehicle)s)"
                 orphaned += fetch(connection, orphans, bounds)[0][0]
-            restated[table] = restate_windows(connection, table, found, bounds)
+            restated[table] = restate_rows(connection, table, found, bounds)
         whole = late if piece.vehicle_id is None and rows else []
         queue.mark_taken_in(connection, whole)
         places = restated[ROAD] + restated[EDGE]
@@ -280,13 +281,16 @@ class Restater:
         return counts
 
 
-def restate_windows(
-    connection: Connection, table: WindowTable, rows: pa.Table, bounds: Mapping[str, Any]
-) -> int:
+def restate_rows(connection: Connection, table: Table, rows: pa.Table, bounds: Mapping[str, Any]) -> int:
     """Restate those of the staged ``rows`` of ``since`` .. ``until`` that differ; how many."""
-    restated = _restate_staged(connection, table, rows, "window_start", bounds)
-    if restated:
-        follow_up(connection, table, rows)
+    if not rows.num_rows:
+        return 0
+    execute(connection, table.leave_equal(rows.column_names), bounds)
+    restated = execute(connection, table.restate(rows.column_names))
+    if restated and table.also:
+        execute(connection, table.also)
+    if restated and table is VEHICLE:
+        write_latest(connection, latest_of(rows))
     return restated
 
 
@@ -295,33 +299,18 @@ def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) ->
     bounds = {"since": moment(work.from_ms), "until": moment(work.to_ms), "vehicle": work.vehicle_id}
     changed = 0
     for table, found in restated_tables(rows).items():
-        time, made = table.keys[1], tagged(found, BATCH_ID)
+        made = tagged(found, BATCH_ID)
         stage(connection, table.name, made)
         changed += execute(
             connection,
             f"DELETE FROM {table.name} w WHERE vehicle_id = %(vehicle)s "  # noqa: S608  names of this package
-            f"AND {time} > %(since)s AND {time} <= %(until)s AND {_not_staged(table)}",
+            f"AND {table.time} > %(since)s AND {table.time} <= %(until)s AND {table.not_staged()}",
             bounds,
         )
-        changed += _restate_staged(connection, table, made, time, bounds)
+        changed += restate_rows(connection, table, made, bounds)
         execute(connection, f"TRUNCATE {sql.staged(table.name)}")
     trips = [row.started_ms for row in rows if isinstance(row, TripRow)]
     if trips and work.stop_ms is not None:
         values = {"vehicle": work.vehicle_id, "began_ms": work.stop_ms, "ended_ms": min(trips)}
         changed += execute(connection, _LEAVES, values)
     return changed
-
-
-def _restate_staged(
-    connection: Connection, table: WindowTable | RowTable, rows: pa.Table, time: str,
-    bounds: Mapping[str, Any],
-) -> int:  # fmt: skip
-    if not rows.num_rows:
-        return 0
-    execute(connection, sql.leave_equal(table.name, rows.column_names, table.keys, time), bounds)
-    return execute(connection, sql.restate(table.name, rows.column_names, table.keys))
-
-
-def _not_staged(table: WindowTable | RowTable) -> str:
-    same = " AND ".join(f"s.{key} = w.{key}" for key in table.keys)
-    return f"NOT EXISTS (SELECT 1 FROM {sql.staged(table.name)} s WHERE {same})"  # noqa: S608

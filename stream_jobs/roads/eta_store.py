@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -13,7 +13,8 @@ import structlog
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.app.database import Connection, execute, fetch
+from stream_jobs.app import statements as sql
+from stream_jobs.app.database import Connection, execute, fetch, insert_row
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads import network
 from stream_jobs.roads.ways import Blend, EdgeSpeeds, Way, Ways, fallback, nearest, quickest, ways_of
@@ -38,15 +39,9 @@ _POSITION: Final = """
 SELECT event_time, lat_deg, lon_deg, heading_deg FROM odograph.vehicle_latest
 WHERE vehicle_id = %(vehicle_id)s AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL
 """
-_ASK: Final = """
-INSERT INTO odograph.eta_request (vehicle_id, lat_deg, lon_deg, asked_at)
-VALUES (%(vehicle_id)s, %(lat_deg)s, %(lon_deg)s, %(asked_at)s) RETURNING request_no
-"""
-_KEEP: Final = """
-INSERT INTO odograph.eta_prediction (request_no, made_at, arrival_at, distance_m)
-VALUES (%(request_no)s, %(made_at)s, %(made_at)s + %(time_s)s * INTERVAL '1 second', %(distance_m)s)
-ON CONFLICT DO NOTHING
-"""
+_ASK: Final = sql.insert(
+    "eta_request", ("vehicle_id", "lat_deg", "lon_deg", "asked_at"), "RETURNING request_no"
+)
 _OPEN: Final = (
     "SELECT request_no, vehicle_id, lat_deg, lon_deg FROM odograph.eta_request WHERE outcome IS NULL"
 )
@@ -140,16 +135,18 @@ class Forecast:
 
 def ask_for(connection: Connection, ask: Ask, prediction: Prediction) -> int:
     """Store a request with its first prediction; its number."""
-    values = {"vehicle_id": ask.vehicle_id, "lat_deg": ask.lat_deg, "lon_deg": ask.lon_deg}
-    number = int(fetch(connection, _ASK, values | {"asked_at": prediction.made_at})[0][0])
+    number = int(fetch(connection, _ASK, asdict(ask) | {"asked_at": prediction.made_at})[0][0])
     keep(connection, number, prediction)
     return number
 
 
 def keep(connection: Connection, request_no: int, prediction: Prediction) -> None:
     """Store a prediction; one from the same position is there already."""
-    values = {"made_at": prediction.made_at, "time_s": prediction.way.time_s}
-    execute(connection, _KEEP, values | {"request_no": request_no, "distance_m": prediction.way.length_m})
+    row = {
+        "request_no": request_no, "made_at": prediction.made_at, "arrival_at": prediction.arrival_at,
+        "distance_m": prediction.way.length_m,
+    }  # fmt: skip
+    insert_row(connection, "eta_prediction", row, "ON CONFLICT DO NOTHING")
 
 
 def grade(connection: Connection, settings: Settings, now: datetime) -> int:

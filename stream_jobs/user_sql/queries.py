@@ -26,12 +26,14 @@ from infra.contract.errors import ConfigError
 from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import OK, ClockLimits, clock_limits
 from infra.settings.settings import Settings
+from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, stage
 from stream_jobs.app.quality import drop_copies
 from stream_jobs.app.queries import Query
 from stream_jobs.app.schema import WATERMARK_METADATA, frame_schema
 from stream_jobs.app.session import build_session
 from stream_jobs.app.sinks import BatchClaims
+from stream_jobs.app.statements import Table
 from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
 from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
@@ -62,10 +64,6 @@ _TYPES: Final[Mapping[type[T.DataType], str]] = {
 }  # fmt: skip
 _NAME_BYTES: Final = 63
 """PostgreSQL cuts longer names."""
-_TABLE_COLUMNS: Final = """
-SELECT a.attname, format_type(a.atttypid, NULL) FROM pg_attribute a
-WHERE a.attrelid = to_regclass(%(table)s) AND a.attnum > 0 AND NOT a.attisdropped
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +217,11 @@ def columns_of(definition: Definition, schema: T.StructType) -> dict[str, str]:
 def ensure_table(connection: Connection, definition: Definition, columns: Mapping[str, str]) -> None:
     """Make the table from the query's columns unless it stands with these already; raises ConfigError."""
     table = definition.table
-    found = dict(map(tuple, fetch(connection, _TABLE_COLUMNS, {"table": table})))
+    found = dict(map(tuple, fetch(connection, sql.TYPES, {"table": table})))
     if not found:
         body = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
         execute(connection, f"CREATE TABLE {table} ({body})")
-        key = _quoted(definition.key)  # a null in it is a value like any other
+        key = sql.quoted(definition.key)  # a null in it is a value like any other
         execute(connection, f"CREATE UNIQUE INDEX ON {table} ({key}) NULLS NOT DISTINCT")
         execute(connection, f"GRANT SELECT ON {table} TO odograph_dashboard")
     elif found != columns:
@@ -232,20 +230,6 @@ def ensure_table(connection: Connection, definition: Definition, columns: Mappin
             f"table {table} has the columns {stands}, the query gives {given}; "
             "drop the table or give the file another name"
         )
-
-
-def upsert(definition: Definition, columns: Mapping[str, str]) -> str:
-    """The staged rows into the table; a row with a key that is there takes its place."""
-    change = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in definition.key)
-    names = _quoted(columns)
-    return (
-        f"INSERT INTO {definition.table} ({names}) SELECT {names} FROM staged_{definition.name} "  # noqa: S608
-        f"ON CONFLICT ({_quoted(definition.key)}) DO {f'UPDATE SET {change}' if change else 'NOTHING'}"
-    )
-
-
-def _quoted(names: Collection[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
 
 
 def user_queries(settings: Settings, spark: SparkSession) -> tuple[Query, ...]:
@@ -418,7 +402,7 @@ class UserSink:
         def write(connection: Connection) -> None:
             if self._claims.claim(connection, batch_id, rows.num_rows):
                 stage(connection, definition.table, rows)
-                execute(connection, upsert(definition, columns))
+                execute(connection, Table(definition.table, definition.key, "").put([*columns]))
 
         if not self._table_stands:
             self._database.run(lambda connection: ensure_table(connection, definition, columns))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import cmath
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import h3
@@ -13,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from infra.settings.sections import Journeys
+from stream_jobs.app.statements import Table, reopen_journeys
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.features import KINDS, POWERTRAINS
@@ -295,22 +295,17 @@ def alert_row(rule: Rule | Metric, found: Detection, head: Head) -> AlertRow:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RowTable:
-    """A table, its natural keys, and whether its rows are restated by the batch layer."""
-
-    name: str
-    keys: tuple[str, ...]
-    restated: bool = True
+def _journeys(name: str, *keys: str) -> Table:
+    return Table(name, ("vehicle_id", *keys), keys[0], reopen_journeys(name))
 
 
-TABLES: Final[Mapping[type, RowTable]] = {
-    TripRow: RowTable("odograph.trip", ("vehicle_id", "started_at")),
-    StopRow: RowTable("odograph.trip_stop", ("vehicle_id", "began_at")),
-    IdleRow: RowTable("odograph.idle_episode", ("vehicle_id", "began_at")),
-    HarshRow: RowTable("odograph.harsh_event", ("vehicle_id", "began_at", "kind")),
-    LateVehicleFrames: RowTable(
-        "odograph.late_vehicle_frames", ("vehicle_id", "from_time", "received_at"), restated=False
+TABLES: Final[Mapping[type, Table]] = {
+    TripRow: _journeys("odograph.trip", "started_at"),
+    StopRow: _journeys("odograph.trip_stop", "began_at"),
+    IdleRow: _journeys("odograph.idle_episode", "began_at"),
+    HarshRow: _journeys("odograph.harsh_event", "began_at", "kind"),
+    LateVehicleFrames: Table(
+        "odograph.late_vehicle_frames", ("vehicle_id", "from_time", "received_at"), "from_time"
     ),
 }
 COLUMN_OF: Final = {
@@ -320,7 +315,7 @@ COLUMN_OF: Final = {
 """Times of rows by the columns they become."""
 
 
-def tables_of(rows: Iterable[Row]) -> dict[RowTable, pa.Table]:
+def tables_of(rows: Iterable[Row]) -> dict[Table, pa.Table]:
     """Rows by table; of rows of one key the last stands."""
     found: dict[type, dict[tuple[Any, ...], dict[str, Any]]] = {}
     for row in rows:
@@ -331,10 +326,10 @@ def tables_of(rows: Iterable[Row]) -> dict[RowTable, pa.Table]:
     return {TABLES[k]: pa.Table.from_pylist(list(each.values()), _schema(k)) for k, each in found.items()}
 
 
-def restated_tables(rows: Iterable[Row]) -> dict[RowTable, pa.Table]:
+def restated_tables(rows: Iterable[Row]) -> dict[Table, pa.Table]:
     """Rows of all tables that the batch layer restates, without a row where there is none."""
     found = tables_of(rows)
-    kinds = {table: kind for kind, table in TABLES.items() if table.restated}
+    kinds = {table: kind for kind, table in TABLES.items() if table.reopen}
     return {table: found.get(table, _schema(kind).empty_table()) for table, kind in kinds.items()}
 
 

@@ -20,7 +20,7 @@ from infra.stack.status import table_sizes
 from load_tests.oracle import expect
 from stream_jobs.app.database import Database
 from stream_jobs.app.progress import complete_until_ms, note, note_late
-from stream_jobs.app.sinks import VEHICLE, write_windows
+from stream_jobs.app.sinks import VEHICLE, write_rows
 from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
 from stream_jobs.maintenance.process import Maintenance, drop_expired
 from stream_jobs.maintenance.rollups import RollUps
@@ -63,7 +63,7 @@ def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Dat
     old, new = window_rows(OLD_MS), window_rows(NOW_MS)
     roll_up = RollUps(database, "Europe/Berlin")
     for number, (rows, t0_ms) in enumerate(((old, OLD_MS), (new, NOW_MS))):
-        database.run(lambda c, r=rows: write_windows(c, VEHICLE, r, 1))
+        database.run(lambda c, r=rows: write_rows(c, VEHICLE, r, 1))
         listed(lane, number, t0_ms)
     assert roll_up() > 0
     made = {unit: query(lane, f"SELECT * FROM odograph.vehicle_{unit} ORDER BY 1, 2") for unit in UNITS}
@@ -78,7 +78,7 @@ def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Dat
     assert (sizes["odograph.vehicle_window"].kept_days, sizes["odograph.vehicle_day"].kept_days) == (5, None)
     assert sizes["odograph.vehicle_window"].bytes > 0
 
-    database.run(lambda c: write_windows(c, VEHICLE, old.slice(0, 1), 1))  # a window comes back, of many
+    database.run(lambda c: write_rows(c, VEHICLE, old.slice(0, 1), 1))  # a window comes back, of many
     assert roll_up() == 0
     assert RollUps(database, "Europe/Berlin")() == 0
     assert made == {
@@ -120,7 +120,7 @@ def test_each_hour_that_changed_is_balanced_for_the_dashboard(lane: Lane, databa
             start = datetime.fromtimestamp(begin_ms / 1000, UTC) + timedelta(seconds=second)
             row |= {"vehicle_id": "V", "window_start": start, "frames": count, "frames_late": 0}
         table = pa.Table.from_pylist(rows, schema=window_rows(begin_ms).schema)
-        database.run(lambda c: write_windows(c, VEHICLE, table, 1))
+        database.run(lambda c: write_rows(c, VEHICLE, table, 1))
 
     store(lane.home, [Record(s) for s in (0, 1, 2, 5, 12)], t0_ms=begin_ms)
     put({0: 4, 10: 1})

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.integration
 WRITER = "stream_jobs.reprocess.restate"
 ROLL_UPS = Point("stream_jobs.maintenance.rollups:RollUps.__call__")
 KILLS = (
-    Point(f"{WRITER}:restate_windows"),  # in the transaction of the first slice
+    Point(f"{WRITER}:Restater._write_windows"),  # in the transaction of the first slice
     Point(f"{WRITER}:Restater._restate"),  # the first slice is written, the turn not yet given back
     Point(f"{WRITER}:restate_journeys"),  # in the transaction of the first vehicle
     Point(f"{WRITER}:Restater._write_vehicle", 2),  # the first is written, the second not committed
@@ -41,7 +41,7 @@ KILLS = (
     Point(f"{WRITER}:Restater.__call__"),  # between windows and roll-ups
     ROLL_UPS,  # all is done, the run not closed
 )
-AGAIN = (Point(f"{WRITER}:restate_journeys"), Point(f"{WRITER}:restate_windows"))
+AGAIN = (Point(f"{WRITER}:restate_journeys"), Point(f"{WRITER}:Restater._write_windows"))
 MINUTES = 9
 """Two slices."""
 TABLES = (

@@ -12,7 +12,8 @@ import pytest
 
 from infra.sql.queries import store_roads
 from stream_jobs.app.database import Database, execute, insert_rows
-from stream_jobs.app.sinks import EDGE, ROAD, WindowTable, write_windows
+from stream_jobs.app.sinks import EDGE, ROAD, write_rows
+from stream_jobs.app.statements import Table
 from stream_jobs.roads import network
 from stream_jobs.roads.eta_store import Ask, Forecast, ask_for, grade, predict_open
 from stream_jobs.roads.history import RULE, NetworkFile, history, place_stops, rule_of, sum_due
@@ -34,9 +35,9 @@ def window(at: datetime, speed_kmh: float, vehicles: int, **key: Any) -> Row:
     }  # fmt: skip
 
 
-def write(database: Database, table: WindowTable, rows: list[Row]) -> None:
+def write(database: Database, table: Table, rows: list[Row]) -> None:
     staged = pa.Table.from_pylist(rows)
-    database.run(lambda c: write_windows(c, table, staged, 1))
+    database.run(lambda c: write_rows(c, table, staged, 1))
 
 
 def compute(lane: Lane, database: Database, until: datetime) -> None:

@@ -13,10 +13,10 @@ import pytest
 from infra.sql import queries
 from load_tests.oracle import Expected, expect, expect_rollup
 from stream_jobs.app.database import Connection, Database, stage
-from stream_jobs.app.sinks import VEHICLE, tagged, write_windows
+from stream_jobs.app.sinks import VEHICLE, tagged, write_rows
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.maintenance.trends import renew
-from stream_jobs.reprocess.restate import restate_windows
+from stream_jobs.reprocess.restate import restate_rows
 from stream_jobs.windows import vehicle as windows
 from tests.integration.community_support import apply_community_files, refreshed
 from tests.integration.rollup_support import insert_bucket
@@ -86,7 +86,7 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     records = spoilt(driven + drive(range(4, 5), days_later_ms, 40, seed=9), seed=8)
     in_time = expect(records, repaired=False)
     roll_up = RollUps(database, "Europe/Berlin")
-    database.run(lambda c: write_windows(c, VEHICLE, table_of(in_time, in_time.vehicle), 1))
+    database.run(lambda c: write_rows(c, VEHICLE, table_of(in_time, in_time.vehicle), 1))
     assert roll_up() > 0
 
     whole = expect(records)
@@ -97,7 +97,7 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
 
     def restate(connection: Connection) -> int:
         stage(connection, VEHICLE.name, rows)
-        return restate_windows(connection, VEHICLE, rows, times)
+        return restate_rows(connection, VEHICLE, rows, times)
 
     assert database.run(restate) == len(changed)
     minutes = {(vehicle, start.replace(second=0)) for vehicle, start in changed}
@@ -139,12 +139,12 @@ def test_what_one_of_roll_up_and_continuous_aggregate_lacks_is_a_difference(
     whole = expect(drive(range(1, 2), int(begin.timestamp()) * 1000, 240, seed=7))
     roll_up = RollUps(database, "Europe/Berlin")
     windows_of = {late: [k for k in whole.vehicle if (k[1] >= third) is late] for late in (False, True)}
-    database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[False]), 1))
+    database.run(lambda c: write_rows(c, VEHICLE, table_of(whole, windows_of[False]), 1))
     roll_up()
     queries.refresh(addresses.db_owner_url, begin, third, 60)
     assert differences(community, addresses.db_dashboard_url) == []
 
-    database.run(lambda c: write_windows(c, VEHICLE, table_of(whole, windows_of[True]), 1))
+    database.run(lambda c: write_rows(c, VEHICLE, table_of(whole, windows_of[True]), 1))
     roll_up()
     lacking = differences(community, addresses.db_ingest_url)
     assert [(unit, at, without) for unit, at, _, without in lacking] == [

@@ -16,11 +16,11 @@ import pytest
 from infra.contract.signals import BY_NAME
 from load_tests.drills.link import Link
 from stream_jobs.app.database import Connection, Database, fetch, stage
-from stream_jobs.app.sinks import ROAD, VEHICLE, BatchClaims, TelemetrySink, tagged, write_windows
+from stream_jobs.app.sinks import ROAD, VEHICLE, BatchClaims, TelemetrySink, tagged, write_rows
 from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.reprocess import restate as locks
-from stream_jobs.reprocess.restate import BATCH, restate_windows, writer_lock
+from stream_jobs.reprocess.restate import BATCH, restate_rows, writer_lock
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import EDGE_BITS, EDGE_OFFSET, NO_SECTOR, SHARE
 from stream_jobs.windows.vehicle import latest_of
@@ -227,11 +227,11 @@ def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_aga
     def restate(connection: Connection, vehicles: int) -> int:
         rows = tagged(road_rows(vehicles), -1)
         stage(connection, ROAD.name, rows)
-        return restate_windows(connection, ROAD, rows, {"since": at, "until": at})
+        return restate_rows(connection, ROAD, rows, {"since": at, "until": at})
 
     restated = [database.run(lambda connection, n=n: restate(connection, n)) for n in (5, 6, 6)]
     assert restated == [1, 1, 0]
-    database.run(lambda connection: write_windows(connection, ROAD, road_rows(2), 9))
+    database.run(lambda connection: write_rows(connection, ROAD, road_rows(2), 9))
     assert query(lane, "SELECT vehicles, revision FROM odograph.road_cell_window") == [
         {"vehicles": 6, "revision": 2}
     ]
