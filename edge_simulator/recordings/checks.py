@@ -114,6 +114,7 @@ class DriveReport:
     good_rows: int
     bad_rows: int
     bad_values: int
+    jumps: int
     named: Sequence[str]
     from_utc: str
     to_utc: str
@@ -154,9 +155,9 @@ def drive_report(ready: Prepared) -> DriveReport:
     drive = ready.drive
     return DriveReport(
         drive.name, drive.vehicle_id, len(drive.rows), len(drive.bad_rows), len(drive.bad_values),
-        [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED]], iso(ready.t_ms[0], "seconds"),
-        iso(ready.t_ms[-1], "seconds"), ready.dt_ms, *gaps(ready.t_ms), *repeats(drive.rows),
-        ready.speed_distance_m, ready.trace_m, compare_speeds(drive.rows),
+        len(ready.jumps), [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED], *ready.jumps[:NAMED]],
+        iso(ready.t_ms[0], "seconds"), iso(ready.t_ms[-1], "seconds"), ready.dt_ms, *gaps(ready.t_ms),
+        *repeats(drive.rows), ready.speed_distance_m, ready.trace_m, compare_speeds(drive.rows),
     )  # fmt: skip
 
 
@@ -173,7 +174,7 @@ def lines(one: FileReport) -> list[str]:
         found += [
             f"  {drive.name} ({drive.vehicle_id})  {drive.from_utc} to {drive.to_utc}",
             f"    good {drive.good_rows}  bad {drive.bad_rows}  bad values {drive.bad_values}  "
-            f"every {drive.spacing_ms} ms",
+            f"jumps of the position {drive.jumps}  every {drive.spacing_ms} ms",
             *(f"      row {what}" for what in drive.named),
             f"    gaps {drive.gaps} ({drive.gap_s:g} s)  repeated positions {drive.repeated_positions} "
             f"(at most {drive.longest_repeat} in a row)",

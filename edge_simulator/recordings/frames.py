@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from geopy.distance import geodesic
 
-from edge_simulator.geo import bearing_rad
+from edge_simulator.geo import Floats, Ints, bearing_rad, metres_per_degree
 from edge_simulator.recordings.drives import GAP, Drive, Row, spacing_ms
 from edge_simulator.scenario import SAMPLES
 from infra.contract import frame
-from infra.contract.signals import BY_NAME, FAST, SLOW
+from infra.contract.signals import BY_NAME, FAST, JUMP_M, SLOW, TOP_MPS
 
 OFF_GRID = 0.1  # A row joins a frame when it is within this share of the spacing from its place in it
+FASTER = 1.5  # a vehicle may have driven so much further than its speed signal says
+SPAN_MS = 20_000  # a frame of more is late when its last sample is taken, or nearly so
 MOVED_M = 3.0  # a position nearer than this is the receiver catching up or trembling: the heading is held
 
 _ALWAYS = frozenset((
@@ -28,7 +30,10 @@ Values = list[float | None]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A drive ready to send: times (recorded, UTC ms) and columns on the wire's steps."""
+    """A drive ready to send: times (recorded, UTC ms) and columns on the wire's steps.
+
+    ``jumps``: fixes that were left out because the vehicle cannot have been there, by line.
+    """
 
     drive: Drive
     t_ms: list[int]
@@ -36,15 +41,16 @@ class Prepared:
     columns: dict[str, Values]
     speed_distance_m: float
     trace_m: float
+    jumps: Sequence[str]
 
     def groups(self) -> list[range]:
         """Indices of the rows of each frame: up to 10 rows evenly spaced; a gap begins a new one."""
         found: list[range] = []
-        begin = 0
+        begin, most = 0, max(1, min(SAMPLES, SPAN_MS // self.dt_ms))
         for k in range(1, len(self.t_ms) + 1):
             last = k == len(self.t_ms)
             place = self.t_ms[begin] + (k - begin) * self.dt_ms
-            if last or k - begin == SAMPLES or abs(self.t_ms[k] - place) > OFF_GRID * self.dt_ms:
+            if last or k - begin == most or abs(self.t_ms[k] - place) > OFF_GRID * self.dt_ms:
                 found.append(range(begin, k))
                 begin = k
         return found
@@ -66,7 +72,7 @@ class Prepared:
 
 def prepare(drive: Drive) -> Prepared:
     """What of a drive does not depend on when it is sent; a measured signal goes before a worked-out one."""
-    rows = drive.rows
+    rows, jumps = _without_jumps(drive.rows)
     t_ms = [row.t_ms for row in rows]
     dt_ms = spacing_ms(t_ms)
     measured = {name for row in rows for name, value in row.values.items() if value is not None}
@@ -86,7 +92,7 @@ def prepare(drive: Drive) -> Prepared:
     columns |= {name: column for name, column in worked_out.items() if name not in measured}
     stepped = {name: [_stepped(name, value) for value in column] for name, column in columns.items()}
     dt_ms = min(dt_ms, frame.MAX_DT_MS)
-    return Prepared(drive, t_ms, dt_ms, stepped, round(odometer[-1], 1), round(trace_m, 1))
+    return Prepared(drive, t_ms, dt_ms, stepped, round(odometer[-1], 1), round(trace_m, 1), jumps)
 
 
 def _stepped(name: str, value: float | None) -> float | None:
@@ -117,3 +123,59 @@ def _track(rows: Sequence[Row]) -> tuple[Values, float]:
                 heading, anchor = round(float(np.degrees(bearing) % 360.0), 1) % 360.0, last
         headings.append(heading)
     return headings, trace_m
+
+
+def _without_jumps(rows: Sequence[Row]) -> tuple[Sequence[Row], list[str]]:
+    """Rows without the fixes where the vehicle cannot have been, and these named by line.
+
+    Fixes that a vehicle can drive between are a run. Of the runs those count that lie within reach of each
+    other and have the most fixes.
+    """
+    lat, lon = (np.array([row.values.get(n) for row in rows], np.float64) for n in ("lat_deg", "lon_deg"))
+    at = np.flatnonzero(~np.isnan(lat + lon))
+    moved = np.flatnonzero((np.diff(lat[at], prepend=np.inf) != 0) | (np.diff(lon[at], prepend=np.inf) != 0))
+    fixes = at[moved]
+    reach_m = _reach_m(rows)
+
+    def within(a: Ints, b: Ints) -> Floats:
+        """Metres by which b lies within reach of a, an earlier fix; negative: beyond."""
+        north, east = metres_per_degree((lat[a] + lat[b]) / 2)
+        across = (lon[b] - lon[a] + 540) % 360 - 180
+        return JUMP_M + reach_m[b] - reach_m[a] - np.hypot((lat[b] - lat[a]) * north, across * east)
+
+    begins = np.flatnonzero(np.append(True, within(fixes[:-1], fixes[1:]) < 0)) if len(fixes) else fixes
+    if len(begins) < 2:
+        return rows, []
+    counts = np.diff(begins, append=len(fixes))
+    firsts, lasts = fixes[begins], fixes[begins + counts - 1]
+    best, before = counts.copy(), np.full(len(begins), -1)
+    for run in range(1, len(begins)):
+        chained = np.where(within(lasts[:run], firsts[run : run + 1]) >= 0, best[:run], 0)
+        if chained.max() > 0:
+            before[run] = chained.argmax()
+            best[run] += chained.max()
+    kept = {run := int(best.argmax())}
+    while before[run] >= 0:
+        kept.add(run := int(before[run]))
+    last_fix = np.searchsorted(moved, np.arange(len(at)), side="right") - 1
+    runs = np.searchsorted(begins, last_fix, side="right") - 1
+    lost = dict.fromkeys(("lat_deg", "lon_deg"))
+    cleaned, named, last = [*rows], list[str](), int(lasts[min(kept)])
+    for run, row in zip(runs.tolist(), at.tolist(), strict=True):
+        if run in kept:
+            last = row
+            continue
+        beyond_km = -float(within(*np.sort([[last], [row]], axis=0))[0]) / 1000
+        named.append(f"{rows[row].line}: fix {beyond_km:.1f} km out of reach")
+        cleaned[row] = replace(rows[row], values={**rows[row].values, **lost})
+    return cleaned, named
+
+
+def _reach_m(rows: Sequence[Row]) -> Floats:
+    """How far the vehicle can have come by each row, m: by its speed and a margin, else at its fastest."""
+    t_ms = np.array([row.t_ms for row in rows], np.float64)
+    v = np.array([row.values.get("speed_kmh") for row in rows], np.float64) / 3.6
+    steps_ms = np.diff(t_ms)
+    can = np.minimum(FASTER * np.fmax(v[:-1], v[1:]), TOP_MPS)
+    unknown = np.isnan(can) | (steps_ms > GAP * spacing_ms(t_ms.tolist()))
+    return np.cumsum([0.0, *(np.where(unknown, TOP_MPS, can) * steps_ms / 1000)])

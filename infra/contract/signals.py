@@ -133,3 +133,8 @@ SIGNALS: tuple[Signal, ...] = (
 FAST: tuple[Signal, ...] = tuple(s for s in SIGNALS if s.rate == "fast")
 SLOW: tuple[Signal, ...] = tuple(s for s in SIGNALS if s.rate == "slow")
 BY_NAME: dict[str, Signal] = {s.name: s for s in SIGNALS}
+TOP_MPS = BY_NAME["speed_kmh"].maximum / 3.6
+JUMP_M = 1000.0
+"""A fix that lies further than this beyond where its vehicle can have driven is a jump of the receiver; one that
+moves on every half minute only, as some do, makes steps up to there (eng.)."""
+M_PER_DEG = 111_195.0

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.contract.signals import FAST, SLOW
-from stream_jobs.frames.plausibility import PARTNER, by_sample, counts
+from stream_jobs.frames.plausibility import PARTNER, POSITION, by_sample, counts, strays
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -98,11 +98,14 @@ def frames_of(table: pa.Table, late: Flags) -> Frames:
     of_sample = np.repeat(np.arange(len(n)), n)
     index = np.arange(len(of_sample)) - np.repeat(np.cumsum(n) - n, n)
     raw = {s.name: by_sample(table[s.name].chunk(0), n) for s in FAST}
+    holds = {name: counts(name, values, raw.get(PARTNER.get(name, ""))) for name, values in raw.items()}
+    lat, lon = (np.where(holds[name], raw[name], np.nan) for name in POSITION)
+    jumps = strays(lat, lon, n, dt_ms)
+    if jumps.any():
+        holds |= {name: holds[name] & ~jumps[of_sample] for name in POSITION}
     fast, fast_wrong = {}, np.zeros(len(index), np.int64)
     for signal in FAST:
-        values = raw[signal.name]
-        plausible = counts(signal.name, values, raw.get(PARTNER.get(signal.name, "")))
-        fast[signal.name], wrong = _steps(values, plausible, signal.steps_per_unit)
+        fast[signal.name], wrong = _steps(raw[signal.name], holds[signal.name], signal.steps_per_unit)
         fast_wrong += wrong
     numbers = np.stack([table[signal.name].to_numpy() for signal in _NUMBERS])
     plausible = (numbers >= _LOW) & (numbers <= _HIGH)

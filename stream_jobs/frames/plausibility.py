@@ -1,8 +1,10 @@
 """Which values of a frame or a crash record count: the one authority, for arrays, Arrow columns and Spark.
 
 A number outside its signal's range (infra/contract/signals.py) is not available, and so are both coordinates
-where they are exactly 0: a receiver without a fix. NaN is not available either. The same two functions,
-``Signal.holds`` and ``nowhere``, judge numpy arrays and build the Spark expressions.
+where they are exactly 0: a receiver without a fix. NaN is not available either. A frame whose fixes lie
+further apart than a vehicle can drive meanwhile has no fix: one of them jumped, and which one it does not
+tell. The same functions, ``Signal.holds``, ``nowhere`` and ``astray``, judge numpy arrays and build the Spark
+expressions.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from infra.contract.signals import BY_NAME
+from infra.contract.signals import BY_NAME, JUMP_M, M_PER_DEG, TOP_MPS
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -29,6 +31,20 @@ PARTNER: Final = dict(zip(POSITION, reversed(POSITION), strict=True))
 def nowhere(lat_deg: Any, lon_deg: Any) -> Any:
     """Whether both coordinates are exactly 0, or -0: flags of arrays, a condition of Spark columns."""
     return (lat_deg == 0) & (lon_deg == 0)
+
+
+def astray(lat_deg: Any, lon_deg: Any, span_ms: Any) -> Any:
+    """Whether fixes of a frame of ``span_ms`` that lie so far apart (deg) hold a jump; null and NaN: no."""
+    reach_deg = (span_ms * (TOP_MPS / 1000) + JUMP_M) / M_PER_DEG
+    return (lat_deg > reach_deg) | ((lon_deg > reach_deg) & (lon_deg < 360 - reach_deg))
+
+
+def strays(lat_deg: Floats, lon_deg: Floats, n: npt.NDArray[np.int64], dt_ms: npt.NDArray[np.int64]) -> Flags:
+    """Which frames hold a jump, [n_frames]; coordinates by sample, those that do not count NaN."""
+    begins = np.cumsum(n) - n
+    lat, lon = (np.fmax.reduceat(x, begins) - np.fmin.reduceat(x, begins) for x in (lat_deg, lon_deg))
+    found: Flags = astray(lat, lon, (n - 1) * dt_ms)
+    return found
 
 
 def counts(name: str, values: Floats, partner: Floats | None = None) -> Flags:
@@ -55,12 +71,19 @@ def by_sample(column: pa.ListArray, n: npt.NDArray[np.int64]) -> Floats:
 def plausible_columns(table: pa.Table, names: Sequence[str]) -> dict[str, pa.Array]:
     """The signals ``names`` of parsed frames (reading.py), null where a value does not count.
 
-    A fast signal keeps its length. ``table`` has both coordinates where one is asked for.
+    A fast signal keeps its length. ``table`` has both coordinates where one is asked for, and the head.
     """
-    return {name: _plausible(table, name) for name in names}
+    jumps: Flags | None = None
+    if set(POSITION) & set(names):
+        n, dt_ms = (table[name].to_numpy() for name in ("n", "dt_ms"))
+        fixes = [by_sample(table[name].combine_chunks(), n) for name in POSITION]
+        known = [counts(name, *pair) for name, pair in zip(POSITION, (fixes, fixes[::-1]), strict=True)]
+        lat, lon = (np.where(holds, values, np.nan) for holds, values in zip(known, fixes, strict=True))
+        jumps = strays(lat, lon, n, dt_ms) if len(n) else None
+    return {name: _plausible(table, name, jumps if name in POSITION else None) for name in names}
 
 
-def _plausible(table: pa.Table, name: str) -> pa.Array:
+def _plausible(table: pa.Table, name: str, jumps: Flags | None) -> pa.Array:
     signal, column = BY_NAME[name], table[name].combine_chunks()
     if signal.kind != "number":
         return column
@@ -70,7 +93,10 @@ def _plausible(table: pa.Table, name: str) -> pa.Array:
     n = _lengths(column)
     values = by_sample(column, n)
     partner = by_sample(table[PARTNER[name]].combine_chunks(), n) if name in PARTNER else None
-    cleaned = pa.array(values, pa.float64(), mask=~counts(name, values, partner))
+    holds = counts(name, values, partner)
+    if jumps is not None:
+        holds &= ~np.repeat(jumps, n)
+    cleaned = pa.array(values, pa.float64(), mask=~holds)
     missing = np.append(pc.is_null(column).to_numpy(zero_copy_only=False), False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(n)]), pa.int32(), mask=missing)
     return pa.ListArray.from_arrays(offsets, cleaned)
@@ -84,12 +110,21 @@ def _lengths(column: pa.ListArray) -> npt.NDArray[np.int64]:
 def with_plausible(rows: DataFrame, names: Sequence[str]) -> DataFrame:
     """Frames of Spark with the signals ``names`` null where a value does not count (elements, for an array).
 
-    ``rows`` have both coordinates where one is asked for. What was given is kept beside under another name
-    meanwhile: inside a lambda Spark takes a column's name for that of a new column of the same select.
+    ``names`` have both coordinates or none, ``rows`` the head. What was given is kept beside under another
+    name meanwhile: inside a lambda Spark takes a column's name for that of a new column of the same select.
     """
     given = {_GIVEN + name: F.col(name) for name in POSITION if name in names}
     cleaned = rows.withColumns(given).withColumns({name: _plausible_column(name) for name in names})
-    return cleaned.drop(*given)
+    if not given:
+        return cleaned
+    n = F.greatest(F.lit(0), F.col("n")).cast("int")
+    fixes = [F.slice(name, F.lit(1), n) for name in POSITION]
+    lat, lon = (F.array_max(each) - F.array_min(each) for each in fixes)
+    jumps = F.coalesce(astray(lat, lon, (F.col("n") - 1.0) * F.col("dt_ms")), F.lit(False))
+    none = {name: F.transform(name, lambda _: F.lit(None).cast("double")) for name in POSITION}
+    return cleaned.withColumns({k: F.when(jumps, v).otherwise(F.col(k)) for k, v in none.items()}).drop(
+        *given
+    )
 
 
 def _plausible_column(name: str) -> Column:

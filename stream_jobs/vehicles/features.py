@@ -25,8 +25,9 @@ FRAME_FEATURES: Final = (
     # of every readable frame; the others are known of believed ones only
     "boot_id", "seq", "t0_ms", "end_ms", "received_ms", "believed",
     # of its samples
-    "ignition_on", "lat_deg", "lon_deg", "heading_deg", "speed_kmh", "speed_max_kmh", "distance_m", "fuel_l",
-    "energy_kwh", "odometer_m", "moving_ms", "moving_from_ms", "moving_to_ms", "speeding_ms",
+    "ignition_on", "lat_deg", "lon_deg", "heading_deg", "speed_kmh", "speed_max_kmh", "distance_m",
+    "placed_m", "fuel_l", "energy_kwh", "odometer_m", "moving_ms", "moving_from_ms", "moving_to_ms",
+    "speeding_ms",
     # of the lookup: places in CLASSES and POWERTRAINS
     "vehicle_class", "powertrain",
 )  # fmt: skip
@@ -60,7 +61,11 @@ def sample_features(frames: Frames) -> dict[str, Floats]:
         place = np.maximum.reduceat(np.where(fast[name].known, order, -1), begins)
         return np.where(place >= 0, fast[name].values[place].astype(np.float64), np.nan) / steps(name)
 
-    metres = reduced(np.add, speed.values * ms, speed.known) / steps("speed_kmh") / MS_PER_HOUR * 1000
+    placed = speed.known & fast["lat_deg"].known & fast["lon_deg"].known
+    way, placed_way = (
+        reduced(np.add, speed.values * ms, known) / steps("speed_kmh") / MS_PER_HOUR * 1000
+        for known in (speed.known, placed)
+    )
     return {
         **{name: last(name) for name in ("lat_deg", "lon_deg", "heading_deg", "speed_kmh")},
         "ignition_on": slow("ignition_on"),
@@ -70,7 +75,8 @@ def sample_features(frames: Frames) -> dict[str, Floats]:
         "moving_to_ms": reduced(np.maximum, frames.event_ms + ms, moves),
         "speeding_ms": reduced(np.add, np.where(too_fast, ms, 0), too_fast | not_so),
         "speed_max_kmh": reduced(np.maximum, speed.values, speed.known) / steps("speed_kmh"),
-        "distance_m": metres,
+        "distance_m": way,
+        "placed_m": placed_way,
         "fuel_l": slow("fuel_rate_lph") * span_ms / MS_PER_HOUR,
         "energy_kwh": slow("pack_voltage_v") * slow("pack_current_a") * span_ms / MS_PER_HOUR / 1000,
     }

@@ -79,6 +79,7 @@ class TripRow(msgspec.Struct, frozen=True, tag="trip", gc=False):
     end_h3_r7: str | None
     distance_m: float
     unseen_m: float
+    known_m: float
     odometer_m: float | None
     duration_s: float
     moving_s: float
@@ -160,12 +161,14 @@ def unpack(body: bytes) -> Row:
 class Totals(NamedTuple):
     """Sums over the frames of a trip; what no frame told is None, in an array NaN.
 
-    ``unseen_m`` is the part of ``distance_m`` that no frame saw; ``powertrain``: its place in POWERTRAINS.
+    ``unseen_m`` is the part of ``distance_m`` that no frame saw, ``known_m`` the one with the place
+    known; ``powertrain``: its place in POWERTRAINS.
     """
 
     frames: float = 0.0
     distance_m: float = 0.0
     unseen_m: float = 0.0
+    known_m: float = 0.0
     moving_ms: float = 0.0
     idle_ms: float = 0.0
     speeding_ms: float | None = None
@@ -225,6 +228,7 @@ def trip_row(
         **_place(end[1], "end_"),
         distance_m=round(t.distance_m, 1),
         unseen_m=round(t.unseen_m, 1),
+        known_m=round(t.known_m, 1),
         odometer_m=None if from_m is None or to_m is None else to_m - from_m,
         duration_s=duration_s,
         moving_s=moving_s,

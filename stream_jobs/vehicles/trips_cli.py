@@ -61,6 +61,7 @@ _SHOWN: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
     "begin (UTC)": itemgetter("started_at"),
     "end": lambda row: f"{row['ended_at']:%H:%M:%S}",
     "km": lambda row: f"{row['distance_m'] / 1000:.2f}",
+    "known %": lambda row: None if row["known_share"] is None else 100 * row["known_share"],
     "min": lambda row: row["duration_s"] / 60,
     "idle min": lambda row: row["idle_s"] / 60,
     "mean": itemgetter("speed_mean_kmh"),
@@ -73,8 +74,8 @@ _SHOWN: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
 }
 MOST: Final = 1000
 _TRIPS: Final = """
-SELECT vehicle_id, trip_id, phase, started_at, ended_at, distance_m, unseen_m, duration_s, moving_s, standing_s, idle_s,
-       halts, speed_mean_kmh, speed_max_kmh, speeding_s, fuel_l, fuel_l_per_100km, energy_kwh, energy_kwh_per_100km,
+SELECT vehicle_id, trip_id, phase, started_at, ended_at, distance_m, unseen_m, known_share, duration_s, moving_s,
+       standing_s, idle_s, halts, speed_mean_kmh, speed_max_kmh, speeding_s, fuel_l, fuel_l_per_100km, energy_kwh, energy_kwh_per_100km,
        co2_g, harsh_brake, harsh_accelerate, harsh_corner, start_lat_deg, start_lon_deg, end_lat_deg, end_lon_deg,
        start_h3_r7, end_h3_r7, revision
 FROM serving.trip

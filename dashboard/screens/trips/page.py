@@ -72,7 +72,7 @@ def _one() -> None:
             _back()
         return
     _title(found)
-    co2_g, unseen_m = found["co2_g"], found["unseen_m"]
+    co2_g, unseen_m, known_share = found["co2_g"], found["unseen_m"], found["known_share"]
     tiles = {
         "Distance": text.number(found["distance_m"] / 1000, "km", 1),
         "Took": text.duration(found["duration_s"]),
@@ -84,6 +84,7 @@ def _one() -> None:
         "Litres/100 km": text.number(found["fuel_l_per_100km"], digits=1),
         "kWh/100 km": text.number(found["energy_kwh_per_100km"], digits=1),
         "CO₂": text.number(co2_g / 1000 if co2_g else None, "kg", 1),
+        "Place known": text.number(known_share and 100 * known_share, "%"),
         "Unseen": text.number(unseen_m / 1000 if unseen_m else None, "km", 1),
     }
     live.figures("figures_trip", tiles, always=())

@@ -171,6 +171,7 @@ class Trips:
         t["distance_m"] += moved_m
         t["distance_m"] += unseen
         t["unseen_m"] += unseen
+        t["known_m"] += np.where(np.isnan(frames["distance_m"]), moved_m, or_zero(frames["placed_m"]))
         t["moving_ms"] += or_zero(moving_ms)
         t["idle_ms"] += np.where(frames["ignition_on"] == 1, standing_ms, 0.0)
         for name in ("speeding_ms", "fuel_l", "energy_kwh"):

@@ -214,6 +214,14 @@ def test_a_trip_sums_up_what_its_frames_tell() -> None:
     assert (trip.speed_max_kmh, trip.distance_m, trip.unseen_m) == (72.0, 4000.0, 0.0)
 
 
+def test_a_trip_tells_on_how_much_of_its_way_the_place_is_known() -> None:
+    trace = (
+        Trace().go(100, 36, placed_m=10.0).go(100, 36).silence(100, 36).go(100, 36, placed_m=10.0).go(180, 0)
+    )
+    (trip,) = [t for t in rows(trace) if isinstance(t, TripRow) and t.phase == "final"]
+    assert (trip.distance_m, trip.known_m) == (4000.0, 2000.0)
+
+
 def test_standing_with_the_ignition_on_for_two_minutes_is_idling_until_it_moves() -> None:
     short = Trace().go(119, 0).go(10, 36).go(90, 0, on=False).go(119, 0)
     assert [row for row in told([short])[VEHICLE] if isinstance(row, IdleRow)] == []

@@ -148,7 +148,7 @@ def test_drives_check_tells_files_that_can_and_cannot_be_used(tmp_path: Path) ->
         "  columns without a meaning: note",
         "  optional columns that are not there: c",
         "  good/a (WDGEW7VEX41EW6TRZ)  1970-01-01T00:00:05+00:00 to 1970-01-01T00:00:06+00:00",
-        "    good 2  bad 1  bad values 0  every 1000 ms",
+        "    good 2  bad 1  bad values 0  jumps of the position 0  every 1000 ms",
         "      row 4: time 'x' is not one of epoch_s, iso",
         "    gaps 0 (0 s)  repeated positions 1 (at most 1 in a row)",
         "    distance 0.00 km by speed, 0.00 km by trace",

@@ -90,6 +90,27 @@ def test_distance_is_the_speeds_integral_without_the_gap(prepared: frames.Prepar
     assert prepared.speed_distance_m == pytest.approx((9 + 27) / 3.6 + 10.0, abs=0.05)
 
 
+def test_fixes_where_the_vehicle_cannot_have_been_are_left_out_and_named(tmp_path: Path) -> None:
+    """A straight drive north at 36 km/h; rows 100 and 200..229 are a degree further east, 92 km."""
+    off = {100, *range(200, 230)}
+    rows = [
+        f"03/29/2021,11:{k // 60:02}:{k % 60:02},80,36,D,{34 + k * 9e-5:.6f},{lon},1,0,20,60"
+        for k in range(600)
+        for lon in [-5.7 if k in off else -6.7]
+    ]
+    written(tmp_path, *rows)
+    (drive,) = drives_of(tmp_path)
+    ready = frames.prepare(drive)
+    assert len(ready.jumps) == 31
+    assert ready.jumps[:2] == ["102: fix 91.4 km out of reach", "202: fix 91.4 km out of reach"]
+    assert ready.trace_m == pytest.approx(ready.speed_distance_m, rel=0.01)
+    assert {k for k, lat in enumerate(ready.columns["lat_deg"]) if lat is None} == off
+    late_start = [*(row.replace("-6.7", "-5.7") for row in rows[:20]), *rows[20:100]]
+    written(tmp_path, *late_start)
+    (drive,) = drives_of(tmp_path)
+    assert len(frames.prepare(drive).jumps) == 20  # what most fixes say counts, not what the first one says
+
+
 def test_now_lets_each_drive_end_when_its_last_frame_is_sent(tmp_path: Path) -> None:
     written(tmp_path, *ROWS[:3], name="a.csv")
     written(tmp_path, *ROWS, name="b.csv")
@@ -159,6 +180,7 @@ def test_the_real_drives_can_be_read_whole() -> None:
         "T3_06_07_2021": (1703, 0, 3),
     }
     for one in ready.values():
+        assert one.jumps == []
         assert one.speed_distance_m == pytest.approx(one.trace_m, rel=0.1)
         for seq, rows in enumerate(one.groups()):
             frame.decode(one.frame(rows, seq, 1, 0, 0))

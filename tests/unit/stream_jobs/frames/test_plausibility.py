@@ -15,7 +15,13 @@ from pyspark.sql import SparkSession
 from infra.contract.signals import BY_NAME, FAST, SIGNALS
 from stream_jobs.frames import plausibility
 from stream_jobs.frames.arrays import frames_of
-from stream_jobs.frames.plausibility import place, plausible_columns, plausible_place, with_plausible
+from stream_jobs.frames.plausibility import (
+    POSITION,
+    place,
+    plausible_columns,
+    plausible_place,
+    with_plausible,
+)
 from stream_jobs.frames.reading import FRAME_SCHEMA
 
 NUMBERS = tuple(signal.name for signal in SIGNALS if signal.kind == "number")
@@ -94,7 +100,8 @@ def test_every_number_counts_from_its_least_to_its_largest_value(spark: SparkSes
             if signal.rate == "slow":
                 frame[name], kept[name] = (outside[0], None) if below else (low, low)
             else:
-                frame[name], kept[name] = [low, high, *outside, None, math.nan], [low, high] + [None] * 4
+                ends = [low if below else high] if name in POSITION else [low, high]  # both would be a jump
+                frame[name], kept[name] = [*ends, *outside, None, math.nan], ends + [None] * 4
         frames.append(frame)
         expected.append(kept)
     assert by_arrow(frames, NUMBERS) == expected
@@ -102,28 +109,27 @@ def test_every_number_counts_from_its_least_to_its_largest_value(spark: SparkSes
 
 
 def test_both_coordinates_exactly_0_are_no_place_and_one_alone_is(spark: SparkSession) -> None:
-    lat = [0.0, -0.0, 0.0, 0.0, 48.1, 0.0]
-    lon = [0.0, 0.0, 11.5, None, 0.0, 5e-324]
+    lat = [0.0, -0.0, 0.0, 0.0, 0.001, 0.0]
+    lon = [0.0, 0.0, 0.005, None, 0.0, 5e-324]
     frames: list[Frame] = [
         {"lat_deg": lat, "lon_deg": lon},
         {"lat_deg": [0.0, 0.0], "lon_deg": [0.0]},
         {"lat_deg": [0.0], "lon_deg": None},
     ]
     expected = [
-        {"lat_deg": [None, None, 0.0, 0.0, 48.1, 0.0], "lon_deg": [None, None, 11.5, None, 0.0, 5e-324]},
+        {"lat_deg": [None, None, 0.0, 0.0, 0.001, 0.0], "lon_deg": [None, None, 0.005, None, 0.0, 5e-324]},
         {"lat_deg": [None, 0.0], "lon_deg": [None]},
         {"lat_deg": [0.0], "lon_deg": None},
     ]
-    names = ("lat_deg", "lon_deg")
-    assert by_arrow(frames, names) == expected
-    assert by_spark(spark, frames, names) == expected
+    assert by_arrow(frames, POSITION) == expected
+    assert by_spark(spark, frames, POSITION) == expected
     pairs = [*zip(lat, lon, strict=True), (None, None), (91.0, 11.5)]
     places = [
         (None, None),
         (None, None),
-        (0.0, 11.5),
+        (0.0, 0.005),
         (0.0, None),
-        (48.1, 0.0),
+        (0.001, 0.0),
         (0.0, 5e-324),
         (None, None),
         (None, 11.5),
@@ -131,6 +137,28 @@ def test_both_coordinates_exactly_0_are_no_place_and_one_alone_is(spark: SparkSe
     assert [place(*pair) for pair in pairs] == places
     rows = spark.createDataFrame(pairs, "lat_deg double, lon_deg double").select(*plausible_place())
     assert [tuple(row) for row in rows.collect()] == places
+
+
+def test_a_frame_whose_fixes_lie_further_apart_than_a_vehicle_drives_has_no_fix(spark: SparkSession) -> None:
+    """1014 m in 0.2 s are within reach, which is 0.00912 degrees."""
+    frames: list[Frame] = [
+        {"lat_deg": [48.1, 48.109, None], "lon_deg": [11.5, 11.5, 11.5]},
+        {"lat_deg": [48.1, 48.11, 48.1], "lon_deg": [11.5, None, 11.5]},
+        {"lat_deg": [48.1, 48.1, 48.1], "lon_deg": [11.5, 12.9, 11.5], "speed_kmh": [40.0, 40.0, 40.0]},
+        {"lat_deg": [-17.0, -17.0], "lon_deg": [179.999, -179.999]},
+        {"lat_deg": [48.1, 48.1, 48.1, 49.1], "lon_deg": [11.5, 11.5, 11.5, 11.5]},
+        {"lat_deg": [48.1, 91.0], "lon_deg": [11.5, 11.5]},
+    ]
+    none = [None, None, None]
+    expected = [{name: frame[name] for name in POSITION} for frame in frames]
+    expected[1] = expected[2] = {"lat_deg": none, "lon_deg": none}
+    expected[5] = {"lat_deg": [48.1, None], "lon_deg": [11.5, 11.5]}
+    assert by_arrow(frames, POSITION) == expected
+    assert by_spark(spark, frames, POSITION) == expected
+    made = frames_of(table(frames), np.zeros(len(frames), np.bool_))
+    assert made.fast["lat_deg"].known.reshape(-1, 3).sum(axis=1).tolist() == [2, 0, 0, 2, 3, 1]
+    assert made.fast["speed_kmh"].known.sum() == 3
+    assert made.fast_wrong.sum() == 5 + 6 + 1
 
 
 def test_without_the_rule_on_0_0_a_lost_fix_would_be_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
