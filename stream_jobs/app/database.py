@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import structlog
 
+from infra.clients import db
 from infra.clients.db import Cause, cause_of, open_connection, socket_deadline
 from infra.contract.errors import ServiceError
 from stream_jobs.app import statements as sql
@@ -207,17 +208,17 @@ def _copy(connection: Connection, table: str, rows: pa.Table) -> None:
             copy.write(piece)
 
 
-def execute(connection: Connection, statement: str, parameters: Any = None) -> int:
+def execute(connection: db.Connection, statement: str, parameters: Any = None) -> int:
     """Run a statement of this package; the number of rows it changed."""
     return connection.execute(statement, parameters).rowcount
 
 
-def fetch(connection: Connection, statement: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+def fetch(connection: db.Connection, statement: str, parameters: Any = None) -> list[tuple[Any, ...]]:
     """All rows of a query of this package."""
     return connection.execute(statement, parameters).fetchall()
 
 
-def insert_row(connection: Connection, table: str, row: Mapping[str, object], end: str = "") -> None:
+def insert_row(connection: db.Connection, table: str, row: Mapping[str, object], end: str = "") -> None:
     """A row of a table of odograph, by column."""
     execute(connection, sql.insert(table, row, end), row)
 

@@ -5,6 +5,8 @@ By the Java machine of the Spark session: its class path and HADOOP_CONF_DIR say
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,17 +38,14 @@ class HadoopStore:
     def sizes(self, folder: str) -> dict[str, int]:
         """Bytes of the files of a folder, by name."""
         path = self._at(folder)
-        try:
-            if not self._fs.exists(path):
-                return {}
-            return {each.getPath().getName(): each.getLen() for each in self._fs.listStatus(path)}
-        except Py4JJavaError as error:
-            raise self._away(folder, error) from error
+        with self._errors(folder):
+            found = self._fs.listStatus(path) if self._fs.exists(path) else ()
+            return {each.getPath().getName(): each.getLen() for each in found}
 
     def put(self, local: Path, name: str) -> None:
         """Copy a file there: under another name first, since rename is what all of them do at once."""
         draft, target = self._at(name + COPYING), self._at(name)
-        try:
+        with self._errors(name):
             self._fs.mkdirs(target.getParent())
             self._fs.copyFromLocalFile(False, True, self._path_of(f"file://{local}"), draft)
             size = self._fs.getFileStatus(draft).getLen()
@@ -55,28 +54,26 @@ class HadoopStore:
             self._fs.delete(target, False)
             if not self._fs.rename(draft, target):
                 raise ArchiveError(f"{self._url}/{name} cannot be renamed to its name")
-        except Py4JJavaError as error:
-            raise self._away(name, error) from error
 
     def get(self, name: str, local: Path) -> None:
         """Copy a file from there."""
-        try:
+        with self._errors(name):
             self._fs.copyToLocalFile(False, self._at(name), self._path_of(f"file://{local}"), True)
-        except Py4JJavaError as error:
-            raise self._away(name, error) from error
 
     def remove(self, name: str) -> None:
         """Delete a file."""
-        try:
+        with self._errors(name):
             self._fs.delete(self._at(name), False)
-        except Py4JJavaError as error:
-            raise self._away(name, error) from error
 
     def _at(self, name: str) -> Any:
         return self._path_of(f"{self._url}/{name}")
 
-    def _away(self, name: str, error: Py4JJavaError) -> ArchiveError:
-        return ArchiveError(f"{self._url}/{name}: {_reason(error)}")
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            raise ArchiveError(f"{self._url}/{name}: {_reason(error)}") from error
 
 
 def _reason(error: Py4JJavaError) -> str:

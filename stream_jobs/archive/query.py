@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ _EXCEPTION_TYPE: Final = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind
 QUERY: Final = "archive"
 LATE_TABLE: Final = "odograph.late_frame"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
-LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at")
+LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at", "repaired_at")
 QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "verdict")
 
 
@@ -58,12 +59,22 @@ class ArchiveSink:
         if not exceptions.num_rows or not self.claims.claim(connection, batch_id, exceptions.num_rows):
             return
         note_late(connection, QUERY, int(time.time() * 1000))
-        received_at = exceptions["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
-        exceptions = exceptions.append_column("received_at", received_at)
-        late = pc.equal(exceptions["verdict"], LATE)
-        insert_rows(connection, LATE_TABLE, exceptions.filter(late).select(LATE_COLUMNS))
-        quarantined = exceptions.filter(pc.invert(late)).select(QUARANTINE_COLUMNS)
-        insert_rows(connection, QUARANTINE_TABLE, quarantined)
+        note_exceptions(connection, exceptions)
+
+
+def note_exceptions(connection: Connection, found: pa.Table, repaired_at: datetime | None = None) -> int:
+    """Late and quarantined frames (columns EXCEPTION) into their lists; how many are late.
+
+    ``repaired_at``: when the late ones were taken into their windows, if they are.
+    """
+    received_at = found["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
+    repaired = pa.array([repaired_at] * found.num_rows, pa.timestamp("us", tz="UTC"))
+    found = found.append_column("received_at", received_at).append_column("repaired_at", repaired)
+    is_late = pc.equal(found["verdict"], LATE)
+    late, quarantined = found.filter(is_late), found.filter(pc.invert(is_late))
+    insert_rows(connection, LATE_TABLE, late.select(LATE_COLUMNS))
+    insert_rows(connection, QUARANTINE_TABLE, quarantined.select(QUARANTINE_COLUMNS))
+    return int(late.num_rows)
 
 
 def publish(staging: Path, folder: Path, stem: str) -> None:

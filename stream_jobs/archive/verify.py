@@ -18,18 +18,13 @@ from stream_jobs.archive.manifest import Entry, hour_name, locked, read_hour, sh
 from stream_jobs.archive.reader import day_files, examined, hours
 
 MIB: Final = 1 << 20
-_HOLES: Final = """
-SELECT log_offset + 1, following - 1
-FROM (SELECT log_offset, lead(log_offset) OVER (ORDER BY log_offset) AS following
-      FROM read_parquet(?, hive_partitioning = false) WHERE topic = ? AND partition = ?)
-WHERE following > log_offset + 1 ORDER BY 1
+FAULTS: Final = """
+SELECT log_offset + 1, coalesce(lead(log_offset) OVER (ORDER BY log_offset) - 1, log_offset) AS last, n - 1
+FROM (SELECT log_offset, count(*) AS n FROM {records}
+      WHERE topic = $topic AND partition = $partition AND log_offset BETWEEN $first AND $last GROUP BY 1)
+QUALIFY last > log_offset OR n > 1 ORDER BY 1
 """
-_TWICE: Final = """
-SELECT min(log_offset), max(log_offset), count(*)
-FROM (SELECT log_offset FROM read_parquet(?, hive_partitioning = false) WHERE topic = ? AND partition = ?
-      GROUP BY log_offset HAVING count(*) > 1)
-HAVING count(*) > 0
-"""
+"""By offset of a partition the first and last that lack behind it, and how many copies of it there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +82,20 @@ def _log_faults(entries: Mapping[Path, Entry], exact: bool) -> Iterator[str]:
         spans = seq_ranges.merged((o.first, o.last) for o, _ in found)
         covered, count = seq_ranges.size(spans), sum(o.count for o, _ in found)
         holes = [(before[1] + 1, after[0] - 1) for before, after in pairwise(spans)]
-        doubles: list[tuple[int, int, int]] = []
+        doubles: list[int] = []
         if exact and (holes or covered != count):
-            where = [[path for _, path in found], topic, partition]
+            where = {"topic": topic, "partition": partition, "first": spans[0][0], "last": spans[-1][1]}
+            files = {"files": [path for _, path in found]}
+            sql = FAULTS.format(records="read_parquet($files, hive_partitioning = false)")
             with connected() as connection:
-                holes = connection.execute(_HOLES, where).fetchall()
-                doubles = connection.execute(_TWICE, where).fetchall()
+                rows = connection.execute(sql, where | files).fetchall()
+            holes = [(begin, end) for begin, end, _ in rows if end >= begin]
+            doubles = [begin - 1 for begin, _, more in rows if more]
         name = f"{topic}-{partition}"
         yield from (f"{name}: offsets {first} to {last} are in no file" for first, last in holes)
-        yield from (
-            f"{name}: {n} offsets from {first} to {last} are there twice" for first, last, n in doubles
-        )
+        if doubles:
+            first, last = doubles[0], doubles[-1]
+            yield f"{name}: {len(doubles)} offsets from {first} to {last} are there twice"
         if count != covered and not exact:
             yield f"{name}: {count} records for {covered} offsets"
 

@@ -19,6 +19,7 @@ from infra.clients.duck import connected
 from infra.contract.seq_ranges import Ranges, merged
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
+from stream_jobs.archive.verify import FAULTS
 from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.scope import EVER_MS, Scope
 
@@ -136,12 +137,6 @@ _PARTITIONS = """
 SELECT topic, partition, count(*), min(log_offset), max(log_offset),
        sum(log_offset::HUGEINT), sum(log_offset::HUGEINT * log_offset)
 FROM record WHERE received_ms >= $since AND received_ms < $until GROUP BY ALL ORDER BY ALL
-"""
-_HOLES = """
-SELECT log_offset + 1, coalesce(lead(log_offset) OVER (ORDER BY log_offset) - 1, log_offset) AS last, n - 1
-FROM (SELECT log_offset, count(*) AS n FROM record
-      WHERE topic = $topic AND partition = $partition AND log_offset BETWEEN $first AND $last GROUP BY 1)
-QUALIFY last > log_offset OR n > 1
 """
 _OPEN = """
 SELECT count(*) FROM record
@@ -275,7 +270,7 @@ class Archive:
             rows = []
             if (records, total, squares) != (count, (first + last) * count // 2, all_squares):
                 place = {"topic": topic, "partition": partition, "first": first, "last": last}
-                rows = self._run(_HOLES, place)
+                rows = self._run(FAULTS.format(records="record"), place)
             holes = [(start, end) for start, end, _ in rows if end >= start]
             doubles = sum(more for *_, more in rows)
             found.append(PartitionCount(topic, partition, records, first, last, holes, doubles))

@@ -21,14 +21,13 @@ import pyarrow.parquet as pq
 
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
-from infra.contract.verdict import LATE, OK
+from infra.contract.verdict import OK
 from infra.settings.settings import Endpoints, Settings
-from stream_jobs.app.database import Connection, insert_rows
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of, read_hour, sha256_of, sync
-from stream_jobs.archive.query import LATE_COLUMNS, LATE_TABLE, QUARANTINE_COLUMNS, QUARANTINE_TABLE
+from stream_jobs.archive.query import note_exceptions
 from stream_jobs.archive.verify import verified
-from stream_jobs.archive.writer import place
+from stream_jobs.archive.writer import EXCEPTION, place
 from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.queue import Counts, Span, grid_of, moment
@@ -46,10 +45,6 @@ SELECT min(t0_ms), max(t0_ms + span_ms)
 FROM read_parquet(?, hive_partitioning = false, filename = true) WHERE verdict IN ('ok', 'late')
 GROUP BY filename, t0_ms // 3600000 ORDER BY ALL
 """
-EXCEPTION: Final = [
-    "topic", "partition", "log_offset", "vehicle_id", "boot_id", "seq", "t0_ms", "span_ms", "received_ms",
-    "verdict",
-]  # fmt: skip
 
 
 class Intake(NamedTuple):
@@ -111,13 +106,12 @@ def _take(archive: Path, file: reader.ArchiveFile, name: str) -> bool:
 
 
 def exceptions(files: tuple[Path, ...]) -> Iterator[pa.Table]:
-    """Records whose verdict is not ok, a table a file, with ``received_at``; files without any give none."""
+    """Records whose verdict is not ok, a table a file; files without any give none."""
     for path in files:
         other = pc.field("verdict") != OK
-        found = pq.read_table(path, columns=EXCEPTION, filters=other, partitioning=None)
+        found = pq.read_table(path, columns=[*EXCEPTION], filters=other, partitioning=None)
         if found.num_rows:
-            received_at = pc.cast(found["received_ms"], pa.timestamp("ms", tz="UTC"))
-            yield found.append_column("received_at", received_at)
+            yield found
 
 
 def restated_spans(path: Path, *, fresh: bool = False) -> list[Span]:
@@ -157,11 +151,10 @@ def bring_in(
                     "windows are still open: give the same command again when that time is over"
                 )
         late = quarantined = 0
-        for found in exceptions(taken.files):
-            is_late = pc.equal(found["verdict"], LATE)
-            some, others = found.filter(is_late), found.filter(pc.invert(is_late))
-            tools.database.run(partial(_note_exceptions, late=some, quarantined=others))
-            late, quarantined = late + some.num_rows, quarantined + others.num_rows
+        for found in exceptions(taken.files):  # repaired: by this command or its next try
+            note = partial(note_exceptions, found=found, repaired_at=datetime.now(UTC))
+            some = tools.database.run(note)
+            late, quarantined = late + some, quarantined + found.num_rows - some
         write_vehicle_lookup(tools.database, settings.paths.home)
         total = Counts()
         for number, span in enumerate(left, start=1):
@@ -185,12 +178,3 @@ def spans_of(pieces_ms: Iterable[tuple[int, int]], window_ms: int) -> list[Span]
         else:
             found.append(Span(low, high))
     return found
-
-
-def _note_exceptions(connection: Connection, late: pa.Table, quarantined: pa.Table) -> None:
-    """Late records count as repaired: their windows are restated right after, by this command or its next
-    try.
-    """
-    now = pa.array([datetime.now(UTC)] * late.num_rows, pa.timestamp("us", tz="UTC"))
-    insert_rows(connection, LATE_TABLE, late.select(LATE_COLUMNS).append_column("repaired_at", now))
-    insert_rows(connection, QUARANTINE_TABLE, quarantined.select(QUARANTINE_COLUMNS))

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from infra.contract.errors import ConfigError
-
-if TYPE_CHECKING:
-    from infra.settings.settings import Settings
-    from stream_jobs.app.database import Database
 
 LAT_LIMIT, LON_LIMIT = 90, 180
 COLUMNS: Final = {
@@ -43,8 +36,9 @@ def eta(
     """
     import orjson
 
+    from infra.clients.db import connected
     from infra.clients.tables import aligned
-    from infra.settings.settings import load
+    from infra.settings.settings import endpoints, load
     from stream_jobs.roads.eta_store import Ask, Forecast, ask_for
 
     in_force = load()
@@ -55,9 +49,9 @@ def eta(
     if not (abs(lat) <= LAT_LIMIT and abs(lon) <= LON_LIMIT):
         raise ConfigError(f"--to {to}: latitude -90..90 and longitude -180..180 are wanted")
     ask = Ask(vehicle, lat, lon)
-    with _database(in_force) as database:
-        found = database.run(lambda c: Forecast(c, in_force).predict(c, ask))
-        number = database.run(lambda c: ask_for(c, ask, found))
+    with connected(endpoints(in_force).db_ingest_url, session={"timezone": "UTC"}) as database:
+        found = Forecast(database, in_force).predict(database, ask)
+        number = ask_for(database, ask, found)
     told = {
         "request": number, "vehicle_id": vehicle, "position_at": found.made_at.isoformat(),
         "arrival_at": found.arrival_at.isoformat(), "minutes": round(found.way.time_s / 60, 1),
@@ -75,9 +69,9 @@ def traffic(
     """Congestion in the five minutes up to a moment: the slowest places beside free flow."""
     import orjson
 
+    from infra.clients.db import connected
     from infra.clients.tables import aligned
-    from infra.settings.settings import load
-    from stream_jobs.app.database import fetch
+    from infra.settings.settings import endpoints, load
 
     settings = load()
     if by not in _FROM:
@@ -91,25 +85,10 @@ def traffic(
         f"SELECT {', '.join(COLUMNS)} FROM ({_FROM[by]}) p WHERE speed_ratio IS NOT NULL "  # noqa: S608  own names
         "ORDER BY speed_ratio, place LIMIT %(limit)s"
     )
-    with _database(settings) as database:
-        rows = database.run(lambda c: fetch(c, statement, values))
+    with connected(endpoints(settings).db_ingest_url) as database:
+        rows = database.execute(statement, values).fetchall()
     if json:
         for row in rows:
             typer.echo(orjson.dumps(dict(zip(COLUMNS, row, strict=True))))
     else:
         typer.echo(aligned(rows, COLUMNS))
-
-
-@contextmanager
-def _database(settings: Settings) -> Iterator[Database]:
-    """The database for one command: where it is away the command ends instead of waiting."""
-    from infra.settings.settings import endpoints
-    from stream_jobs.app.database import Database
-
-    stop = threading.Event()
-    stop.set()
-    database = Database(endpoints(settings).db_ingest_url, "roads-cli", stop)
-    try:
-        yield database
-    finally:
-        database.close()

@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import structlog
 
+from infra.clients.db import Connection
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.app import statements as sql
-from stream_jobs.app.database import Connection, execute, fetch, insert_row
+from stream_jobs.app.database import execute, fetch, insert_row
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads import network
 from stream_jobs.roads.ways import Blend, EdgeSpeeds, Way, Ways, fallback, nearest, quickest, ways_of
