@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,6 +96,49 @@ def insert(table: str, columns: Iterable[str], end: str = "") -> str:
     """One row into ``table`` of odograph, by parameters with the names of its columns."""
     values = ", ".join(f"%({c})s" for c in columns)
     return f"INSERT INTO odograph.{table} ({', '.join(columns)}) VALUES ({values}) {end}"  # noqa: S608  own names
+
+
+_KINDS: Final = {
+    "bigint": "boot_id seq log_offset alert_no",
+    "integer": "rule_version version findings partition bytes messages part parts frames",
+    "double precision": "value worst_value limit lat_deg lon_deg delta_v_max_kmh clear_for_s",
+    "boolean": "ended late airbag_deployed complete hash_ok final",
+    "jsonb": "record defects frame reasons figures",
+}  # fmt: skip
+_KIND_OF: Final = {key: kind for kind, keys in _KINDS.items() for key in keys.split()}
+"""PostgreSQL types by keys of rows; times are keys `..._ms`, in ms since 1970, and all others texts."""
+_COLUMN_OF: Final = {
+    "event_ms": "event_time", "from_ms": "from_time", "to_ms": "to_time", "t0_ms": "t0",
+    "limit": "limit_value",
+}  # fmt: skip
+
+
+def column_of(key: str) -> str:
+    """The column that a key of rows is stored in."""
+    return _COLUMN_OF.get(key) or (key.removesuffix("_ms") + "_at" if key.endswith("_ms") else key)
+
+
+def json_value(key: str) -> str:
+    """What a row of ``json_rows`` gives for a column."""
+    return f"to_timestamp(n.{key} / 1000.0)" if key.endswith("_ms") else f'n."{key}"'
+
+
+def json_rows(keys: str) -> str:
+    """Rows ``n``, which come as one JSON parameter, ``rows``."""
+    kinds = ((k, "bigint" if k.endswith("_ms") else _KIND_OF.get(k, "text")) for k in keys.split())
+    columns = ", ".join(f'"{key}" {kind}' for key, kind in kinds)
+    return f"jsonb_to_recordset(%(rows)s) AS n({columns})"
+
+
+def insert_json(table: str, keys: str, end: str = "ON CONFLICT DO NOTHING") -> str:
+    """Such rows into a table of odograph."""
+    columns, values = (", ".join(map(of, keys.split())) for of in (column_of, json_value))
+    return f"INSERT INTO odograph.{table} ({columns}) SELECT {values} FROM {json_rows(keys)} {end}"  # noqa: S608
+
+
+def set_columns(keys: str, value: Callable[[str], str]) -> str:
+    """The SET of an UPDATE."""
+    return ", ".join(f"{column_of(key)} = {value(key)}" for key in keys.split())
 
 
 @dataclass(frozen=True, slots=True)

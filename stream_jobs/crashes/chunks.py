@@ -16,29 +16,23 @@ from infra.contract.errors import ContractError
 from infra.contract.messages import PART_HEAD, decode_crash, is_part, join_crash
 from infra.contract.topics import HEADER_MQTT_TOPIC
 from infra.contract.verdict import ClockLimits
+from stream_jobs.app.statements import insert_json, json_rows
 from stream_jobs.events.rows import Cursor, Record, Row, as_json, believed_ms, crash_row, optional_text
 
 CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
-_PART_KEY: Final = "vehicle_id text, boot_id bigint, crash_id text, sha256 text, parts integer"
 _PART_SET: Final = """
 vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s AND sha256 = %(sha256)s
     AND parts = %(parts)s
 """
-_INSERT: Final = f"""
-INSERT INTO odograph.crash_part (vehicle_id, boot_id, crash_id, sha256, parts, part, event_time, received_at,
-    mqtt_topic, message)
-SELECT vehicle_id, boot_id, crash_id, sha256, parts, part, to_timestamp(event_ms / 1000.0),
-    to_timestamp(received_ms / 1000.0), mqtt_topic, message
-FROM jsonb_to_recordset(%(rows)s) AS n({_PART_KEY}, part integer, event_ms bigint, received_ms bigint,
-    mqtt_topic text, message text)
-ON CONFLICT DO NOTHING
-"""  # noqa: S608  own columns
+_INSERT: Final = insert_json(
+    "crash_part", f"{' '.join(CHUNK_KEY)} part event_ms received_ms mqtt_topic message"
+)
 _WHOLE: Final = f"""
 SELECT vehicle_id, boot_id, crash_id, sha256, parts, part, mqtt_topic, message,
        (extract(epoch FROM received_at) * 1000)::bigint AS received_ms
 FROM (SELECT p.*, count(message) OVER (PARTITION BY vehicle_id, boot_id, crash_id, sha256, parts) AS there
       FROM odograph.crash_part p
-      JOIN (SELECT DISTINCT * FROM jsonb_to_recordset(%(rows)s) AS n({_PART_KEY})) k
+      JOIN (SELECT DISTINCT * FROM {json_rows(" ".join(CHUNK_KEY))}) k
            USING (vehicle_id, boot_id, crash_id, sha256, parts)) q
 WHERE there = parts
 ORDER BY vehicle_id, boot_id, crash_id, sha256, parts, part

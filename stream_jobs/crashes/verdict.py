@@ -17,8 +17,9 @@ import orjson
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
 from infra.settings.sections import Crash
+from stream_jobs.app.statements import insert_json
 from stream_jobs.crashes.check import curves, deployed
-from stream_jobs.events.rows import Cursor
+from stream_jobs.events.rows import Cursor, as_json
 
 KMH_PER_MPS: Final = 3.6
 AFTER_MS: Final = 40_000  # so long after the event a collapse of the speed belongs to it
@@ -221,18 +222,16 @@ OTHERS: Final = f"""{_WINDOW} AND w.vehicle_id <> %(vehicle_id)s
       <= power(%(reach_deg)s, 2)
 ORDER BY w.vehicle_id, w.window_start
 """
-STORE: Final = """
-INSERT INTO odograph.crash_verdict AS v
-    (vehicle_id, boot_id, crash_id, event_time, verdict, reasons, figures, basis, final)
-VALUES (%(vehicle_id)s, %(boot_id)s, %(crash_id)s, to_timestamp(%(event_ms)s / 1000.0), %(verdict)s,
-        %(reasons)s, %(figures)s, %(basis)s, %(final)s)
-ON CONFLICT (vehicle_id, boot_id, crash_id) DO UPDATE SET
+STORE: Final = insert_json(
+    "crash_verdict AS v",
+    "vehicle_id boot_id crash_id event_ms verdict reasons figures basis final",
+    """ON CONFLICT (vehicle_id, boot_id, crash_id) DO UPDATE SET
     verdict = excluded.verdict, reasons = excluded.reasons, figures = excluded.figures,
     basis = excluded.basis, final = v.final OR excluded.final,
     revision = v.revision + (v.verdict <> excluded.verdict OR v.reasons <> excluded.reasons
                              OR v.figures <> excluded.figures)::integer,
-    decided_at = now()
-"""
+    decided_at = now()""",
+)
 
 
 def settle(cursor: Cursor, terms: Crash) -> list[str]:
@@ -251,8 +250,7 @@ def settle(cursor: Cursor, terms: Crash) -> list[str]:
             verdict = judge(orjson.loads(row["record"]), around, terms)
         except Exception as error:  # noqa: BLE001  whatever a record holds, the others get their verdicts
             verdict = Verdict(SUSPECT, (f"it cannot be judged: {type(error).__name__}: {error}",), {})
-        stored = {name: orjson.dumps(getattr(verdict, name)).decode() for name in ("reasons", "figures")}
-        cursor.execute(STORE, {**row, "verdict": verdict.verdict, **stored})
+        cursor.execute(STORE, {"rows": as_json([{**row, "record": None, **asdict(verdict)}])})
         verdicts.append(verdict.verdict)
     return verdicts
 

@@ -5,13 +5,14 @@ Rows go in as one JSON parameter; times are ms since 1970 on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from infra.contract.errors import ContractError
 from infra.contract.verdict import ClockLimits
 from stream_jobs.alerts.derive import Alert, Finding, merge
+from stream_jobs.app.statements import insert_json, json_rows, json_value, set_columns
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events import rows as row_of
 from stream_jobs.events.rows import Cursor, Record, Row, as_json
@@ -76,70 +77,33 @@ WHERE a.alert_no = s.alert_no
 """
 
 
-_KINDS: Final = {
-    "bigint": "boot_id seq log_offset alert_no",
-    "integer": "rule_version version findings partition bytes messages",
-    "double precision": "value worst_value limit lat_deg lon_deg delta_v_max_kmh clear_for_s",
-    "boolean": "ended late airbag_deployed complete hash_ok",
-    "jsonb": "record defects",
-}  # fmt: skip
-_KIND_OF: Final = {key: kind for kind, keys in _KINDS.items() for key in keys.split()}
-"""PostgreSQL types by keys of rows; times are keys `..._ms`, in ms since 1970, and all others texts."""
-_COLUMN_OF: Final = {"event_ms": "event_time", "limit": "limit_value"}
-
-
-def _column(key: str) -> str:
-    """The column that a key is stored in."""
-    return _COLUMN_OF.get(key) or (key.removesuffix("_ms") + "_at" if key.endswith("_ms") else key)
-
-
-def _value(key: str) -> str:
-    return f"to_timestamp(n.{key} / 1000.0)" if key.endswith("_ms") else f'n."{key}"'
-
-
-def _rows(keys: str) -> str:
-    """Rows, which come as one JSON parameter."""
-    kinds = ((k, "bigint" if k.endswith("_ms") else _KIND_OF.get(k, "text")) for k in keys.split())
-    columns = ", ".join(f'"{key}" {kind}' for key, kind in kinds)
-    return f"jsonb_to_recordset(%(rows)s) AS n({columns})"
-
-
-def _insert(table: str, keys: str, end: str = "ON CONFLICT DO NOTHING") -> str:
-    columns, values = (", ".join(map(of, keys.split())) for of in (_column, _value))
-    return f"INSERT INTO odograph.{table} ({columns}) SELECT {values} FROM {_rows(keys)} {end}"  # noqa: S608
-
-
-def _set(keys: str, value: Callable[[str], str]) -> str:
-    return ", ".join(f"{_column(key)} = {value(key)}" for key in keys.split())
-
-
 _LIFE: Final = (
     "rule_version severity message opened_ms last_ms cleared_ms since_ms findings value worst_value limit "
     "lat_deg lon_deg late"
 )
 _RULE: Final = "version severity query kind source condition value_sql limit_sql beyond clear_for_s message"
-INSERT_FINDINGS: Final = _insert(
+INSERT_FINDINGS: Final = insert_json(
     "alert_event",
     "alert_id vehicle_id rule rule_version severity message event_ms received_ms alerted_ms since_ms value "
     "limit lat_deg lon_deg ended",
     "ON CONFLICT DO NOTHING RETURNING alert_id",
 )
-INSERT_ALERTS: Final = _insert("alert", f"vehicle_id rule first_alert_id {_LIFE}", "")
+INSERT_ALERTS: Final = insert_json("alert", f"vehicle_id rule first_alert_id {_LIFE}", "")
 UPDATE_ALERTS: Final = (
-    f"UPDATE odograph.alert a SET {_set(_LIFE, _value)} "  # noqa: S608  own columns
-    f"FROM {_rows(f'alert_no {_LIFE}')} WHERE a.alert_no = n.alert_no"
+    f"UPDATE odograph.alert a SET {set_columns(_LIFE, json_value)} "  # noqa: S608  own columns
+    f"FROM {json_rows(f'alert_no {_LIFE}')} WHERE a.alert_no = n.alert_no"
 )
-INSERT_CRASHES: Final = _insert(
+INSERT_CRASHES: Final = insert_json(
     "crash_record",
     "vehicle_id boot_id crash_id event_ms received_ms profile delta_v_max_kmh lat_deg lon_deg "
     "airbag_deployed complete hash_ok record raw defects",
 )
-INSERT_DEAD_LETTERS: Final = _insert(
+INSERT_DEAD_LETTERS: Final = insert_json(
     "dead_letter",
     "reason detail mqtt_topic vehicle_id digest partition bytes messages log_offset received_ms boot_id seq "
     "since_ms",
 )
-UPSERT_VEHICLES: Final = _insert(
+UPSERT_VEHICLES: Final = insert_json(
     "vehicle AS v",
     "vehicle_id model powertrain vehicle_class state state_ms boot_id",
     """ON CONFLICT (vehicle_id) DO UPDATE
@@ -148,11 +112,11 @@ SET model = coalesce(excluded.model, v.model), powertrain = coalesce(excluded.po
     state_at = excluded.state_at, boot_id = excluded.boot_id
 WHERE excluded.state_at >= v.state_at""",
 )
-_NOTE_RULES: Final = _insert(
+_NOTE_RULES: Final = insert_json(
     "rule",
     f"rule {_RULE}",
     "ON CONFLICT (rule) DO UPDATE SET in_force = true, noted_at = now(), "
-    + _set(_RULE, "excluded.{}".format),
+    + set_columns(_RULE, "excluded.{}".format),
 )
 _RULES_GONE: Final = "UPDATE odograph.rule SET in_force = false WHERE in_force AND NOT rule = ANY(%(rules)s)"
 

@@ -13,6 +13,7 @@ import orjson
 from infra.clients.duck import connected
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.app.statements import insert_json, json_rows
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.queue import hours_ms
@@ -29,25 +30,18 @@ WHERE a.evidence_at IS NULL AND greatest(a.opened_at, e.received_at) <= to_times
 ORDER BY a.opened_at LIMIT %(limit)s
 """
 _FRAMES: Final = """
-SELECT vehicle_id, t0_ms, t0_ms + span_ms AS end_ms, boot_id, seq, received_ms, verdict, topic, partition,
-       log_offset, value
+SELECT vehicle_id, t0_ms, t0_ms + span_ms AS end_ms, boot_id, seq, received_ms, verdict,
+       topic AS kafka_topic, partition, log_offset, value
 FROM read_parquet(?, hive_partitioning = false)
 WHERE list_contains(?, vehicle_id) AND verdict IN ('ok', 'late') AND t0_ms <= ? AND t0_ms + span_ms >= ?
 ORDER BY vehicle_id, t0_ms, boot_id, seq, received_ms
 """
-_STORE: Final = """
-INSERT INTO odograph.alert_evidence (alert_no, t0, boot_id, seq, received_at, verdict, kafka_topic, partition,
-    log_offset, frame)
-SELECT alert_no, to_timestamp(t0_ms / 1000.0), boot_id, seq, to_timestamp(received_ms / 1000.0), verdict,
-       topic, partition, log_offset, frame
-FROM jsonb_to_recordset(%(rows)s) AS n(alert_no bigint, t0_ms bigint, boot_id bigint, seq bigint,
-    received_ms bigint, verdict text, topic text, partition integer, log_offset bigint, frame jsonb)
-ON CONFLICT DO NOTHING
-"""
-_DONE: Final = """
+_KEPT: Final = "t0_ms boot_id seq received_ms verdict kafka_topic partition log_offset"
+_STORE: Final = insert_json("alert_evidence", f"alert_no {_KEPT} frame")
+_DONE: Final = f"""
 UPDATE odograph.alert a SET evidence_at = now(), evidence_frames = n.frames
-FROM jsonb_to_recordset(%(rows)s) AS n(alert_no bigint, frames integer) WHERE a.alert_no = n.alert_no
-"""
+FROM {json_rows("alert_no frames")} WHERE a.alert_no = n.alert_no
+"""  # noqa: S608  own columns
 _FORGET: Final = """
 DELETE FROM odograph.alert_evidence e USING odograph.alert a
 WHERE a.alert_no = e.alert_no AND a.evidence_at < now() - make_interval(days => %(days)s)
@@ -93,7 +87,6 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
 
 def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:
     """A row for each alert and frame within AROUND_MS of its opening, copies left out; pure."""
-    kept = ("t0_ms", "boot_id", "seq", "received_ms", "verdict", "topic", "partition", "log_offset")
     rows: list[Row] = []
     for number, vehicle, opened_ms, _ in due:
         near = {
@@ -106,5 +99,5 @@ def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:
         }
         for frame in sorted(near.values(), key=lambda f: abs(f["t0_ms"] - opened_ms))[:FRAMES_MAX]:
             own = {"alert_no": number, "frame": orjson.loads(frame["value"])}
-            rows.append(own | {name: frame[name] for name in kept})
+            rows.append(own | {name: frame[name] for name in _KEPT.split()})
     return rows

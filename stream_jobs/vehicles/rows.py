@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from infra.settings.sections import Journeys
-from stream_jobs.app.statements import Table, reopen_journeys
+from stream_jobs.app.statements import Table, column_of, reopen_journeys
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.features import KINDS, POWERTRAINS
@@ -312,11 +312,6 @@ TABLES: Final[Mapping[type, Table]] = {
         "odograph.late_vehicle_frames", ("vehicle_id", "from_time", "received_at"), "from_time"
     ),
 }
-COLUMN_OF: Final = {
-    "started_ms": "started_at", "ended_ms": "ended_at", "began_ms": "began_at", "from_ms": "from_time",
-    "to_ms": "to_time", "received_ms": "received_at",
-}  # fmt: skip
-"""Times of rows by the columns they become."""
 
 
 def tables_of(rows: Iterable[Row]) -> dict[Table, pa.Table]:
@@ -325,7 +320,7 @@ def tables_of(rows: Iterable[Row]) -> dict[Table, pa.Table]:
     for row in rows:
         table = TABLES.get(type(row))
         if table is not None:
-            named = {COLUMN_OF.get(name, name): getattr(row, name) for name in row.__struct_fields__}
+            named = {column_of(name): getattr(row, name) for name in row.__struct_fields__}
             found.setdefault(type(row), {})[tuple(named[key] for key in table.keys)] = named
     return {TABLES[k]: pa.Table.from_pylist(list(each.values()), _schema(k)) for k, each in found.items()}
 
@@ -341,8 +336,8 @@ def _schema(kind: type) -> pa.Schema:
     columns = {}
     for each in msgspec.structs.fields(kind):
         text = str(each.type)
-        if each.name in COLUMN_OF:
-            columns[COLUMN_OF[each.name]] = pa.timestamp("ms", tz="UTC")
+        if each.name.endswith("_ms"):
+            columns[column_of(each.name)] = pa.timestamp("ms", tz="UTC")
         elif "str" in text:
             columns[each.name] = pa.string()
         else:

@@ -185,9 +185,8 @@ class News:
     metric: Metric
     vehicle_id: str
     event_ms: int
-    since_ms: int
-    side: int
-    residual: Residual | None
+    state: State
+    residual: Residual | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +214,7 @@ def judge(
                 continue
             del now[name, vehicle]  # nothing was heard for so long that it says nothing any more
             if state.raised:
-                judged.news.append(_news(known[name], vehicle, state.last_ms + length_ms, state))
+                judged.news.append(News(known[name], vehicle, state.last_ms + length_ms, state))
         for residual in residuals(bucket, hour, known.values(), terms):
             metric, vehicle, z = residual.metric, residual.vehicle_id, residual.z
             old = now.pop((metric.metric, vehicle), None)
@@ -223,18 +222,12 @@ def judge(
             if new is not None:
                 now[metric.metric, vehicle] = new
                 if new.raised and metric.beyond(z) == new.side:
-                    judged.news.append(_news(metric, vehicle, end_ms, new, residual))
+                    judged.news.append(News(metric, vehicle, end_ms, new, residual))
             elif old is not None and old.raised:
-                judged.news.append(_news(metric, vehicle, end_ms, old))
+                judged.news.append(News(metric, vehicle, end_ms, old))
             if new is not None or abs(z) >= terms.keep_z:
                 judged.kept.append((residual, new))
     return judged
-
-
-def _news(
-    metric: Metric, vehicle_id: str, event_ms: int, state: State, residual: Residual | None = None
-) -> News:
-    return News(metric, vehicle_id, event_ms, state.since_ms, state.side, residual)
 
 
 def alert_row(news: News, now_ms: int) -> AlertRow:
@@ -242,9 +235,9 @@ def alert_row(news: News, now_ms: int) -> AlertRow:
     residual = news.residual
     found = Detection(
         news.event_ms,
-        news.since_ms,
+        news.state.since_ms,
         None if residual is None else residual.value,
-        None if residual is None else residual.limit(news.side),
+        None if residual is None else residual.limit(news.state.side),
         detail=_evidence(news.metric.unit, residual),
         ended=residual is None,
     )

@@ -71,7 +71,7 @@ def test_one_hot_engine_among_twelve_is_found_after_two_buckets_with_the_limit_i
     judged = run([bucket(k, fleet(90.0 if k < 3 else 101.0)) for k in range(6)])
     assert told(judged) == [("A", 4, "found"), ("A", 5, "found")]
     first = judged.news[0]
-    assert first.since_ms == 3 * MINUTES_5
+    assert first.state.since_ms == 3 * MINUTES_5
     row = alert_row(first, now_ms=0)
     assert (row.rule, row.value, row.limit, row.event_ms) == ("cohort_coolant", 101.0, 98.0, 5 * MINUTES_5)
     assert row.message == (
