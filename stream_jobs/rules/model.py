@@ -123,6 +123,7 @@ class Baseline:
     ``by``: ``z`` in standard deviations, ``share`` of it, ``difference``. ``against``: ``mean`` (moving, with
     the time constant ``memory_s``) or a quantile ``p01`` to ``p99`` of all that was learned. Pauses
     up to ``pause_s``, in which the condition lets no frame be judged, do not begin ``raise_for_s`` anew.
+    ``resolution``: what the value is rounded to, a signal's by the contract, adds to the deviation of ``z``.
     """
 
     raise_for_s: Seconds = 0.0
@@ -133,6 +134,7 @@ class Baseline:
     steady_s: Seconds = 0.0
     mean_s: Seconds = 0.0
     pause_s: Seconds = 0.0
+    resolution: Annotated[float, BeforeValidator(number(0, 1e9))] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,9 +427,7 @@ def _clear_for(entry: Entry) -> float | None:
 
 def _stateful(entry: Entry) -> Stateful:
     kind, values = entry.values["kind"], entry.values
-    given: dict[str, Any] = {"fences": _fences(entry)} if kind == "geofence" else {}
-    given |= {"resolution": _resolution(entry)} if "follows" in entry else {}
-    spec: object = entry.read(KINDS[kind], given)
+    spec: object = entry.read(KINDS[kind], _derived(entry))
     if isinstance(spec, Count) and spec.reversal is not None and values["value"] == NO_VALUE:
         raise entry.wrong("value", "is missing: `reversal` looks at its course")
     if {"while_for_s", "while_pause_s"} & set(values) and "while" not in entry:
@@ -455,13 +455,16 @@ def _stateful(entry: Entry) -> Stateful:
     return entry.read(Stateful, own)
 
 
-def _resolution(entry: Entry) -> float:
-    """What a rule's value is rounded to where it was measured, as the rule or the contract says."""
-    if "resolution" in entry:
-        return float(entry.checked("resolution", number(1e-9, 1e9)))
-    if (signal := BY_NAME.get(entry.values["value"])) is None:
+def _derived(entry: Entry) -> dict[str, Any]:
+    """Fields of a kind that are not read as they stand: fences, and what the contract says of a value."""
+    kind, signal = entry.values["kind"], BY_NAME.get(entry.values["value"])
+    if kind == "geofence":
+        return {"fences": _fences(entry)}
+    if "resolution" in entry or (kind != "baseline" and "follows" not in entry):
+        return {}
+    if signal is None and "follows" in entry:
         raise entry.wrong("resolution", "is missing: the value is no signal, whose sensor's step is known")
-    return max(signal.sensor_step, signal.resolution)
+    return {} if signal is None else {"resolution": max(signal.sensor_step, signal.resolution)}
 
 
 def _escalate(entry: Entry) -> tuple[tuple[float, str], ...]:

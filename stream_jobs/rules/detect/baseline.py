@@ -139,7 +139,7 @@ class BaselineDetector(Detector):
         """The distance from the history in the rule's measure; NaN before it is warm."""
         spread = np.zeros(len(value))
         if self.spec.against == "mean":
-            usual, spread = history["mean"], np.sqrt(history["variance"])
+            usual, spread = history["mean"], np.sqrt(history["variance"] + self.spec.resolution**2 / 12)
         else:
             usual = quantile(history, QUANTILES[self.spec.against])
         off = value - usual

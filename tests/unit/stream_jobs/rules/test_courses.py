@@ -67,6 +67,14 @@ def test_a_value_that_nothing_moves_may_stand_still_and_one_that_is_moved_may_no
     }  # fmt: skip
 
 
+def test_a_history_in_whole_degrees_knows_no_tenths(tmp_path: Path) -> None:
+    usual = {"kind": "baseline", "by": "z", "warm_up": 5, "beyond": "above", "limit": 5, "clear_for_s": 10}
+    values = [*[88.0] * 50, 89.0, *[88.0] * 30, 89.0, *[88.0] * 20, 91.0]
+    frames = [frame(s, Evaluation(True, None, v, 5.0, learns=True)) for s, v in enumerate(values)]
+    assert seconds(found(rule(tmp_path, **usual, value="coolant_temp_c"), frames)) == [102]
+    assert seconds(found(rule(tmp_path, **usual, value="x"), frames)) == [81, 102]
+
+
 def test_a_gap_begins_the_still_stand_anew(tmp_path: Path) -> None:
     frames = [*course([88.1] * 20), *(frame(500 + s, Evaluation(None, None, 88.1, None)) for s in range(20))]
     assert found(rule(tmp_path, **SAME), frames) == []
