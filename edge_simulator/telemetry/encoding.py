@@ -35,21 +35,21 @@ NO_CODES = b"[]}"  # a frame's last bytes when there is no trouble code
 LONGEST_TABLE = 200_000  # a signal of more steps than this is written digit by digit
 INT_CELLS = 4
 LONG_CELLS = 3
-_ENGINE = {
-    "coolant_temp_c", "oil_pressure_kpa", "oil_temp_c", "engine_load_pct", "fuel_rate_lph", "fuel_level_pct",
-    "maf_gps",
-}  # fmt: skip
-_PETROL = {"fuel_trim_short_pct", "fuel_trim_long_pct"}
-_DIESEL = {"dpf_delta_pressure_pa", "dpf_soot_pct"}
-_PACK = {
-    "soc_pct", "pack_voltage_v", "pack_current_a", "cell_voltage_min_v", "cell_voltage_max_v",
-    "cell_temp_min_c", "cell_temp_avg_c", "cell_temp_max_c", "soh_pct", "motor_temp_c",
-}  # fmt: skip
+
+
+def _within(*paths: str) -> set[str]:
+    return {s.name for s in NUMBERS if s.vss.startswith(paths)}
+
+
+_ENGINE = _within("Powertrain.CombustionEngine", "Powertrain.FuelSystem", "OBD.")
+_PETROL = _within("OBD.ShortTermFuelTrim", "OBD.LongTermFuelTrim")
+_DIESEL = _within("Powertrain.CombustionEngine.DieselParticulateFilter")
+_PACK = _within("Powertrain.TractionBattery", "Powertrain.ElectricMotor")
 ABSENT = {
     "petrol": _DIESEL | _PACK,
     "diesel": _PETROL | _PACK,
     "hybrid": _DIESEL,
-    "electric": _ENGINE | _PETROL | _DIESEL,
+    "electric": _ENGINE,
 }
 """The slow signals that a kind of powertrain has not."""
 _HEADING = [s.name for s in FAST].index("heading_deg")
