@@ -132,11 +132,13 @@ class Instruments:
         if self._filtered:
             noise[0] = 0.0  # an engine's controller filters: a coolant that holds reads the same for minutes
         ripple = np.where(on, 0.05, 0.005) * noise[2]  # while charging; a start shows as its lowest voltage
+        bonnet = 0.3 * np.exp(-motion.v / 8.0)  # share of the engine's heat that the air has there (eng.)
         columns: Columns = {
             "altitude_m": motion.altitude,
             "speed_limit_kmh": fleet.limit_kmh()[reported],
             "ambient_temp_c": np.full(len(on), machine.ambient_c),
             "odometer_m": motion.odometer_m,
+            "intake_air_temp_c": machine.ambient_c + bonnet * (m.coolant_c - machine.ambient_c),
             "gear": np.where(own.electric, (on & (motion.v > 0.3)) * 1.0, m.gear),
             "battery_voltage_v": np.minimum(machine.battery_v(on, reported) + ripple, m.crank_v),
         }

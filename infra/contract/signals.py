@@ -105,6 +105,7 @@ SIGNALS: tuple[Signal, ...] = (
     _slow("fuel_rate_lph", f"{_ENGINE}.FuelRate", "l/h", 0, 200, 0.01, "Fuel rate", 0x5E, 183, sensor_step=0.05),
     _slow("fuel_level_pct", "Powertrain.FuelSystem.RelativeLevel", "%", 0, 100, 0.1, "Fuel tank level", 0x2F, 96, sensor_step=_BYTE),
     _slow("maf_gps", f"{_ENGINE}.MAF", "g/s", 0, 700, 0.01, "Air mass flow", 0x10, 132),
+    _slow("intake_air_temp_c", "OBD.IntakeTemp", "degC", -40, 215, 0.1, "Air that the engine takes in", 0x0F, 172, sensor_step=1),
     _slow("fuel_trim_short_pct", "OBD.ShortTermFuelTrim1", "%", -100, 100, 0.1, "Short-term fuel trim, bank 1", 0x06, 0, sensor_step=_TRIM),
     _slow("fuel_trim_long_pct", "OBD.LongTermFuelTrim1", "%", -100, 100, 0.1, "Long-term fuel trim, bank 1", 0x07, 0, sensor_step=_TRIM),
     _slow("battery_voltage_v", "LowVoltageBattery.CurrentVoltage", "V", 0, 36, 0.01, "12 V (or 24 V) system", 0x42, 168, sensor_step=0.1),  # ELM327 AT RV; PID 42 has 0.001
