@@ -1,13 +1,16 @@
-"""Command of the dashboard."""
+"""Commands of the dashboard, and those that read what it shows."""
 
 from typing import Annotated
 
 import typer
 
+from dashboard.trips_cli import trips
+
 
 def register(app: typer.Typer) -> None:
-    """Add ``odograph dashboard``."""
+    """Add ``odograph dashboard`` and ``odograph trips``."""
     app.command()(dashboard)
+    app.command()(trips)
 
 
 def dashboard(

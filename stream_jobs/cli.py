@@ -14,7 +14,6 @@ from stream_jobs.crashes.cli import crash_app as crash
 from stream_jobs.replay.cli import replays as replay
 from stream_jobs.reprocess.cli import backfill, recompute
 from stream_jobs.roads.cli import eta, traffic
-from stream_jobs.vehicles.trips_cli import trips
 
 jobs = typer.Typer(no_args_is_help=True, help="The stream jobs: each command is one process.")
 user_sql = typer.Typer(
@@ -27,7 +26,7 @@ def register(app: typer.Typer) -> None:
     groups = {"jobs": jobs, "alerts": alerts, "archive": archive, "crash": crash, "replay": replay}
     for name, group in groups.items():
         app.add_typer(group, name=name)
-    for command in (trips, maintenance, eta, traffic, recompute, backfill, audit):
+    for command in (maintenance, eta, traffic, recompute, backfill, audit):
         app.command()(command)
     jobs.add_typer(user_sql, name="sql")
 

@@ -5,7 +5,7 @@ them by the session's token and the key of the list, so a link always gives what
 """
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from html import escape
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import streamlit as st
 
+from dashboard.shared import tracks
 from dashboard.shared.charts import Drawing, Spec
 
 Rows = pd.DataFrame | Callable[[], pd.DataFrame]  # or what asks for them: more than the page lists
@@ -27,6 +28,7 @@ Rows = pd.DataFrame | Callable[[], pd.DataFrame]  # or what asks for them: more 
 PATH: Final = "/data"
 ROWS_MOST: Final = 100_000  # of a list that is asked for beyond what its page shows
 KEPT_MOST: Final = 64  # lists and charts of a session, the newest
+TABLE: Final = ("CSV", "Parquet")
 SHOWN: Final = "data_shown"
 NAMELESS: Final = ("value", "y")  # columns of charts whose unit stands at the axis
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet may take for one, at a cell's begin
@@ -53,13 +55,13 @@ def sessions() -> "WeakValueDictionary[str, Shown]":
     return WeakValueDictionary()
 
 
-def links(key: str, title: str, rows: Rows) -> str:
+def links(key: str, title: str, rows: Rows, forms: Sequence[str] = TABLE) -> str:
     """The links to the rows as files, as HTML; ``title`` is for who cannot see where they stand."""
     kept: Shown = st.session_state.setdefault(SHOWN, Shown())
     sessions()[kept.token] = kept
     kept.put(key, rows)
     made = []
-    for form in FORMS:
+    for form in forms:
         address = f"{PATH}?{urlencode({'of': kept.token, 'key': key, 'as': form})}"
         words = f'title="{escape(f"{title}: all rows as {form}")}"'
         made.append(f'<a class="data" href="{escape(address)}" download {words}>{form}</a>')
@@ -139,5 +141,7 @@ def _cell(value: Any) -> Any:
 FORMS: Final[Mapping[str, tuple[str, Callable[[pd.DataFrame], bytes]]]] = {
     "CSV": ("text/csv; charset=utf-8", to_csv),
     "Parquet": ("application/vnd.apache.parquet", to_parquet),
+    "GPX": ("application/gpx+xml", tracks.to_gpx),
+    "GeoJSON": ("application/geo+json", tracks.to_geojson),
 }
-"""Name -> media type and what makes it."""
+"""Name -> media type and what makes it; the last two of the rows of a track."""

@@ -52,17 +52,27 @@ def test_a_row_opens_the_trip_and_its_way_has_the_colours_of_its_speeds(reader: 
 
 def test_the_rows_of_a_list_are_downloaded_as_csv_and_as_parquet(reader: Visit) -> None:
     reader.open("/trips?day=2021-03-29")
-    csv, parquet = (pd.read_csv(_download(reader, "CSV")), pd.read_parquet(_download(reader, "Parquet")))
+    csv = pd.read_csv(_download(reader, "Trips: all rows as CSV"))
+    parquet = pd.read_parquet(_download(reader, "Trips: all rows as Parquet"))
     for found in (csv, parquet):
         assert list(found["trip_id"]) == [journeys.ROVER_TRIP]
         assert list(found["distance_m"]) == [11_980.0]
     assert list(csv["started_at"]) == ["2021-03-29T08:00:00.000000Z"]
 
 
-def _download(reader: Visit, form: str) -> Path:
+def test_a_trips_way_is_a_gpx_file_and_the_command_writes_the_same(reader: Visit, site: Site) -> None:
+    reader.open(TRIP)
+    given = _download(reader, "The trip's way: all rows as GPX").read_bytes()
+    assert given.count(b"<trkpt") == 180
+    span = ("--from", "2021-03-29T08:00", "--to", "2021-03-29T09:00")
+    run = site.lane.run("trips", ROVER, *span, "--export", "gpx")
+    assert (run.returncode, run.stdout.encode().strip()) == (0, given), run.stderr
+
+
+def _download(reader: Visit, title: str) -> Path:
     with reader.page.expect_download() as started:
-        reader.page.get_by_title(f"Trips: all rows as {form}").click()
-    assert started.value.suggested_filename.endswith(f".{form.lower()}")
+        reader.page.get_by_title(title).click()
+    assert started.value.suggested_filename.endswith(f".{title.rpartition(' ')[2].lower()}")
     return started.value.path()
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard import player
 from dashboard.query_cache import SLOW_S, ask, ask_large, ask_slowly, away, later
 from dashboard.screens.trips import path, queries
-from dashboard.shared import live, pictures, text
+from dashboard.shared import downloads, live, pictures, text
 from dashboard.shared import queries as shared_queries
 from dashboard.shared.text import Record
 from dashboard.shared.theme import CONGESTION
@@ -111,7 +111,7 @@ def _title(found: Record) -> None:
 
 def _events(found: Record) -> None:
     during = (found["vehicle_id"], found["started_at"], found["ended_at"])
-    points = live.rows(ask_large(queries.trip_points, *during))
+    points = live.rows(ask_large(queries.trip_points, *during, queries.POINTS_MOST))
     harsh = live.rows(ask(queries.harsh_events, *during))
     idle = live.rows(ask(queries.idle_episodes, *during))
     alerts = live.rows(ask(queries.trip_alerts, *during))
@@ -133,6 +133,8 @@ def _events(found: Record) -> None:
         player.component("trip")(key="trip", data=data)
         live.name_ground()
         st.html(pictures.trip())
+        way = later(queries.way, found)
+        st.html(downloads.links("track", "The trip's way", way, tuple(downloads.FORMS)))
     else:
         live.nothing("No position of this trip is stored: its windows have gone, or had no place.")
     none = "No harsh event, no idling, no alert, and no stop beside it."

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import h3
 import pandas as pd
 
-from dashboard.shared import text
+from dashboard.shared import text, tracks
 from dashboard.shared.maps import joined, offset_m, placed
 from dashboard.shared.text import ONE, WHOLE, Columns, Record, clock, duration, known, rows_of
 from dashboard.shared.theme import SEVERITIES, STATES
@@ -94,6 +94,14 @@ def path(found: Sequence[Piece], ratios: pd.DataFrame) -> Record:
         "band": [row.get("congestion") or "unknown" for row in judged],
         "joined": [p.joined for p in found],
     }
+
+
+def track(trip: Record, found: Sequence[Piece]) -> pd.DataFrame:
+    """The way as points, a row of shared/tracks.py each; where a piece joins none, a segment begins."""
+    times = pd.to_datetime([p.t_ms for p in found], unit="ms", utc=True)
+    points = pd.DataFrame(found, columns=list(Piece._fields)).assign(time=times)
+    whose = {name: trip[name] for name in ("trip_id", "vehicle_id")}
+    return points.assign(segment=(points["joined"] == False).cumsum(), **whose)[tracks.TRACK]  # noqa: E712
 
 
 def marks(

@@ -4,7 +4,11 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Final
 
-from dashboard.db import Query, query
+import pandas as pd
+
+from dashboard.db import Connection, Query, query
+from dashboard.screens.trips import path
+from dashboard.shared.text import Record
 
 TRIP_LIMIT: Final = 500
 
@@ -47,12 +51,14 @@ trip: Query[[str]] = query("trip", "trip_id")(
     "SELECT * FROM serving.trip WHERE trip_id = %(trip_id)s LIMIT 1"
 )
 
-# Windows of a vehicle that overlap a time; over 5,000 of them every n-th is kept
-trip_points: Query[[str, datetime, datetime]] = query("trip_points", "vehicle_id start end")("""
+POINTS_MOST, WAY_MOST = 5_000, 1_000_000
+
+# Windows of a vehicle that overlap a time; over ``most`` of them every n-th is kept
+trip_points: Query[[str, datetime, datetime, int]] = query("trip_points", "vehicle_id start end most")("""
     SELECT window_start, window_end, lat_deg, lon_deg, heading_deg, speed_mean_kmh, speed_max_kmh,
            speed_limit_kmh, moving_s
     FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
-                 ceil(count(*) OVER () / 5000::double precision)::integer AS every
+                 ceil(count(*) OVER () / %(most)s::double precision)::integer AS every
           FROM serving.vehicle_window
           WHERE vehicle_id = %(vehicle_id)s
             AND window_start >= %(start)s::timestamptz - INTERVAL '5 minutes' AND window_start < %(end)s
@@ -60,6 +66,13 @@ trip_points: Query[[str, datetime, datetime]] = query("trip_points", "vehicle_id
     WHERE place %% every = 0
     ORDER BY window_start
 """)
+
+
+def way(connection: Connection, trip: Record) -> pd.DataFrame:
+    """The way of a trip as points of shared/tracks.py, none left out."""
+    points = trip_points(connection, trip["vehicle_id"], trip["started_at"], trip["ended_at"], WAY_MOST)
+    return path.track(trip, path.pieces(points))
+
 
 # Each speed over the free flow of its cell and direction, in order: ratio, band, free flow
 speed_ratio: Query[[list[str], list[int], list[float | None]]] = query(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from xml.etree import ElementTree as ET
 from zoneinfo import ZoneInfo
 
 import h3
@@ -11,7 +13,7 @@ import pandas as pd
 import pytest
 
 from dashboard.screens.trips import path as trip_path
-from dashboard.shared import text
+from dashboard.shared import text, tracks
 
 START = datetime(2026, 3, 1, 8, tzinfo=UTC)
 EMPTY = pd.DataFrame()
@@ -49,6 +51,51 @@ def test_a_way_is_not_drawn_across_a_jump_or_a_silence() -> None:
     way = windows((49.0, 8.4, 30.0, 32.0), (49.2, 8.4, 30.0, 32.0), (49.2, 8.4001, 30.0, 32.0))
     way.loc[2, ["window_start", "window_end"]] += pd.Timedelta(minutes=10)
     assert [p.joined for p in trip_path.pieces(way)] == [False, False, False]
+
+
+def track() -> pd.DataFrame:
+    """Three places in a row, then one far away."""
+    way = windows((49.0, 8.4, 30, 32), (49.001, 8.4, None, 42), (49.001, 8.4015, 40, 42), (51.0, 8.4, 40, 42))
+    return trip_path.track({"trip_id": "a1", "vehicle_id": "WDB1240001A000001"}, trip_path.pieces(way))
+
+
+def test_a_ways_gpx_is_valid_and_has_a_time_a_point_and_a_segment_after_a_jump() -> None:
+    root = ET.fromstring(tracks.to_gpx(track()))
+    space = {"g": "http://www.topografix.com/GPX/1/1"}
+    assert (root.tag, root.get("version")) == ("{http://www.topografix.com/GPX/1/1}gpx", "1.1")
+    assert root.findtext("g:trk/g:name", None, space) == "WDB1240001A000001 2026-03-01T08:00:10.000000Z"
+    segments = root.findall("g:trk/g:trkseg", space)
+    assert [len(segment) for segment in segments] == [3, 1]
+    assert [(p.get("lat"), p.get("lon"), p.findtext("g:time", None, space)) for p in segments[0]] == [
+        ("49.000000", "8.400000", "2026-03-01T08:00:10.000000Z"),
+        ("49.001000", "8.400000", "2026-03-01T08:00:20.000000Z"),
+        ("49.001000", "8.401500", "2026-03-01T08:00:30.000000Z"),
+    ]
+    assert {child.tag.rpartition("}")[2] for child in root.iter()} == {
+        "gpx", "trk", "name", "desc", "trkseg", "trkpt", "time",
+    }  # fmt: skip
+
+
+def test_a_ways_geojson_has_a_line_or_point_a_segment_with_times_and_speeds() -> None:
+    found = json.loads(tracks.to_geojson(track()))
+    assert [f["geometry"] for f in found["features"]] == [
+        {"type": "LineString", "coordinates": [[8.4, 49.0], [8.4, 49.001], [8.4015, 49.001]]},
+        {"type": "Point", "coordinates": [8.4, 51.0]},
+    ]
+    assert found["features"][1]["properties"] == {
+        "trip_id": "a1",
+        "vehicle_id": "WDB1240001A000001",
+        "segment": 2,
+        "coordTimes": ["2026-03-01T08:00:40.000000Z"],
+        "speeds_kmh": [40.0],
+    }
+    assert found["features"][0]["properties"]["speeds_kmh"] == [30.0, None, 40.0]
+
+
+def test_no_way_is_an_empty_file_of_either_form() -> None:
+    none = trip_path.track({"trip_id": "a1", "vehicle_id": "WDB1240001A000001"}, [])
+    assert len(ET.fromstring(tracks.to_gpx(none))) == 0
+    assert json.loads(tracks.to_geojson(none)) == {"type": "FeatureCollection", "features": []}
 
 
 def test_windows_without_a_place_are_left_out() -> None:

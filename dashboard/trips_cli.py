@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
+from psycopg import Connection
 from psycopg.rows import dict_row
 
 from infra.clients.db import connected
@@ -22,6 +23,9 @@ def trips(
     ] = None,
     until: Annotated[str | None, typer.Option("--to", help="as 2026-11-20T09:00, UTC [now]")] = None,
     json: Annotated[bool, typer.Option("--json", help="a JSON array on stdout")] = False,
+    export: Annotated[
+        Literal["gpx", "geojson"] | None, typer.Option(help="the ways with a time a point, on stdout")
+    ] = None,
 ) -> None:
     """Trips of a vehicle or of all: begin, end, way, time, consumption, harsh events.
 
@@ -39,11 +43,27 @@ def trips(
     values = {"vehicle": vehicle, "since": begin, "until": end, "most": MOST}
     with connected(endpoints(load()).db_dashboard_url, row_factory=dict_row) as connection:
         rows = connection.execute(_TRIPS, values).fetchall()[::-1]
-    if json:
+        ways = None if export is None else _ways(connection, rows, export)
+    if ways is not None:
+        typer.echo(ways)
+    elif json:
         typer.echo(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
     else:
         told = table(*_SHOWN, rows=[[show(row) for show in _SHOWN.values()] for row in rows])
         typer.echo(rendered(told), nl=False)
+
+
+def _ways(connection: Connection[Any], trips: list[dict[str, Any]], form: str) -> bytes:
+    import pandas as pd
+
+    from dashboard.screens.trips import queries
+    from dashboard.shared import tracks
+
+    ways = [queries.way(connection, trip) for trip in trips]
+    found = [way for way in ways if not way.empty]
+    typer.echo(f"{len(found)} of {len(trips)} trips have positions that are stored", err=True)
+    make = {"gpx": tracks.to_gpx, "geojson": tracks.to_geojson}[form]
+    return make(pd.concat(found) if found else pd.DataFrame(columns=tracks.TRACK))
 
 
 def _time(text: str | None, option: str) -> datetime | None:
