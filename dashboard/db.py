@@ -85,7 +85,11 @@ class Database:
                 self._locate(),
                 Connection,
                 statement_timeout_s=STATEMENT_S,
-                session={"default_transaction_read_only": "on", "timezone": "UTC"},
+                session={
+                    "default_transaction_read_only": "on",
+                    "timezone": "UTC",
+                    "search_path": "replay,pg_catalog,public",  # a replay's clock, where there is one
+                },
                 autocommit=True,
                 application_name="odograph-dashboard",
                 tcp_user_timeout=5000,

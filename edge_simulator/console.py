@@ -26,8 +26,7 @@ def say(line: str) -> None:
 
 def show(summary: Mapping[str, Any], as_json: bool) -> None:
     """A run's summary: one JSON object, or a line a key."""
-    lines = [f"{key}  {value}" for key, value in summary.items() if key != "drives"]
-    lines += ["drive " + "  ".join(f"{k} {v}" for k, v in one.items()) for one in summary.get("drives", ())]
+    lines = [f"{key}  {value}" for key, value in summary.items()]
     sys.stdout.write((orjson.dumps(summary).decode() if as_json else "\n".join(lines)) + "\n")
 
 

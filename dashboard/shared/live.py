@@ -21,6 +21,7 @@ from dashboard.shared import downloads, maps, queries, text
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import Mode
+from stream_jobs.replay.runs import watched
 
 Cell = tuple[int, str]  # row and column that were clicked
 Height = int | Literal["content", "auto"]
@@ -47,8 +48,15 @@ def tz() -> ZoneInfo:
 
 
 def now() -> pd.Timestamp:
-    """This moment, UTC."""
-    return pd.Timestamp.now(tz="UTC")
+    """This moment, UTC; of a replay its newest event time."""
+    fresh = row(ask(queries.freshness)) if replayed() else None
+    return pd.Timestamp.now(tz="UTC") if fresh is None else pd.Timestamp(fresh["now"])
+
+
+def replayed() -> str | None:
+    """The replay whose dashboard this is; None: that of the live jobs."""
+    home = settings().paths.home
+    return home.name if home.parent.name == "replays" else None
 
 
 def mode() -> Mode:
@@ -132,6 +140,7 @@ def header(title: str, past: bool = False) -> None:
             (away(), "DATABASE AWAY", "cloud_off", "red"),
             (past, "REPLAY", "replay", "violet"),
             (paused(), "PAUSED", "pause", "orange"),
+            (replayed() is not None, f"REPLAY {replayed()}", "replay", "violet"),
             (quiet, "LIVE, NO NEW DATA", "sensors_off", "orange"),
             (True, "LIVE", "sensors", "green"),
         ]
@@ -141,6 +150,9 @@ def header(title: str, past: bool = False) -> None:
             if runs is not None and not runs.empty:
                 words = promoted_words(text.rows_of(runs), tz())
                 st.badge(f"REPLAY {words}", icon=":material/replay:", color="violet")
+            for run_id, port in watched(settings().paths.home).items():
+                address = f"http://{settings().dashboard.address}:{port}"
+                st.markdown(f":violet-badge[:material/replay: [REPLAY {run_id} is running]({address})]")
             st.caption(status_line(fresh, tz()))
         if away():
             shown = "Shown is what was known before." if fresh else "Nothing to show yet."

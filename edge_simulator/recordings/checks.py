@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from rich.markup import escape
 
 from edge_simulator.geo import Floats, Ints
 from edge_simulator.recordings.drives import GAP, Row, iso, read, spacing_ms
 from edge_simulator.recordings.frames import Prepared, prepare
 from edge_simulator.recordings.mapping import Meaning
+from infra.clients.tables import rendered, table
 from infra.contract.errors import ConfigError
 
 MOVING_KMH = 3.0
@@ -107,7 +112,7 @@ NAMED = 5  # bad rows, values and disagreements that are named; all are counted
 
 @dataclass(frozen=True, slots=True)
 class DriveReport:
-    """Figures of one drive; the lists name the first few."""
+    """Figures of one drive; ``named`` has the first few of what is bad, ``reasons`` counts all of it."""
 
     name: str
     vehicle_id: str
@@ -115,6 +120,7 @@ class DriveReport:
     bad_rows: int
     bad_values: int
     jumps: int
+    reasons: Mapping[str, int]
     named: Sequence[str]
     from_utc: str
     to_utc: str
@@ -155,10 +161,31 @@ def drive_report(ready: Prepared) -> DriveReport:
     drive = ready.drive
     return DriveReport(
         drive.name, drive.vehicle_id, len(drive.rows), len(drive.bad_rows), len(drive.bad_values),
-        len(ready.jumps), [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED], *ready.jumps[:NAMED]],
+        len(ready.jumps), _reasons([*drive.bad_rows, *drive.bad_values, *ready.jumps]),
+        [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED], *ready.jumps[:NAMED]],
         iso(ready.t_ms[0], "seconds"), iso(ready.t_ms[-1], "seconds"), ready.dt_ms, *gaps(ready.t_ms),
         *repeats(drive.rows), ready.speed_distance_m, ready.trace_m, compare_speeds(drive.rows),
     )  # fmt: skip
+
+
+def _reasons(named: Iterable[str]) -> dict[str, int]:
+    """How often each reason, without its line and what was found there."""
+    texts = (re.sub(r"'.*?'|[\d.]+ km", "", text.partition(": ")[2]) for text in named)
+    return dict(Counter(" ".join(text.split()) for text in texts))
+
+
+def told(drives: Iterable[Mapping[str, Any]]) -> str:
+    """A table of drives that were replayed, by their reports (replay.Convoy); what is not known is ``-``."""
+    heads = ("drive", "vehicle", "good rows", "bad", "km by speed", "by trace", "trips", "alerts", "left out")
+    rows = [
+        (
+            escape(one["name"]), one["vehicle_id"], one["rows"] - one["bad_rows"], one["bad_rows"],
+            one["distance_by_speed_m"] / 1000, one["distance_by_trace_m"] / 1000, one.get("trips"),
+            one.get("alerts"), escape("; ".join(f"{n} {why}" for why, n in one["reasons"].items())),
+        )
+        for one in drives
+    ]  # fmt: skip
+    return rendered(table(*heads, rows=rows))
 
 
 def lines(one: FileReport) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,7 +18,7 @@ import orjson
 
 from edge_simulator.console import now_ms, say, show, stop_flag
 from edge_simulator.day import HourFiles, write_summary
-from edge_simulator.recordings.checks import drive_report
+from edge_simulator.recordings.checks import drive_report, told
 from edge_simulator.recordings.drives import Recording, iso, look_into, read
 from edge_simulator.recordings.frames import prepare
 from edge_simulator.recordings.mapping import Meaning
@@ -102,7 +103,8 @@ class Convoy:
             yield {
                 "name": found.name, "vehicle_id": found.vehicle_id, "boot_id": self.boot_ids[number],
                 "rows": found.good_rows + found.bad_rows, "bad_rows": found.bad_rows,
-                "bad_values": found.bad_values, "examples": found.named,
+                "bad_values": found.bad_values, "jumps": found.jumps, "reasons": found.reasons,
+                "examples": found.named,
                 "repeated_positions": found.repeated_positions, "gaps": found.gaps,
                 "speed_disagreements": len(found.speed.spells) if found.speed else None,
                 "speed_lag_s": found.speed.lag_s if found.speed else None,
@@ -200,16 +202,21 @@ def publish(
         with RunFiles(in_force.paths.home, name, log_frames) as files:
             plan = Plan(name, in_force.mqtt.root, 20_000, drain_s)
             summary = run(plan, drives, publisher, files, say, stop)
-    show(summary, as_json)
+    if as_json:
+        show(summary, as_json)
+    else:
+        show({key: value for key, value in summary.items() if key != "drives"}, as_json)
+        sys.stdout.write(told(summary["drives"]))
     return bool(summary["finished"])
 
 
-def make(drives: Convoy, folder: Path, settings: Settings, run_id: str) -> Path:
+def make(drives: Convoy, folder: Path, settings: Settings, run_id: str, days: Path | None = None) -> Path:
     """The day of these drives, frames received at their last samples; one made of the same files is kept.
 
-    It may span any number of days. Raises ConfigError where a day of that name was made of others.
+    It may span any number of days. ``days``: where it is to lie, else among the home's generated days. Raises
+    ConfigError where a day of that name was made of others.
     """
-    day = settings.paths.home.absolute() / "days" / run_id
+    day = (days or settings.paths.home.absolute() / "days") / run_id
     names = {one.drive.file for one in drives.drives}
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".csv" and path.stem in names)
     hashes = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
@@ -232,7 +239,8 @@ def make(drives: Convoy, folder: Path, settings: Settings, run_id: str) -> Path:
         "generated": count, "lost_on_link": 0, "dropped_on_board": 0, "poison": 0, "records": count,
         "verdicts": dict(hours.verdicts),
         "recorded": f"{datetime.fromtimestamp(begin_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "source": source,
+        "source": source, **drives.meaning.model_dump(include={"model", "powertrain", "vehicle_class"}),
+        "drives": list(drives.reports()),
     })  # fmt: skip
     draft.rename(day)
     return day

@@ -20,7 +20,7 @@ from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.vehicles import lookups
 
 WARM_C: Final = 70.0  # hours with a colder mean say nothing of a warm engine
-_VEHICLES: Final = (
+VEHICLES: Final = (
     "SELECT vehicle_id, model, powertrain, vehicle_class FROM odograph.vehicle ORDER BY vehicle_id"
 )
 _USUAL: Final = """
@@ -75,7 +75,7 @@ log = structlog.get_logger("stream_jobs.history")
 
 def write_vehicle_lookup(database: Database, home: Path) -> int:
     """Write the file where the table says something new; the number of vehicles known."""
-    rows = database.run(lambda connection: fetch(connection, _VEHICLES))
+    rows = database.run(lambda connection: fetch(connection, VEHICLES))
     lookups.write(lookups.vehicle_file(home), _table(rows, lookups.SCHEMA))
     return len(rows)
 

@@ -27,15 +27,18 @@ def replay(
     from_time: Annotated[
         str | None, typer.Option(help="Kafka's telemetry received since, as 2026-11-20T08:00 (UTC)")
     ] = None,
-    drives: Annotated[Path | None, typer.Option(help="recorded drives (.csv folder), through MQTT")] = None,
+    drives: Annotated[Path | None, typer.Option(help="recorded drives (.csv folder)")] = None,
     speed: Annotated[
         str | None, typer.Option(help="times as fast as it was received, or max [shadow: max; else 60]")
     ] = None,
     vehicle: Annotated[list[str] | None, typer.Option(help="only this vehicle; may be repeated")] = None,
     into: Annotated[
-        Literal["shadow", "live"],
-        typer.Option(help="shadow: jobs, topics and tables of its own; live: the live topic (--yes)"),
-    ] = "shadow",
+        Literal["shadow", "live"] | None,
+        typer.Option(
+            help="shadow: jobs, topics and tables of its own; live: the live topic (--yes), drives through "
+            "MQTT [shadow; drives at --speed 1: live]"
+        ),
+    ] = None,
     verify: Annotated[
         bool, typer.Option(help="compare every window with the live one; exit 1 at a difference")
     ] = False,
@@ -43,8 +46,9 @@ def replay(
         str | None, typer.Option(help="name of the run; a known one goes on [r<date>_<n>]")
     ] = None,
     jobs: Annotated[
-        str, typer.Option(help="programs of the run: stream,instant,events")
-    ] = "stream,instant,events",
+        str | None,
+        typer.Option(help="programs of the run [stream,instant,events; drives: and dashboard]"),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="another setting for the run's jobs: jobs.window_s=20; may be repeated"),
@@ -57,14 +61,14 @@ def replay(
         Path | None, typer.Option(help="--drives: what the columns mean [mapping.yaml, else RSK Twizy]")
     ] = None,
     start: Annotated[
-        str, typer.Option(help="--drives: now: it ends when sent; kept; or when it is to begin (UTC)")
+        str, typer.Option(help="--drives: now: the last sample is of now; kept; or when it begins (UTC)")
     ] = "now",
-    run_id: Annotated[str | None, typer.Option(help="--drives: name of the run's folder")] = None,
-    log_frames: Annotated[bool, typer.Option(help="--drives: write every message to frames.jsonl")] = False,
-    drain: Annotated[str, typer.Option(help="--drives: time for the last PUBACKs")] = "15s",
+    run_id: Annotated[str | None, typer.Option(help="drives into live: name of the run's folder")] = None,
+    log_frames: Annotated[bool, typer.Option(help="drives into live: every message to frames.jsonl")] = False,
+    drain: Annotated[str, typer.Option(help="drives into live: time for the last PUBACKs")] = "15s",
     json: Json = False,
 ) -> None:
-    """Replay a stored day through the same jobs, beside the live ones; or recorded drives through MQTT.
+    """Replay a stored day or recorded drives through the same jobs, beside the live ones.
 
     Shadow runs are isolated: own topics, own database, own checkpoints, own home
     (<home>/replays/<run>). The same command with the same --run goes on where a killed one ended.
@@ -73,9 +77,10 @@ def replay(
     """
     if context.invoked_subcommand is not None:
         return
-    if drives is not None:
+    from stream_jobs.replay.records import speed_of
+
+    if drives is not None and (into == "live" or (into is None and speed and speed_of(speed) == 1)):
         from edge_simulator.recordings.replay import publish
-        from stream_jobs.replay.records import speed_of
 
         times = DRIVES_SPEED if speed is None else speed_of(speed) or 1e6
         if not publish(drives, mapping, times, start, run_id, log_frames, drain, json):
@@ -85,10 +90,20 @@ def replay(
 
     wanted = command.Wanted(
         day=day, from_offset=from_offset, from_time=from_time, speed=speed, vehicles=tuple(vehicle or ()),
-        into=into, verify=verify, run=run, jobs=jobs, settings=tuple(set_ or ()), lead=lead, yes=yes,
+        into=into or "shadow", verify=verify, run=run, settings=tuple(set_ or ()), lead=lead, yes=yes,
+        jobs=jobs or command.PROGRAMS + (",dashboard" if drives is not None else ""),
+        drives=drives, mapping=mapping, start=start,
     )  # fmt: skip
     if not command.replay(wanted, lambda text: typer.echo(text, err=True), as_json=json):
         raise typer.Exit(1)
+
+
+@replays.command()
+def watch(run: RunId) -> None:
+    """Serve a run's own dashboard until Ctrl-C: what its jobs made, whether or not serving reads it."""
+    from stream_jobs.replay import shadow
+
+    shadow.watch(run)
 
 
 @replays.command("list")

@@ -18,6 +18,8 @@ import pyarrow as pa
 import typer
 
 import infra
+from edge_simulator.recordings import replay as recordings
+from edge_simulator.recordings.checks import told
 from infra.clients import database_url
 from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ConfigError, OdographError, ServiceError
@@ -29,11 +31,12 @@ from stream_jobs.replay import databases, promote, records, runs, shadow
 from stream_jobs.replay.databases import Table
 from stream_jobs.replay.feed import Ends, Feed, bounds_of, progress
 from stream_jobs.replay.log import Log, Writer, partitions_of
-from stream_jobs.replay.records import Reach, Source
+from stream_jobs.replay.records import Reach, Source, Span
 from stream_jobs.replay.runs import Run, folder_of
 from stream_jobs.replay.shadow import JOBS, TOPIC, Say
 
 LIVE_SPEED: Final = "60"
+PROGRAMS: Final = "stream,instant,events"
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 ROOT: Final = Path(infra.__file__).parents[1]
 
@@ -54,11 +57,15 @@ class Wanted:
     settings: tuple[str, ...]
     lead: str
     yes: bool
+    drives: Path | None = None
+    mapping: Path | None = None
+    start: str = "now"
 
 
 def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     """Do what is wanted; False where --verify finds a difference. Raises ConfigError, ServiceError."""
-    given = [w for w in (wanted.day, wanted.from_offset, wanted.from_time) if w is not None]
+    sources = (wanted.day, wanted.from_offset, wanted.from_time, wanted.drives)
+    given = [w for w in sources if w is not None]
     if len(given) != 1:
         raise ConfigError("one of --day, --from-offset, --from-time or --drives is wanted; see --help")
     if wanted.into == "live" and (wanted.verify or wanted.settings or wanted.run):
@@ -84,6 +91,9 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
         )
     for line in left_out[: databases.NAMED]:
         say(f"run {run.run_id}: dead-lettered: {line}")
+    if run.source.startswith(records.DRIVES):
+        _drives_told(home, live, run, as_json)
+        say(f"run {run.run_id}: odograph replay watch, promote (keep it) or drop {run.run_id}")
     if not wanted.verify:
         return True
     span = {"since_ms": run.since_ms, "until_ms": run.until_ms}
@@ -94,6 +104,16 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     runs.save(home, replace(run, state="verified" if equal else "different"))
     say(f"run {run.run_id}: {'every window is equal' if equal else 'different from live'}")
     return equal
+
+
+def _drives_told(home: Path, live: Endpoints, run: Run, as_json: bool) -> None:
+    """A table of the drives of a run, with what its jobs found in them."""
+    own_url = database_url.with_name(live.db_owner_url, run.database)
+    drives = runs.drives_of(folder_of(home, run.run_id))["drives"]
+    for drive in drives:
+        for name, query in databases.OF_DRIVE.items():
+            drive[name] = databases.number(own_url, query, drive)
+    typer.echo(json.dumps(asdict(run) | {"drives": drives}) if as_json else told(drives), nl=as_json)
 
 
 @contextmanager
@@ -124,7 +144,11 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
         source = records.of_day(home, wanted.day, settings.tz, reach, now_ms)
     elif kept is None:
         with runs.held(home, run_id):
-            source, partial = _out_of_the_log(wanted, settings, live, folder_of(home, run_id), reach, say)
+            folder = folder_of(home, run_id)
+            if wanted.drives is not None:
+                source, partial = _of_drives(wanted, wanted.drives, settings, folder, reach)
+            else:
+                source, partial = _out_of_the_log(wanted, settings, live, folder, reach, say)
         some = some or partial
     if kept is not None:
         if wanted.day is None or (source.name, source.event.since_ms) == (kept.source, kept.since_ms):
@@ -140,6 +164,21 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     runs.same_jobs(kept, now)
     say(f"run {run_id} goes on: it was {kept.state}")
     return kept
+
+
+def _of_drives(
+    wanted: Wanted, drives: Path, settings: Settings, folder: Path, reach: Reach
+) -> tuple[Source, tuple[str, ...]]:
+    """Recorded drives as a day of the run's own, received as they were recorded, and their vehicles."""
+    start = recordings.parse_start(wanted.start)
+    convoy = recordings.convoy(drives, wanted.mapping, float("inf"), start)
+    shutil.rmtree(folder / records.INPUT, ignore_errors=True)
+    made = json.loads(
+        (recordings.make(convoy, drives, settings, records.INPUT, folder) / "run.json").read_text()
+    )
+    since_ms, until_ms = made["start_ms"] // 60_000 * 60_000, -(-made["end_ms"] // 60_000) * 60_000
+    source = Source(f"{records.DRIVES}{drives}", Span(since_ms, until_ms), Span(since_ms, until_ms))
+    return source._replace(received=reach.received(source.event)), tuple(sorted(set(convoy.vehicle_ids)))
 
 
 def _out_of_the_log(

@@ -129,6 +129,14 @@ SELECT digest, concat_ws(' ', mqtt_topic, vehicle_id, to_char(received_at, 'YYYY
 FROM odograph.dead_letter ORDER BY partition, log_offset
 """
 _DEAD_TOO: Final = "SELECT count(DISTINCT digest) FROM odograph.dead_letter WHERE digest = ANY(%(digests)s)"
+OF_DRIVE: Final = {
+    "trips": "SELECT count(*) FROM odograph.trip WHERE vehicle_id = %(vehicle_id)s "
+    "AND started_at BETWEEN %(stamped_from)s::timestamptz AND %(stamped_to)s",
+    "alerts": "SELECT count(*) FROM odograph.alert WHERE vehicle_id = %(vehicle_id)s "
+    "AND opened_at BETWEEN %(stamped_from)s::timestamptz AND %(stamped_to)s::timestamptz + interval '1 min' "
+    "AND withdrawn_at IS NULL",
+}
+"""What a run found in one recorded drive; parameters: its report."""
 LATE_OPEN: Final = (
     "SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL "
     "AND t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(since_ms)s"

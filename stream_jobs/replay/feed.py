@@ -32,9 +32,12 @@ receive times that are unread lie behind those that are read.
 PACED_MS: Final = 1_000
 """At a given speed a slice is what is due in so much time."""
 POLL_S: Final = 0.1
-LINE_S: Final = 5.0
+LINE_S: Final = 10.0
+IDLE_MS: Final = 60_000
+"""A longer time in which nothing was received is passed over at a given speed, but for so much of it."""
 RATE_S: Final = 60.0
 """The rate, and so the time to go, is that of so long a time before now."""
+FIRST: Final = "the first records are on their way: Spark compiles its queries with them"
 STOPPED: Final = "stopped; the same command again goes on from here"
 
 Ends = tuple[int, ...]
@@ -92,17 +95,20 @@ class Feed:
         counts = np.array([(0,) * len(there), *(part.by_partition for part in plan)], np.int64)
         ends = counts.cumsum(axis=0)
         needs = needed(plan)
-        begun_s, first_ms = time.monotonic(), plan[0].received.since_ms if plan else 0
+        begun_s, place_ms, last_ms = time.monotonic(), 0, plan[0].received.since_ms if plan else 0
         for place, part in enumerate(plan):
             self._look(0.0)
             skip = tuple(np.clip(np.array(there) - ends[place], 0, counts[place + 1]).tolist())
             if skip == part.by_partition:
-                begun_s, first_ms = time.monotonic(), part.received.until_ms
+                begun_s, place_ms, last_ms = time.monotonic(), 0, part.received.until_ms
                 continue
             wanted = ends[needs[place]].tolist() if needs[place] else []
             due_s = begun_s
             if speed is not None and not part.late:
-                due_s += (part.received.since_ms - first_ms) / 1000 / speed
+                place_ms += min(IDLE_MS, part.received.since_ms - last_ms)
+                due_s += place_ms / 1000 / speed
+                place_ms += part.received.until_ms - part.received.since_ms
+                last_ms = part.received.until_ms
             self._wait(wanted, due_s, part)
             self.write(self.read(part), skip)
 
@@ -125,7 +131,7 @@ class Feed:
 @contextmanager
 def progress(total: int) -> Iterator[Show]:
     """Shows records that are through, of ``total``, on stderr: a bar on a terminal, else lines."""
-    terminal, seen, shown_s = sys.stderr.isatty(), list[tuple[float, int]](), time.monotonic()
+    terminal, seen, shown_s = sys.stderr.isatty(), list[tuple[float, int]](), -1.0
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal)
     task = bar.add_task("", total=max(1, total))
@@ -133,12 +139,14 @@ def progress(total: int) -> Iterator[Show]:
     def show(done: int, part: Slice) -> None:
         nonlocal seen, shown_s
         now = time.monotonic()
-        if not seen or now - seen[-1][0] >= 1:
+        if not seen or not done:
+            seen = [(now, done)]
+        elif now - seen[-1][0] >= 1:
             seen = [(s, n) for s, n in seen if now - s < RATE_S] + [(now, done)]
-        text = line(max(1, total), done, f"{part.received.since:%Y-%m-%d %H:%M}Z", seen)
+        text = line(max(1, total), done, f"{part.received.since:%Y-%m-%d %H:%M}Z", seen) if done else FIRST
         bar.update(task, completed=done, description=text)
-        if not terminal and now - shown_s >= LINE_S:
-            shown_s = now
+        if not terminal and (now - shown_s >= LINE_S if done else shown_s < 0):
+            shown_s = now if done else 0.0
             sys.stderr.write(text + "\n")
 
     with bar:

@@ -37,6 +37,8 @@ ARCHIVE: Final = "archive"
 LOG: Final = "log"
 DAY: Final = "day "
 """Of a generated day; its name follows."""
+DRIVES: Final = "drives "
+"""Of recorded drives; their folder follows."""
 INPUT: Final = "input"
 MINUTE_MS: Final = 60_000
 ARCHIVED_MS: Final = 60_000

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.contract.errors import ConfigError
-from infra.settings.settings import Settings
+from infra.settings.settings import ENDPOINTS_FILE, Settings
 from infra.settings.settings import load as settings_in_force
+from infra.stack import processes
 from infra.stack.postgres import write_private
-from stream_jobs.replay.records import Span
+from stream_jobs.replay.records import INPUT, Span
 
 FILE: Final = "run.json"
 LOCK: Final = "lock"
+DASHBOARD: Final = "dashboard"
 RUN_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
 
@@ -88,6 +90,21 @@ class Run:
 def folder_of(home: Path, run_id: str) -> Path:
     """Where a run lies."""
     return home.absolute() / "replays" / run_id
+
+
+def drives_of(folder: Path) -> dict[str, Any]:
+    """What is known of a run's recorded drives: the vehicles' model, a report a drive; {}: it has none."""
+    made = folder / INPUT / FILE
+    found: dict[str, Any] = json.loads(made.read_text()) if made.exists() else {}
+    return found
+
+
+def watched(home: Path) -> dict[str, int]:
+    """Runs under way that have a dashboard of their own, and its port."""
+    folders = [path.parent for path in (home / "replays").glob(f"*/{ENDPOINTS_FILE}")]
+    serving = [folder for folder in folders if processes.find(folder / "run", DASHBOARD) is not None]
+    places = {folder.name: json.loads((folder / ENDPOINTS_FILE).read_text()) for folder in serving}
+    return {run_id: place["http_ports"][DASHBOARD] for run_id, place in places.items()}
 
 
 def check_id(run_id: str) -> str:

@@ -15,6 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 from infra.clients import database_url
 from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic
@@ -25,21 +27,24 @@ from infra.stack.processes import guarded
 from infra.stack.service import free_port
 from infra.stack.stack import with_database
 from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
+from stream_jobs.maintenance.copies import VEHICLES
 from stream_jobs.replay import databases, promote, runs
 from stream_jobs.replay.databases import connected
 from stream_jobs.replay.feed import OUTSTANDING, STOPPED, Ends, Feed, bounds_of, progress
 from stream_jobs.replay.log import Log, Writer, copy_crashes, partitions_of
 from stream_jobs.replay.records import Stored, files_of
-from stream_jobs.replay.runs import FILE, LOCK, Run, folder_of
+from stream_jobs.replay.runs import DASHBOARD, FILE, LOCK, Run, folder_of
+from stream_jobs.vehicles import lookups
 
 TOPIC: Final = "telemetry"
 JOBS: Final = {
     "stream": (Program("jobs", odograph("jobs", "stream")), Program("maintenance", odograph("maintenance"))),
     "instant": (Program("instant", odograph("jobs", "instant")),),
     "events": (Program("events", odograph("jobs", "events")),),
+    DASHBOARD: (Program(DASHBOARD, odograph(DASHBOARD)),),
 }
-"""What can run beside the live jobs; downlink, bridge and dashboard never do."""
-QUERIES: Final = {"stream": ("telemetry", "archive"), "instant": ("instant",), "events": ()}
+"""What can run beside the live jobs; downlink and bridge never do."""
+QUERIES: Final = {"stream": ("telemetry", "archive"), "instant": ("instant",)}
 PACE: Final = {
     "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
     "JOBS_TRIGGER_S": "0.2",
@@ -59,6 +64,12 @@ ROOM_BYTES: Final = 1 << 20
 SETTLE_POLL_S: Final = 1.0
 STUCK_S: Final = 300.0
 """A run whose jobs get no further for so long has failed: its tables are not whole."""
+_VEHICLE: Final = """
+INSERT INTO odograph.vehicle (vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id)
+VALUES (%(vehicle_id)s, %(model)s, %(powertrain)s, %(vehicle_class)s, 'online', %(stamped_from)s, %(boot_id)s)
+ON CONFLICT (vehicle_id) DO UPDATE
+SET model = excluded.model, powertrain = excluded.powertrain, vehicle_class = excluded.vehicle_class
+"""
 Say = Callable[[str], None]
 
 
@@ -80,6 +91,7 @@ class Shadow:
         databases.create(self.live.db_owner_url, self.run.database)
         kafka.create_topics(self.live.kafka_bootstrap, self.prefix, for_ever=True)
         self._look_up()
+        self._introduce()
         chosen: dict[str, int] = {}
         for program in chain.from_iterable(JOBS.values()):
             chosen[program.name] = free_port(chosen.values())
@@ -94,6 +106,18 @@ class Shadow:
             shutil.rmtree(half, ignore_errors=True)
             shutil.copytree(given, half)
             half.rename(own)
+
+    def _introduce(self) -> None:
+        """What the vehicles of recorded drives are: no birth message tells the jobs."""
+        known = runs.drives_of(self.home)
+        with connected(self.owner_url) as own:
+            promote.on_its_clock(own)
+            for drive in known.get("drives", ()):
+                own.execute(_VEHICLE, known | drive)
+            rows = own.execute(VEHICLES).fetchall()
+        if known:
+            columns = dict(zip(lookups.SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
+            lookups.write(lookups.vehicle_file(self.home), pa.table(columns, schema=lookups.SCHEMA))
 
     @contextmanager
     def running(self, stop: threading.Event) -> Iterator[Supervisor]:
@@ -151,7 +175,7 @@ class Shadow:
 
     def behind(self, ends: Ends) -> list[str]:
         """What of the run's jobs has not taken in all that is in its topics; [] when they are through."""
-        queries = [query for job in self.run.jobs for query in QUERIES[job]]
+        queries = [query for job in self.run.jobs for query in QUERIES.get(job, ())]
         left = {query: sum(ends) - sum(self.committed(query) or ()) for query in queries}
         if "events" in self.run.jobs and not any(count > 0 for count in left.values()):
             counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
@@ -178,6 +202,14 @@ class Shadow:
                 )
             if stop.wait(SETTLE_POLL_S):
                 raise ServiceError(STOPPED)
+
+
+def watch(run_id: str) -> None:
+    """Become the dashboard of a run, on a port of its own."""
+    settings = load()
+    home = folder_of(settings.paths.home, runs.load(settings.paths.home, run_id).run_id)
+    command = (*odograph(DASHBOARD), "--port", str(free_port(())))
+    os.execve(command[0], command, {**os.environ, f"{PREFIX}PATHS_HOME": str(home)})  # noqa: S606  our own
 
 
 def drop(run_id: str) -> None:
@@ -235,9 +267,13 @@ def run_shadow(
     source, target = (kafka_topic(prefix, "crash") for prefix in (settings.kafka.prefix, shadow.prefix))
     crashes = copy_crashes(bootstrap, source, target, *run.received)
     say(f"run {run.run_id}: database {run.database}, topics {shadow.prefix}*, {crashes} crash records")
+    say(f"run {run.run_id}: starting {', '.join(run.jobs)}: about half a minute")
     with shadow.running(stop) as supervisor:
         fed_s = time.monotonic()
         say(f"run {run.run_id}: {', '.join(run.jobs)} ready after {fed_s - begun_s:.0f} s")
+        if DASHBOARD in run.jobs:
+            port = runs.watched(settings.paths.home)[run.run_id]
+            say(f"run {run.run_id}: watch it at http://{settings.dashboard.address}:{port}")
         writer, partitions = Writer(bootstrap, shadow.topic), partitions_of(TOPIC)
         with Log(bootstrap) as topics, progress(total) as show:
             watch = partial(shadow.watch, supervisor)

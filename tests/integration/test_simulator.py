@@ -121,7 +121,7 @@ def test_recorded_drives_are_sent_like_any_vehicles_frames(broker: Broker, tmp_p
     header = "Date,Time,Soc,Speed,Mode,LAT,LON,ALT,GpsSpeed,Temperature,SpeedLimit"
     (tmp_path / "trip.csv").write_text("\n".join([header, *rows]) + "\n")
     with Listener("drives").listening(broker.port) as listener:
-        summary = broker.run("replay", "--drives", str(tmp_path), "--speed", "20")
+        summary = broker.run("replay", "--drives", str(tmp_path), "--speed", "20", "--into", "live")
         assert (summary["generated"], summary["acked"], summary["finished"]) == (3, 3, True)
         (drive,) = summary["drives"]
         assert (drive["rows"], drive["samples"], drive["frames"]) == (25, 25, 3)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from infra.contract.errors import ServiceError
+from stream_jobs.replay import feed
 from stream_jobs.replay.feed import OUTSTANDING, Ends, Feed, bounds_of, line, needed
 from stream_jobs.replay.records import Bounds, Slice, Span
 
@@ -79,6 +80,33 @@ def test_the_watermark_waits_for_as_long_as_may_be_outstanding() -> None:
     assert OUTSTANDING.span_ms == 3_600_000
     assert bounds_of(None).span_ms == 1_800_000
     assert bounds_of(60.0).span_ms == 60_000
+
+
+def test_a_time_without_records_is_passed_over_but_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a thousandfold speed: a minute is 60 ms, the month between two drives would be 45 min."""
+    month = [Slice(Span(at, at + 1000), False, (1, 0)) for at in (0, 30 * 24 * HOUR_MS)]
+    clock = [0.0]
+    monkeypatch.setattr(feed.time, "monotonic", lambda: clock.append(clock[-1] + 0.01) or clock[-1])
+    jobs = Jobs()
+    monkeypatch.setattr(feed, "POLL_S", 0.0)
+    jobs.feed().run(month, (0, 0), 1000.0)
+    assert jobs.in_log == [2, 0]
+    assert 0.061 <= clock[-1] < 0.2
+
+
+def test_without_a_terminal_progress_says_once_that_it_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(feed.time, "monotonic", lambda: clock[0])
+    with feed.progress(100) as show:
+        for done in (0, 0, 0, 0, 0, 0, 10, 20, 30, 40, 50):
+            clock[0] += 3
+            show(done, PLAN[0])
+    begun, first, *more = capsys.readouterr().err.splitlines()
+    assert begun == feed.FIRST
+    assert first.startswith("1970-01-01 00:00Z  10.0 %  10 of 100 records")
+    assert [text[19:25] for text in more] == ["50.0 %"]
 
 
 def test_the_line_tells_share_rate_and_time_to_go() -> None:
