@@ -1,22 +1,36 @@
-"""Who a reader is and what they may do: the file of roles, and signing in before the pages.
+"""Who a reader is and what they may do: the file of roles, signing in before the pages, who may ask routes.
 
 The file is TOML, readable by its owner only: ``[auth]`` is Streamlit's own table for OpenID Connect,
-``[roles]`` says who is what.
+``[roles]`` says who is what. Requests are served under the dashboard's own names only.
 """
 
+import json
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import streamlit as st
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+# Streamlit gives pages the identity, and other routes of its server no public access to it.
+from streamlit.web.server.starlette.starlette_auth_routes import _get_cookie_value_from_request
+from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
 from dashboard.query_cache import settings
 from dashboard.shared import text
 from infra.contract.errors import ConfigError
 from infra.settings.files import read_secret
+from infra.settings.sections import Dashboard
+from infra.settings.values import LOOPBACK, is_ours
 
 Role = Literal["viewer", "dispatcher", "admin"]
 Action = Literal["alerts", "evidence"]
@@ -30,6 +44,10 @@ EVERYBODY: Final = "*"
 LOCAL_WORDS: Final = (
     "Local only: no sign-in is set up. Whoever can open this page on this machine can act, under the name "
     "they give."
+)
+REFUSED: Final = (
+    "403: the dashboard is not served under this host, or a page of another site asked; "
+    "ODOGRAPH_DASHBOARD_HOSTS names more hosts\n"
 )
 _NEEDED: Final = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
 _COOKIE_SECRET: Final = 32  # characters at least: whoever guesses it signs themselves in as anybody
@@ -180,3 +198,49 @@ def name_field(who: Reader, key: str) -> str:
         return who.name
     given = st.text_input("Your name", value=st.session_state.get("who", ""), key=key, max_chars=80)
     return str(given).strip()
+
+
+def guarded(route: Route, known: Roles | None) -> Route:
+    """The route (no coroutine), for those only who have a role; as it is where nobody has to sign in."""
+    if known is None:
+        return route
+
+    def checked(request: Request) -> Response:
+        if known.reader(identity(request)) is None:
+            return PlainTextResponse("sign in first\n", 403)
+        answer: Response = route.endpoint(request)
+        return answer
+
+    return Route(route.path, checked)
+
+
+def identity(request: Request) -> dict[str, Any]:
+    """What a request's signed cookie says; nothing where there is none, or one that was not signed here."""
+    found = _get_cookie_value_from_request(request, USER_COOKIE_NAME)
+    claims = json.loads(found) if found else {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def served_names(chosen: Dashboard, known: Roles | None) -> frozenset[str]:
+    """Loopback's names, the address it listens on, those of the settings, where signing in leads back to."""
+    address = () if chosen.address.is_unspecified else (str(chosen.address),)
+    signed_in = () if known is None else (known.host,)
+    return LOOPBACK.union(address, chosen.host_names, signed_in)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
+    """ASGI middleware: 403 for a request or WebSocket handshake that is not for ``names``."""
+
+    app: ASGIApp
+    names: frozenset[str]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse before anything else has looked at the request."""
+        if scope["type"] in ("http", "websocket"):
+            headers = Headers(scope=scope)
+            if not is_ours(headers.getlist("host"), headers.getlist("origin"), self.names):
+                refusal = PlainTextResponse(REFUSED, 403) if scope["type"] == "http" else WebSocketClose(1008)
+                await refusal(scope, receive, send)
+                return
+        await self.app(scope, receive, send)

@@ -1,25 +1,37 @@
-"""Query results for pages: shared by readers, held through pauses and outages, and measured.
+"""Query results for pages: shared by readers, held through pauses and outages, drawn on maps, and measured.
 
 Twenty readers of one page run the same query every two seconds. Each result is good for a moment; whoever
 comes within it gets the same rows, and who comes while the query is under way waits for its result.
+
+A map is given the address of a result's rows: the browser fetches them beside the page's own channel and
+keeps drawing the rows before until they are there. They live as long as a session shows them, so a paused
+map can still be moved; the last few are kept for browsers that are behind.
 """
 
+import gzip
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
+import orjson
 import pandas as pd
 import streamlit as st
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-from dashboard.db import Database, P, Query
+from dashboard.db import NUMBER, Database, P, Query
 from infra.contract.errors import ServiceError
 from infra.settings import settings as contract
 
+Build = Callable[[pd.DataFrame], Any]
+Layer = tuple[str, str]  # the kind of a map's layer (``fleet``, ``traffic``) and the number of its result
+
 CACHED_MOST: Final = 256
+LAYERS_KEPT: Final = 6  # results of a kind that are kept though nobody shows them: a browser may still ask
+GZIP_LEVEL: Final = 1  # the rows shrink eightfold at little cost
 HELD_MOST: Final = 64  # results that a session keeps for a pause or an outage
 HELD_OF_ONE: Final = 8
 """Of these, of one query: a span that moves with the clock makes another result every few seconds."""
@@ -30,7 +42,8 @@ RARE_S: Final = 60.0
 BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 8.0)
 
 # Keys of the session's state, and of a frame's attributes (ASKED).
-HELD, LAST, AWAY, AWAY_SINCE, OUTAGES, PAUSED = "held", "last", "away", "away_since", "outages", "paused"
+HELD, AWAY, AWAY_SINCE, OUTAGES, PAUSED = "held", "away", "away_since", "outages", "paused"
+SHOWN: Final = "layer_rows"
 ASKED: Final = "asked_s"
 
 
@@ -43,6 +56,22 @@ class _Result:
     rows: pd.DataFrame | None = None
 
 
+class LayerRows:
+    """The rows of one query result as maps fetch them."""
+
+    def __init__(self, layer: Layer, frame: pd.DataFrame) -> None:
+        self.layer, self._frame = layer, frame
+        self._lock = threading.Lock()
+        self._bodies: dict[str, bytes] = {}
+
+    def body(self, variant: str, build: Build) -> bytes:
+        """JSON of what ``build`` makes of the frame, compressed; made once for each ``variant``."""
+        with self._lock:
+            if variant not in self._bodies:
+                self._bodies[variant] = gzip.compress(orjson.dumps(build(self._frame)), GZIP_LEVEL)
+            return self._bodies[variant]
+
+
 class QueryCache:
     """Frames by key. Safe between threads. ``clock`` gives seconds that never go back."""
 
@@ -50,6 +79,8 @@ class QueryCache:
         self._clock, self._most = clock, most
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Result] = OrderedDict()
+        self._layers: WeakValueDictionary[Layer, LayerRows] = WeakValueDictionary()
+        self._newest: defaultdict[str, deque[LayerRows]] = defaultdict(lambda: deque(maxlen=LAYERS_KEPT))
 
     def get(self, key: str, good_s: float, run: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         """The result of ``key``, at most ``good_s`` old, as a frame of the caller's own.
@@ -81,14 +112,30 @@ class QueryCache:
     def __len__(self) -> int:
         return len(self._known)
 
+    def layer(self, kind: str, frame: pd.DataFrame) -> LayerRows:
+        """A result's rows as a layer of this kind, one for all readers; whoever shows them keeps them."""
+        layer: Layer = (kind, frame.attrs[NUMBER])
+        with self._lock:
+            rows = self._layers.get(layer)
+            if rows is None:
+                rows = self._layers[layer] = LayerRows(layer, frame)
+                self._newest[kind].append(rows)
+            return rows
 
-def hold(held: dict[str, pd.DataFrame], key: str, result: pd.DataFrame) -> None:
+    def layer_rows(self, layer: Layer) -> LayerRows | None:
+        """Those rows, else the newest of the kind: a browser that is far behind gets what is now."""
+        with self._lock:
+            newest = self._newest[layer[0]]
+            return self._layers.get(layer) or (newest[-1] if newest else None)
+
+
+def hold(held: dict[str, pd.DataFrame], key: str, result: pd.DataFrame, most: int = HELD_OF_ONE) -> None:
     """Keep a result for a pause or an outage; the oldest go, of one query (before the bracket) and of all."""
     held.pop(key, None)
     held[key] = result
     name = key.partition("(")[0]
     alike = [known for known in held if known.partition("(")[0] == name]
-    for known in [*alike[:-HELD_OF_ONE], *list(held)[:-HELD_MOST]]:
+    for known in [*alike[:-most], *list(held)[:-HELD_MOST]]:
         held.pop(known, None)
 
 
@@ -148,20 +195,20 @@ def outages() -> int:
 
 def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     """The rows, shared by readers for half a refresh; while paused or away the last known ones, else None."""
-    return _ask(settings().dashboard.refresh_s * SHARED, query, *args, **kwargs)
+    return _ask(settings().dashboard.refresh_s * SHARED, HELD_OF_ONE, query, *args, **kwargs)
 
 
 def ask_slowly(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     """As ``ask``, but a result is good for SLOW_S, for all readers: for what reads an hour of windows."""
-    return _ask(SLOW_S, query, *args, **kwargs)
+    return _ask(SLOW_S, HELD_OF_ONE, query, *args, **kwargs)
 
 
 def ask_rarely(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     """As ``ask``, but a result is good for RARE_S: for what reads a day, or hardly changes."""
-    return _ask(RARE_S, query, *args, **kwargs)
+    return _ask(RARE_S, HELD_OF_ONE, query, *args, **kwargs)
 
 
-def _ask(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+def _ask(good_s: float, most: int, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     state = st.session_state
     held: dict[str, pd.DataFrame] = state.setdefault(HELD, {})
     key = f"{_name(query)}{args}{sorted(kwargs.items())}"
@@ -170,7 +217,7 @@ def _ask(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> p
 
     def run() -> pd.DataFrame:
         asked_s = time.monotonic()
-        rows = _measured(query, *args, **kwargs)
+        rows = run_now(query, *args, **kwargs)
         rows.attrs[ASKED] = asked_s
         return rows
 
@@ -182,42 +229,33 @@ def _ask(good_s: float, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> p
     back = result.attrs[ASKED] > state.get(AWAY_SINCE, 0.0)  # an older one does not prove it
     if back and state.pop(AWAY, None) is not None:
         state[OUTAGES] = outages() + 1
-    hold(held, key, result)
+    hold(held, key, result, most)
     return result
 
 
-def _measured(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
+def run_now(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
+    """The rows of this moment, for whoever is no page; how long it took is measured. Raises ServiceError."""
     with measures().question_s.labels(query.__name__).time(), database().connection() as connection:
         return query(connection, *args, **kwargs)
 
 
 def later(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> Callable[[], pd.DataFrame]:
     """The query, to be run by whoever wants its rows; raises ServiceError then."""
-    return lambda: _measured(query, *args, **kwargs)
+    return lambda: run_now(query, *args, **kwargs)
 
 
 def fetch(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     """The rows, not kept; None while the database is away."""
     try:
-        return _measured(query, *args, **kwargs)
+        return run_now(query, *args, **kwargs)
     except ServiceError as error:
         st.session_state[AWAY] = str(error)
         return None
 
 
 def ask_large(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """Rows about what is past: only the last result is kept, for SLOW_S, and shown while paused or away."""
-    kept: dict[str, tuple[Any, float, pd.DataFrame]] = st.session_state.setdefault(LAST, {})
-    arguments = (args, sorted(kwargs.items()))
-    known, asked_s, rows = kept.get(query.__name__, (None, 0.0, None))
-    same = rows if known == arguments else None
-    if same is not None and (paused() or time.monotonic() - asked_s < SLOW_S):
-        return same
-    result = fetch(query, *args, **kwargs)
-    if result is None:
-        return same
-    kept[query.__name__] = (arguments, time.monotonic(), result)
-    return result
+    """As ``ask_slowly`` about what is past; a session keeps the last result of the query only."""
+    return _ask(SLOW_S, 1, query, *args, **kwargs)
 
 
 def forget(*queries: Callable[..., pd.DataFrame]) -> None:
@@ -231,3 +269,10 @@ def forget(*queries: Callable[..., pd.DataFrame]) -> None:
 
 def _name(query: Callable[..., pd.DataFrame]) -> str:
     return f"{query.__name__}.{id(query)}"  # two pages may have queries of one name
+
+
+def shown(kind: str, frame: pd.DataFrame) -> str:
+    """The number of a result's rows; this session keeps them until it shows others of the kind."""
+    kept: dict[str, LayerRows] = st.session_state.setdefault(SHOWN, {})
+    kept[kind] = cache().layer(kind, frame)
+    return kept[kind].layer[1]

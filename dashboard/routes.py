@@ -17,12 +17,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from dashboard import basemap, layer_cache
-from dashboard.auth import LOCAL, Roles
-from dashboard.db import Database, Query
-from dashboard.layer_cache import Build
-from dashboard.query_cache import measures
-from dashboard.route_auth import guarded, identity
+from dashboard import basemap
+from dashboard.auth import LOCAL, Roles, guarded, identity
+from dashboard.query_cache import Build, cache, measures, run_now
 from dashboard.screens.crashes.queries import Key
 from dashboard.screens.fleet.maps import CLUSTERS_PATH, tile
 from dashboard.shared import downloads, maps, queries
@@ -39,24 +36,18 @@ DEEPEST: Final = 24
 BUNDLE_PATH: Final = "/crash/bundle"
 
 
-def routes(database: Database, known: Roles | None, settings: contract.Settings) -> list[Route]:
+def routes(known: Roles | None, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps and data only for those who have."""
-    ours = (roads_route(database), *layer_routes(), *ground_routes(), data_route())
-    checked = [guarded(route, known) for route in ours]
-    return [*health_routes(database), *checked, bundle_route(settings, known)]
+    ours = (roads_route(), *layer_routes(), *ground_routes(), data_route())
+    return [*health_routes(), *(guarded(route, known) for route in ours), bundle_route(settings, known)]
 
 
-def _rows(database: Database, query: Query[[]]) -> pd.DataFrame:
-    with database.connection() as connection:
-        return query(connection)
-
-
-def health_routes(database: Database) -> list[Route]:
+def health_routes() -> list[Route]:
     """Liveness of the server's loop, readiness of the views (503 with the reason), metrics."""
     measured = measures()
 
     def reason() -> str | None:
-        _rows(database, queries.freshness)
+        run_now(queries.freshness)
         return None
 
     async def livez(_: Request) -> Response:
@@ -74,12 +65,12 @@ def health_routes(database: Database) -> list[Route]:
     return [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)]
 
 
-def roads_route(database: Database) -> Route:
+def roads_route() -> Route:
     """The road layer. Its address carries a version, so the browser may keep it."""
 
     def roads(_: Request) -> Response:
         try:
-            body = orjson.dumps(maps.road_rows(_rows(database, queries.road_edges)))
+            body = orjson.dumps(maps.road_rows(run_now(queries.road_edges)))
         except ServiceError as error:
             return PlainTextResponse(str(error), 503)
         headers = {"Cache-Control": f"max-age={86_400}"}
@@ -134,7 +125,7 @@ def layer_routes() -> list[Route]:
 
 
 def _layer(request: Request, kind: str, variant: str, build: Build) -> Response:
-    rows = layer_cache.layers(kind).get(request.query_params.get("at", ""))
+    rows = cache().layer_rows((kind, request.query_params.get("at", "")))
     if rows is None:
         return PlainTextResponse("no such rows: open the page anew\n", 410)
     headers = {"Content-Encoding": "gzip", "Cache-Control": "no-store"}

@@ -15,8 +15,6 @@ from starlette.middleware import Middleware
 
 import dashboard
 from dashboard import auth, routes
-from dashboard.db import Database
-from dashboard.route_auth import HostCheck, served_names
 from dashboard.shared import theme
 from infra.clients import basemap
 from infra.contract.errors import ConfigError
@@ -40,7 +38,6 @@ def serve(port: int) -> None:
     problem = basemap.find(chosen.basemap).problem
     if problem:
         structlog.get_logger("dashboard").warning("basemap not used", problem=problem)
-    database = Database(lambda: contract.endpoints(settings).db_dashboard_url)
     pa.set_cpu_count(1)  # for tables of some hundred rows starting more threads costs more than it saves
     # Load what pages are drawn with, and let garbage collection pass over all that stays for ever: the first
     # reader does not wait for it then, and a collection takes a third of its time.
@@ -50,8 +47,8 @@ def serve(port: int) -> None:
     gc.collect()
     gc.freeze()
     atexit.register(gc.unfreeze)  # else DuckDB lists on standard error what is still there
-    check = Middleware(HostCheck, names=served_names(chosen, known))
-    app = st.App(SCRIPT, routes=routes.routes(database, known, settings), middleware=[check])
+    check = Middleware(auth.HostCheck, names=auth.served_names(chosen, known))
+    app = st.App(SCRIPT, routes=routes.routes(known, settings), middleware=[check])
     app.run(config=options(port, chosen))
 
 

@@ -28,8 +28,10 @@ Height = int | Literal["content", "auto"]
 Tint = tuple[str, Mapping[str, str]]  # a table's column whose cells have the colours of their words
 
 PHONE_PX: Final = 360
-TAKEN, PICKED = "cells_taken", "row_picked"
+PICKED: Final = "row_picked"
 ROW_PX: Final = 36
+ADDRESS: Final = {"trip_id": "trip", "alert_no": "alert", "incident_no": "incident", "record_name": "record"}
+"""What names a thing in the address, by the column that holds it."""
 FOUND: Final[Columns] = {
     "Vehicle": "vehicle_id",
     "Model": ("model", text.known),
@@ -303,6 +305,15 @@ def open_list(
     table(found, columns, key, alt, on_select=pick, **options)
 
 
+def leading(
+    found: pd.DataFrame, columns: Columns, key: str, alt: str, page: str, named: str, **options: Any
+) -> None:
+    """A table whose rows lead to a page, with the row's value of the column ``named`` in the address."""
+    cell = table(found, columns, key, alt, on_select="rerun", **options)
+    if cell is not None:
+        open_page(page, **{ADDRESS[named]: str(found[named].iloc[cell[0]])})
+
+
 def renew() -> None:
     """At the begin of a part: the whole page anew, where a row was chosen or somebody asked for it."""
     if st.session_state.pop(PICKED, False):
@@ -322,6 +333,7 @@ def height(rows: int, most: int, high_px: int) -> Height:
 
 def search(pick: Callable[[str], None]) -> None:
     """Vehicles by a part of their id or model; a click on one picks it."""
+    st.session_state.pop(PICKED, None)  # the whole page is being drawn
     hint: Any = {"placeholder": "Part of its id or model", "bind": "query-params"}
     words = st.text_input("Find a vehicle", key="find", **hint).strip()
     if not words:
@@ -343,16 +355,9 @@ def clickable(
     pick: Callable[[str], None],
     **options: Any,
 ) -> None:
-    """A table of vehicles, ``most`` rows high; a click on a cell picks the vehicle of its row, once."""
-    high = height(len(found), most, ROW_PX * (most + 1))
-    cell = table(found, columns, key, alt, text.BY_SEVERITY, height=high, on_select="rerun", **options)
-    taken: dict[str, Cell | None] = st.session_state.setdefault(TAKEN, {})
-    if cell == taken.get(key):
-        return
-    taken[key] = cell
-    if cell is not None:
-        pick(str(found["vehicle_id"].iloc[cell[0]]))
-        st.rerun()
+    """A table of vehicles, ``most`` rows high; a click on a cell picks the vehicle of its row."""
+    options |= {"tint": text.BY_SEVERITY, "height": height(len(found), most, ROW_PX * (most + 1))}
+    open_list(found, columns, key, alt, lambda place: pick(str(found["vehicle_id"].iloc[place])), **options)
 
 
 def chart(drawing: Drawing, key: str) -> None:

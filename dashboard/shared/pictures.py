@@ -3,107 +3,89 @@
 Nothing from a device goes in here.
 """
 
-import base64
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
-from PIL import Image, ImageDraw
-
 from dashboard.shared.theme import CONGESTION, LIMIT, SERIES, SEVERITIES, STATES, TONES, Mode, speed_labels
 
 CELL_PX: Final = 64
-_LARGE_PX: Final = 4 * CELL_PX
-_UNIT: Final = _LARGE_PX / 100
 WHITE: Final = "#ffffff"
+_CROSS: Final = "M27 27L73 73M27 73L73 27"
+_SIGNS: Final = {  # of a state, on 100 x 100; {c} is its colour, {o} the ground's outline
+    "moving": '<path d="M50 8L80 88L50 70L20 88Z" fill="{c}" stroke="{o}" stroke-width="6"/>',
+    "idling": '<circle cx="50" cy="50" r="31" fill="{c}" stroke="{o}" stroke-width="6"/>'
+    f'<path d="M37 34h9v32h-9zM54 34h9v32h-9z" fill="{WHITE}"/>',
+    "parked": '<rect x="23" y="23" width="54" height="54" rx="8" fill="{c}" stroke="{o}" stroke-width="6"/>',
+    "silent": f'<path d="{_CROSS}" stroke="{{o}}" stroke-width="24"/>'
+    f'<path d="{_CROSS}" stroke="{{c}}" stroke-width="13"/>',
+    "unknown": '<g fill="none"><circle cx="50" cy="50" r="21" stroke="{o}" stroke-width="22"/>'
+    '<circle cx="50" cy="50" r="21.5" stroke="{c}" stroke-width="13"/></g>',
+}
+_PIN: Final = (
+    '<path d="M24 54L50 98L76 54A34 34 0 1 0 24 54Z" fill="{o}"/>'
+    '<path d="M31 55L50 89L69 55A28 28 0 1 0 31 55Z" fill="{c}"/>'
+    f'<rect x="45.5" y="20" width="9" height="23" rx="4" fill="{WHITE}"/>'
+    f'<circle cx="50" cy="52" r="5" fill="{WHITE}"/>'
+)
+"""Of a severity: with an exclamation mark."""
+_MARK: Final = (
+    f'<rect x="2" y="2" width="96" height="96" rx="22" fill="{STATES["moving"]}"/>'
+    f'<g fill="none" stroke="{WHITE}" stroke-width="8"><path d="M26.6 65.5A26 26 0 1 1 73.4 65.5"/>'
+    f'<path d="M50 52L68 36"/></g><circle cx="51" cy="53" r="8" fill="{WHITE}"/>'
+)
 
 
-def _at(*numbers: float) -> list[float]:
-    """Percent of the icon's cell in pixels of the enlarged drawing."""
-    return [n * _UNIT for n in numbers]
+def _svg(body: str, wide: int, high: int, box: str) -> str:
+    size = f'width="{wide}" height="{high}" viewBox="{box}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{body}</svg>'
 
 
-def _icon(kind: str, colour: str, outline: str) -> Image.Image:
-    large = Image.new("RGBA", (_LARGE_PX, _LARGE_PX))
-    draw, rim = ImageDraw.Draw(large), round(6 * _UNIT)
-    match kind:
-        case "moving":  # an arrow
-            points = [(x * _UNIT, y * _UNIT) for x, y in ((50, 8), (80, 88), (50, 70), (20, 88))]
-            draw.polygon(points, fill=colour)
-            draw.line([*points, *points[:2]], fill=outline, width=rim, joint="curve")
-        case "idling":  # the sign of a pause on a disc
-            draw.ellipse(_at(16, 16, 84, 84), fill=colour, outline=outline, width=rim)
-            draw.rectangle(_at(37, 34, 46, 66), fill=WHITE)
-            draw.rectangle(_at(54, 34, 63, 66), fill=WHITE)
-        case "parked":  # a square
-            draw.rounded_rectangle(_at(20, 20, 80, 80), 10 * _UNIT, fill=colour, outline=outline, width=rim)
-        case "silent":  # a cross
-            for shade, width in ((outline, 24), (colour, 13)):
-                for line in ((27, 27, 73, 73), (27, 73, 73, 27)):
-                    draw.line(_at(*line), fill=shade, width=round(width * _UNIT))
-        case "unknown":  # a ring
-            draw.ellipse(_at(18, 18, 82, 82), outline=outline, width=round(22 * _UNIT))
-            draw.ellipse(_at(22, 22, 78, 78), outline=colour, width=round(13 * _UNIT))
-        case _:  # a pin with an exclamation mark
-            draw.polygon(_at(24, 48, 76, 48, 50, 98), fill=outline)
-            draw.ellipse(_at(16, 4, 84, 72), fill=outline)
-            draw.polygon(_at(31, 52, 69, 52, 50, 89), fill=colour)
-            draw.ellipse(_at(22, 10, 78, 66), fill=colour)
-            draw.rounded_rectangle(_at(45.5, 20, 54.5, 43), 4 * _UNIT, fill=WHITE)
-            draw.ellipse(_at(45, 47, 55, 57), fill=WHITE)
-    return large.resize((CELL_PX, CELL_PX), Image.Resampling.LANCZOS)
+def _data_url(svg: str) -> str:
+    return f"data:image/svg+xml,{quote(svg)}"
 
 
-def _icons(mode: Mode) -> dict[str, Image.Image]:
-    return {kind: _icon(kind, colour, TONES[mode].outline) for kind, colour in (STATES | SEVERITIES).items()}
-
-
-def _data_url(image: Image.Image) -> str:
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+@lru_cache(maxsize=2)
+def _icons(mode: Mode) -> dict[str, str]:
+    signs = _SIGNS | dict.fromkeys(SEVERITIES, _PIN)
+    colours = STATES | SEVERITIES
+    return {name: sign.format(c=colours[name], o=TONES[mode].outline) for name, sign in signs.items()}
 
 
 @lru_cache(maxsize=2)
 def atlas(mode: Mode) -> tuple[str, dict[str, dict[str, int]]]:
     """All icons side by side as a ``data:`` URL, and where each lies: states centred, severities as pins."""
     icons, mapping = _icons(mode), {}
-    sheet = Image.new("RGBA", (CELL_PX * len(icons), CELL_PX))
-    for place, (name, image) in enumerate(icons.items()):
-        sheet.paste(image, (place * CELL_PX, 0))
+    for place, name in enumerate(icons):
         foot = CELL_PX if name in SEVERITIES else CELL_PX // 2
         mapping[name] = {"x": place * CELL_PX, "y": 0, "width": CELL_PX, "height": CELL_PX, "anchorY": foot}
-    return _data_url(sheet), mapping
+    drawn = (
+        f'<g transform="translate({100 * place})">{icon}</g>' for place, icon in enumerate(icons.values())
+    )
+    many = len(icons)
+    return _data_url(_svg("".join(drawn), CELL_PX * many, CELL_PX, f"0 0 {100 * many} 100")), mapping
 
 
 @lru_cache(maxsize=2)
 def single(mode: Mode) -> dict[str, str]:
     """Each icon alone as a ``data:`` URL, for legends."""
-    return {name: _data_url(image) for name, image in _icons(mode).items()}
+    return {
+        name: _data_url(_svg(icon, CELL_PX, CELL_PX, "0 0 100 100")) for name, icon in _icons(mode).items()
+    }
 
 
-def mark() -> Image.Image:
-    """The sign of the product, a dial: as a picture, because a named icon would be fetched from outside."""
-    large = Image.new("RGBA", (_LARGE_PX, _LARGE_PX))
-    draw = ImageDraw.Draw(large)
-    draw.rounded_rectangle(_at(2, 2, 98, 98), radius=22 * _UNIT, fill=STATES["moving"])
-    draw.arc(_at(20, 22, 80, 82), 150, 390, fill=WHITE, width=round(8 * _UNIT))
-    draw.line(_at(50, 52, 68, 36), fill=WHITE, width=round(8 * _UNIT))
-    draw.ellipse(_at(43, 45, 57, 59), fill=WHITE)
-    return large.resize((CELL_PX, CELL_PX), Image.Resampling.LANCZOS)
+def mark() -> str:
+    """The sign of the product, a dial, as SVG: a named icon would be fetched from outside."""
+    return _svg(_MARK, CELL_PX, CELL_PX, "0 0 100 100")
 
 
 def wordmark(mode: Mode) -> str:
     """The sign with the name, as SVG."""
     ink = {"light": "#1d2733", "dark": "#dbe3ec"}[mode]
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="150" height="32" viewBox="0 0 150 32">'
-        f'<image href="{_data_url(mark())}" width="30" height="30" y="1"/>'
-        '<text x="40" y="23" font-family="sans-serif" font-size="20" font-weight="600" '
-        f'fill="{ink}">Odograph</text></svg>'
-    )
+    look = f'x="40" y="23" font-family="sans-serif" font-size="20" font-weight="600" fill="{ink}"'
+    body = f'<g transform="translate(0 1) scale(0.3)">{_MARK}</g><text {look}>Odograph</text>'
+    return _svg(body, 150, 32, "0 0 150 32")
 
 
 WIDE: Final = 100

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from dashboard.db import Connection, Database
+from dashboard.screens.crashes import queries as crash_queries
 from dashboard.screens.fleet import queries as fleet_queries
 from dashboard.screens.operations import queries as operations_queries
 from dashboard.screens.vehicle import queries as vehicle_queries
@@ -42,16 +43,16 @@ def check_nothing_known(connection: Connection) -> None:
         fleet_queries.road_cells(connection),
         shared_queries.alerts(connection),
         shared_queries.vehicle(connection, vehicle_id(0)),
-        vehicle_queries.vehicle_summary(connection, vehicle_id(0)),
+        vehicle_queries.vehicle_extent(connection, vehicle_id(0)),
         vehicle_queries.vehicle_history(connection, vehicle_id(0), start, end, 10),
         vehicle_queries.vehicle_trace(connection, vehicle_id(0), start, end),
-        vehicle_queries.crash_records(connection, vehicle_id(0)),
+        crash_queries.crash_list(connection, vehicle_id(0), None),
         operations_queries.queries_now(connection),
         operations_queries.queries_history(connection),
         operations_queries.rejected(connection),
         operations_queries.alert_latency(connection),
     ]
-    assert [len(frame) for frame in empty] == [0] * 14
+    assert [len(frame) for frame in empty] == [0] * len(empty)
 
 
 def test_the_dashboard_can_not_write(lane: Lane) -> None:

@@ -68,7 +68,6 @@ def test_trips_of_the_span_the_newest_first(found: Found) -> None:
     connection, now = found
     told = queries.trips(connection, vehicle_id(0), now - timedelta(minutes=40), now)
     assert told["trip_id"].tolist() == ["trip-8", "trip-30"]
-    assert told["harsh"].tolist() == [3, 3]
 
 
 def test_trouble_codes_have_their_code_out_of_the_alerts_name(found: Found) -> None:

@@ -28,15 +28,15 @@ def _listing() -> None:
     state = st.session_state
     wanted = ((state.get("vehicle") or "").strip() or None, state.get("verdict"))
     found = live.rows(ask(queries.crash_list, *wanted), "No crash record matches.")
-    keys = list(zip(found["vehicle_id"], found["boot_id"], found["crash_id"], strict=True))
-    table_key = f"crashes_{hash(tuple(keys))}"  # another list is another table: no mark on the wrong row
+    keys = tuple(found["record_name"])
+    table_key = f"crashes_{hash(keys)}"  # another list is another table: no mark on the wrong row
     more = f"; the first {len(found)} are shown" if len(found) == queries.RECORD_LIMIT else ""
     many = "1 record" if len(found) == 1 else f"{len(found)} records"
     st.caption(f"{many}{more}. Click a row, or move with the arrow keys, to open it below.")
     high = live.height(len(found), 6, 240 if _chosen() else 600)
 
     def choose(place: int) -> None:
-        st.query_params[RECORD] = "/".join(str(part) for part in keys[place])
+        st.query_params[RECORD] = keys[place]
 
     look: Any = {"height": high, "tint": charts.BY_VERDICT}
     live.open_list(found, charts.RECORDS, table_key, "Crash records", choose, **look)

@@ -6,8 +6,7 @@ import pandas as pd
 import pydeck as pdk
 import streamlit as st
 
-from dashboard import layer_cache
-from dashboard.query_cache import SLOW_S, ask, ask_slowly, away
+from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, shown
 from dashboard.screens.fleet import figures, queries
 from dashboard.screens.fleet import maps as fleet_maps
 from dashboard.shared import charts, live, maps, pictures, text
@@ -64,13 +63,13 @@ def _draw() -> None:
 
 def _layers(fleet: pd.DataFrame, wanted: pd.DataFrame, states: list[str], kind: str) -> list[pdk.Layer]:
     """From the ground up. Rows have addresses of their own, fetched once for all readers."""
-    number, mode = layer_cache.shown("fleet", fleet), live.mode()
+    number, mode = shown("fleet", fleet), live.mode()
     found = []
     if kind != TRAFFIC[0]:
         roads = kind == TRAFFIC[2]
         traffic = ask_slowly(queries.road_edge_traffic if roads else queries.road_cells)
         if traffic is not None and not traffic.empty:
-            at = layer_cache.shown("traffic", traffic)
+            at = shown("traffic", traffic)
             path, layer = (maps.EDGES_PATH, maps.edges) if roads else (maps.CELLS_PATH, maps.congestion)
             found.append(layer(maps.address(path, at)))
     many = len(wanted) > fleet_maps.MANY
@@ -151,6 +150,7 @@ def _card() -> None:
 
 
 def _attention() -> None:
+    live.renew()
     fleet = ask(queries.fleet_latest)
     st.subheader("Needs attention", anchor=False)
     alerted = None if fleet is None else text.worst_first(fleet)

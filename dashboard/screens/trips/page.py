@@ -49,11 +49,8 @@ def _several() -> None:
         live.figures("figures_trips", tiles, always=())
     more = f"The newest {len(found)} are listed. " if len(found) == queries.TRIP_LIMIT else ""
     st.caption(f"{more}Click a row to open the trip.")
-    look: Any = {"height": live.height(len(found), 17, 640), "on_select": "rerun"}
-    look["data"] = later(queries.all_trips, *wanted)
-    cell = live.table(found, path.TRIPS, "trips", "Trips", **look)
-    if cell is not None:
-        live.open_page("trips", trip=found["trip_id"].iloc[cell[0]])
+    look: Any = {"height": live.height(len(found), 17, 640), "data": later(queries.all_trips, *wanted)}
+    live.leading(found, path.TRIPS, "trips", "Trips", "trips", "trip_id", **look)
 
 
 def _back() -> None:

@@ -7,6 +7,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.query_cache import RARE_S, SLOW_S, ask, ask_rarely, ask_slowly, away, settings
+from dashboard.screens.crashes.charts import BY_VERDICT
+from dashboard.screens.crashes.queries import crash_list
 from dashboard.screens.vehicle import charts, gauges, queries, tables
 from dashboard.screens.vehicle.queries import FIRST, OWN, SPANS, Span
 from dashboard.shared import live, maps, pictures, text
@@ -141,61 +143,32 @@ def _past() -> None:
 
 def _records() -> None:
     vehicle_id, shown, _ = _spanned(silently=True)
-    trips = ask_slowly(queries.trips, vehicle_id, *shown.whole())
-    many, none = 0 if trips is None else len(trips), "No trip began within this span."
-    look: Any = {"alt": "Trips", "height": live.height(many, TRIP_ROWS, live.ROW_PX * (TRIP_ROWS + 1))}
-    cell = live.listed("Trips", trips, none, tables.TRIPS, "trips", on_select="rerun", **look)
-    if trips is not None and many:
-        more = f" The newest {many}." if many == queries.TRIP_LIMIT else ""
+    with live.section("Trips"):
+        none = "No trip began within this span."
+        trips = live.rows(ask_slowly(queries.trips, vehicle_id, *shown.whole()), none, st.caption)
+        high = live.height(len(trips), TRIP_ROWS, live.ROW_PX * (TRIP_ROWS + 1))
+        live.leading(trips, tables.TRIPS, "trips", "Trips", "trips", "trip_id", height=high)
+        more = f" The newest {len(trips)}." if len(trips) == queries.TRIP_LIMIT else ""
         st.caption(f"Click a row to open the trip.{more}")
-        if cell is not None:
-            live.open_page("trips", trip=str(trips["trip_id"].iloc[cell[0]]))
     with live.section("Alerts"):
-        alerts = ask(shared_queries.alerts, vehicle_id)
-        known = pd.DataFrame() if alerts is None else alerts
-        found = live.rows(known, "No alert of this vehicle.", st.caption)
-        look = {"tint": text.BY_SEVERITY, "on_select": "rerun"}
-        cell = live.table(found, tables.ALERTS, "alerts", "Alerts", **look)
+        found = live.rows(ask(shared_queries.alerts, vehicle_id), "No alert of this vehicle.", st.caption)
+        live.leading(found, tables.ALERTS, "alerts", "Alerts", "alerts", "alert_no", tint=text.BY_SEVERITY)
         st.caption("Click a row to open the alert with its evidence.")
-        if cell is not None:
-            live.open_page("alerts", alert=str(found["alert_no"].iloc[cell[0]]))
     codes = ask_slowly(queries.codes, vehicle_id)
     if codes is not None and not codes.empty:
-        st.subheader("Trouble codes", anchor=False)
-        live.table(codes, tables.CODES, "codes", "Trouble codes", text.BY_SEVERITY)
-    crashes = ask(queries.crash_records, vehicle_id)
+        live.listed(
+            "Trouble codes", codes, "", tables.CODES, "codes", alt="Trouble codes", tint=text.BY_SEVERITY
+        )
+    crashes = ask(crash_list, vehicle_id, None)
     if crashes is not None and not crashes.empty:
-        st.subheader("Crash records", anchor=False)
-        for record in text.rows_of(crashes):
-            _crash(record)
+        with live.section("Crash records"):
+            look: Any = {"tint": BY_VERDICT}
+            live.leading(
+                crashes, tables.CRASHES, "crashes", "Crash records", "crashes", "record_name", **look
+            )
+            st.caption("Click a row to open the record with its curves.")
     with live.section("Where it is heading"):
         _trends(vehicle_id)
-
-
-def _crash(found: Record) -> None:
-    bag = {True: "deployed", False: "not deployed"}.get(found["airbag_deployed"], "not known")
-    words = [
-        text.clock(found["event_time"], live.tz()),
-        f"delta-V {text.number(found['delta_v_max_kmh'], 'km/h', 1)}",
-        f"air bag {bag}",
-        "complete" if found["complete"] else "incomplete",
-        "hash matches" if found["hash_ok"] else "HASH DOES NOT MATCH",
-        found["profile"],
-    ]
-    st.text(" · ".join(words))
-    defects = found["defects"]
-    sound = (
-        "not checked" if defects is None else f"{len(defects)} defects" if defects else "whole and plausible"
-    )
-    locked = "open" if found["locked_at"] is None else f"locked by {found['locked_by']}"
-    st.text(f"{found['verdict']} · {sound} · {locked}")
-    reasons = [*found["reasons"], *(f"{d['element']}: {d['fault']}: {d['detail']}" for d in defects or [])]
-    if reasons:
-        with st.expander("Why"):
-            st.text("\n".join(reasons))
-    key = "/".join(str(found[name]) for name in ("vehicle_id", "boot_id", "crash_id"))
-    if st.button("Open the record with its curves", key=f"crash_{key}", icon=":material/car_crash:"):
-        live.open_page("crashes", record=key)
 
 
 def _trends(vehicle_id: str) -> None:

@@ -25,25 +25,18 @@ METRICS: Final[dict[str, tuple[str, LiteralString]]] = {
 }
 """Metric of odograph.trend_metric -> what people call it, the column of the hours that its line is of."""
 
-# All windows of one vehicle in one row, or none
-vehicle_summary: Query[[str]] = query("vehicle_summary", "vehicle_id")(
-    "SELECT * FROM serving.vehicle_summary WHERE vehicle_id = %(vehicle_id)s"
-)
-
-
-_extent_of_days: Query[[str]] = query("_extent_of_days", "vehicle_id")("""
+# From when to when there is data, and how much, by days, or by windows while no day is rolled up; or no row
+vehicle_extent: Query[[str]] = query("vehicle_extent", "vehicle_id")("""
     SELECT min(d.first_event) AS first_event, greatest(max(d.last_event), max(l.event_time)) AS last_event,
            sum(d.frames)::bigint AS frames, sum(d.distance_m) / 1000 AS distance_km,
            sum(d.windows)::bigint AS windows
     FROM serving.vehicle_day d LEFT JOIN serving.fleet_latest l USING (vehicle_id)
     WHERE d.vehicle_id = %(vehicle_id)s HAVING count(*) > 0
+    UNION ALL
+    SELECT first_event, last_event, frames, distance_km, windows FROM serving.vehicle_summary
+    WHERE vehicle_id = %(vehicle_id)s
+      AND NOT EXISTS (SELECT FROM serving.vehicle_day WHERE vehicle_id = %(vehicle_id)s)
 """)
-
-
-def vehicle_extent(connection: Connection, vehicle_id: str) -> pd.DataFrame:
-    """From when to when there is data, and how much, by days, or by windows while no day is rolled up."""
-    found = _extent_of_days(connection, vehicle_id)
-    return vehicle_summary(connection, vehicle_id) if found.empty else found
 
 
 # The last position of each window, ``step_s`` apart; over 3,000 windows every n-th is kept
@@ -57,12 +50,6 @@ vehicle_trace: Query[[str, datetime, datetime]] = query("vehicle_trace", "vehicl
             AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL) w
     WHERE place %% every = 0
     ORDER BY window_start
-""")
-
-# The newest crash records of a vehicle; ``record`` as received
-crash_records: Query[[str]] = query("crash_records", "vehicle_id")("""
-    SELECT * FROM serving.crash_record WHERE vehicle_id = %(vehicle_id)s
-    ORDER BY event_time DESC LIMIT 5
 """)
 
 # One row: the newest minute of windows up to ``until``; null for what the vehicle does not send
@@ -106,7 +93,7 @@ def trend_hours(
 
 # Trips that began in the span, the newest first
 trips: Query[[str, datetime, datetime]] = query("trips", "vehicle_id start end")("""
-    SELECT *, harsh_brake + harsh_accelerate + harsh_corner AS harsh FROM serving.trip
+    SELECT * FROM serving.trip
     WHERE vehicle_id = %(vehicle_id)s AND started_at >= %(start)s AND started_at < %(end)s
     ORDER BY started_at DESC LIMIT 200
 """)

@@ -5,9 +5,11 @@ from typing import Any, Final
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from dashboard.screens.crashes.charts import RECORDS
+from dashboard.screens.trips import path
 from dashboard.screens.vehicle.queries import METRICS
 from dashboard.shared import text
-from dashboard.shared.text import ONE, Columns, clock, divided, duration, known, minute, severity
+from dashboard.shared.text import ONE, Columns, clock, duration, known, minute, severity
 from dashboard.shared.theme import SEVERITIES
 
 
@@ -58,17 +60,11 @@ ALERTS: Final[Columns] = {  # its alerts, active first
     "Acknowledged by": ("acknowledged_by", known),
 }
 
-TRIPS: Final[Columns] = {  # trips, the newest first
-    "Began": ("started_at", minute),
-    "Took": ("duration_s", duration),
-    "km": ("distance_m", divided(1000), ONE),
-    "Mean km/h": ("speed_mean_kmh", float, ONE),
-    "Top km/h": ("speed_max_kmh", float, ONE),
-    "Idling": ("idle_s", duration),
-    "l/100 km": ("fuel_l_per_100km", float, ONE),
-    "kWh/100 km": ("energy_kwh_per_100km", float, ONE),
-    "Harsh": "harsh",
-    "State": ("phase", {"open": "under way", "provisional": "over, it seems", "final": "over"}.get),
+_ITS: Final = ("Vehicle", "Model")  # what the page says above
+TRIPS: Final[Columns] = {label: column for label, column in path.TRIPS.items() if label not in _ITS}
+CRASHES: Final[Columns] = {label: column for label, column in RECORDS.items() if label not in _ITS} | {
+    "Complete": ("complete", {True: "complete", False: "incomplete"}.get),
+    "Why": ("reasons", "; ".join),
 }
 
 CODES: Final[Columns] = {  # trouble codes of alerts

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql import functions
 
-from dashboard import route_auth
+from dashboard import auth
 from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site
@@ -155,7 +155,7 @@ def any_expression() -> None:
 
 def no_host_check() -> None:
     """Any host is served."""
-    replace(route_auth, "is_ours", lambda _: lambda *_: True)
+    replace(auth, "is_ours", lambda _: lambda *_: True)
 
 
 def http_only() -> None:
@@ -167,12 +167,12 @@ def http_only() -> None:
 
         return call
 
-    replace(route_auth.HostCheck, "__call__", blind)
+    replace(auth.HostCheck, "__call__", blind)
 
 
 def no_origin() -> None:
     """The host is looked at, who asks is not."""
-    replace(route_auth, "is_ours", lambda honest: lambda hosts, _, names: honest(hosts, [], names))
+    replace(auth, "is_ours", lambda honest: lambda hosts, _, names: honest(hosts, [], names))
 
 
 ATTACKS: Final = (

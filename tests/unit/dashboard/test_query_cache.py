@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import gzip
+import json
 import threading
 from collections.abc import Callable, Iterator
 
 import pandas as pd
 import pytest
 
-from dashboard.query_cache import HELD_MOST, HELD_OF_ONE, QueryCache, hold
+from dashboard.db import NUMBER
+from dashboard.query_cache import HELD_MOST, HELD_OF_ONE, LAYERS_KEPT, QueryCache, hold
 from infra.contract.errors import ServiceError
 
 
@@ -146,3 +150,47 @@ def test_a_session_holds_the_newest_answers_of_each_question() -> None:
         hold(held, f"queries.question{number}()[]", rows)
     assert len(held) == HELD_MOST
     assert "queries.vehicle('V1',)[]" not in held
+
+
+def answer(number: str, values: list[int]) -> pd.DataFrame:
+    frame = pd.DataFrame({"n": values})
+    frame.attrs[NUMBER] = number
+    return frame
+
+
+def test_all_readers_of_an_answer_share_one_layer() -> None:
+    layers, found = QueryCache(Clock()), answer("a", [1, 2])
+    assert layers.layer("fleet", found.copy(deep=False)) is layers.layer("fleet", found.copy(deep=False))
+    assert layers.layer("fleet", answer("b", [1, 2])) is not layers.layer("fleet", found)
+
+
+def test_a_body_is_made_once_for_each_variant() -> None:
+    made: list[str] = []
+
+    def build(frame: pd.DataFrame) -> list[int]:
+        made.append("once")
+        values: list[int] = frame["n"].tolist()
+        return values
+
+    rows = QueryCache(Clock()).layer("fleet", answer("a", [1, 2]))
+    bodies = [rows.body("whole", build) for _ in range(3)]
+    assert json.loads(gzip.decompress(bodies[2])) == [1, 2]
+    rows.body("part", build)
+    assert made == ["once", "once"]
+
+
+def test_a_layer_that_someone_shows_outlives_newer_ones_and_an_old_one_goes() -> None:
+    layers = QueryCache(Clock())
+    shown = layers.layer("fleet", answer("shown", [0]))
+    layers.layer("fleet", answer("gone", [0]))
+    for n in range(LAYERS_KEPT):
+        layers.layer("fleet", answer(f"newer {n}", [n]))
+    gc.collect()
+    assert layers.layer_rows(("fleet", "shown")) is shown
+    last = layers.layer_rows(("fleet", "gone"))
+    assert last is not None
+    assert last.layer == ("fleet", f"newer {LAYERS_KEPT - 1}")
+
+
+def test_without_any_layer_there_is_none() -> None:
+    assert QueryCache(Clock()).layer_rows(("fleet", "a")) is None

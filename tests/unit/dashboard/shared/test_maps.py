@@ -62,7 +62,7 @@ def test_no_address_of_the_outside_is_in_a_map() -> None:
     drawn = spec(maps.roads("/map/roads.json?v=1", "dark"), maps.vehicles(FLEET, "dark"))
     assert addresses(drawn) == []
     assert drawn["mapStyle"] == "/ground.json"
-    assert drawn["layers"][1]["iconAtlas"].startswith("data:image/png;base64,")
+    assert drawn["layers"][1]["iconAtlas"].startswith("data:image/svg+xml,")
 
 
 def test_a_vehicle_is_drawn_where_it_is_and_an_arrow_points_where_it_drives() -> None:

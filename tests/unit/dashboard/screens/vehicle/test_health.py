@@ -55,21 +55,6 @@ def test_a_forecast_has_its_axis_in_the_unit_and_a_dashed_way_ahead() -> None:
     assert drawn["layer"][2]["mark"]["strokeDash"] == [4, 4]
 
 
-def test_trips_are_told_in_local_time_with_their_state() -> None:
-    row = {
-        "started_at": AT, "duration_s": 720.0, "distance_m": 7200.0, "speed_mean_kmh": 36.0,
-        "speed_max_kmh": 63.0, "idle_s": 120.0, "fuel_l_per_100km": None, "energy_kwh_per_100km": 15.2,
-        "harsh": 3, "phase": "provisional",
-    }  # fmt: skip
-    told = text.table(pd.DataFrame([row]), tables.TRIPS, BERLIN).iloc[0]
-    assert (told["Began"], told["Took"], told["km"], told["State"]) == (
-        "2026-03-01 13:00",
-        "12 min",
-        7.2,
-        "over, it seems",
-    )
-
-
 def test_codes_are_told_with_their_status() -> None:
     row = {
         "code": "P0301", "rule": "dtc_intermittent", "severity": "MINOR", "active": True, "opened_at": AT,

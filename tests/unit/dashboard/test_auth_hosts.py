@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.auth import Roles
-from dashboard.route_auth import HostCheck, served_names
+from dashboard.auth import HostCheck, Roles, served_names
 from infra.contract.errors import ConfigError
 from infra.settings.sections import Dashboard
 from infra.settings.settings import load
