@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stream_jobs.alerts.cli import alerts
+from stream_jobs.alerts.cli import alerts, incidents
 from stream_jobs.archive.cli import app as archive
 from stream_jobs.audit.cli import audit
 from stream_jobs.crashes.cli import crash_app as crash
@@ -23,7 +23,14 @@ user_sql = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
-    groups = {"jobs": jobs, "alerts": alerts, "archive": archive, "crash": crash, "replay": replay}
+    groups = {
+        "jobs": jobs,
+        "alerts": alerts,
+        "incidents": incidents,
+        "archive": archive,
+        "crash": crash,
+        "replay": replay,
+    }
     for name, group in groups.items():
         app.add_typer(group, name=name)
     for command in (maintenance, eta, traffic, recompute, backfill, audit):

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -15,6 +15,7 @@ import structlog
 from confluent_kafka import KafkaError, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from bridge.downlink.incidents import Incidents
 from infra.clients import kafka
 from infra.clients.kafka import Record
 from infra.contract.downlink import Silences, silence_file
@@ -35,9 +36,10 @@ READ: Final[dict[str, Any]] = {
     "queued.max.messages.kbytes": 4096,
 }
 
-Skip = Literal["broken", "late", "stale", "severity", "repeat", "ended", "silenced"]
+Skip = Literal["broken", "late", "stale", "severity", "repeat", "incident", "ended", "silenced"]
 """Why an alert is not delivered: no alert at all; found late; found in time and read too late; not severe
-enough for this destination; a repetition; the end of an alert; silenced (infra.contract.downlink)."""
+enough for this destination; a repetition; of an incident that was told, as severe or more; the end of an
+alert; silenced (infra.contract.downlink)."""
 
 REPEATS_KEPT: Final = 100_000
 ALERT_ID: Final = re.compile(r"[!-~]{1,128}")  # it becomes a header of HTTP and a key that receivers keep
@@ -65,7 +67,8 @@ def suppressed(alert: Frame, silences: Silences, now_ms: int) -> Skip | None:
     """Why an alert is delivered to nobody: it only says that one is over, or somebody silenced it."""
     if alert.get("ended") is True:
         return "ended"
-    return "silenced" if silences.cover(alert["vehicle_id"], alert["rule"], now_ms) else None
+    covered = silences.cover(alert["vehicle_id"], alert["rule"], now_ms, alert["cause"])
+    return "silenced" if covered else None
 
 
 def valid_s(alert: Frame, now_ms: int) -> int:
@@ -80,14 +83,18 @@ def severe(alert: Frame, least: str) -> bool:
 
 @dataclass(slots=True)
 class Repeats:
-    """What a destination received, by the alerts' own receive times; a higher severity is no repetition."""
+    """What a destination received, by the alerts' own receive times; a higher severity is no repetition.
 
-    every_ms: int
-    _last: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    ``keys``: of an alert, what is repeated. An incident that has become the fleet's is another one.
+    """
+
+    every_ms: float
+    keys: tuple[str, str]
+    _last: dict[tuple[Any, Any], tuple[int, str]] = field(default_factory=dict)
 
     def is_one(self, alert: Frame) -> bool:
-        """Whether one of its vehicle and rule was delivered within ``every_ms``, as severe or more."""
-        last = self._last.get((alert["vehicle_id"], alert["rule"]))
+        """Whether one with its keys was delivered within ``every_ms``, as severe or more."""
+        last = self._last.get(self._key(alert))
         if last is None or alert["received_ms"] - last[0] >= self.every_ms:
             return False
         return alert["severity"] == last[1] or not severe(alert, last[1])
@@ -96,7 +103,10 @@ class Repeats:
         """It was delivered now."""
         if len(self._last) >= REPEATS_KEPT:
             self._last.clear()
-        self._last[alert["vehicle_id"], alert["rule"]] = (alert["received_ms"], alert["severity"])
+        self._last[self._key(alert)] = (alert["received_ms"], alert["severity"])
+
+    def _key(self, alert: Frame) -> tuple[Any, Any]:
+        return alert[self.keys[0]], alert[self.keys[1]]
 
 
 class Feed:
@@ -233,6 +243,26 @@ class Destination(threading.Thread):
     def feed(self, group: str) -> Feed:
         """The alerts from where this destination stands."""
         return Feed(self._kafka, kafka_topic(self._prefix, "alerts"), f"{self._prefix}downlink.{group}")
+
+    def incidents(self) -> Incidents:
+        """Which incidents alerts are of."""
+        return Incidents(self._kafka, kafka_topic(self._prefix, "incidents"))
+
+    def read(self, feed: Feed, known: Incidents, limit: int, wait_s: float) -> list[tuple[Record, Frame]]:
+        """Records with their alerts, which have the keys of Incident besides; {} where one holds no alert."""
+        found: list[tuple[Record, Frame]] = []
+        for record in feed.read(limit, wait_s):
+            self.metrics.read.labels(self.name).inc()
+            try:
+                found.append((record, read(record.value)))
+            except ContractError as error:
+                self.log.warning("no alert", partition=record.partition, offset=record.offset, why=str(error))
+                self.skip("broken")
+                found.append((record, {}))
+        alerts = [alert for _, alert in found if alert]
+        for alert, incident in zip(alerts, known.of(alerts), strict=True):
+            alert.update(asdict(incident))
+        return found
 
     def ready(self) -> None:
         """All is connected."""

@@ -21,7 +21,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Raises ConfigError: wrong webhooks or key."""
     hooks = webhooks.load(settings.downlink.webhooks)
     metrics, log = DownlinkMetrics(), structlog.get_logger()
-    wanted = [kafka_topic(settings.kafka.prefix, name) for name in ("alerts", "dead-delivery")]
+    wanted = [kafka_topic(settings.kafka.prefix, name) for name in ("alerts", "incidents", "dead-delivery")]
     with stopped_by_signals() as stop, kafka_probe(endpoints.kafka_bootstrap, wanted) as kafka:
         process = Process(stop, settings, endpoints, metrics)
         to_hooks = [webhooks.HookDelivery(hook, process) for hook in hooks]

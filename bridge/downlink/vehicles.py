@@ -18,10 +18,12 @@ from paho.mqtt.properties import Properties
 
 from bridge.downlink import feed as alerts
 from bridge.downlink.feed import Destination, Feed, Process, Skip
+from bridge.downlink.incidents import Incidents
 from infra.clients.kafka import Record
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink
 from infra.contract.errors import ConfigError, ContractError, ServiceError
+from infra.contract.frame import Frame
 from infra.contract.topics import EVERYBODY, mqtt_topic
 from infra.settings.settings import Endpoints, Settings
 
@@ -141,23 +143,23 @@ class Vehicles(Destination):
     def serve(self) -> None:
         """Deliver until trouble (KafkaException, ServiceError) or ``stop``."""
         self._in_flight = {}
-        with self.feed(NAME) as feed, MqttOut(self._broker, self._client_id) as out:
+        out_by = MqttOut(self._broker, self._client_id)
+        with self.feed(NAME) as feed, self.incidents() as known, out_by as out:
             self.ready()
             progress = Progress()
             while not self.stop.is_set():
-                self._turn(feed, out, progress)
+                self._turn(feed, known, out, progress)
             deadline_s = time.monotonic() + DRAIN_S
             while self._in_flight and time.monotonic() < deadline_s:
                 time.sleep(READ_S)
                 self._settle(out, progress)
             feed.commit(progress.committable())
 
-    def _turn(self, feed: Feed, out: MqttOut, progress: Progress) -> None:
+    def _turn(self, feed: Feed, known: Incidents, out: MqttOut, progress: Progress) -> None:
         room = IN_FLIGHT - progress.open
-        for found in feed.read(room, READ_S) if room > 0 else ():
-            self.metrics.read.labels(NAME).inc()
+        for found, alert in self.read(feed, known, room, READ_S) if room > 0 else ():
             progress.take(found.partition, found.offset)
-            if not self._publish(out, found):
+            if not alert or not self._publish(out, found, alert):
                 progress.settle(found.partition, found.offset)
         if room <= 0:
             time.sleep(READ_S)
@@ -168,15 +170,9 @@ class Vehicles(Destination):
         if self._in_flight and time.monotonic() - self._heard_s > PUBACK_S:
             raise ServiceError(f"no PUBACK for {PUBACK_S:g} s")
 
-    def _publish(self, out: MqttOut, found: Record) -> bool:
+    def _publish(self, out: MqttOut, found: Record, alert: Frame) -> bool:
         """Publish the alert; False where it was skipped or given up."""
         now_ms = time.time_ns() // 1_000_000
-        try:
-            alert = alerts.read(found.value)
-        except ContractError as error:
-            self.log.warning("no alert", partition=found.partition, offset=found.offset, why=str(error))
-            self.skip("broken")
-            return False
         valid_s = alerts.valid_s(alert, now_ms)
         reason: Skip | None = alerts.suppressed(alert, self.silences, now_ms)
         if reason is None and (alerts.late(alert) or valid_s <= 0):

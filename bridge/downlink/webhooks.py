@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import itertools
+import math
 import random
 import re
 import socket
@@ -28,12 +29,13 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from bridge.downlink import feed as alerts
-from bridge.downlink.feed import Destination, Process, Repeats
+from bridge.downlink.feed import Destination, Process, Repeats, Skip
 from infra.clients.kafka import LOST, Record
-from infra.contract.errors import ConfigError, ContractError
+from infra.contract.errors import ConfigError
 from infra.contract.frame import Frame
 from infra.settings.files import read_secret
 
@@ -69,6 +71,7 @@ class Webhook(BaseModel):
     url: str = Field(repr=False)
     secret_file: Path
     min_severity: Severity = "MAJOR"
+    notify: Literal["incident", "alert"] = "incident"
     timeout_s: float = Field(10.0, gt=0, le=120)
     give_up_s: float = Field(300.0, gt=0, le=86_400)
     repeat_s: float = Field(300.0, ge=0)
@@ -224,37 +227,34 @@ class HookDelivery(Destination):
     def __init__(self, hook: Webhook, process: Process) -> None:
         super().__init__(hook.name, process)
         self._hook = hook
-        self._repeats = Repeats(round(1000 * hook.repeat_s))
+        self._again: Skip = "incident" if hook.notify == "incident" else "repeat"
+        self._repeats = Repeats(1000 * hook.repeat_s, ("vehicle_id", "rule"))
+        if hook.notify == "incident":
+            self._repeats = Repeats(math.inf, ("incident_id", "fleet"))
         self._chance = random.Random()  # noqa: S311  jitter
 
     def serve(self) -> None:
         """Deliver until trouble with Kafka (KafkaException, ServiceError) or ``stop``."""
-        with self.feed(f"hook.{self.name}") as feed:
+        with self.feed(f"hook.{self.name}") as feed, self.incidents() as known:
             self.ready()
             while not self.stop.is_set():
-                for found in feed.read(BATCH, READ_S):
-                    self.metrics.read.labels(self.name).inc()
-                    if not self._settle(found):
+                for found, alert in self.read(feed, known, BATCH, READ_S):
+                    if alert and not self._settle(found, alert):
                         return
                     feed.commit({found.partition: found.offset + 1})
                     self.metrics.lag.labels(self.name).set(feed.lag())
                 feed.commit({})
                 self.metrics.lag.labels(self.name).set(feed.lag())
 
-    def _settle(self, found: Record) -> bool:
+    def _settle(self, found: Record, alert: Frame) -> bool:
         """Deliver it, skip it, or give it up into a record; False when ``stop`` came first."""
-        try:
-            alert = alerts.read(found.value)
-        except ContractError:
-            self.skip("broken")
-            return True
         reason = alerts.suppressed(alert, self.silences, time.time_ns() // 1_000_000)
         if alerts.late(alert):
             reason = "late"
         elif not alerts.severe(alert, self._hook.min_severity):
             reason = "severity"
         elif self._repeats.is_one(alert):
-            reason = "repeat"
+            reason = reason or self._again
         if reason is not None:
             self.skip(reason)
             return True
@@ -270,12 +270,12 @@ class HookDelivery(Destination):
         return True
 
     def _deliver(self, alert: Frame, found: Record) -> bool:
-        hook, begun_s = self._hook, time.monotonic()
+        hook, begun_s, body = self._hook, time.monotonic(), orjson.dumps(alert)
         for attempt in itertools.count(1):
             if self.stop.is_set():
                 break
-            headers = signed_headers(hook.secret, alert["alert_id"], int(time.time()), found.value)
-            answer = post(urlsplit(hook.url), headers, found.value, hook.timeout_s)
+            headers = signed_headers(hook.secret, alert["alert_id"], int(time.time()), body)
+            answer = post(urlsplit(hook.url), headers, body, hook.timeout_s)
             self.metrics.attempts.labels(self.name, answer.outcome).inc()
             if answer.outcome == "accepted":
                 self.delivered(found)

@@ -34,6 +34,7 @@ from infra.settings.settings import Settings
 
 DOWNLINK_ALERT_KEYS: Final = (
     "alert_id",  # the same finding has the same id: a receiver drops what it has seen
+    "incident_id",  # the alert_id of its incident's first finding; its own where nobody knows better
     "vehicle_id", "rule", "severity", "event_ms", "value", "limit", "message",
 )  # fmt: skip
 """Keys of an alert on ``<root>/<vehicle>/alert`` after schema, sent_ms and expires_ms; values as in Kafka."""
@@ -45,7 +46,8 @@ MAX_BYTES: Final = ALERT_MAX_BYTES + 256
 def encode_alert(alert: Frame, sent_ms: int, expires_ms: int) -> bytes:
     """The message to the vehicle of an alert as Kafka has it; to be signed."""
     head = {"schema": SCHEMA, "sent_ms": sent_ms, "expires_ms": expires_ms}
-    return orjson.dumps(head | {key: alert[key] for key in DOWNLINK_ALERT_KEYS})
+    whole = {"incident_id": alert["alert_id"]} | alert
+    return orjson.dumps(head | {key: whole[key] for key in DOWNLINK_ALERT_KEYS})
 
 
 def decode_alert(raw: bytes) -> Frame:

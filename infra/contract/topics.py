@@ -80,6 +80,8 @@ KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
     KafkaTopic("vehicle-latest", "vehicle", 2, -1, "compact",
                "the newest state of each vehicle by event time"),
     KafkaTopic("alerts", "vehicle", 2, 30 * DAY_MS, "delete", "what the jobs found"),
+    KafkaTopic("incidents", "vehicle and cause", 1, -1, "compact",
+               "which incident a vehicle's alerts of a cause are, and the table of causes"),
     KafkaTopic("dead-delivery", "vehicle", 1, 30 * DAY_MS, "delete", "alerts nobody took, and why"),
     KafkaTopic("dead-letter", "vehicle or none", 1, 30 * DAY_MS, "delete",
                "what could not be understood: raw bytes and the reason", DEAD_LETTER_BYTES),

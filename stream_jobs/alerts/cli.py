@@ -1,4 +1,6 @@
-"""The commands ``odograph alerts rules | list | show | ack | clear | silence | unsilence | backtest``."""
+"""The commands ``odograph alerts rules | list | show | ack | clear | silence | unsilence | backtest``, and
+``odograph incidents list | show | ack | assign | comment | silence | close``.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,23 @@ import typer
 from infra.contract.errors import ConfigError, ServiceError
 
 if TYPE_CHECKING:
-    from stream_jobs.alerts.store import AlertStore
+    from stream_jobs.alerts.store import AlertStore, Deed
 
 alerts = typer.Typer(no_args_is_help=True, help="Alerts: their rules, their life, and rules on trial.")
+incidents = typer.Typer(
+    no_args_is_help=True, help="Incidents: alerts of one vehicle and cause, or of many vehicles at once."
+)
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 By = Annotated[str | None, typer.Option("--by", help="who does it [the user of this computer]")]
 Note = Annotated[str | None, typer.Option("--note", help="a few words for others")]
 Numbers = Annotated[list[int], typer.Argument(help="numbers of alerts, see alerts list")]
 RuleName = Annotated[str | None, typer.Option("--rule", help="a rule's id")]
+Incidents = Annotated[list[int], typer.Argument(help="numbers of incidents, see incidents list")]
+Length = Annotated[str, typer.Option("--for", help="how long, as 30m, 2h")]
+Why = Annotated[str, typer.Option("--why", help="the reason")]
+Every = Annotated[bool, typer.Option("--all", help="those that are over too")]
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")]
 Vehicle = Annotated[str | None, typer.Option("--vehicle", help="vehicle id, 17 characters")]
 
 
@@ -50,8 +60,8 @@ def rules(
 def list_(
     rule: RuleName = None,
     vehicle: Vehicle = None,
-    every: Annotated[bool, typer.Option("--all", help="those that are over too")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 100,
+    every: Every = False,
+    limit: Limit = 100,
     as_json: Json = False,
 ) -> None:
     """List alerts: active first, then unacknowledged, then by severity. Times are UTC."""
@@ -92,27 +102,20 @@ def clear(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = Fa
 
 @alerts.command()
 def silence(
-    length: Annotated[str, typer.Option("--for", help="how long, as 30m, 2h")],
-    why: Annotated[str, typer.Option("--why", help="the reason")],
+    length: Length,
+    why: Why,
     rule: RuleName = None,
     vehicle: Vehicle = None,
     by: By = None,
     as_json: Json = False,
 ) -> None:
     """Tell nobody of a rule's or a vehicle's alerts for a while; they are stored and marked."""
-    from infra.contract.downlink import silence_file, write_silences
-    from infra.settings.settings import load
-    from infra.settings.values import duration_ms
-
     if rule is None and vehicle is None:
         raise ConfigError("alerts silence: --rule or --vehicle is wanted, or both")
-    if not why.strip():
-        raise ConfigError("alerts silence: --why is empty")
-    seconds = duration_ms(length, "--for") / 1000
-    settings = load()
+    seconds = _quiet_s(length, why, "alerts")
     with _store() as store:
         done = store.silence(rule, vehicle, seconds, by or getpass.getuser(), why.strip())
-        write_silences(silence_file(settings.paths.home), store.in_force())
+        _write_silences(store)
     text = f"silence {done['silence_no']}: until {done['until_at']:%Y-%m-%d %H:%M:%S %Z}"
     _tell(done if as_json else text, as_json)
 
@@ -124,13 +127,9 @@ def unsilence(
     as_json: Json = False,
 ) -> None:
     """End silences before their time: alerts are told again from now on."""
-    from infra.contract.downlink import silence_file, write_silences
-    from infra.settings.settings import load
-
-    home = load().paths.home
     with _store() as store:
         done = store.end_silences(numbers, by or getpass.getuser())
-        write_silences(silence_file(home), store.in_force())
+        _write_silences(store)
     _report("ended", numbers, done, as_json)
 
 
@@ -175,6 +174,104 @@ def backtest(
     with spark_when_asked(settings, "backtest", settings.jobs.instant_mb) as session:
         found = run(session, settings, file, in_force, changed, span, lead_ms)
     _tell(whole(found) if as_json else comparison_page(found), as_json)
+
+
+@incidents.command("list")
+def list_incidents(
+    cause: Annotated[str | None, typer.Option("--cause", help="as cooling, tyres, silence")] = None,
+    vehicle: Vehicle = None,
+    every: Every = False,
+    limit: Limit = 100,
+    as_json: Json = False,
+) -> None:
+    """List incidents: active first, then unacknowledged, then by severity. Times are UTC."""
+    from stream_jobs.alerts.text import incident_table
+
+    with _store() as store:
+        found = store.incidents(cause, vehicle, every, limit)
+    _tell(found if as_json else incident_table(found), as_json)
+
+
+@incidents.command("show")
+def show_incident(
+    number: Annotated[int, typer.Argument(help="number of the incident")], as_json: Json = False
+) -> None:
+    """Show one incident: its alerts, and what was done and said. Exit 1 where there is none."""
+    from stream_jobs.alerts.text import incident_page
+
+    with _store() as store:
+        found = store.incident(number)
+    if found is None:
+        raise ServiceError(f"there is no incident {number}; see odograph incidents list --all")
+    _tell(found if as_json else incident_page(found), as_json)
+
+
+@incidents.command("ack")
+def ack_incidents(numbers: Incidents, by: By = None, note: Note = None, as_json: Json = False) -> None:
+    """Acknowledge incidents and all their alerts: somebody has seen them."""
+    _do("acknowledge", "acknowledged", numbers, by, note, as_json)
+
+
+@incidents.command()
+def assign(
+    numbers: Incidents,
+    to: Annotated[str | None, typer.Option("--to", help="who has them from now on [nobody]")] = None,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Give incidents to somebody."""
+    _do("assign", "assigned", numbers, by, to, as_json)
+
+
+@incidents.command()
+def comment(
+    numbers: Incidents,
+    note: Annotated[str, typer.Option("--note", help="what there is to say")],
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Say something about incidents."""
+    _do("comment", "commented", numbers, by, note, as_json)
+
+
+@incidents.command("silence")
+def silence_incidents(
+    numbers: Incidents, length: Length, why: Why, by: By = None, as_json: Json = False
+) -> None:
+    """Tell nobody of what their causes raise for their vehicles, for the fleet's of any, for a while."""
+    seconds = _quiet_s(length, why, "incidents")
+    with _store() as store:
+        done = store.silence_incidents(numbers, seconds, by or getpass.getuser(), why.strip())
+        _write_silences(store)
+    _report("silenced", numbers, [row["incident_no"] for row in done], as_json)
+
+
+@incidents.command()
+def close(numbers: Incidents, by: By = None, note: Note = None, as_json: Json = False) -> None:
+    """End all alerts of incidents by hand. A new finding opens them anew."""
+    _do("close", "closed", numbers, by, note, as_json)
+
+
+def _do(deed: Deed, word: str, numbers: list[int], by: str | None, words: str | None, as_json: bool) -> None:
+    with _store() as store:
+        done = store.with_incidents(deed, numbers, by or getpass.getuser(), words)
+    _report(word, numbers, done, as_json)
+
+
+def _quiet_s(length: str, why: str, group: str) -> float:
+    from infra.settings.values import duration_ms
+
+    if not why.strip():
+        raise ConfigError(f"{group} silence: --why is empty")
+    return duration_ms(length, "--for") / 1000
+
+
+def _write_silences(store: AlertStore) -> None:
+    """The file beside the table, for the downlink."""
+    from infra.contract.downlink import silence_file, write_silences
+    from infra.settings.settings import load
+
+    write_silences(silence_file(load().paths.home), store.in_force())
 
 
 def _store() -> AbstractContextManager[AlertStore]:

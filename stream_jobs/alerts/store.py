@@ -1,4 +1,4 @@
-"""Alerts in the database: listed, acknowledged, ended, silenced.
+"""Alerts and incidents in the database: listed, acknowledged, ended, silenced; incidents assigned, commented.
 
 What writes goes through the functions of schema ``dispatch``: as the role that may do nothing else (the
 page), or as the jobs' role (the command line).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import psycopg
 from psycopg.rows import dict_row
@@ -45,6 +45,28 @@ _CLEAR: Final = "SELECT * FROM dispatch.clear(%(numbers)s::bigint[], %(by)s, %(n
 _SILENCE: Final = "SELECT * FROM dispatch.silence(%(rule)s, %(vehicle)s, %(seconds)s, %(by)s, %(why)s)"
 _END_SILENCE: Final = "SELECT * FROM dispatch.end_silence(%(numbers)s::bigint[], %(by)s) AS silence_no"
 _IN_FORCE: Final = "SELECT * FROM dispatch.silences_in_force()"
+_INCIDENTS: Final = """
+SELECT i.incident_no, severity, active, acknowledged_at, assigned_to, silenced_until, vehicle_id, model,
+       vehicles, cause, alerts, opened_at, last_at, closed_at, duration_s, rules, incident_id, message
+FROM serving.incident i
+WHERE (%(every)s OR active) AND (%(cause)s::text IS NULL OR cause = %(cause)s)
+  AND (%(vehicle)s::text IS NULL OR i.incident_no IN (
+       SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle)s))
+ORDER BY active DESC, acknowledged_at IS NOT NULL, odograph.severity_rank(severity) DESC, opened_at DESC
+LIMIT %(limit)s
+"""
+_INCIDENT: Final = "SELECT * FROM serving.incident WHERE incident_no = %(incident_no)s"
+_TIMELINE: Final = """
+SELECT * FROM serving.incident_alert WHERE incident_no = %(incident_no)s ORDER BY opened_at, alert_no
+"""
+_NOTES: Final = """
+SELECT at, by_whom, kind, text FROM serving.incident_note WHERE incident_no = %(incident_no)s ORDER BY at
+"""
+Deed = Literal["acknowledge", "assign", "comment", "close"]
+_DEED: Final = "SELECT * FROM dispatch.incident_{}(%(numbers)s::bigint[], %(by)s, %(words)s) AS incident_no"
+_SILENCE_INCIDENTS: Final = """
+SELECT * FROM dispatch.incident_silence(%(numbers)s::bigint[], %(seconds)s, %(by)s, %(why)s)
+"""
 
 
 class AlertStore:
@@ -80,6 +102,25 @@ class AlertStore:
     def end_silences(self, numbers: Sequence[int], by: str) -> list[int]:
         """The numbers of those that were in force."""
         return [row["silence_no"] for row in self._rows(_END_SILENCE, numbers=list(numbers), by=by)]
+
+    def incidents(self, cause: str | None, vehicle: str | None, every: bool, limit: int) -> list[Row]:
+        """As ``listed``; of a vehicle also the fleet's that it is in."""
+        return self._rows(_INCIDENTS, cause=cause, vehicle=vehicle, every=every, limit=limit)
+
+    def incident(self, incident_no: int) -> Row | None:
+        """One incident with its timeline of alerts and its notes, or None."""
+        found = self._rows(_INCIDENT, incident_no=incident_no)
+        timeline, notes = (self._rows(query, incident_no=incident_no) for query in (_TIMELINE, _NOTES))
+        return found[0] | {"timeline": timeline, "notes": notes} if found else None
+
+    def with_incidents(self, deed: Deed, numbers: Sequence[int], by: str, words: str | None) -> list[int]:
+        """The numbers with which it was done. ``words``: a note; who they are assigned to, None: nobody."""
+        rows = self._rows(_DEED.format(deed), numbers=list(numbers), by=by, words=words)
+        return [row["incident_no"] for row in rows]
+
+    def silence_incidents(self, numbers: Sequence[int], seconds: float, by: str, why: str) -> list[Row]:
+        """A silence each of what its cause raises for its vehicle: number of both, and the end."""
+        return self._rows(_SILENCE_INCIDENTS, numbers=list(numbers), seconds=seconds, by=by, why=why)
 
     def in_force(self) -> list[Silence]:
         """All silences that are not over."""

@@ -64,6 +64,52 @@ def alert_page(row: Row) -> str:
     return "\n".join(lines)
 
 
+def incident_table(rows: Sequence[Row]) -> str:
+    """A line an incident."""
+    if not rows:
+        return "no incidents"
+    heads = ("no", "severity", "state", "whose", "cause", "opened (UTC)", "for", "alerts", "with", "message")
+    return aligned([_incident_cells(row) for row in rows], heads)
+
+
+def _incident_cells(row: Row) -> tuple[str, ...]:
+    marks = {
+        "active" if row["active"] else "over": True, "seen": row["acknowledged_at"] is not None,
+        "silenced": row["silenced_until"] is not None,
+    }  # fmt: skip
+    return (
+        str(row["incident_no"]), row["severity"], ", ".join(mark for mark, is_so in marks.items() if is_so),
+        row["vehicle_id"] or f"fleet: {row['vehicles']} vehicles", row["cause"], cell(row["opened_at"]),
+        _span(row["duration_s"]), str(row["alerts"]), row["assigned_to"] or "-", row["message"],
+    )  # fmt: skip
+
+
+def incident_page(row: Row) -> str:
+    """One incident, line by line, with its alerts and what was done and said."""
+    number, severity, state, whose, cause, *_ = _incident_cells(row)
+    seen = f"seen by {row['acknowledged_by']} {cell(row['acknowledged_at'])}"
+    return "\n".join([
+        f"incident {number}  {severity}  {cause}: {row['message']}",
+        f"{whose}  {state}  {seen if row['acknowledged_at'] else 'seen by nobody'}  "
+        f"with {row['assigned_to'] or 'nobody'}",
+        f"opened {cell(row['opened_at'])}  last {cell(row['last_at'])}  closed {cell(row['closed_at'])}  "
+        f"lasted {_span(row['duration_s'])}  id {row['incident_id']}",
+        "", f"alerts: {row['alerts']}", _timeline(row["timeline"]),
+        "", "done and said:",
+        aligned(((n["at"], n["kind"], n["by_whom"] or "-", n["text"] or "") for n in row["notes"]), (), "  "),
+    ])  # fmt: skip
+
+
+def _timeline(rows: Sequence[Row]) -> str:
+    heads = ("no", "vehicle", "rule", "severity", "opened (UTC)", "cleared", "value", "limit")
+    cells = (
+        (str(a["alert_no"]), a["vehicle_id"], a["rule"], a["severity"], a["opened_at"], a["cleared_at"],
+         _number(a["value"]), _number(a["limit_value"]))
+        for a in rows
+    )  # fmt: skip
+    return aligned(cells, heads, "  ")
+
+
 def _change_line(change: Row) -> str:
     who = f"  by {change['by_whom']}" if change["by_whom"] else ""
     note = f"  ({change['note']})" if change["note"] else ""

@@ -28,6 +28,7 @@ from infra.clients.health import HealthServer
 from infra.clients.kafka import LOST
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
+from infra.contract.incidents import TABLE_KEY, Causes
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings, endpoints
@@ -39,7 +40,7 @@ from stream_jobs.crashes.verdict import settle
 from stream_jobs.events import writes
 from stream_jobs.events.rows import Cursor, Record, Row
 from stream_jobs.rules.cohort.metrics import load_metrics
-from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.model import load_causes, load_rules
 
 BATCH: Final = 1000
 READ_S: Final = 0.25
@@ -58,12 +59,14 @@ Result = TypeVar("Result")
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
     rules, metrics = load_rules(settings.jobs.rules), load_metrics(settings.cohort.metrics)
-    clear_times = writes.ClearTimes.of(rules, [metric.id for metric in metrics])
+    others = [metric.id for metric in metrics]
+    clear_times = writes.ClearTimes.of(rules, others)
+    causes = load_causes(settings.jobs.rules, rules, others)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     port = endpoints(settings).http_ports.get(CONSUMER, 0)
-    store = EventStore(settings, clear_times, writes.rule_notes(rules, metrics), stop)
+    store = EventStore(settings, clear_times, causes, writes.rule_notes(rules, metrics, causes), stop)
     checks = {"database": store.database.problem, "kafka": lambda: store.kafka_problem}
     with HealthServer(port, checks, store.metrics.registry) as page:
         structlog.get_logger().info("serving", port=page.port)
@@ -74,17 +77,21 @@ class EventStore:
     """The loop: read, store, clear. ``kafka_problem`` says why Kafka keeps it from being ready."""
 
     def __init__(
-        self, settings: Settings, clear_times: writes.ClearTimes, rules: Sequence[Row], stop: threading.Event
-    ) -> None:
+        self, settings: Settings, clear_times: writes.ClearTimes, causes: Causes, rules: Sequence[Row],
+        stop: threading.Event,
+    ) -> None:  # fmt: skip
         where = endpoints(settings)
         self.metrics = EventMetrics()
         self.database = Database(where.db_ingest_url, CONSUMER, stop)
         self.kafka_problem: str | None = "not connected yet"
         self._bootstrap = where.kafka_bootstrap
         self._names = {kafka_topic(settings.kafka.prefix, name): name for name in TOPICS}
-        self._letters = TopicWriter(where.kafka_bootstrap, settings.kafka.prefix, "dead-letter", stop)
+        self._letters, self._incidents = (
+            TopicWriter(where.kafka_bootstrap, settings.kafka.prefix, name, stop)
+            for name in ("dead-letter", "incidents")
+        )
         self._clocks = clock_limits(settings)
-        self._clear_times = clear_times
+        self._clear_times, self._causes = clear_times, causes
         self._rules = rules
         self._terms = settings.crash
         self._stop = stop
@@ -101,6 +108,9 @@ class EventStore:
                 with closing(_Reader(self._bootstrap, self._names)) as reader:
                     places = reader.places()
                     self.kafka_problem = None
+                    self._incidents.write([(TABLE_KEY, self._causes.encode())])
+                    while self._run(self._join):  # alerts of a version that knew no incidents
+                        pass
                     self._held = self._run(partial(writes.load_offsets, consumer=CONSUMER, places=places))
                     reader.assign(self._held)
                     self._follow(reader)
@@ -124,6 +134,12 @@ class EventStore:
 
         return self.database.run(within)
 
+    def _join(self, cursor: Cursor) -> int:
+        """Give alerts their incidents; told before the commit, because doing it again tells the same."""
+        told = writes.join(cursor, self._causes)
+        self._incidents.write(told)
+        return len(told)
+
     def _follow(self, reader: _Reader) -> None:
         sweep_at = probe_at = settle_at = time.monotonic()
         while not self._stop.is_set():
@@ -134,6 +150,7 @@ class EventStore:
             # Not while catching up: the vehicle's newest event may be far ahead of the findings still unread.
             if now >= sweep_at and len(records) < BATCH:
                 self.metrics.cleared.inc(self._run(partial(writes.clear, clear_times=self._clear_times)))
+                self._run(self._join)  # what the batch layer found
                 sweep_at = now + SWEEP_S
             if now >= settle_at and len(records) < BATCH:
                 for word in self._run(partial(settle, terms=self._terms)):
@@ -165,6 +182,8 @@ class EventStore:
         def work(cursor: Cursor) -> tuple[list[Finding], list[Rejected]]:
             writes.move_offsets(cursor, CONSUMER, self._held, after)
             fresh, unjoined = writes.write(cursor, batch, self._clear_times, self._clocks)
+            if fresh:
+                self._join(cursor)
             # Before the commit: nothing else would know of them. Dead letters stay in their topic.
             rejected = [each for each in (*batch.rejected, *unjoined) if each[0].topic != "dead-letter"]
             self._letters.write([dead_letter(*each) for each in rejected])

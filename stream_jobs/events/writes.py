@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from infra.contract.errors import ContractError
+from infra.contract.incidents import Causes
 from infra.contract.verdict import ClockLimits
 from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.statements import insert_json, json_rows, json_value, set_columns
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events import rows as row_of
+from stream_jobs.events.incidents import Told, join_waiting
 from stream_jobs.events.rows import Cursor, Record, Row, as_json
 from stream_jobs.rules.cohort.metrics import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
@@ -81,7 +83,9 @@ _LIFE: Final = (
     "rule_version severity message opened_ms last_ms cleared_ms since_ms findings value worst_value limit "
     "lat_deg lon_deg late"
 )
-_RULE: Final = "version severity query kind source condition value_sql limit_sql beyond clear_for_s message"
+_RULE: Final = (
+    "version severity query kind source condition value_sql limit_sql beyond clear_for_s message cause"
+)
 INSERT_FINDINGS: Final = insert_json(
     "alert_event",
     "alert_id vehicle_id rule rule_version severity message event_ms received_ms alerted_ms since_ms value "
@@ -90,7 +94,7 @@ INSERT_FINDINGS: Final = insert_json(
 )
 INSERT_ALERTS: Final = insert_json("alert", f"vehicle_id rule first_alert_id {_LIFE}", "")
 UPDATE_ALERTS: Final = (
-    f"UPDATE odograph.alert a SET {set_columns(_LIFE, json_value)} "  # noqa: S608  own columns
+    f"UPDATE odograph.alert a SET {set_columns(_LIFE, json_value)}, to_join = true "  # noqa: S608  own columns
     f"FROM {json_rows(f'alert_no {_LIFE}')} WHERE a.alert_no = n.alert_no"
 )
 INSERT_CRASHES: Final = insert_json(
@@ -186,9 +190,14 @@ def move_offsets(cursor: Cursor, consumer: str, held: Offsets, after: Offsets) -
 def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
     """End the alerts whose vehicle went on long enough without a finding; how many."""
     cursor.execute(CLEAR_ALERTS, clear_times.params())
-    cleared = cursor.rowcount
+    return cursor.rowcount
+
+
+def join(cursor: Cursor, causes: Causes) -> Told:
+    """Give the alerts that wait for it their incident, and mark those that a silence covers."""
+    told = join_waiting(cursor, causes)
     cursor.execute(MARK_SILENCED, {})
-    return cleared
+    return told
 
 
 def sort_out(records: Sequence[Record], clocks: ClockLimits) -> Batch:
@@ -262,13 +271,15 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
     # What ends goes first: at no moment are two alerts of one vehicle and rule active.
     _run(cursor, UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is not None])
     _run(cursor, UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is None])
-    _run(cursor, INSERT_ALERTS, [asdict(alert) for alert in after if alert.alert_no is None])
-    cursor.execute(MARK_SILENCED, {})
+    # Alerts are numbered, and incidents after them, in the order in which their first findings came.
+    place = {found.alert_id: k for k, found in enumerate(fresh)}
+    opened = sorted((a for a in after if a.alert_no is None), key=lambda a: place[a.first_alert_id])
+    _run(cursor, INSERT_ALERTS, [asdict(alert) for alert in opened])
 
 
-def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric]) -> list[Row]:
+def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric], causes: Causes | None = None) -> list[Row]:
     """A row a rule, those of cohorts' metrics too; expressions as the rules file has them."""
-    notes = []
+    notes, table = [], causes or Causes()
     for rule in rules:
         value = None if rule.value == NO_VALUE else rule.value
         notes.append(
@@ -277,7 +288,8 @@ def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric]) -> list[Row]:
     for metric in metrics:
         sql = {"condition": None, "value_sql": None, "limit_sql": f"z {metric.z:g}"}
         notes.append(metric.summary() | sql)
-    return [{"rule": note["id"]} | {name: note[name] for name in _RULE.split()} for note in notes]
+    caused = (note | {"rule": note["id"], "cause": table.of(note["id"])} for note in notes)
+    return [{name: note[name] for name in ("rule", *_RULE.split())} for note in caused]
 
 
 def note_rules(cursor: Cursor, rows: Sequence[Row]) -> None:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from infra.contract.errors import ConfigError
+from infra.contract.incidents import JOIN_MS, Causes, Terms
 from infra.contract.messages import SEVERITIES
 from infra.contract.signals import BY_NAME
 from infra.settings.files import read_yaml
@@ -89,7 +90,12 @@ text: Final = check_of(
     lambda value: isinstance(value, str) and value.strip(), "{!r} is not a text", lambda value: value.strip()
 )
 """A text that is not empty, without the space around it."""
+_mapping: Final = check_of(lambda value: isinstance(value, dict), "{!r} is not keys and values")
 _flag: Final = check_of(lambda value: type(value) is bool, "{!r} is neither true nor false")
+_names: Final = check_of(
+    lambda value: isinstance(value, list) and all(isinstance(name, str) and name for name in value),
+    "{!r} is not a list of names", tuple,
+)  # fmt: skip
 Text = Annotated[str, BeforeValidator(text)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 OptionalText = Annotated[str | None, BeforeValidator(text)]
@@ -285,6 +291,35 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Fleet:
+    """So many vehicles whose alerts of a cause open within ``within_s`` are one incident of the fleet."""
+
+    vehicles: Annotated[int, BeforeValidator(whole(2, 1_000_000))]
+    within_s: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What an incident is of. ``codes``: parts of rules, as trouble codes, which go before the rule."""
+
+    cause: Annotated[str, BeforeValidator(name_of(64))]
+    rules: Annotated[tuple[str, ...], BeforeValidator(_names)]
+    codes: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    join_s: Span = JOIN_MS / 1000
+    fleet: Fleet | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the table has it under."""
+        return *self.rules, *(f".{code}" for code in self.codes)
+
+    def terms(self) -> Terms:
+        """How far apart what is one incident may be."""
+        many = self.fleet or Fleet(0, 0)
+        return Terms(round(1000 * self.join_s), many.vehicles or None, round(1000 * many.within_s))
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """Keys and values of one entry; an error names the ``file`` ("rules file PATH"), what it is ("rule"), its
     ``name`` and the key.
@@ -355,7 +390,41 @@ def of_query(rules: Iterable[Rule], query: str) -> tuple[Rule, ...]:
 
 def load_rules(path: Path | None = None) -> tuple[Rule, ...]:
     """The rules in ``path``, or those that ship; raises ConfigError naming file, rule and key."""
-    return tuple(_rule(entry) for entry in read_entries(path or SHIPPED, "rules file", "rules", "id"))
+    return tuple(
+        _rule(entry) for entry in read_entries(path or SHIPPED, "rules file", "rules", "id", ("causes",))
+    )
+
+
+def load_causes(path: Path | None, rules: Iterable[Rule], others: Iterable[str] = ()) -> Causes:
+    """The causes in ``path``, or the shipped ones where it names none; a rule that has none is its own.
+
+    ``others``: ids of rules that are in no rules file. Raises ConfigError naming file, cause and key.
+    """
+    file = path or SHIPPED
+    if file != SHIPPED and "causes" not in (read_yaml(file, "rules file") or ()):
+        file = SHIPPED
+    clear_for_s = {rule.id: rule.clear_for_s or 0.0 for rule in rules} | dict.fromkeys(others, 0.0)
+    by_rule, by_cause = dict[str, str](), dict[str, Terms]()
+    for entry in read_entries(file, "rules file", "causes", "cause", ("rules",)):
+        entry.check_keys(("cause", "rules"), ("codes", "join_s", "fleet"))
+        given: dict[str, Any] = {}
+        if "fleet" in entry:
+            inner = replace(entry, values=entry.checked("fleet", _mapping), name=f"{entry.name}, fleet")
+            inner.check_keys(("vehicles", "within_s"), ())
+            given = {"fleet": inner.read(Fleet, {})}
+        cause = entry.read(Cause, given)
+        for name in cause.names:
+            if name in by_rule:
+                raise entry.wrong("rules", f"{name} is of the cause {by_rule[name]} already")
+            if not name.startswith(".") and name not in clear_for_s and file == path:
+                raise entry.wrong("rules", f"{name} is the id of no rule")
+            by_rule[name] = cause.cause
+        # Findings of one alert are of one incident: it lasts as long without a finding.
+        longest_s = max((clear_for_s.get(name, 0.0) for name in cause.rules), default=0.0)
+        if "join_s" in entry and cause.join_s < longest_s:
+            raise entry.wrong("join_s", f"is below {longest_s:g}, the `clear_for_s` of one of its rules")
+        by_cause[cause.cause] = replace(cause, join_s=max(cause.join_s, longest_s)).terms()
+    return Causes(by_rule, by_cause)
 
 
 def wrong(path: Path, rule: str, key: str, reason: str) -> ConfigError:
@@ -363,13 +432,17 @@ def wrong(path: Path, rule: str, key: str, reason: str) -> ConfigError:
     return Entry(f"rules file {path}", "rule", rule, {}).wrong(key, reason)
 
 
-def read_entries(path: Path, what: str, plural: str, name_key: str) -> list[Entry]:
-    """The entries of a file with one key, ``plural``; raises ConfigError naming file, entry and key.
+def read_entries(
+    path: Path, what: str, plural: str, name_key: str, besides: tuple[str, ...] = ()
+) -> list[Entry]:
+    """The entries of a file under the key ``plural``; raises ConfigError naming file, entry and key.
 
-    ``what`` the file is; ``name_key``: of the name of an entry, which none may share.
+    ``what`` the file is; ``name_key``: of the name of an entry, which none may share; ``besides``: keys that
+    the file may have too.
     """
     document = read_yaml(path, what)
-    found = document.get(plural) if isinstance(document, dict) and len(document) == 1 else None
+    only = isinstance(document, dict) and not document.keys() - {plural, *besides}
+    found = document.get(plural) if only else None
     if not isinstance(found, list):
         raise ConfigError(f"{what} {path}: expected one key, `{plural}`, with a list of {plural}")
     kind, entries = plural.removesuffix("s"), dict[str, Entry]()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infra.contract.incidents import Piece
 from infra.stack.service import free_port
 from load_tests.drills.link import Link
 from tests.integration.downlink_support import (
@@ -23,6 +24,7 @@ from tests.integration.downlink_support import (
     tell,
     through,
 )
+from tests.integration.events_support import produce
 from tests.support import Lane, eventually
 
 pytestmark = pytest.mark.integration
@@ -37,6 +39,7 @@ url = "http://127.0.0.1:{flaky}/alerts"
 secret_file = "secret"
 min_severity = "WARNING"
 timeout_s = 0.4
+notify = "alert"
 repeat_s = 0
 
 [[webhook]]
@@ -93,6 +96,7 @@ def test_each_alert_reaches_vehicle_and_webhook_through_failures_a_kill_and_a_de
         link.refuse()
         link.heal()
         flaky.moods.clear()
+        produce(lane, "incidents", [Piece(A, now_ms(), now_ms(), "a1").encode("coolant_hot")])
         tell(lane, [fresh("a5", A)])
         with downlink(hooked):
             eventually(lambda: "a5" in flaky.accepted, SOON_S, "what came while it was down")
@@ -101,6 +105,7 @@ def test_each_alert_reaches_vehicle_and_webhook_through_failures_a_kill_and_a_de
     assert sorted(flaky.accepted) == ["a1", "a2", "a3", "a4", "a5", "b1"]
     assert [i for i in flaky.accepted if i.startswith("a")] == ["a1", "a2", "a3", "a4", "a5"]
     assert (flaky.forged, flaky.seen[:4]) == (0, [flaky.seen[0]] * 4)
+    assert {body["incident_id"] for topic, body in heard} == {"a1", "b1"}
     order = [body["alert_id"] for topic, body in heard if topic == f"{A}/alert"]
     assert list(dict.fromkeys(order)) == ["a1", "a2", "a3", "a4", "a5"]
     assert {topic for topic, _ in heard} == {f"{A}/alert", f"{B}/alert"}

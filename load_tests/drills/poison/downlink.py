@@ -196,7 +196,8 @@ def webhook(site: Site, mutant: str | None) -> Iterable[Promise]:
     secret.write_bytes(SECRET)
     secret.chmod(0o600)
     url = f"http://127.0.0.1:{receiver.server.server_address[1]}/"
-    file.write_text(f'[[webhook]]\nname = "row8"\nurl = "{url}"\nsecret_file = "{secret}"\nrepeat_s = 0\n')
+    each = 'notify = "alert"\nrepeat_s = 0\n'
+    file.write_text(f'[[webhook]]\nname = "row8"\nurl = "{url}"\nsecret_file = "{secret}"\n{each}')
     site.env["ODOGRAPH_DOWNLINK_WEBHOOKS"] = str(file)
     try:
         site.start("downlink", program(mutant, "downlink"))

@@ -55,7 +55,7 @@ def test_what_is_no_alert_is_refused_with_its_reason(change: dict[str, Any], rea
 
 
 def test_a_repetition_is_told_again_after_its_time_or_when_it_is_more_severe() -> None:
-    repeats = Repeats(60_000)
+    repeats = Repeats(60_000, ("vehicle_id", "rule"))
     first = alert(received_ms=1_000_000, severity="MAJOR")
     assert not repeats.is_one(first)
     repeats.delivered(first)
@@ -67,13 +67,13 @@ def test_a_repetition_is_told_again_after_its_time_or_when_it_is_more_severe() -
 
 
 def test_with_no_pause_wanted_nothing_is_a_repetition() -> None:
-    repeats = Repeats(0)
+    repeats = Repeats(0, ("vehicle_id", "rule"))
     repeats.delivered(alert(received_ms=5))
     assert not repeats.is_one(alert(received_ms=5))
 
 
 def test_what_a_vehicle_is_told_is_what_it_reads() -> None:
-    body = alert(alert_id="a1", event_ms=5, severity="CRITICAL")
+    body = alert(alert_id="a1", event_ms=5, severity="CRITICAL", incident_id="a0")
     told = downlink.decode_alert(downlink.encode_alert(body, sent_ms=9, expires_ms=10))
     assert {key: told[key] for key in downlink.DOWNLINK_ALERT_KEYS} == {
         key: body[key] for key in downlink.DOWNLINK_ALERT_KEYS
@@ -97,9 +97,12 @@ def test_the_end_of_an_alert_and_a_silenced_one_are_nobodys_news(tmp_path: Path)
     write_silences(path, [Silence("dtc_active", None, 1000, 2000)])
     silences = Silences(path)
     assert alerts.suppressed(alert(ended=True), silences, 1500) == "ended"
-    assert alerts.suppressed(alert(rule="dtc_active.P0217"), silences, 1500) == "silenced"
-    assert alerts.suppressed(alert(rule="dtc_active.P0217"), silences, 2000) is None
-    assert alerts.suppressed(alert(), silences, 1500) is None
+    assert alerts.suppressed(alert(rule="dtc_active.P0217", cause="cooling"), silences, 1500) == "silenced"
+    assert alerts.suppressed(alert(rule="dtc_active.P0217", cause="cooling"), silences, 2000) is None
+    assert alerts.suppressed(alert(cause="cooling"), silences, 1500) is None
+    write_silences(path, [Silence(None, alert()["vehicle_id"], 1000, 2000, "cooling")])
+    assert alerts.suppressed(alert(cause="cooling"), silences, 1500) == "silenced"
+    assert alerts.suppressed(alert(cause="tyres"), silences, 1500) is None
 
 
 def test_a_destination_begins_anew_after_trouble_until_its_end_is_asked_for() -> None:

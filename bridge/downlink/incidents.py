@@ -1,0 +1,156 @@
+"""Which incident an alert is of: joined as the event store does, before it, and its word followed.
+
+The topic ``incidents`` is read whole at the start, then as it grows. While there is no store, or the database
+is away, what was joined here goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+from infra.clients import kafka
+from infra.contract.errors import ContractError, ServiceError
+from infra.contract.frame import Frame
+from infra.contract.incidents import TABLE_KEY, Causes, Piece, Terms, is_fleet, joined
+
+START_S: Final = 30.0
+READ_S: Final = 0.2
+AT_ONCE: Final = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What an alert is part of. ``vehicles``: so many are known to be in it; a fleet's has many."""
+
+    incident_id: str
+    cause: str
+    fleet: bool = False
+    vehicles: int = 1
+
+
+class Joining:
+    """What is known of incidents; pure. Pieces carry the order in which they became known."""
+
+    def __init__(self) -> None:
+        self.causes = Causes()
+        self._pieces: dict[str, dict[str, list[Piece]]] = {}  # by cause and vehicle
+        self._count = itertools.count()
+
+    def told(self, key: str | None, value: bytes) -> None:
+        """A record of the topic ``incidents``: the store's word. Raises ContractError."""
+        if key == TABLE_KEY:
+            self.causes = Causes.decode(value)
+            return
+        cause, piece = Piece.decode(value)
+        mine, reach_ms = self._pieces.setdefault(cause, {}), self.causes.terms(cause).join_ms
+        near, far = list[Piece](), list[Piece]()
+        for each in mine.get(piece.vehicle_id, ()):
+            apart_ms = max(each.from_ms - piece.to_ms, piece.from_ms - each.to_ms)
+            (near if apart_ms <= reach_ms else far).append(each)
+        own = replace(piece, number=min((p.number for p in near), default=next(self._count)))
+        mine[piece.vehicle_id] = [*far, _whole([own, *near])]
+
+    def of(self, alerts: Sequence[Frame]) -> list[Incident]:
+        """The incidents of alerts in the log's order, in that order."""
+        by_cause: dict[str, list[int]] = {}
+        for k, alert in enumerate(alerts):
+            by_cause.setdefault(self.causes.of(alert["rule"]), []).append(k)
+        found: dict[int, Incident] = {}
+        for cause, places in by_cause.items():
+            found |= self._join(cause, {k: alerts[k] for k in places})
+        return [found[k] for k in range(len(alerts))]
+
+    def _join(self, cause: str, alerts: dict[int, Frame]) -> dict[int, Incident]:
+        terms, known = self.causes.terms(cause), self._pieces.setdefault(cause, {})
+        vehicles = known.keys() if terms.vehicles is not None else {a["vehicle_id"] for a in alerts.values()}
+        pieces = [piece for vehicle in vehicles for piece in known.get(vehicle, ())]
+        pieces.sort(key=lambda piece: piece.number)
+        places: dict[int, int] = {}
+        for k, alert in alerts.items():
+            vehicle, at_ms, number = alert["vehicle_id"], alert["event_ms"], next(self._count)
+            piece, places[number] = Piece(vehicle, at_ms, at_ms, alert["alert_id"], number=number), k
+            if alert.get("ended") is True:  # no finding: what it ends lasted until then
+                begun = (p for p in reversed(pieces) if p.vehicle_id == vehicle and p.from_ms <= at_ms)
+                piece = replace(next(begun, piece), to_ms=at_ms, number=number)
+            pieces.append(piece)
+        found: dict[int, Incident] = {}
+        after: dict[str, list[Piece]] = {}
+        for group in joined(pieces, terms):
+            mine: dict[str, list[Piece]] = {}
+            for piece in group:
+                mine.setdefault(piece.vehicle_id, []).append(piece)
+            one = Incident(group[0].incident_id, cause, is_fleet(group), len(mine))
+            found |= {places[p.number]: one for p in group if p.number in places}
+            for vehicle, parts in mine.items():
+                named = replace(parts[0], incident_id=one.incident_id, fleet=one.fleet)
+                after.setdefault(vehicle, []).append(_whole([named, *parts]))
+        known |= {vehicle: _recent(parts, terms) for vehicle, parts in after.items()}
+        return found
+
+
+def _whole(parts: Sequence[Piece]) -> Piece:
+    """One piece over the time of all, else as the first."""
+    from_ms, to_ms = min(p.from_ms for p in parts), max(p.to_ms for p in parts)
+    return replace(parts[0], from_ms=from_ms, to_ms=to_ms)
+
+
+def _recent(parts: Iterable[Piece], terms: Terms) -> list[Piece]:
+    """Without those that nothing will be joined to: alerts come out of order by less than a reach."""
+    kept = sorted(parts, key=lambda piece: piece.to_ms)
+    since_ms = kept[-1].from_ms - 2 * max(terms.join_ms, terms.within_ms)
+    return [piece for piece in kept if piece.to_ms >= since_ms]
+
+
+class Incidents:
+    """Joining that follows the topic. For one thread at a time; raises ``kafka.LOST``."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._consumer = kafka.consumer(bootstrap, "odograph-incidents")
+        self._joining = Joining()
+
+    def __enter__(self) -> Incidents:
+        """Read what the topic holds."""
+        try:
+            count = kafka.partition_counts(self._consumer, [self._topic])[self._topic]
+            places = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in range(count)]
+            bounds = [
+                self._consumer.get_watermark_offsets(p, timeout=kafka.TIMEOUT_S) or (0, 1) for p in places
+            ]
+            ends = {p.partition: end for p, (low, end) in zip(places, bounds, strict=True) if end > low}
+            self._consumer.assign(places)
+            until_s = time.monotonic() + START_S
+            while any(
+                at.offset < ends.get(at.partition, at.offset) for at in self._consumer.position(places)
+            ):
+                self.follow(READ_S)
+                if time.monotonic() > until_s:
+                    raise ServiceError(f"Kafka does not give all of {self._topic} within {START_S:g} s")
+        except BaseException:
+            self._consumer.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def follow(self, wait_s: float = 0.0) -> None:
+        """Take in what the store told since."""
+        for message in kafka.taken(self._consumer, AT_ONCE, wait_s):
+            record = kafka.record_of(message)
+            try:
+                self._joining.told(record.key, record.value)
+            except ContractError as error:
+                structlog.get_logger().warning("no incident", offset=record.offset, why=str(error))
+
+    def of(self, alerts: Sequence[Frame]) -> list[Incident]:
+        """The incidents of alerts in the log's order, in that order, by all that is known now."""
+        self.follow()
+        return self._joining.of(alerts)
