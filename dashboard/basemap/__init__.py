@@ -13,7 +13,7 @@ import streamlit as st
 
 from dashboard.query_cache import settings
 from dashboard.shared.text import Record
-from dashboard.shared.theme import TONES, Mode, Tone
+from dashboard.shared.theme import Mode
 from infra.clients.basemap import Basemap, Tiles, find
 
 COAST_PATH: Final = "/map/coast.json"
@@ -21,6 +21,12 @@ SCRIPT_PATH: Final = "/map/maplibre-gl.js"
 TILES_PATH: Final = "/map/ground"
 STORED: Final = {COAST_PATH: "application/json", SCRIPT_PATH: "text/javascript"}
 """Files of this folder, compressed, by the path under which the server has them."""
+COLOURS: Final[dict[Mode, dict[str, str]]] = {
+    "light": {"ground": "#eef1f4", "sea": "#c9dcea", "coast": "#a3b8c8", "border": "#b0a6c0",
+              "green": "#e1ebdf", "building": "#e1e4e9", "road": "#ffffff"},
+    "dark": {"ground": "#12171e", "sea": "#0b1b2b", "coast": "#33495e", "border": "#554d66",
+             "green": "#13211c", "building": "#1a212a", "road": "#2a323d"},
+}  # fmt: skip
 FIND_AGAIN_S: Final = 120.0
 COAST_ZOOM: Final = 6
 """Up to this zoom coast lines stand under the tiles of a file that may hold one town only."""
@@ -49,22 +55,25 @@ def style(base: Basemap, mode: Mode, origin: str) -> str | Record:
     """The style, or its address; ``origin`` is the dashboard's own: workers of a map know no page."""
     if base.style_url:
         return base.style_url
-    tone = TONES[mode]
+    colours = COLOURS[mode]
     sources: dict[str, Any] = {"coast": {"type": "geojson", "data": f"{origin}{COAST_PATH}", "maxzoom": 8}}
     land, border = ({"source": "coast", "filter": ["==", "kind", kind]} for kind in ("land", "border"))
-    coast = {"line-color": tone.coast, "line-width": 1}
-    dashes = {"line-color": tone.border, "line-width": 1.2, "line-dasharray": [3, 2]}
+    coast = {"line-color": colours["coast"], "line-width": 1}
+    dashes = {"line-color": colours["border"], "line-width": 1.2, "line-dasharray": [3, 2]}
     layers: list[Record] = [
-        {"id": "sea", "type": "background", "paint": {"background-color": tone.sea}},
-        land | {"id": "land", "type": "fill", "paint": {"fill-color": tone.ground}},
+        {"id": "sea", "type": "background", "paint": {"background-color": colours["sea"]}},
+        land | {"id": "land", "type": "fill", "paint": {"fill-color": colours["ground"]}},
         land | {"id": "coast", "type": "line", "paint": coast},
         border | {"id": "border", "type": "line", "paint": dashes},
     ]
     if base.tiles:
-        flat = {"id": "ground", "type": "background", "paint": {"background-color": tone.ground}}
+        flat = {"id": "ground", "type": "background", "paint": {"background-color": colours["ground"]}}
         ends = {"maxzoom": max(COAST_ZOOM, base.tiles.zooms[0])}
-        layers = [flat, *(layer | ends for layer in layers), *_layers(base.tiles, tone)]
-        sources["tiles"] = _source(base.tiles, origin)
+        layers = [flat, *(layer | ends for layer in layers), *_layers(base.tiles, colours)]
+        kind = {"type": "raster", "tileSize": 256} if base.tiles.layers is None else {"type": "vector"}
+        place = f"{origin}{TILES_PATH}/{{z}}/{{x}}/{{y}}?v={base.tiles.version}"
+        zooms = dict(zip(("minzoom", "maxzoom"), base.tiles.zooms, strict=True))
+        sources["tiles"] = kind | zooms | {"tiles": [place]}
     return {"version": 8, "sources": sources, "layers": layers}
 
 
@@ -73,28 +82,21 @@ def address(made: str | Record) -> str:
     return made if isinstance(made, str) else f"data:application/json,{quote(json.dumps(made))}"
 
 
-def _source(tiles: Tiles, origin: str) -> Record:
-    place = f"{origin}{TILES_PATH}/{{z}}/{{x}}/{{y}}?v={tiles.version}"
-    kind = {"type": "raster", "tileSize": 256} if tiles.layers is None else {"type": "vector"}
-    return kind | {"tiles": [place], "minzoom": tiles.zooms[0], "maxzoom": tiles.zooms[1]}
-
-
-def _layers(tiles: Tiles, tone: Tone) -> list[Record]:
+def _layers(tiles: Tiles, colours: dict[str, str]) -> list[Record]:
     """Areas and lines of the file's layers by the begins of their names; of an unknown one the lines only."""
     if tiles.layers is None:
         return [{"id": "tiles", "type": "raster", "source": "tiles"}]
-    found = []
-    for begin, colour in (*KINDS, ("", "")):
-        known = tuple(name for name, _ in KINDS)
-        for name in tiles.layers:
-            if not (name.startswith(begin) if begin else not name.startswith(known)):
-                continue
-            of = {"source": "tiles", "source-layer": name}
-            paint = getattr(tone, colour or "border")
+    begins = tuple(begin for begin, _ in KINDS)
+    found = [(name, colour) for begin, colour in KINDS for name in tiles.layers if name.startswith(begin)]
+    found += [(name, "") for name in tiles.layers if not name.startswith(begins)]
+    made: list[Record] = []
+    for name, colour in found:
+        of = {"source": "tiles", "source-layer": name}
+        paint = colours[colour or "border"]
+        if colour not in ("", "road", "border"):
             area = {"id": f"{name}-area", "type": "fill", "filter": ["==", "$type", "Polygon"]}
-            if colour not in ("", "road", "border"):
-                found.append(area | of | {"paint": {"fill-color": paint}})
-            width = ["interpolate", ["linear"], ["zoom"], *WIDTHS.get(colour, WIDTHS["border"])]
-            line = {"id": f"{name}-line", "type": "line", "filter": ["==", "$type", "LineString"]}
-            found.append(line | of | {"paint": {"line-color": paint, "line-width": width}})
-    return found
+            made.append(area | of | {"paint": {"fill-color": paint}})
+        width = ["interpolate", ["linear"], ["zoom"], *WIDTHS.get(colour, WIDTHS["border"])]
+        line = {"id": f"{name}-line", "type": "line", "filter": ["==", "$type", "LineString"]}
+        made.append(line | of | {"paint": {"line-color": paint, "line-width": width}})
+    return made

@@ -17,7 +17,7 @@ from pandas.io.formats.style import Styler
 from dashboard import basemap, query_cache
 from dashboard.db import P, Query
 from dashboard.query_cache import PAUSED, ask, ask_rarely, away, outages, paused, settings
-from dashboard.shared import downloads, maps, queries, text
+from dashboard.shared import downloads, maps, pictures, queries, text, traffic
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import Mode
@@ -393,6 +393,26 @@ def draw_map(
     chosen = st.pydeck_chart(deck, height=map_size(0, high_px)[1], key=key, alt=alt, **options)
     name_ground()
     return chosen
+
+
+def judged(found: pd.DataFrame) -> pd.DataFrame:
+    """Cells or edges of traffic with what each speed is judged by, free flow where that is known."""
+    wanted = "cell" in found and bool(found["free_flow_kmh"].isna().any())
+    edges = ask_rarely(queries.road_edges) if wanted else None
+    return traffic.judged(found, {} if edges is None else _limits(str(network().get("version")), edges))
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _limits(version: str, _edges: pd.DataFrame) -> traffic.Limits:  # noqa: ARG001  the key
+    return traffic.limits_of(_edges)
+
+
+def bands(found: pd.DataFrame, first_at: datetime | None = None) -> None:
+    """The legend of judged traffic: by what; with the begin of all traffic, how much free flow is missing."""
+    bases = [basis for basis in traffic.BASES if (found["basis"] == basis).any()] or [traffic.FREE]
+    st.html(pictures.congestion(bases, "too few vehicles to tell"))
+    if first_at is not None:
+        st.caption(traffic.learning(found, first_at, settings().roads, now()))
 
 
 def ground() -> str | Record:

@@ -34,6 +34,7 @@ BREAK_S: Final = 60  # a trace is not drawn across a longer silence, s
 JUMP_MPS: Final = 70.0
 """Nor where the two ends are further apart than a car can drive, m/s: a position has jumped."""
 JUMP_SLACK_M: Final = 100.0
+CELL_RESOLUTION: Final = 9  # H3 resolution of road cells (serving.road_cell)
 DEGREE_M: Final = 111_195.0  # length of a degree of latitude, m
 
 
@@ -194,7 +195,7 @@ def _traffic(row: Record, no_ratio: str, when_live: str, before_usual: str, alph
         "profile": f"{before_usual}as usual at this hour of the week",
         "none": f"{row['vehicles']} vehicles: too few to tell",
     }[row["source"]]
-    ratio = no_ratio if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of free flow"
+    ratio = no_ratio if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of {row['basis']}"
     return {
         "colour": list(rgba(CONGESTION[row["congestion"]], alpha)),
         "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{words}",
@@ -239,6 +240,11 @@ def offset_m(a: Record, b: Record) -> Point:
     """From one place to another, m to the east and to the north."""
     east_m = (b["lon_deg"] - a["lon_deg"]) * DEGREE_M * math.cos(math.radians(a["lat_deg"]))
     return east_m, (b["lat_deg"] - a["lat_deg"]) * DEGREE_M
+
+
+def sector_of(heading_deg: float | None) -> int:
+    """0 north, 1 east, 2 south, 3 west, as road cells have them; -1 where there is no heading."""
+    return -1 if heading_deg is None else int((heading_deg + 45) // 90 % 4)
 
 
 def joined(a: Record, b: Record) -> bool:

@@ -93,11 +93,10 @@ HIGH: Final = 24  # of a small line, px
 _ITEM: Final = "display:inline-flex;align-items:center;gap:5px;white-space:nowrap"
 _LEGEND: Final = "display:flex;flex-wrap:wrap;gap:4px 16px;font-size:0.82rem;opacity:0.85"
 _BANDS: Final = {
-    "free": "free (over 90 % of free flow)",
+    "free": "free (over 90 % of {})",
     "slow": "slow (70-90 %)",
     "congested": "congested (50-70 %)",
     "severe": "severe (under 50 %)",
-    "unknown": "no free-flow speed yet",
 }
 
 
@@ -126,9 +125,11 @@ def states(mode: Mode, counts: Mapping[str, int] | None = None) -> str:
     )
 
 
-def congestion() -> str:
-    """The bands of the speed ratio."""
-    return _legend((_swatch(colour), _BANDS[band]) for band, colour in CONGESTION.items())
+def congestion(bases: Sequence[str] = ("free flow",), unknown: str = "no free-flow speed yet") -> str:
+    """The bands of the ratio of speeds to what they are judged by."""
+    words = _BANDS | {"unknown": unknown}
+    judged_by = ", else of ".join(bases)
+    return _legend((_swatch(colour), words[band].format(judged_by)) for band, colour in CONGESTION.items())
 
 
 def speeds() -> str:

@@ -35,7 +35,7 @@ road_networks: Query[[]] = query("road_networks")("""
 
 # The road layer; ``path`` is [[lon, lat], ...]
 road_edges: Query[[]] = query("road_edges")("""
-    SELECT network, edge_id, road_class, path FROM serving.road_edge
+    SELECT network, edge_id, road_class, speed_limit_kmh, path FROM serving.road_edge
     ORDER BY network, edge_id LIMIT 50000
 """)
 

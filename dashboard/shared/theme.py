@@ -17,39 +17,11 @@ class Tone(NamedTuple):
     road_major: Rgba
     road_minor: Rgba
     outline: str
-    sea: str
-    coast: str
-    border: str
-    green: str
-    building: str
-    road: str
 
 
 TONES: Final[dict[Mode, Tone]] = {
-    "light": Tone(
-        "#eef1f4",
-        (182, 191, 202, 255),
-        (213, 219, 226, 255),
-        "#ffffff",
-        "#d5e1ea",
-        "#a3b8c8",
-        "#b0a6c0",
-        "#e1ebdf",
-        "#e1e4e9",
-        "#ffffff",
-    ),
-    "dark": Tone(
-        "#12171e",
-        (74, 85, 99, 255),
-        (46, 54, 65, 255),
-        "#0b0f14",
-        "#0b1b2b",
-        "#33495e",
-        "#554d66",
-        "#13211c",
-        "#1a212a",
-        "#2a323d",
-    ),
+    "light": Tone("#eef1f4", (182, 191, 202, 255), (213, 219, 226, 255), "#ffffff"),
+    "dark": Tone("#12171e", (74, 85, 99, 255), (46, 54, 65, 255), "#0b0f14"),
 }
 
 STATES: Final[dict[str, str]] = {  # state of a vehicle -> its colour; the icon's shape says the same

@@ -9,7 +9,7 @@ import html
 import re
 import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +21,9 @@ from infra.contract.errors import ConfigError
 
 OPTION: Final = "ODOGRAPH_DASHBOARD_BASEMAP"
 ANSWER_S: Final = 5.0
-IMAGES: Final = {TileType.PNG: "image/png", TileType.JPEG: "image/jpeg", TileType.WEBP: "image/webp"}
-VECTOR: Final = "application/vnd.mapbox-vector-tile"
+MEDIA: Final = {TileType.PNG: "image/png", TileType.JPEG: "image/jpeg", TileType.WEBP: "image/webp",
+                TileType.MVT: "application/vnd.mapbox-vector-tile"}  # fmt: skip
+PACKED: Final = {Compression.NONE: {}, Compression.GZIP: {"Content-Encoding": "gzip"}}
 _TAG: Final = re.compile(r"<[^>]*>")
 _BROKEN: Final = (struct.error, zlib.error, ValueError, LookupError, TypeError, AttributeError, EOFError)
 """What reading a file raises that is cut off, or is not what it says."""
@@ -30,18 +31,16 @@ _BROKEN: Final = (struct.error, zlib.error, ValueError, LookupError, TypeError, 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """A PMTiles file; ``layers`` are those of vector tiles, None: the tiles are images."""
+    """A PMTiles file: ``reader.get(z, x, y)`` is a tile as stored, served with ``headers``.
+
+    ``layers`` are those of vector tiles; None: the tiles are images.
+    """
 
     reader: Any
     version: str
     zooms: tuple[int, int]
     layers: tuple[str, ...] | None
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def tile(self, zoom: int, column: int, row: int) -> bytes | None:
-        """One tile as it is stored; None: there is none."""
-        found: bytes | None = self.reader.get(zoom, column, row)
-        return found
+    headers: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,8 @@ def find(named: str) -> Basemap:
 
 def _style(url: str) -> Basemap:
     style = _fetched(url)
-    kinds = {"sources": dict, "layers": list}
-    if style.get("version") != 8 or not all(isinstance(style.get(key), kinds[key]) for key in kinds):
+    parts = isinstance(style.get("sources"), dict), isinstance(style.get("layers"), list)
+    if style.get("version") != 8 or not all(parts):
         raise ConfigError("no MapLibre style (a JSON object with version 8, sources and layers)")
     words = []
     for source in style["sources"].values():
@@ -96,30 +95,28 @@ def _file(path: Path) -> Basemap:
             reader = Reader(MmapSource(file))
         header, metadata = reader.header(), reader.metadata()
         reader.get(0, 0, 0)  # reads the directory
+        version = f"{path.stat().st_mtime_ns}-{path.stat().st_size}"
         kind, packed = header["tile_type"], header["tile_compression"]
         vector = [str(layer["id"]) for layer in metadata.get("vector_layers", ())]
         attribution = _plain([metadata.get("attribution")])
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})") from error
-    except SpecVersionUnsupported as error:
-        raise ConfigError("a PMTiles file of version 3 is wanted; convert it: pmtiles convert") from error
-    except MagicNumberNotFound as error:
-        raise ConfigError("no PMTiles file, nor the http(s):// address of a style") from error
+    except (MagicNumberNotFound, SpecVersionUnsupported) as error:
+        raise ConfigError("no PMTiles file of version 3, nor the http(s):// address of a style") from error
     except _BROKEN as error:
         raise ConfigError(f"no whole PMTiles file ({type(error).__name__}: {error})") from error
-    if kind != TileType.MVT and kind not in IMAGES:
-        raise ConfigError(f"tiles of vectors (MVT), PNG, JPEG or WebP are wanted, not {kind.name}")
-    if packed not in (Compression.NONE, Compression.GZIP):
-        raise ConfigError(f"its tiles are compressed by {packed.name}; gzip is wanted")
-    if kind == TileType.MVT and not vector:
-        raise ConfigError("its metadata name no vector_layers")
-    state = path.stat()
-    headers = {"Content-Type": IMAGES.get(kind, VECTOR), "Cache-Control": "max-age=86400"}
-    headers |= {"Content-Encoding": "gzip"} if packed == Compression.GZIP else {}
-    zooms = (header["min_zoom"], header["max_zoom"])
+    wrong = {
+        f"tiles of vectors (MVT), PNG, JPEG or WebP are wanted, not {kind.name}": kind not in MEDIA,
+        f"tiles without packing or by gzip are wanted, not {packed.name}": packed not in PACKED,
+        "its metadata name no vector_layers": kind == TileType.MVT and not vector,
+    }
+    for reason, found in wrong.items():
+        if found:
+            raise ConfigError(reason)
+    headers = {"Content-Type": MEDIA[kind], "Cache-Control": "max-age=86400"} | PACKED[packed]
     layers = tuple(vector) if kind == TileType.MVT else None
-    tiles = Tiles(reader, f"{state.st_mtime_ns}-{state.st_size}", zooms, layers, headers)
-    return Basemap(tiles=tiles, attribution=attribution)
+    zooms = (header["min_zoom"], header["max_zoom"])
+    return Basemap(tiles=Tiles(reader, version, zooms, layers, headers), attribution=attribution)
 
 
 def _plain(words: list[Any]) -> str:

@@ -240,9 +240,7 @@ class Dashboard(Section):
     )
     hosts: str = setting("", "more host names, host[,host], under which it answers; any other gets 403")
     oidc: Path | None = setting(None, "TOML file for OpenID Connect, [auth] and [roles]; none: local only")
-    basemap: str = setting(
-        "", "ground of maps: URL of a MapLibre style, or a .pmtiles file; empty: coast lines"
-    )
+    basemap: str = setting("", "ground of maps: URL of a MapLibre style or .pmtiles file; empty: coast lines")
 
     @property
     def host_names(self) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from dashboard.basemap import COLOURS
 from dashboard.routes import bundle_address
-from dashboard.shared.theme import TONES
 from infra.contract.downlink import Silences, silence_file
 from infra.stack.stack import Stack
 from stream_jobs.alerts.store import alert_store
@@ -255,7 +255,7 @@ def test_a_bundle_is_for_admins_and_for_the_dashboards_own_pages(dispatcher: Vis
 def test_maps_stand_on_the_tiles_of_a_local_file_that_only_who_signed_in_gets(
     dispatcher: Visit, site: Site
 ) -> None:
-    sea = TONES["light"].sea
+    sea = COLOURS["light"]["sea"]
     dispatcher.open("/")
     eventually(lambda: drawn(dispatcher, sea, 20_000), SEEN_S, "the lake under the fleet")
     expect(dispatcher.page.locator("[data-testid=stDeckGlJsonChart] .scale")).to_have_text("200 m")

@@ -12,9 +12,10 @@ import psycopg
 import pytest
 from playwright.sync_api import Locator, expect
 
-from dashboard.shared.theme import CONGESTION, STATES
+from dashboard.shared import maps
+from dashboard.shared.theme import CONGESTION, STATES, TONES, rgba
 from tests import support_rows
-from tests.integration.browser_support import SEEN_S, Visit, near, pixels_of
+from tests.integration.browser_support import SEEN_S, Visit, drawn, near, pixels_of
 from tests.integration.dashboard_support import Site
 from tests.rows import journeys
 from tests.rows.town import ROVER, ROVER_START
@@ -151,6 +152,27 @@ def test_the_time_slider_shows_the_traffic_of_its_moment(reader: Visit) -> None:
     slider.press("ArrowRight")
     expect(reader.page.get_by_text(f"Up to {day} 08:00:00 UTC: 126 seen")).to_be_visible()
     expect(reader.page).to_have_url(re.compile("at=08"))
+
+
+def test_until_free_flow_is_known_traffic_is_judged_by_the_limit_and_the_page_says_so(
+    reader: Visit, site: Site
+) -> None:
+    site.execute("UPDATE odograph.road_cell_baseline SET cell = 'x' || cell")
+    try:
+        reader.open(f"/routing?day={yesterday():%Y-%m-%d}&at=08:00")
+        page = reader.page
+        expect(page.get_by_text("free (over 90 % of the speed limit, else of 50 km/h)")).to_be_visible()
+        expect(page.get_by_text("Free-flow speed is known of 0 of 126 places (0%)")).to_be_visible()
+        shade = on_ground(CONGESTION["severe"], maps.ALPHA["live"])
+        eventually(lambda: drawn(reader, shade, 2000), SEEN_S, "cells in the colours of their bands")
+    finally:
+        site.execute("UPDATE odograph.road_cell_baseline SET cell = substr(cell, 2)")
+
+
+def on_ground(colour: str, alpha: int) -> str:
+    """A colour that the light ground shines through."""
+    pairs = zip(rgba(colour)[:3], rgba(TONES["light"].ground)[:3], strict=True)
+    return "#" + "".join(f"{round((a * alpha + b * (255 - alpha)) / 255):02x}" for a, b in pairs)
 
 
 def test_flows_and_arrivals_are_shown_as_counted(reader: Visit) -> None:

@@ -40,16 +40,16 @@ def _draw() -> None:
     """The map; a click on a vehicle opens its card, one on a bubble goes closer."""
     fleet = live.rows(ask(queries.fleet_latest))
     states: list[str] = st.session_state.get("states") or []
-    kind = str(st.session_state.get("traffic") or TRAFFIC[0])
     wanted = fleet[fleet["state"].isin(states)] if states else fleet
     size_px = live.map_size(840, MAP_PX)
-    roads, layers = maps.view_of_roads(live.network(), size_px), _layers(fleet, wanted, states, kind)
+    traffic = _traffic(str(st.session_state.get("traffic") or TRAFFIC[0]))
+    roads, layers = maps.view_of_roads(live.network(), size_px), _layers(fleet, wanted, states, traffic)
     view = live.kept_view(VIEW, None, lambda: roads or maps.view_of_rows(fleet, size_px))
     clicks: Any = {"on_select": "rerun", "selection_mode": "single-object"}
     chosen = live.draw_map(layers, view, MAP_PX, "fleet_map", "Map of the fleet", **clicks)
     st.html(pictures.states(live.mode(), {str(k): int(v) for k, v in wanted["state"].value_counts().items()}))
-    if kind != TRAFFIC[0]:
-        st.html(pictures.congestion())
+    if traffic is not None:
+        live.bands(traffic)
     if not live.network().get("version"):
         st.caption(
             "No road network is stored, so none is drawn and traffic is known by cell only. "
@@ -61,17 +61,23 @@ def _draw() -> None:
     _take(chosen["selection"]["objects"])
 
 
-def _layers(fleet: pd.DataFrame, wanted: pd.DataFrame, states: list[str], kind: str) -> list[pdk.Layer]:
+def _traffic(kind: str) -> pd.DataFrame | None:
+    if kind == TRAFFIC[0]:
+        return None
+    found = ask_slowly(queries.road_edge_traffic if kind == TRAFFIC[2] else queries.road_cells)
+    return None if found is None or found.empty else live.judged(found)
+
+
+def _layers(
+    fleet: pd.DataFrame, wanted: pd.DataFrame, states: list[str], traffic: pd.DataFrame | None
+) -> list[pdk.Layer]:
     """From the ground up. Rows have addresses of their own, fetched once for all readers."""
     number, mode = shown("fleet", fleet), live.mode()
     found = []
-    if kind != TRAFFIC[0]:
-        roads = kind == TRAFFIC[2]
-        traffic = ask_slowly(queries.road_edge_traffic if roads else queries.road_cells)
-        if traffic is not None and not traffic.empty:
-            at = shown("traffic", traffic)
-            path, layer = (maps.EDGES_PATH, maps.edges) if roads else (maps.CELLS_PATH, maps.congestion)
-            found.append(layer(maps.address(path, at)))
+    if traffic is not None:
+        by_cell = "cell" in traffic
+        path, layer = (maps.CELLS_PATH, maps.congestion) if by_cell else (maps.EDGES_PATH, maps.edges)
+        found.append(layer(maps.address(path, shown("traffic", traffic))))
     many = len(wanted) > fleet_maps.MANY
     found.append(maps.vehicles(maps.address(maps.VEHICLES_PATH, number, states), mode, many))
     alerted = wanted[wanted["alerts"] > 0]

@@ -35,9 +35,11 @@ road_cells: Query[[]] = query("road_cells")(
     "SELECT * FROM serving.road_cell ORDER BY vehicles DESC LIMIT 20000"
 )
 
-# Traffic of the last five minutes by directed edge with its ``path``, only where a band is known
+# Traffic of the last five minutes by directed edge with its ``path``, only where a speed is known
 road_edge_traffic: Query[[]] = query("road_edge_traffic")("""
-    SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.speed_ratio, t.congestion, e.path
+    SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.free_flow_kmh, t.free_flow_basis, t.speed_ratio,
+           t.congestion, e.path
     FROM serving.road_edge_traffic t JOIN serving.road_edge e USING (network, edge_id)
-    WHERE t.congestion <> 'unknown' ORDER BY t.vehicles DESC LIMIT 50000
+    WHERE t.congestion <> 'unknown' OR t.free_flow_basis = 'limit' AND t.speed_kmh IS NOT NULL
+    ORDER BY t.vehicles DESC LIMIT 50000
 """)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.query_cache import SLOW_S, ask, ask_large, ask_slowly
 from dashboard.screens.routing import charts, queries
-from dashboard.shared import live, maps, pictures, text
+from dashboard.shared import live, maps, text
 
 MAP_PX: Final = 520
 STEP: Final = timedelta(minutes=5)
@@ -16,7 +16,7 @@ VIEW: Final = "routing_view"
 SOURCES: Final = {
     "live": "seen",
     "profile": "as usual at this hour of the week",
-    "none": "too few vehicles to tell",
+    "none": "by few vehicles",
 }
 
 
@@ -36,13 +36,14 @@ def _congestion() -> None:
     at = datetime.combine(day or last.date(), moment, zone)
     with live.section():
         _hours(at)
-    found = live.rows(ask_large(queries.edges_at if by == "edge" else queries.cells_at, at.astimezone(UTC)))
+    asked = queries.edges_at if by == "edge" else queries.cells_at
+    found = live.judged(live.rows(ask_large(asked, at.astimezone(UTC))))
     layer = maps.edges(maps.edge_rows(found)) if by == "edge" else maps.congestion(maps.cell_rows(found))
     size_px = live.map_size(1200, MAP_PX)
     roads, cells = maps.view_of_roads(live.network(), size_px), set(found.get("cell", ()))
     view = live.kept_view(VIEW, None, lambda: roads or maps.view_of_cells(cells, size_px))
     live.draw_map([layer], view, MAP_PX, "routing_map", "Map of the traffic")
-    st.html(pictures.congestion())
+    live.bands(found, span["first_at"])
     clock, counts = text.clock(at, zone), found["source"].value_counts()
     words = ", ".join(f"{counts[name]:,} {word}" for name, word in SOURCES.items() if counts.get(name))
     st.caption(f"No traffic is known at {clock}." if found.empty else f"Up to {clock}: {words}.")
@@ -53,7 +54,7 @@ def _hours(at: datetime) -> None:
     if found.empty:
         return
     if found["travel_time_index"].isna().all():
-        st.caption("No delay yet: free-flow speeds are still being learned where vehicles drove on this day.")
+        st.caption("No delay by hour yet: free-flow speeds are still being learned where vehicles drove.")
         return
     shown = text.local(found, live.tz(), "hour")
     shown["hour"] = shown["hour"].dt.strftime("%H:00")

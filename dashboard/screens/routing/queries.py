@@ -20,7 +20,8 @@ cells_at: Query[[datetime]] = query("cells_at", "at")("""
 
 # The same by edge of the network in use with its path; edges without any speed are left out
 edges_at: Query[[datetime]] = query("edges_at", "at")("""
-    SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.free_flow_kmh, t.speed_ratio, t.congestion, e.path
+    SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.free_flow_kmh, t.free_flow_basis, t.speed_ratio,
+           t.congestion, e.path
     FROM serving.road_edge_at(%(at)s) t
     JOIN serving.road_edge e ON e.network = t.network AND e.edge_id = t.edge_id
     WHERE t.speed_kmh IS NOT NULL

@@ -11,11 +11,10 @@ import h3
 import pandas as pd
 
 from dashboard.shared import text, tracks
-from dashboard.shared.maps import joined, offset_m, placed
+from dashboard.shared.maps import CELL_RESOLUTION, joined, offset_m, placed, sector_of
 from dashboard.shared.text import ONE, WHOLE, Columns, Record, clock, duration, known, rows_of
 from dashboard.shared.theme import SEVERITIES, STATES
 
-CELL_RESOLUTION: Final = 9  # H3 resolution of road cells (serving.road_cell)
 LEAST_MOVE_M: Final = 10.0  # below it a direction between two places says nothing: the course is taken
 STANDING_KMH: Final = 1.0
 HARSH_COLOURS: Final = {1: "#d9ad00", 2: "#ee8a1d", 3: "#d9482b"}
@@ -58,11 +57,6 @@ def pieces(points: pd.DataFrame) -> list[Piece]:
 
 def _length_s(row: Record) -> float:
     return float((row["window_end"] - row["window_start"]).total_seconds())
-
-
-def sector_of(heading_deg: float | None) -> int:
-    """0 north, 1 east, 2 south, 3 west, as road cells have them; -1 where there is no heading."""
-    return -1 if heading_deg is None else int((heading_deg + 45) // 90 % 4)
 
 
 def halts(points: pd.DataFrame) -> list[Record]:

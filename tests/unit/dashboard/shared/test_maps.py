@@ -141,10 +141,11 @@ def test_a_direction_is_its_quarter_of_the_hexagon_and_an_unknown_one_is_not_dra
         "congestion": "severe",
         "vehicles": 4,
         "source": "live",
+        "basis": "the speed limit",
     }
     cells = pd.DataFrame([cell, cell | {"heading_sector": 0}, cell | {"heading_sector": -1}])
     east, north = maps.congestion(maps.cell_rows(cells)).data
-    assert east["tip"] == "severe: 12 km/h, 40% of free flow\n4 vehicles"
+    assert east["tip"] == "severe: 12 km/h, 40% of the speed limit\n4 vehicles"
     centre = [11.573976, 48.137336]
     assert east["polygon"][0] == north["polygon"][0] == centre
     assert east["polygon"][1] == north["polygon"][-1]

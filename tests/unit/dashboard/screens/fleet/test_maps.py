@@ -100,6 +100,7 @@ def test_signs_are_small_only_among_thousands() -> None:
 
 def test_roads_are_coloured_by_band_the_worst_on_top_and_paler_where_it_is_only_usual() -> None:
     edge = {"edge_id": 1, "path": [[8.4, 49.0], [8.41, 49.0]], "vehicles": 4, "source": "live"}
+    edge |= {"basis": "free flow"}
     rows = maps.edge_rows(
         pd.DataFrame(
             [
