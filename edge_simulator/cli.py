@@ -198,37 +198,6 @@ def check_drives(
 
 
 @edr.command()
-def table(
-    profile: Annotated[EdrProfile, Option(help="what the recorder holds")] = "us563_2024",
-    seeds: Annotated[int, Option(min=1, help="pulses of each type and delta-V")] = 5,
-    json: Annotated[bool, Option("--json", help="the table as JSON, a line an object")] = False,
-) -> None:
-    """Put crash pulses of every type and delta-V, and knocks that are no crash, to a recorder.
-
-    ``wanted`` pulses change the speed by 8 km/h within 150 ms or fire a restraint. ``max`` is the recorded
-    delta-V on the pulse's own axis.
-
-    Exit codes: 0 all as it should be; 1 a wanted pulse did not trigger, another did, a record is not whole.
-    """
-    from dataclasses import astuple
-
-    import orjson
-
-    from edge_simulator.edr import crash_table, recorder
-    from infra.clients.tables import aligned
-
-    lines = crash_table.table(recorder.PROFILES[profile], range(seeds))
-    heads = ("type", "delta-V", "pulses", "wanted", "triggered", "wrong", "peak g", "max km/h", "at ms",
-             "air bag", "whole")  # fmt: skip
-    text = orjson.dumps(lines).decode() if json else aligned(map(astuple, lines), heads)
-    sys.stdout.write(text + "\n")
-    wrong = sum(line.wrong for line in lines) + sum(line.triggered - line.complete for line in lines)
-    if wrong:
-        sys.stderr.write(f"{wrong} pulses are not as they should be\n")
-        raise typer.Exit(1)
-
-
-@edr.command()
 def resend(
     run: Annotated[str, Argument(help="a run's id or folder")],
     drain: Annotated[str, Option(help="time for the PUBACKs")] = "15s",

@@ -1,20 +1,22 @@
-"""The commands ``odograph bench``, ``odograph cycles``, ``odograph drill`` and ``odograph score``."""
+"""The commands ``odograph bench``, ``cycles``, ``drill``, ``score`` and ``edr table``."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    from edge_simulator.cli import edr
     from load_tests.drills import cli as drills
     from load_tests.score import cli as score
 
     app.command()(bench)
     app.command()(cycles)
+    edr.command("table")(edr_table)
     drills.register(app)
     score.register(app)
 
@@ -34,6 +36,39 @@ def cycles(
     from load_tests.cycles import checked
 
     if not checked(model, cycle, json):
+        raise typer.Exit(1)
+
+
+def edr_table(
+    profile: Annotated[
+        Literal["us563_2006", "us563_2024"], typer.Option(help="what the recorder holds")
+    ] = "us563_2024",
+    seeds: Annotated[int, typer.Option(min=1, help="pulses of each type and delta-V")] = 5,
+    json: Annotated[bool, typer.Option("--json", help="the table as JSON, a line an object")] = False,
+) -> None:
+    """Put crash pulses of every type and delta-V, and knocks that are no crash, to a recorder.
+
+    ``wanted`` pulses change the speed by 8 km/h within 150 ms or fire a restraint. ``max`` is the recorded
+    delta-V on the pulse's own axis.
+
+    Exit codes: 0 all as it should be; 1 a wanted pulse did not trigger, another did, a record is not whole.
+    """
+    from dataclasses import astuple
+
+    import orjson
+
+    from edge_simulator.edr import recorder
+    from infra.clients.tables import aligned
+    from load_tests import crash_table
+
+    lines = crash_table.table(recorder.PROFILES[profile], range(seeds))
+    heads = ("type", "delta-V", "pulses", "wanted", "triggered", "wrong", "peak g", "max km/h", "at ms",
+             "air bag", "whole")  # fmt: skip
+    text = orjson.dumps(lines).decode() if json else aligned(map(astuple, lines), heads)
+    sys.stdout.write(text + "\n")
+    wrong = sum(line.wrong for line in lines) + sum(line.triggered - line.complete for line in lines)
+    if wrong:
+        sys.stderr.write(f"{wrong} pulses are not as they should be\n")
         raise typer.Exit(1)
 
 

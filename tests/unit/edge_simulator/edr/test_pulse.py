@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_simulator.edr import pulse, trigger
-from edge_simulator.edr.crash_table import reaches_threshold
+from load_tests.crash_table import reaches_threshold
 
 SEEDS = st.integers(0, 9999)
 KINDS = st.sampled_from(sorted(pulse.KINDS))

@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from edge_simulator.edr import pulse, recorder, trigger
-from edge_simulator.edr.crash_table import VEHICLE_ID, ZERO_MS, driven
 from edge_simulator.edr.recorder import FLAGS, PROFILES, Memory, Ring, Scene
 from infra.contract.messages import CRASH_EXTRAS, CRASH_KEYS, crash_digest, decode_crash
+from load_tests.crash_table import VEHICLE_ID, ZERO_MS, driven
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "crash.json"
 SCENE = Scene(

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_simulator.edr import crash_table, pulse, recorder, trigger
+from edge_simulator.edr import pulse, recorder, trigger
 from edge_simulator.edr.recorder import Memory
 from infra.contract.messages import crash_digest
+from load_tests import crash_table
 from stream_jobs.crashes.check import curves, defects
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "crash.json"

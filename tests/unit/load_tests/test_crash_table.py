@@ -8,9 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from edge_simulator.cli import edr
-from edge_simulator.edr import crash_table, pulse, recorder
-from edge_simulator.edr.crash_table import Line
+from edge_simulator.edr import pulse, recorder
+from load_tests import cli, crash_table
+from load_tests.crash_table import Line
 
 
 @pytest.fixture(scope="module", params=["us563_2006", "us563_2024"])
@@ -49,9 +49,9 @@ def test_the_threshold_is_found_without_the_recorders_help() -> None:
 
 
 def command(*arguments: str) -> tuple[int, str]:
-    outer = typer.Typer()
-    outer.add_typer(edr, name="edr")
-    result = CliRunner().invoke(outer, ["edr", "table", *arguments])
+    app = typer.Typer()
+    app.command("table")(cli.edr_table)
+    result = CliRunner().invoke(app, arguments)
     return result.exit_code, result.stdout
 
 
