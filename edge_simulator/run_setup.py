@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -19,7 +18,7 @@ from edge_simulator.edr.recorder import PROFILES, Setup
 from edge_simulator.scenario import SAMPLES, Profile, Scenario, cadence, stages_of
 from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.telemetry.instruments import Sensors
-from edge_simulator.wireless.settings import from_mapping
+from edge_simulator.wireless.settings import LinkShares
 from infra.contract.errors import ConfigError
 from infra.contract.messages import MIN_CHUNK_BYTES
 from infra.settings.files import parse_yaml, read_yaml
@@ -109,15 +108,16 @@ class ScenarioFile(_Part):
     truth_edges: bool = False
     ambient_c: float = Field(16.0, ge=-40, le=55)
     faults: tuple[str | dict[str, Any], ...] = ()
-    link: dict[str, Any] = Field(default_factory=dict)
-    gnss: dict[str, Any] = Field(default_factory=dict)
+    link: LinkShares = LinkShares()
+    gnss: GnssSettings = GnssSettings()
     sensors: Sensors = "fine"
     stages: tuple[StageEntry, ...] = ()
 
 
 PARTS = ("link", "gnss", "place", "clock", "recorders")  # hold keys: options are set over them one by one
-_MODELS: dict[str, type[_Part]] = {
-    "place": Place, "clock": Clock, "recorders": Recorders, "stages": StageEntry,
+_MODELS: dict[str, type[BaseModel]] = {
+    "place": Place, "clock": Clock, "recorders": Recorders, "stages": StageEntry, "link": LinkShares,
+    "gnss": GnssSettings,
 }  # fmt: skip
 
 
@@ -188,7 +188,9 @@ def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in kept.items() if v is not None and v not in ((), {})}
 
 
-_LIMITS = {
+_WANTED = {
+    "float_type": "a number is wanted",
+    "int_type": "a whole number is wanted",
     "greater_than": "more than {:g} is wanted",
     "greater_than_equal": "at least {:g} is wanted",
     "less_than_equal": "at most {:g} is wanted",
@@ -206,9 +208,9 @@ def _first_error(error: ValidationError) -> str:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         return f"{key}: unknown key; {hint}"
     shown = f"{value:g}" if isinstance(value, float) else repr(value)
-    limit = _LIMITS.get(first["type"])
-    reason = limit.format(*first["ctx"].values()) if limit else first["msg"].removeprefix("Value error, ")
-    return f"{key} {shown}: {reason}"
+    wanted, told = _WANTED.get(first["type"]), first["msg"].removeprefix("Value error, ")
+    reason = wanted.format(*first.get("ctx", {}).values()) if wanted else told
+    return f"{key}: {reason}" if isinstance(value, Mapping) else f"{key} {shown}: {reason}"
 
 
 def read(
@@ -259,19 +261,9 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         frames_per_vehicle=None if length_ms is None else max(1, length_ms // every.interval_ms),
         lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
         lateness_ms=1000 * settings.jobs.lateness_s, faults=tuple(map(faults.read, file.faults)),
-        link=from_mapping(file.link, "link"), gnss=_receivers(file.gnss), sensors=file.sensors,
+        link=file.link, gnss=file.gnss, sensors=file.sensors,
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=min(file.step, every.dt_ms),
         truth_edges=file.truth_edges, recorders=Setup(PROFILES[edr.profile], edr.keep_pulse, chunk_bytes),
     )  # fmt: skip
-
-
-def _receivers(given: Mapping[str, Any]) -> GnssSettings:
-    known = [f.name for f in fields(GnssSettings)]
-    for key, value in given.items():
-        if key not in known:
-            raise ConfigError(f"gnss.{key}: unknown key; there are {', '.join(known)}")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(f"gnss.{key} {value!r}: a number is wanted")
-    return GnssSettings(**given)

@@ -6,15 +6,15 @@ Figures: domain facts of the project (Gauss-Markov 2 m and 60 s, 0.5 m white, ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
+from pydantic import BaseModel, model_validator
 
 from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree
 from edge_simulator.town import streets
 from edge_simulator.town.roads import RoadNetwork
-from infra.contract.errors import ConfigError
+from edge_simulator.wireless.settings import NOT_NEGATIVE, Amount, Positive, Share
 
 HOLD_KMH = 3.0
 REFRESH_S = 1.0  # how often the error's size follows the position: nobody leaves a canyon faster
@@ -23,30 +23,28 @@ MEAN_JUMP_S = 3.0
 JUMP_S = (1.0, 5.0)
 
 
-@dataclass(frozen=True, slots=True)
-class GnssSettings:
+class GnssSettings(BaseModel, frozen=True, strict=True, extra="forbid"):
     """What the receivers suffer from; 0 turns a thing off."""
 
-    sigma_m: float = 2.0
-    tau_s: float = 60.0
-    white_m: float = 0.5
-    canyon_m: float = 8.0  # error between high houses, in the middle of its 6..10 m; 0: no canyons.
-    canyon_radius_m: float = 1200.0  # within about this of the centre the houses are high
-    jump_share: float = 0.01  # share of fixes that are thrown off by a reflection
-    jump_min_m: float = 20.0
-    jump_max_m: float = 60.0
-    tunnels: int = 4  # streets of a town that run underground, half of them motorway, half arterial
-    relock_m: float = 12.0  # extra error of the first fix after a tunnel
+    sigma_m: Amount = 2.0
+    tau_s: Positive = 60.0
+    white_m: Amount = 0.5
+    canyon_m: Amount = 8.0  # error between high houses, in the middle of its 6..10 m; 0: no canyons.
+    canyon_radius_m: Amount = 1200.0  # within about this of the centre the houses are high
+    jump_share: Share = 0.01  # share of fixes that are thrown off by a reflection
+    jump_min_m: Amount = 20.0
+    jump_max_m: Amount = 60.0
+    tunnels: Annotated[int, NOT_NEGATIVE] = 4  # streets of a town underground, half motorway, half arterial
+    relock_m: Amount = 12.0  # extra error of the first fix after a tunnel
 
-    def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"gnss: {name} {getattr(self, name):g}: 0 or more is wanted")
-        if self.jump_share > 0.5 or self.jump_min_m > self.jump_max_m or self.tau_s == 0:
-            raise ConfigError(
-                f"gnss: jump_share {self.jump_share:g} of at most 0.5, tau_s {self.tau_s:g} over 0 and "
-                f"jump_min_m {self.jump_min_m:g} up to jump_max_m {self.jump_max_m:g} are wanted"
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.jump_share > 0.5 or self.jump_min_m > self.jump_max_m:
+            raise ValueError(
+                f"jump_share {self.jump_share:g} of at most 0.5 and jump_min_m {self.jump_min_m:g} up to "
+                f"jump_max_m {self.jump_max_m:g} are wanted"
             )
+        return self
 
 
 class Sky(NamedTuple):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
-
-from infra.contract.errors import ConfigError
+from pydantic import AfterValidator, BaseModel, model_validator
 
 
 def _wanted(fits: Callable[[float], bool], what: str) -> AfterValidator:
@@ -21,10 +18,10 @@ def _wanted(fits: Callable[[float], bool], what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-_NOT_NEGATIVE = _wanted(lambda value: value >= 0, "0 or more")
+NOT_NEGATIVE = _wanted(lambda value: value >= 0, "0 or more")
 _OVER_0 = _wanted(lambda value: value > 0, "more than 0")
 Share = Annotated[float, _wanted(lambda value: 0 <= value <= 1, "a share of 0..1")]
-Amount = Annotated[float, _NOT_NEGATIVE]
+Amount = Annotated[float, NOT_NEGATIVE]
 Positive = Annotated[float, _OVER_0]
 Which = Literal["oldest", "newest"]
 
@@ -32,13 +29,11 @@ FATES = ("late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", 
 """What can happen to a frame; the settings of these names are their shares."""
 
 
-class LinkShares(BaseModel):
+class LinkShares(BaseModel, frozen=True, strict=True, extra="forbid"):
     """Mishaps of link and clock; all are off by default.
 
     The first seven are shares of frames and exclude each other: a frame meets at most one.
     """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     late: Share = 0.0
     late_beyond: Share = 0.0
@@ -63,7 +58,7 @@ class LinkShares(BaseModel):
     dead_zone_to_s: float = math.inf
 
     store_frames: Annotated[int, _OVER_0] = 3600  # frames a vehicle keeps while it has no link
-    store_bytes: Annotated[int, _NOT_NEGATIVE] = 0  # bytes it keeps at most; 0: only the frames count
+    store_bytes: Annotated[int, NOT_NEGATIVE] = 0  # bytes it keeps at most; 0: only the frames count
     store_age_s: Positive = 86_400.0  # what is older is dropped
     store_full: Which = "oldest"  # which frame goes when the store is full
     upload_rate: Positive = 20.0  # stored frames/s of a vehicle beside its live ones, once the link is back
@@ -93,7 +88,7 @@ class LinkShares(BaseModel):
         for low, high in pairs:
             least, most = getattr(self, low), getattr(self, high)
             if least > most:
-                raise ValueError(f"{_option(low)} {least:g} is more than {_option(high)} {most:g}")
+                raise ValueError(f"{low} {least:g} is more than {high} {most:g}")
         lat, lon = self.dead_zone_lat_deg, self.dead_zone_lon_deg
         if not (abs(lat) <= 90 and abs(lon) <= 180):
             raise ValueError(f"dead zone at {lat}, {lon}: no such coordinate")
@@ -109,30 +104,3 @@ class LinkShares(BaseModel):
         """Whether any device's clock can be wrong on its own (not by a frame's fate)."""
         free = self.gnss_sync < 1 and (self.clock_offset_s > 0 or self.clock_far_share > 0)
         return free or self.clock_drift_ppm > 0 or self.clock_boot_share > 0
-
-
-def from_mapping(raw: Mapping[str, Any], where: str) -> LinkShares:
-    """The settings in a mapping of field names, as a scenario file has them.
-
-    Raises ConfigError naming ``where``, the key and what is wanted.
-    """
-    try:
-        return LinkShares.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-    text, what = first["msg"].removeprefix("Value error, "), first["type"]
-    if first["loc"]:
-        key, value = str(first["loc"][0]), first["input"]
-        if what == "extra_forbidden":
-            near = difflib.get_close_matches(key, LinkShares.model_fields, 1)
-            text = f"there is no link setting {key!r}" + (f"; did you mean {near[0]}?" if near else "")
-        elif what in ("float_type", "int_type"):
-            text = f"{key} {value!r}: a {'whole ' if what == 'int_type' else ''}number is wanted"
-        else:
-            text = "oldest or newest is wanted" if what == "literal_error" else text
-            text = f"{_option(key)} {value}: {text}"
-    raise ConfigError(f"{where}: {text}")
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

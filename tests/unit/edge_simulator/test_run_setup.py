@@ -37,7 +37,7 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
     ("text", "told"),
     [
         ("vehicels: 3", "vehicels: unknown key; did you mean vehicles?"),
-        ("link: {lat: 0.1}", "there is no link setting 'lat'; did you mean late?"),
+        ("link: {lat: 0.1}", "link.lat: unknown key; did you mean late?"),
         ("place: {lot: 1}", "place.lot: unknown key; did you mean lon?"),
         ("stages: [{for: 3s, rat: 3}]", "stages.0.rat: unknown key; did you mean rate?"),
         ("rate: -5", "rate -5: more than 0 is wanted"),
@@ -47,10 +47,10 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
         ("clock: {begins: '25:00'}", "clock.begins '25:00': '25:00' is no time of day such as 07:30"),
         ("- a\n- b", "a mapping of keys is wanted"),
         ("a: [", "cannot be read"),
-        ("gnss: {tunels: 1}", "gnss.tunels: unknown key; there are sigma_m"),
-        ("gnss: {tunnels: many}", "gnss.tunnels 'many': a number is wanted"),
+        ("gnss: {tunels: 1}", "gnss.tunels: unknown key; did you mean tunnels?"),
+        ("gnss: {tunnels: many}", "gnss.tunnels 'many': a whole number is wanted"),
         ("link: 3", "link 3: keys with values are wanted"),
-        ("link: {late: much}", "link"),
+        ("link: {late: much}", "link.late 'much': a number is wanted"),
         ("profile: nights", "profile 'nights': Input should be 'steady' or 'day'"),
     ],
 )

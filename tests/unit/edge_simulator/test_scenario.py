@@ -8,11 +8,10 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator import faults
+from edge_simulator import faults, run_setup
 from edge_simulator.scenario import Cadence, LinkShares, Scenario, cadence, on_line, stages_of, turns
 from edge_simulator.telemetry.emitter import ReportingSchedule
 from edge_simulator.wireless import radio
-from edge_simulator.wireless.settings import from_mapping
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 from infra.settings.values import duration_ms
@@ -78,9 +77,9 @@ def test_faults_by_count_by_share_and_at_a_rate() -> None:
 
 def test_shares_beyond_one_are_refused() -> None:
     with pytest.raises(ConfigError, match="exceed 1"):
-        from_mapping({"late": 0.6, "lost": 0.6}, "link")
-    with pytest.raises(ConfigError, match="--late 2"):
-        from_mapping({"late": 2}, "link")
+        run_setup.load(None, {"link": {"late": 0.6, "lost": 0.6}})
+    with pytest.raises(ConfigError, match=r"link\.late 2: a share of 0\.\.1 is wanted"):
+        run_setup.load(None, {"link": {"late": 2}})
 
 
 def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_bound() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
+from edge_simulator import run_setup
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.telemetry.gnss import Gnss, GnssSettings, Sky, open_sigma_m, sky_of
 from edge_simulator.town import streets
@@ -62,13 +61,13 @@ def test_the_centre_is_a_canyon_of_6_to_10_m_and_the_outskirts_are_open() -> Non
 
 
 def test_a_receiver_in_the_centre_is_that_much_worse(sky: Sky) -> None:
-    settings = replace(CALM, canyon_m=8.0)
+    settings = CALM.model_copy(update={"canyon_m": 8.0})
     assert errors_m(settings, sky, 4000, 1)[0].std() == pytest.approx(8.0, rel=0.05)
     assert errors_m(settings, sky, 4000, 1, north_m=4000)[0].std() == pytest.approx(2.06, rel=0.05)
 
 
 def test_one_fix_in_a_hundred_is_thrown_off_by_20_to_60_m_for_seconds(sky: Sky) -> None:
-    settings = replace(CALM, sigma_m=0, white_m=0, jump_share=0.01)
+    settings = CALM.model_copy(update={"sigma_m": 0, "white_m": 0, "jump_share": 0.01})
     off_m = np.hypot(*errors_m(settings, sky, 1000, 400).transpose(1, 0, 2))
     jumped = off_m > 1
     assert jumped.mean() == pytest.approx(0.01, rel=0.15)
@@ -92,7 +91,7 @@ def test_every_town_has_its_own_canyon_and_tunnels() -> None:
     second = net.node_town[net.edge_from] == 1
     edge = int(np.flatnonzero(second)[0])
     away_m = (net.town_lat[1] - LAT) * sky.north_m
-    there = replace(CALM, canyon_m=8.0)
+    there = CALM.model_copy(update={"canyon_m": 8.0})
     gnss = Gnss(there, np.random.default_rng(4), np.zeros(4000), sky)
     lat, lon = np.full(4000, net.town_lat[1]), np.full(4000, net.town_lon[1])
     found, _ = gnss.fix(lat, lon, np.full(4000, edge), 1.0)
@@ -103,7 +102,7 @@ def test_every_town_has_its_own_canyon_and_tunnels() -> None:
 
 def test_a_tunnel_has_no_fix_and_the_first_ones_after_it_are_worse(sky: Sky) -> None:
     n = 3000
-    gnss = Gnss(replace(CALM, tunnels=2), np.random.default_rng(4), np.full(n, 90.0), sky)
+    gnss = Gnss(CALM.model_copy(update={"tunnels": 2}), np.random.default_rng(4), np.full(n, 90.0), sky)
     inside, outside = int(np.flatnonzero(sky.tunnels(2))[0]), int(np.flatnonzero(~sky.tunnels(2))[0])
     here, speed = (np.full(n, LAT), np.full(n, LON)), np.full(n, 50.0)
     edge = np.full(n, outside)
@@ -144,5 +143,5 @@ def test_frames_from_a_tunnel_say_null_for_place_and_course_together() -> None:
 
 @pytest.mark.parametrize("wrong", [{"sigma_m": -1}, {"jump_share": 0.6}, {"jump_min_m": 70}, {"tau_s": 0}])
 def test_senseless_receiver_settings_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=f"gnss: .*{next(iter(wrong))}"):
-        GnssSettings(**wrong)
+    with pytest.raises(ConfigError, match=f"gnss.*{next(iter(wrong))}"):
+        run_setup.load(None, {"gnss": wrong})

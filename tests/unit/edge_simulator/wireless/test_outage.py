@@ -8,9 +8,10 @@ import numpy as np
 import orjson
 import pytest
 
+from edge_simulator import run_setup
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.wireless.outage import Outages, Store, stamped
-from edge_simulator.wireless.settings import LinkShares, from_mapping
+from edge_simulator.wireless.settings import LinkShares
 from infra.contract.errors import ConfigError
 
 HERE = np.zeros(10)
@@ -50,7 +51,7 @@ def test_newest_first_turns_the_order_of_the_upload() -> None:
 
 @pytest.mark.parametrize(("full", "left"), [("oldest", [2, 3, 4]), ("newest", [0, 1, 2])])
 def test_a_full_store_drops_what_the_setting_says_and_counts_it(full: str, left: list[int]) -> None:
-    settings = from_mapping({"store_frames": 3, "store_full": full}, "test")
+    settings = LinkShares.model_validate({"store_frames": 3, "store_full": full})
     store = Kept(settings, [1000, 2000, 3000, 4000, 5000])
     assert [seq for seq, _ in uploaded(store, 6000)] == left
     assert (store.counts["stored_on_board"], store.counts["dropped_on_board"]) == (5, 2)
@@ -142,26 +143,17 @@ def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (
-            {"outage_shares": 1},
-            "sc.yaml: there is no link setting 'outage_shares'; did you mean outage_share",
-        ),
-        ({"outage_share": 1.5}, "sc.yaml: --outage-share 1.5: a share of 0..1 is wanted"),
-        ({"outage_share": "much"}, "sc.yaml: outage_share 'much': a number is wanted"),
-        ({"store_frames": 2.5}, "sc.yaml: store_frames 2.5: a whole number is wanted"),
-        ({"store_full": "both"}, "--store-full both: oldest or newest is wanted"),
-        ({"upload_rate": 0}, "--upload-rate 0: more than 0 is wanted"),
-        ({"outage_min_s": 9, "outage_max_s": 5}, "--outage-min-s 9 is more than --outage-max-s 5"),
-        ({"dead_zone_lat_deg": 91}, "no such coordinate"),
-        ({"outage_at_s": -1}, "--outage-at-s -1: 0 or more is wanted"),
+        ({"outage_shares": 1}, "link.outage_shares: unknown key; did you mean outage_share"),
+        ({"outage_share": 1.5}, "link.outage_share 1.5: a share of 0..1 is wanted"),
+        ({"outage_share": "much"}, "link.outage_share 'much': a number is wanted"),
+        ({"store_frames": 2.5}, "link.store_frames 2.5: a whole number is wanted"),
+        ({"store_full": "both"}, "link.store_full 'both': Input should be 'oldest' or 'newest'"),
+        ({"upload_rate": 0}, "link.upload_rate 0: more than 0 is wanted"),
+        ({"outage_min_s": 9, "outage_max_s": 5}, "link: outage_min_s 9 is more than outage_max_s 5"),
+        ({"dead_zone_lat_deg": 91}, "link: dead zone at 91.0, 0.0: no such coordinate"),
+        ({"outage_at_s": -1}, "link.outage_at_s -1: 0 or more is wanted"),
     ],
 )
 def test_a_wrong_link_setting_is_named(raw: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        from_mapping(raw, "sc.yaml")
-
-
-def test_settings_from_a_mapping_are_those_named() -> None:
-    assert from_mapping({"outage_share": 0.2, "outage_at_s": 30}, "x") == LinkShares(
-        outage_share=0.2, outage_at_s=30
-    )
+        run_setup.load(None, {"link": raw})
