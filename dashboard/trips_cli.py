@@ -37,9 +37,10 @@ def trips(
 
     from infra.clients.tables import rendered, table
     from infra.settings.settings import endpoints, load
+    from infra.settings.values import moment_at
 
-    end = _time(until, "--to") or datetime.now(UTC)
-    begin = _time(since, "--from") or end - timedelta(seconds=LAST_S)
+    end = moment_at(until, "--to") if until else datetime.now(UTC)
+    begin = moment_at(since, "--from") if since else end - timedelta(seconds=LAST_S)
     values = {"vehicle": vehicle, "since": begin, "until": end, "most": MOST}
     with connected(endpoints(load()).db_dashboard_url, row_factory=dict_row) as connection:
         rows = connection.execute(_TRIPS, values).fetchall()[::-1]
@@ -64,16 +65,6 @@ def _ways(connection: Connection[Any], trips: list[dict[str, Any]], form: str) -
     typer.echo(f"{len(found)} of {len(trips)} trips have positions that are stored", err=True)
     make = {"gpx": tracks.to_gpx, "geojson": tracks.to_geojson}[form]
     return make(pd.concat(found) if found else pd.DataFrame(columns=tracks.TRACK))
-
-
-def _time(text: str | None, option: str) -> datetime | None:
-    from infra.contract.errors import ConfigError
-
-    try:
-        found = None if text is None else datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(f"{option} {text!r} is no time; write it as 2026-11-20T08:00") from error
-    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
 
 
 _SHOWN: Final[dict[str, Callable[[dict[str, Any]], object]]] = {

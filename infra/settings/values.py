@@ -27,13 +27,18 @@ def duration_ms(text: str, option: str) -> int:
     return value
 
 
-def moment_ms(text: str, option: str) -> int:
-    """``2026-11-20``, ``2026-11-20T08:00`` in ms since 1970, UTC without a zone; raises ConfigError."""
+def moment_at(text: str, option: str) -> datetime:
+    """``2026-11-20``, ``2026-11-20T08:00`` as a time, UTC without a zone; raises ConfigError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(f"{option} {text!r} is no time like 2026-11-20T08:00") from error
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def moment_ms(text: str, option: str) -> int:
+    """The same in ms since 1970."""
+    return round(moment_at(text, option).timestamp() * 1000)
 
 
 def day_ms(text: str, option: str, tz: str) -> tuple[int, int]:

@@ -146,6 +146,15 @@ def watch(queries: Sequence[StreamingQuery], state: State, stop: threading.Event
         query.stop()
 
 
+GAUGES: Final = {
+    "batch": ("Number of the last batch", "batchId"),
+    "batch_records": ("Records read in it", "numInputRows"),
+    "records_per_second": ("Their rate", "processedRowsPerSecond"),
+    "active": ("1 while the query runs", ""),
+}
+"""Metrics of a query by name: their text, and what of Spark's progress they show."""
+
+
 class State:
     """What the health page says of the queries; written by the main thread, read by the page's.
 
@@ -159,12 +168,7 @@ class State:
         self._batch: dict[str, int] = {}
         self._gauges = {
             name: Gauge(f"odograph_instant_{name}", text, ["query"], registry=self.registry)
-            for name, text in (
-                ("batch", "Number of the last batch"),
-                ("batch_records", "Records read in it"),
-                ("records_per_second", "Their rate"),
-                ("active", "1 while the query runs"),
-            )
+            for name, (text, _) in GAUGES.items()
         }
 
     def started(self) -> None:
@@ -180,9 +184,9 @@ class State:
             return
         self._batch[query] = progress["batchId"]
         self._progress_at[query] = time.monotonic()
-        columns = ("batchId", "numInputRows", "processedRowsPerSecond")
-        for name, column in zip(("batch", "batch_records", "records_per_second"), columns, strict=True):
-            self._gauges[name].labels(query).set(progress[column])
+        for name, (_, column) in GAUGES.items():
+            if column:
+                self._gauges[name].labels(query).set(progress[column])
 
     def reason(self) -> str | None:
         """Why a query is not ready, None when all are."""

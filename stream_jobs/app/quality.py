@@ -1,4 +1,4 @@
-"""From records to frames fit for aggregation: parse, judge the clock, drop copies, take out what cannot be.
+"""Frames by Spark, for the real-time queries: parse, judge the clock.
 
 A verdict compares the payload with the receive time of its own record and nothing else, so it is the same in
 the stream, in a batch and in a replay years later.
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.types import StructType
 
 from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, UNREADABLE, ClockLimits
-from stream_jobs.app.schema import HEAD, IDENTITY
+from stream_jobs.app.schema import HEAD
 from stream_jobs.frames.batch import RANGES, VIN
 
 _STRICT_JSON: Final = {"mode": "PERMISSIVE", "allowNonNumericNumbers": "false"}
@@ -55,11 +55,3 @@ def with_verdict(frames: DataFrame, limits: ClockLimits) -> DataFrame:
         .otherwise(OK)
     )
     return frames.withColumns({"span_ms": span_ms, "verdict": verdict})
-
-
-def drop_copies(frames: DataFrame, watermark_s: int) -> DataFrame:
-    """Frames of a stream, each identity once; the watermark on ``t0_time`` only bounds what is remembered."""
-    timed = frames.withColumn("t0_time", F.timestamp_millis("t0_ms"))
-    return timed.withWatermark("t0_time", f"{watermark_s} seconds").dropDuplicatesWithinWatermark(
-        list(IDENTITY)
-    )

@@ -72,15 +72,12 @@ def traffic(
     from infra.clients.db import connected
     from infra.clients.tables import aligned
     from infra.settings.settings import endpoints, load
+    from infra.settings.values import moment_at
 
     settings = load()
     if by not in _FROM:
         raise ConfigError(f"--by {by}: edge or cell is wanted")
-    try:
-        moment = datetime.now(UTC) if at is None else datetime.fromisoformat(at)
-    except ValueError as error:
-        raise ConfigError(f"--at {at}: a moment such as 2026-11-20T08:15Z is wanted") from error
-    values = {"at": moment if moment.tzinfo else moment.replace(tzinfo=UTC), "limit": limit}
+    values = {"at": datetime.now(UTC) if at is None else moment_at(at, "--at"), "limit": limit}
     statement = (
         f"SELECT {', '.join(COLUMNS)} FROM ({_FROM[by]}) p WHERE speed_ratio IS NOT NULL "  # noqa: S608  own names
         "ORDER BY speed_ratio, place LIMIT %(limit)s"

@@ -28,9 +28,8 @@ from infra.contract.verdict import OK, ClockLimits, clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, stage
-from stream_jobs.app.quality import drop_copies
 from stream_jobs.app.queries import Query
-from stream_jobs.app.schema import WATERMARK_METADATA, frame_schema
+from stream_jobs.app.schema import IDENTITY, WATERMARK_METADATA, frame_schema
 from stream_jobs.app.session import build_session
 from stream_jobs.app.sinks import BatchClaims
 from stream_jobs.app.statements import Table
@@ -314,7 +313,10 @@ def view(definition: Definition, records: DataFrame, limits: ClockLimits) -> Dat
     fields = [*(schema[name] for name in HEAD), received_ms, *(schema[name] for name in signals)]
     stage = FrameStage(signals, limits)
     frames = records.select("received_ms", "value").mapInArrow(stage.__call__, T.StructType(fields))
-    once = drop_copies(frames, definition.watermark_s)
+    timed = frames.withColumn("t0_time", F.timestamp_millis("t0_ms"))
+    # The watermark only bounds what is remembered.
+    timed = timed.withWatermark("t0_time", f"{definition.watermark_s} seconds")
+    once = timed.dropDuplicatesWithinWatermark(list(IDENTITY))
     received_at = F.timestamp_millis("received_ms").alias("received_at")
     if definition.view == "frames":
         return once.select(F.col("t0_time").alias("event_time"), received_at, *HEAD, *signals)
