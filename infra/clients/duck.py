@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,11 @@ def connected(memory: str | None = None, spill: Path | None = None) -> Iterator[
             name = str(spill).replace("'", "''")
             connection.execute(f"SET temp_directory = '{name}'")
         yield connection
+
+
+def table_of(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Rows by the order of the columns as a table, to be registered or written."""
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 class _Source:

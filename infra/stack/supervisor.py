@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.contract.shard import shards
 from infra.stack import processes
@@ -185,10 +186,7 @@ def programs(bridges: int = 1) -> tuple[Program, ...]:
 
 def supervise(home: Path, bridges: int, say: Callable[[str], None]) -> None:
     """Keep the programs running until SIGTERM or SIGINT."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    with Supervisor(home, programs(bridges), say) as supervisor:
+    with stopped_by_signals() as stop, Supervisor(home, programs(bridges), say) as supervisor:
         supervisor.watch(stop)
 
 

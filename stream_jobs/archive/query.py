@@ -20,7 +20,7 @@ from infra.contract.verdict import LATE, ClockLimits
 from stream_jobs.app.database import Connection, Database, insert_rows
 from stream_jobs.app.progress import note_late
 from stream_jobs.app.schema import COORDINATES, IDENTITY
-from stream_jobs.app.sinks import BatchClaims
+from stream_jobs.app.sinks import LATE_TABLE, BatchClaims
 from stream_jobs.archive.manifest import hour_of
 from stream_jobs.archive.writer import EXCEPTION, HourFiles, place
 
@@ -28,7 +28,6 @@ _SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bi
 _EXCEPTION_TYPE: Final = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in EXCEPTION.items())
 
 QUERY: Final = "archive"
-LATE_TABLE: Final = "odograph.late_frame"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
 LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at", "repaired_at")
 QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "verdict")

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from infra.clients.duck import connected
+from infra.clients.duck import connected, table_of
 from infra.contract.seq_ranges import Ranges, merged
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
@@ -235,7 +235,7 @@ class Archive:
 
     def _of_gaps(self, sql: str, gaps: Mapping[Device, Ranges]) -> list[Any]:
         rows = [(*device, *each) for device, ranges in gaps.items() for each in ranges]
-        self._connection.register("gap", _table(_GAP, rows))
+        self._connection.register("gap", table_of(_GAP, rows))
         return self._run(sql)
 
     def again(self, vehicles: Sequence[str]) -> dict[str, int]:
@@ -250,7 +250,7 @@ class Archive:
 
     def dead_archived(self, dead: Sequence[DeadFrame]) -> int:
         """Distinct dead letters, of those given, whose frame the archive holds."""
-        self._connection.register("dead", _table(_DEAD, dead))
+        self._connection.register("dead", table_of(_DEAD, dead))
         sql = "SELECT count(DISTINCT digest) FROM dead SEMI JOIN record USING (vehicle_id, boot_id, seq)"
         return int(self._run(sql)[0][0]) if dead else 0
 
@@ -294,10 +294,6 @@ class Archive:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _table(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ record that the database refuses for what it is stands alone after some halving,
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,13 +17,13 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 import structlog
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from psycopg.rows import dict_row
 
 from infra.clients import kafka
 from infra.clients.db import Cause, cause_of, described
-from infra.clients.health import HealthServer
+from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LOST
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
@@ -62,15 +61,13 @@ def run(settings: Settings) -> None:
     others = [metric.id for metric in metrics]
     clear_times = writes.ClearTimes.of(rules, others)
     causes = load_causes(settings.jobs.rules, rules, others)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     port = endpoints(settings).http_ports.get(CONSUMER, 0)
-    store = EventStore(settings, clear_times, causes, writes.rule_notes(rules, metrics, causes), stop)
-    checks = {"database": store.database.problem, "kafka": lambda: store.kafka_problem}
-    with HealthServer(port, checks, store.metrics.registry) as page:
-        structlog.get_logger().info("serving", port=page.port)
-        store.serve()
+    with stopped_by_signals() as stop:
+        store = EventStore(settings, clear_times, causes, writes.rule_notes(rules, metrics, causes), stop)
+        checks = {"database": store.database.problem, "kafka": lambda: store.kafka_problem}
+        with HealthServer(port, checks, store.metrics.registry) as page:
+            structlog.get_logger().info("serving", port=page.port)
+            store.serve()
 
 
 class EventStore:
@@ -240,13 +237,9 @@ class _Reader:
 
     def read(self) -> list[Record]:
         """What there is, at most a batch; waits for the first record only."""
-        messages: list[Any] = self._consumer.consume(1, READ_S)
-        if messages:
-            messages += self._consumer.consume(BATCH - 1, 0)
         found = []
-        for message in messages:
-            if (error := message.error()) is not None:
-                raise KafkaException(error)
+        message: Any
+        for message in kafka.taken(self._consumer, BATCH, READ_S):
             try:
                 headers = {name: value for name, value in message.headers() or [] if value is not None}
             except UnicodeDecodeError:  # a name is no text

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from infra.clients.duck import table_of
 from infra.settings.settings import Settings
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch
@@ -76,7 +77,7 @@ log = structlog.get_logger("stream_jobs.history")
 def write_vehicle_lookup(database: Database, home: Path) -> int:
     """Write the file where the table says something new; the number of vehicles known."""
     rows = database.run(lambda connection: fetch(connection, VEHICLES))
-    lookups.write(lookups.vehicle_file(home), _table(rows, lookups.SCHEMA))
+    lookups.write(lookups.vehicle_file(home), table_of(lookups.SCHEMA, rows))
     return len(rows)
 
 
@@ -89,17 +90,13 @@ def write_history(database: Database, settings: Settings) -> bool:
         "others": settings.cohort.least_others,
         "warm_c": WARM_C,
     }
-    usual = _table(database.run(lambda c: fetch(c, _USUAL, terms)), lookups.USUAL_SCHEMA)
+    usual = table_of(lookups.USUAL_SCHEMA, database.run(lambda c: fetch(c, _USUAL, terms)))
     flow = database.run(lambda c: fetch(c, _FREE_FLOW))
     new = lookups.write(folder / lookups.USUAL_FILE, usual, usual.schema)
     new |= lookups.write(folder / lookups.FREE_FLOW_FILE, free_flow_table(flow), lookups.PLACE_SCHEMA)
     if new:
         log.info("history is in force", vehicles=usual.num_rows, places=len(flow))
     return new
-
-
-def _table(rows: list[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def free_flow_table(rows: list[tuple[str, int, float]]) -> pa.Table:

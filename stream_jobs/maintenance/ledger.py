@@ -14,13 +14,13 @@ from typing import Final
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_row
+from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.audit import edge
 from stream_jobs.audit.collect import Account, collect, sources
 from stream_jobs.audit.report import findings
 from stream_jobs.audit.scope import Scope
 from stream_jobs.reprocess.queue import moment
 
-HOUR_MS: Final = 3_600_000
 SLACK_MS: Final = 600_000  # a record may reach the log so much after its receipt
 KEPT: Final = 200  # findings of an hour, at most; its figures are whole
 

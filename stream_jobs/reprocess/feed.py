@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from infra.clients import duck
 from infra.clients.duck import connected
 from infra.settings.settings import Settings
 from stream_jobs.app.queries import archive, by_group
@@ -81,10 +82,6 @@ class Wanted:
             f"WHERE r.verdict IN ('ok', 'late') "
             f"AND (r.t0_ms >= w.from_ms AND r.t0_ms < w.until_ms{of_windows})"
         )
-
-    def table(self) -> pa.Table:
-        """``times`` as a table."""
-        return pa.Table.from_pylist([dict(zip(_TIMES.names, t, strict=True)) for t in self.times], _TIMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +237,7 @@ class Feeder:
             self._frames += total
             if self._session is not None and total > WARM and self._frames > SMALL:
                 spark = self._session()
-                times = spark.createDataFrame(wanted.table())
+                times = spark.createDataFrame(duck.table_of(_TIMES, wanted.times))
                 records = spark.sql(wanted.sql(_RECORDS), records=archive(spark, some), times=times)
                 # A function: Spark counts its parameters, and would hand a callable object the key too.
                 made = by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
@@ -259,7 +256,7 @@ def _counted(
     database: duckdb.DuckDBPyConnection, files: Sequence[str], wanted: Wanted
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Frames by vehicle, and the files that have any: only their payloads are read."""
-    database.register("times", wanted.table())
+    database.register("times", duck.table_of(_TIMES, wanted.times))
     text = wanted.sql("filename, r.vehicle_id, count(*) AS n", _FILES, "times")
     database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", {"files": files})
     counts = database.execute("SELECT vehicle_id, sum(n)::bigint FROM found GROUP BY 1 ORDER BY 1").fetchall()
