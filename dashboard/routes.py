@@ -91,7 +91,7 @@ def ground_routes() -> list[Route]:
         tiles, (z, x, y) = basemap.current().tiles, (int(request.path_params[name]) for name in "zxy")
         if tiles is None or z > DEEPEST or max(x, y) >= 2**z:
             return PlainTextResponse("no such tile\n", 404)
-        found = tiles.reader.get(z, x, y)
+        found = tiles.get(z, x, y)
         return Response(status_code=204) if found is None else Response(found, headers=tiles.headers)
 
     return [*(Route(path, stored) for path in basemap.STORED), Route(TILES, tile)]

@@ -16,7 +16,7 @@ from pandas.io.formats.style import Styler
 
 from dashboard import basemap, query_cache
 from dashboard.db import P, Query
-from dashboard.query_cache import PAUSED, ask, ask_rarely, away, outages, paused, settings
+from dashboard.query_cache import PAUSED, ask, ask_rarely, away, fetch, outages, paused, settings
 from dashboard.shared import downloads, maps, pictures, queries, text, traffic
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
@@ -397,22 +397,23 @@ def draw_map(
 
 def judged(found: pd.DataFrame) -> pd.DataFrame:
     """Cells or edges of traffic with what each speed is judged by, free flow where that is known."""
-    wanted = "cell" in found and bool(found["free_flow_kmh"].isna().any())
-    edges = ask_rarely(queries.road_edges) if wanted else None
-    return traffic.judged(found, {} if edges is None else _limits(str(network().get("version")), edges))
+    lacks = "cell" in found and bool(found["free_flow_kmh"].isna().any())
+    return traffic.judged(found, _limits(road_address(network())) if lacks else {})
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def _limits(version: str, _edges: pd.DataFrame) -> traffic.Limits:  # noqa: ARG001  the key
-    return traffic.limits_of(_edges)
+def _limits(roads: str | None) -> traffic.Limits:  # noqa: ARG001  what they are kept by
+    edges = fetch(queries.road_edges)
+    return {} if edges is None else traffic.limits_of(edges)
 
 
 def bands(found: pd.DataFrame, first_at: datetime | None = None) -> None:
     """The legend of judged traffic: by what; with the begin of all traffic, how much free flow is missing."""
     bases = [basis for basis in traffic.BASES if (found["basis"] == basis).any()] or [traffic.FREE]
     st.html(pictures.congestion(bases, "too few vehicles to tell"))
-    if first_at is not None:
-        st.caption(traffic.learning(found, first_at, settings().roads, now()))
+    learning = "" if first_at is None else traffic.learning(found, first_at, settings().roads, now())
+    if learning:
+        st.caption(learning)
 
 
 def ground() -> str | Record:

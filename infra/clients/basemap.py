@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-from pmtiles.reader import MmapSource, Reader
+from pmtiles.reader import Reader
 from pmtiles.tile import Compression, MagicNumberNotFound, SpecVersionUnsupported, TileType
 
 from infra.contract.errors import ConfigError
@@ -25,22 +25,28 @@ MEDIA: Final = {TileType.PNG: "image/png", TileType.JPEG: "image/jpeg", TileType
                 TileType.MVT: "application/vnd.mapbox-vector-tile"}  # fmt: skip
 PACKED: Final = {Compression.NONE: {}, Compression.GZIP: {"Content-Encoding": "gzip"}}
 _TAG: Final = re.compile(r"<[^>]*>")
+_NONE: Final = (MagicNumberNotFound, SpecVersionUnsupported)
 _BROKEN: Final = (struct.error, zlib.error, ValueError, LookupError, TypeError, AttributeError, EOFError)
-"""What reading a file raises that is cut off, or is not what it says."""
+"""What reading a file raises that is none; that is cut off, or is not what it says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """A PMTiles file: ``reader.get(z, x, y)`` is a tile as stored, served with ``headers``.
-
-    ``layers`` are those of vector tiles; None: the tiles are images.
-    """
+    """A PMTiles file; ``layers`` are those of vector tiles, None: the tiles are images."""
 
     reader: Any
     version: str
     zooms: tuple[int, int]
     layers: tuple[str, ...] | None
     headers: dict[str, str]
+
+    def get(self, zoom: int, column: int, row: int) -> bytes | None:
+        """A tile as it is stored, to be served with ``headers``; None: none, or the file has changed."""
+        try:
+            found: bytes | None = self.reader.get(zoom, column, row)
+        except (*_BROKEN, *_NONE, OSError):
+            return None
+        return found or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,11 @@ def _style(url: str) -> Basemap:
         raise ConfigError("no MapLibre style (a JSON object with version 8, sources and layers)")
     words = []
     for source in style["sources"].values():
-        told = source if "attribution" in source or "url" not in source else _fetched(source["url"])
-        words.append(told.get("attribution"))
+        known = source if isinstance(source, dict) else {}
+        elsewhere = (
+            known.get("type") in ("vector", "raster") and "attribution" not in known and "url" in known
+        )
+        words.append((_fetched(str(known["url"])) if elsewhere else known).get("attribution"))
     return Basemap(style_url=url, attribution=_plain(words))
 
 
@@ -90,9 +99,13 @@ def _fetched(url: str) -> dict[str, Any]:
 
 
 def _file(path: Path) -> Basemap:
-    try:
+    def read(offset: int, length: int) -> bytes:  # not mapped: a file that shrinks would end the process
         with path.open("rb") as file:
-            reader = Reader(MmapSource(file))
+            file.seek(offset)
+            return file.read(length)
+
+    try:
+        reader = Reader(read)
         header, metadata = reader.header(), reader.metadata()
         reader.get(0, 0, 0)  # reads the directory
         version = f"{path.stat().st_mtime_ns}-{path.stat().st_size}"
@@ -101,7 +114,7 @@ def _file(path: Path) -> Basemap:
         attribution = _plain([metadata.get("attribution")])
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})") from error
-    except (MagicNumberNotFound, SpecVersionUnsupported) as error:
+    except _NONE as error:
         raise ConfigError("no PMTiles file of version 3, nor the http(s):// address of a style") from error
     except _BROKEN as error:
         raise ConfigError(f"no whole PMTiles file ({type(error).__name__}: {error})") from error
