@@ -1,4 +1,4 @@
-"""What is served beside the pages: health, rows of maps, lists and charts, and bundles of crash records.
+"""What is served beside the pages: health, rows of maps, lists and charts, reports, bundles.
 
 But for /livez the server runs them in threads of its own: they ask the database, or make large answers.
 """
@@ -14,15 +14,16 @@ import orjson
 import pandas as pd
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from dashboard import basemap
 from dashboard.auth import LOCAL, Roles, guarded, identity
-from dashboard.query_cache import Build, cache, measures, run_now
+from dashboard.query_cache import Build, cache, database, measures, run_now
+from dashboard.report import report
 from dashboard.screens.crashes.queries import Key
 from dashboard.screens.fleet.maps import CLUSTERS_PATH, tile
-from dashboard.shared import downloads, maps, queries
+from dashboard.shared import downloads, live, maps, queries
 from dashboard.shared.theme import STATES
 from infra.clients.health import readiness
 from infra.contract.errors import ConfigError, ServiceError
@@ -38,7 +39,7 @@ BUNDLE_PATH: Final = "/crash/bundle"
 
 def routes(known: Roles | None, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps and data only for those who have."""
-    ours = (roads_route(), *layer_routes(), *ground_routes(), data_route())
+    ours = (roads_route(), *layer_routes(), *ground_routes(), data_route(), report_route(settings.tz))
     return [*health_routes(), *(guarded(route, known) for route in ours), bundle_route(settings, known)]
 
 
@@ -149,6 +150,22 @@ def data_route() -> Route:
         return _file(body, f"{stem}.{asked['as'].lower()}", form[0])
 
     return Route(downloads.PATH, answer)
+
+
+def report_route(tz: str) -> Route:
+    """A day's report, as ``odograph report`` makes it."""
+
+    def answer(request: Request) -> Response:
+        asked = request.query_params
+        try:
+            with database().connection() as connection:
+                html = report.made(connection, asked.get("day", ""), asked.get("vehicle") or None, tz)
+        except (ConfigError, ServiceError) as error:
+            wrong = 400 if isinstance(error, ConfigError) else 503
+            return PlainTextResponse(f"{error}\n", 404 if isinstance(error, report.EmptyDayError) else wrong)
+        return HTMLResponse(html, headers={"Cache-Control": "no-store"})
+
+    return Route(live.REPORT_PATH, answer)
 
 
 def _file(body: bytes, name: str, media_type: str) -> Response:

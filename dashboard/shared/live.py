@@ -28,6 +28,7 @@ Height = int | Literal["content", "auto"]
 Tint = tuple[str, Mapping[str, str]]  # a table's column whose cells have the colours of their words
 
 PHONE_PX: Final = 360
+REPORT_PATH: Final = "/report"
 PICKED: Final = "row_picked"
 ROW_PX: Final = 36
 ADDRESS: Final = {"trip_id": "trip", "alert_no": "alert", "incident_no": "incident", "record_name": "record"}
@@ -457,3 +458,11 @@ def vehicle_button(label: str, vehicle_id: str, **options: Any) -> None:
     """A button that leads to the page of one vehicle."""
     if st.button(label, **({"icon": ":material/directions_car:"} | options)):
         open_page("vehicle", vehicle=vehicle_id)
+
+
+def report_button(day: date | None = None, vehicle_id: str | None = None) -> None:
+    """A button that opens the report of a day (today) of the fleet or one vehicle, in a tab of its own."""
+    asked = {"day": str(day or now().tz_convert(tz()).date())} | (
+        {"vehicle": vehicle_id} if vehicle_id else {}
+    )
+    st.link_button("Day's report", f"{REPORT_PATH}?{urlencode(asked)}", icon=":material/description:")

@@ -70,6 +70,22 @@ def test_a_trips_way_is_a_gpx_file_and_the_command_writes_the_same(reader: Visit
     assert (run.returncode, run.stdout.encode().strip()) == (0, given), run.stderr
 
 
+def test_a_days_report_opens_from_the_page_and_an_empty_day_is_said(reader: Visit, site: Site) -> None:
+    reader.open("/trips?day=2021-03-29")
+    with reader.page.expect_popup() as opened:
+        reader.page.get_by_text("Day's report").click()
+    report = opened.value
+    report.on("request", lambda request: reader.requests.append(request.url))
+    expect(report.get_by_role("heading", level=1)).to_have_text("Fleet, Monday 2021-03-29")
+    for label, value in {"Vehicles": "1", "Distance": "12.0 km", "Trips": "1", "Harsh braking": "1"}.items():
+        expect(report.locator("dl div").filter(has_text=label).locator("dd")).to_have_text(value)
+    expect(report.get_by_role("row").filter(has_text=ROVER)).to_contain_text("Twizy 45")
+    assert reader.outside() == []
+    run = site.lane.run("report", "--day", "2022-01-01", "-o", "-")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "nothing is stored of any vehicle on 2022-01-01 (UTC)" in run.stderr
+
+
 def _download(reader: Visit, title: str) -> Path:
     with reader.page.expect_download() as started:
         reader.page.get_by_title(title).click()

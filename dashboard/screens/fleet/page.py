@@ -184,6 +184,7 @@ with left:
         st.pills("Show", list(STATES), selection_mode="multi", key="states", bind="query-params")
         hint = "Speed against free flow, last 5 minutes, by hexagon and direction or by road"
         live.choice("Traffic", TRAFFIC, "traffic", help=hint)
+        live.report_button()
     live.part(_draw)
 with right:
     live.search(_open_card)

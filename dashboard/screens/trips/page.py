@@ -25,6 +25,7 @@ def _filters() -> tuple[Any, ...]:
         day = live.day("or on the day", None, "day")
         kinds = "Braking, acceleration, cornering"
         harsh = st.toggle("Harsh events only", key="harsh", bind="query-params", help=kinds)
+        live.report_button(day)
     found = ask_slowly(shared_queries.find_vehicles, words) if words else None
     ids = () if found is None else tuple(str(v) for v in found["vehicle_id"])
     meant = (words,) if words in ids or not ids else ids

@@ -256,6 +256,8 @@ with live.toolbar():
     if st.session_state.get("span") == OWN:
         for label, key in (("From", "since"), ("To", "until")):
             st.datetime_input(label, key=key, format="YYYY-MM-DD", bind="query-params", width=210)
+    if vehicle is not None:
+        live.report_button(vehicle_id=vehicle)
 if vehicle is None:
     live.nothing("Find a vehicle here, or click one on the map of the fleet.")
 else:

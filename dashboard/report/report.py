@@ -1,0 +1,270 @@
+"""A day's report: one HTML file without a script, for screen and paper. Frames in, sections, HTML out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+from jinja2 import Environment, StrictUndefined
+
+from dashboard.db import Connection
+from dashboard.report import queries
+from dashboard.screens.routing.queries import road_hours
+from dashboard.screens.vehicle.queries import METRICS
+from dashboard.screens.vehicle.tables import days
+from dashboard.shared import text
+from dashboard.shared.text import NONE, ONE, WHOLE, Columns, Record, number
+from dashboard.shared.theme import SEVERITIES
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.values import day_ms
+
+LISTED: Final = 20  # rows of a table, the worst; the dashboard and its files have all
+HIGH_PX: Final = 100
+TEMPLATE: Final = Path(__file__).with_name("report.html")
+
+
+class EmptyDayError(ServiceError):
+    """Nothing was stored of the day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as words: numbers are those that stand on the right."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Sequence[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A value an hour: its label, the value in words, and its height, px; None: not known."""
+
+    title: str
+    bars: Sequence[tuple[str, str, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report: figures, sentences, bars, tables."""
+
+    title: str
+    figures: Mapping[str, str] = field(default_factory=dict)
+    words: Sequence[str] = ()
+    bars: Sequence[Bars] = ()
+    tables: Sequence[Table] = ()
+
+
+INCIDENTS: Final[Columns] = {
+    "Severity": ("severity", text.severity),
+    "No": ("incident_no", str),
+    "Vehicle": lambda row: row["vehicle_id"] or f"fleet, {row['vehicles']} vehicles",
+    "Cause": "cause",
+    "Message": "message",
+    "Opened": ("opened_at", text.minute),
+    "Closed": ("closed_at", text.minute),
+    "Alerts": "alerts",
+    "Acknowledged by": ("acknowledged_by", text.known),
+    "Assigned to": ("assigned_to", text.known),
+}
+DRIVING: Final[Columns] = {
+    "Vehicle": "vehicle_id",
+    "Model": ("model", text.known),
+    "Trips": "trips",
+    "km": ("distance_km", float, ONE),
+    "Driven": ("moving_s", text.duration),
+    "Idled": ("idle_s", text.duration),
+    "Over the limit": ("speeding_s", text.duration),
+    "Braking": "brake",
+    "Accelerating": "accelerate",
+    "Cornering": "corner",
+    "Score": ("score", float, WHOLE),
+}
+TRENDS: Final[Columns] = {
+    "Vehicle": "vehicle_id",
+    "Signal": ("metric", lambda metric: METRICS.get(metric, (metric,))[0]),
+    "Now": lambda row: number(row["value"], row["unit"], 1),
+    "A day": lambda row: f"{row['slope_per_day']:+.2f} {row['unit']}",
+    "Limit": lambda row: number(row["threshold"], row["unit"], 1),
+    "Threshold": ("days_to_threshold", days),
+    "As of": ("as_of", text.minute),
+}
+CODES: Final[Columns] = {
+    "Severity": ("severity", text.severity),
+    "Vehicle": "vehicle_id",
+    "Code": lambda row: row["code"] or row["rule"],
+    "Opened": ("opened_at", text.minute),
+    "Cleared": ("cleared_at", text.minute),
+}
+ROADS: Final[Columns] = {
+    "Road": "road",
+    "Class": ("road_class", text.known),
+    "Lost by all": ("delay_s", text.duration),
+    "Time over free flow": ("travel_time_index", float, "%.2f"),
+    "km/h": ("speed_kmh", float, WHOLE),
+    "Free flow, km/h": ("free_flow_kmh", float, WHOLE),
+    "Free flow by": "free_flow_basis",
+    "km driven": ("distance_km", float, ONE),
+}
+REJECTED: Final[Columns] = {
+    "What": "kind",
+    "Reason": ("reason", text.known),
+    "Frames": "frames",
+    "Not repaired": ("open", float, WHOLE),
+}
+
+
+def made(connection: Connection, asked: str, vehicle: str | None, tz: str) -> str:
+    """The report of a day (``2026-11-20`` in zone ``tz``), of one vehicle or the fleet, as HTML.
+
+    Raises ConfigError for what is no day or has not begun, EmptyDayError where nothing is stored of it.
+    """
+    zone = ZoneInfo(tz)
+    now = datetime.now(zone)
+    since, until = (datetime.fromtimestamp(ms / 1000, zone) for ms in day_ms(asked, "the day", tz))
+    if since > now:
+        raise ConfigError(f"the day {asked} has not begun in {tz}: there is nothing to report yet")
+    day, of_day = since.date(), (since, until, vehicle)
+    hours, driven = queries.hours(connection, *of_day), queries.driving(connection, *of_day)
+    found = queries.incidents(connection, *of_day)
+    if driven.empty and found.empty:
+        raise EmptyDayError(
+            f"nothing is stored of {vehicle or 'any vehicle'} on {day} ({tz}). Data is summed up within a "
+            "minute of its arrival; which days are stored: the page Replay, or odograph trips --from"
+        )
+    sections = [
+        fleet(hours, driven, of_hours(since, until)),
+        incidents(found, zone),
+        driving(driven, zone),
+        health(queries.trends(connection, vehicle), queries.codes(connection, *of_day), zone),
+    ]
+    if vehicle is None:
+        traffic = road_hours(connection, day), queries.roads(connection, day)
+        sections.append(routing(*traffic, of_hours(since, until), zone))
+    counted = text.rows_of(queries.ledger(connection, *of_day))[0]
+    sections.append(quality(counted, queries.rejected(connection, *of_day), zone))
+    whole = "" if now >= until else f", up to {now:%H:%M}"
+    title = f"{vehicle or 'Fleet'}, {day:%A} {day}{whole}"
+    return rendered(title, f"Times in {tz}. Made {now:%Y-%m-%d %H:%M} by Odograph.", sections)
+
+
+def of_hours(since: datetime, until: datetime) -> pd.DatetimeIndex:
+    """The begins of the hours of a local day: 23 to 25."""
+    return pd.date_range(since, until, freq="h", inclusive="left")
+
+
+def fleet(hours: pd.DataFrame, driven: pd.DataFrame, of: pd.DatetimeIndex) -> Section:
+    """Who reported, how long and how far."""
+    sums = (
+        driven[["distance_km", "moving_s", "idle_s", "fuel_l", "energy_kwh"]].astype(float).sum(min_count=1)
+    )
+    figures = {
+        "Vehicles": number(len(driven)),
+        "Distance": number(sums["distance_km"], "km", 1),
+        "Driven": text.duration(sums["moving_s"]),
+        "Idled": text.duration(sums["idle_s"]),
+        "Fuel": number(sums["fuel_l"], "l", 1),
+        "Traction energy": number(sums["energy_kwh"], "kWh", 1),
+        "Frames": number(driven["frames"].sum()),
+    }
+    by_hour = [
+        bars("Driven by hour, km", hours, "bucket", "distance_km", of, 1),
+        bars("Vehicles that reported, by hour", hours, "bucket", "vehicles", of),
+    ]
+    return Section("Fleet", figures, bars=by_hour)
+
+
+def incidents(found: pd.DataFrame, zone: ZoneInfo) -> Section:
+    """What was open on the day, the worst first."""
+    if found.empty:
+        return Section("Incidents", words=["No incident was open on this day."])
+    counts = found["severity"].value_counts()
+    figures = {"Incidents": number(len(found))} | {
+        text.severity(name): number(counts[name]) for name in SEVERITIES if name in counts
+    }
+    figures |= {"Not acknowledged": number(found["acknowledged_by"].isna().sum())}
+    return Section("Incidents", figures, tables=[table("The worst", found, INCIDENTS, zone)])
+
+
+def driving(driven: pd.DataFrame, zone: ZoneInfo) -> Section:
+    """Trips, idling and harsh events, by vehicle."""
+    harsh = driven[["brake", "accelerate", "corner"]].sum()
+    figures = {
+        "Trips": number(driven["trips"].sum()),
+        "Harsh braking": number(harsh["brake"]),
+        "Harsh acceleration": number(harsh["accelerate"]),
+        "Harsh cornering": number(harsh["corner"]),
+        "Over the limit": text.duration(driven["speeding_s"].astype(float).sum(min_count=1)),
+    }
+    title = "By vehicle, most harsh events first"
+    return Section("Driving", figures, tables=[table(title, driven, DRIVING, zone)] if len(driven) else [])
+
+
+def health(trends: pd.DataFrame, codes: pd.DataFrame, zone: ZoneInfo) -> Section:
+    """What is wearing out, as known when the report was made, and the day's trouble codes."""
+    words = [] if len(trends) else ["No signal heads for its threshold."]
+    words += [] if len(codes) else ["No trouble code was open on this day."]
+    tables = [table("Heading for a threshold, as known now", trends, TRENDS, zone)] if len(trends) else []
+    tables += [table("Trouble codes", codes, CODES, zone)] if len(codes) else []
+    return Section("Health", words=words, tables=tables)
+
+
+def routing(hours: pd.DataFrame, roads: pd.DataFrame, of: pd.DatetimeIndex, zone: ZoneInfo) -> Section:
+    """Delay by hour and by road, against free flow."""
+    title = "Time over that at free flow, by hour"
+    drawn = [bars(title, hours, "hour", "travel_time_index", of, 2)] if len(hours) else []
+    tables = [table("Where most time was lost", roads, ROADS, zone)] if len(roads) else []
+    words = (
+        [] if tables else ["No delay is known: free-flow speeds are still being learned, or all was free."]
+    )
+    return Section("Routing", words=words, bars=drawn, tables=tables)
+
+
+def quality(ledger: Record, rejected: pd.DataFrame, zone: ZoneInfo) -> Section:
+    """The ledger of the day, and what came late or was refused."""
+    names = ("generated", "counted", "late", "quarantined", "duplicate", "dead", "missing", "residual")
+    figures = {name.capitalize(): number(ledger[name]) for name in names} if ledger["hours"] else {}
+    words = [] if figures else ["The ledger has no hour of this day: nothing to note, or not audited yet."]
+    words += [] if len(rejected) else ["Nothing that was received on this day was late or refused."]
+    tables = [table("Received on this day", rejected, REJECTED, zone)] if len(rejected) else []
+    return Section("Data quality", figures, words, tables=tables)
+
+
+def bars(
+    title: str, found: pd.DataFrame, at: str, column: str, of: pd.DatetimeIndex, digits: int = 0
+) -> Bars:
+    """A bar for each hour of the day; an hour without a row has none."""
+    known = found.set_index(pd.to_datetime(found[at], utc=True))[column].astype(float)
+    values = known.reindex(of.tz_convert("UTC"))
+    top = values.max()
+    high = [None if pd.isna(value) else round(HIGH_PX * value / top, 1) if top else 0.0 for value in values]
+    words = [number(value, digits=digits) for value in values]
+    return Bars(title, list(zip([f"{hour:%H}" for hour in of], words, high, strict=True)))
+
+
+def table(title: str, found: pd.DataFrame, columns: Columns, zone: ZoneInfo) -> Table:
+    """The first rows in these columns, as words; the title says where there are more."""
+    shown = text.table(found.head(LISTED), columns, zone)
+    looks = {name: of[2] for name, of in columns.items() if isinstance(of, tuple) and len(of) == 3}
+    more = f" ({LISTED} of {len(found):,})" if len(found) > LISTED else ""
+    rows = [
+        [_words(v, looks.get(name)) for name, v in zip(columns, row, strict=True)] for row in shown.values
+    ]
+    right = [bool(pd.api.types.is_numeric_dtype(shown[name])) for name in shown]
+    return Table(title + more, list(columns), rows, right)
+
+
+def _words(value: Any, look: str | None) -> str:
+    if text.missing(value):
+        return NONE
+    return look % value if look else value if isinstance(value, str) else number(value)
+
+
+def rendered(title: str, about: str, sections: Sequence[Section]) -> str:
+    """The file; all words are escaped."""
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text())
+    return str(template.render(title=title, about=about, sections=sections, high_px=HIGH_PX))
