@@ -53,8 +53,7 @@ incidents: OfDay = query("report_incidents", GIVEN)("""
 
 # Lines that head for their thresholds, the nearest first: as known now
 trends: Query[[str | None]] = query("report_trends", "vehicle")("""
-    SELECT vehicle_id, metric, unit, value, slope_per_day, threshold, days_to_threshold, as_of
-    FROM serving.vehicle_trend
+    SELECT * FROM serving.vehicle_trend
     WHERE days_to_threshold IS NOT NULL AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
     ORDER BY days_to_threshold, vehicle_id, metric LIMIT 1000
 """)
@@ -62,7 +61,7 @@ trends: Query[[str | None]] = query("report_trends", "vehicle")("""
 # Trouble codes that were open at any time of the day
 codes: OfDay = query("report_codes", GIVEN)("""
     SELECT vehicle_id, nullif(split_part(rule, '.', 2), '') AS code, split_part(rule, '.', 1) AS rule,
-           severity, opened_at, cleared_at
+           severity, active, opened_at, last_at, findings
     FROM serving.alert
     WHERE starts_with(rule, 'dtc_') AND opened_at < %(until)s
       AND (cleared_at IS NULL OR cleared_at >= %(since)s)

@@ -13,8 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from dashboard.db import Connection
 from dashboard.report import queries
 from dashboard.screens.routing.queries import road_hours
-from dashboard.screens.vehicle.queries import METRICS
-from dashboard.screens.vehicle.tables import days
+from dashboard.screens.vehicle import tables as vehicle_tables
 from dashboard.shared import text
 from dashboard.shared.text import NONE, ONE, WHOLE, Columns, Record, number
 from dashboard.shared.theme import SEVERITIES
@@ -32,12 +31,12 @@ class EmptyDayError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as words: numbers are those that stand on the right."""
+    """A table as words, numbers on the ``right``; without a row its title is the sentence that says so."""
 
     title: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    right: Sequence[bool]
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    right: Sequence[bool] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,10 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the report: figures, sentences, bars, tables."""
+    """A part of the report: figures, bars, tables."""
 
     title: str
     figures: Mapping[str, str] = field(default_factory=dict)
-    words: Sequence[str] = ()
     bars: Sequence[Bars] = ()
     tables: Sequence[Table] = ()
 
@@ -84,22 +82,8 @@ DRIVING: Final[Columns] = {
     "Cornering": "corner",
     "Score": ("score", float, WHOLE),
 }
-TRENDS: Final[Columns] = {
-    "Vehicle": "vehicle_id",
-    "Signal": ("metric", lambda metric: METRICS.get(metric, (metric,))[0]),
-    "Now": lambda row: number(row["value"], row["unit"], 1),
-    "A day": lambda row: f"{row['slope_per_day']:+.2f} {row['unit']}",
-    "Limit": lambda row: number(row["threshold"], row["unit"], 1),
-    "Threshold": ("days_to_threshold", days),
-    "As of": ("as_of", text.minute),
-}
-CODES: Final[Columns] = {
-    "Severity": ("severity", text.severity),
-    "Vehicle": "vehicle_id",
-    "Code": lambda row: row["code"] or row["rule"],
-    "Opened": ("opened_at", text.minute),
-    "Cleared": ("cleared_at", text.minute),
-}
+TRENDS: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_tables.TRENDS, "As of": ("as_of", text.minute)}
+CODES: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_tables.CODES}
 ROADS: Final[Columns] = {
     "Road": "road",
     "Class": ("road_class", text.known),
@@ -180,58 +164,56 @@ def fleet(hours: pd.DataFrame, driven: pd.DataFrame, of: pd.DatetimeIndex) -> Se
 
 def incidents(found: pd.DataFrame, zone: ZoneInfo) -> Section:
     """What was open on the day, the worst first."""
+    listed = [table("The worst", found, INCIDENTS, zone, "No incident was open on this day.")]
     if found.empty:
-        return Section("Incidents", words=["No incident was open on this day."])
+        return Section("Incidents", tables=listed)
     counts = found["severity"].value_counts()
-    figures = {"Incidents": number(len(found))} | {
-        text.severity(name): number(counts[name]) for name in SEVERITIES if name in counts
-    }
-    figures |= {"Not acknowledged": number(found["acknowledged_by"].isna().sum())}
-    return Section("Incidents", figures, tables=[table("The worst", found, INCIDENTS, zone)])
+    by_severity = {text.severity(name): number(counts[name]) for name in SEVERITIES if name in counts}
+    unseen = {"Not acknowledged": number(found["acknowledged_by"].isna().sum())}
+    return Section("Incidents", {"Incidents": number(len(found)), **by_severity, **unseen}, tables=listed)
 
 
 def driving(driven: pd.DataFrame, zone: ZoneInfo) -> Section:
     """Trips, idling and harsh events, by vehicle."""
-    harsh = driven[["brake", "accelerate", "corner"]].sum()
     figures = {
         "Trips": number(driven["trips"].sum()),
-        "Harsh braking": number(harsh["brake"]),
-        "Harsh acceleration": number(harsh["accelerate"]),
-        "Harsh cornering": number(harsh["corner"]),
+        "Harsh braking": number(driven["brake"].sum()),
+        "Harsh acceleration": number(driven["accelerate"].sum()),
+        "Harsh cornering": number(driven["corner"].sum()),
         "Over the limit": text.duration(driven["speeding_s"].astype(float).sum(min_count=1)),
     }
-    title = "By vehicle, most harsh events first"
-    return Section("Driving", figures, tables=[table(title, driven, DRIVING, zone)] if len(driven) else [])
+    none = "No vehicle has driven."
+    return Section(
+        "Driving", figures, tables=[table("By vehicle, most harsh events first", driven, DRIVING, zone, none)]
+    )
 
 
 def health(trends: pd.DataFrame, codes: pd.DataFrame, zone: ZoneInfo) -> Section:
     """What is wearing out, as known when the report was made, and the day's trouble codes."""
-    words = [] if len(trends) else ["No signal heads for its threshold."]
-    words += [] if len(codes) else ["No trouble code was open on this day."]
-    tables = [table("Heading for a threshold, as known now", trends, TRENDS, zone)] if len(trends) else []
-    tables += [table("Trouble codes", codes, CODES, zone)] if len(codes) else []
-    return Section("Health", words=words, tables=tables)
+    none = "No signal heads for its threshold."
+    heading = table("Heading for a threshold, as known now", trends, TRENDS, zone, none)
+    none = "No trouble code was open on this day."
+    return Section("Health", tables=[heading, table("Trouble codes", codes, CODES, zone, none)])
 
 
 def routing(hours: pd.DataFrame, roads: pd.DataFrame, of: pd.DatetimeIndex, zone: ZoneInfo) -> Section:
     """Delay by hour and by road, against free flow."""
     title = "Time over that at free flow, by hour"
     drawn = [bars(title, hours, "hour", "travel_time_index", of, 2)] if len(hours) else []
-    tables = [table("Where most time was lost", roads, ROADS, zone)] if len(roads) else []
-    words = (
-        [] if tables else ["No delay is known: free-flow speeds are still being learned, or all was free."]
+    none = "No delay is known: free-flow speeds are still being learned, or all was free."
+    return Section(
+        "Routing", bars=drawn, tables=[table("Where most time was lost", roads, ROADS, zone, none)]
     )
-    return Section("Routing", words=words, bars=drawn, tables=tables)
 
 
 def quality(ledger: Record, rejected: pd.DataFrame, zone: ZoneInfo) -> Section:
     """The ledger of the day, and what came late or was refused."""
     names = ("generated", "counted", "late", "quarantined", "duplicate", "dead", "missing", "residual")
     figures = {name.capitalize(): number(ledger[name]) for name in names} if ledger["hours"] else {}
-    words = [] if figures else ["The ledger has no hour of this day: nothing to note, or not audited yet."]
-    words += [] if len(rejected) else ["Nothing that was received on this day was late or refused."]
-    tables = [table("Received on this day", rejected, REJECTED, zone)] if len(rejected) else []
-    return Section("Data quality", figures, words, tables=tables)
+    unknown = Table("The ledger has no hour of this day: nothing to note, or not audited yet.")
+    none = "Nothing that was received on this day was late or refused."
+    listed = table("Received on this day", rejected, REJECTED, zone, none)
+    return Section("Data quality", figures, tables=[listed] if figures else [unknown, listed])
 
 
 def bars(
@@ -246,19 +228,19 @@ def bars(
     return Bars(title, list(zip([f"{hour:%H}" for hour in of], words, high, strict=True)))
 
 
-def table(title: str, found: pd.DataFrame, columns: Columns, zone: ZoneInfo) -> Table:
-    """The first rows in these columns, as words; the title says where there are more."""
+def table(title: str, found: pd.DataFrame, columns: Columns, zone: ZoneInfo, none: str) -> Table:
+    """The first rows in these columns, as words; the title says where there are more; ``none``: no row."""
+    if found.empty:
+        return Table(none)
     shown = text.table(found.head(LISTED), columns, zone)
-    looks = {name: of[2] for name, of in columns.items() if isinstance(of, tuple) and len(of) == 3}
     more = f" ({LISTED} of {len(found):,})" if len(found) > LISTED else ""
-    rows = [
-        [_words(v, looks.get(name)) for name, v in zip(columns, row, strict=True)] for row in shown.values
-    ]
+    looks = [of[2] if isinstance(of, tuple) and len(of) == 3 else "" for of in columns.values()]
+    rows = [[_words(v, look) for v, look in zip(row, looks, strict=True)] for row in shown.values]
     right = [bool(pd.api.types.is_numeric_dtype(shown[name])) for name in shown]
     return Table(title + more, list(columns), rows, right)
 
 
-def _words(value: Any, look: str | None) -> str:
+def _words(value: Any, look: str) -> str:
     if text.missing(value):
         return NONE
     return look % value if look else value if isinstance(value, str) else number(value)

@@ -79,7 +79,7 @@ def test_incidents_are_counted_by_severity_and_the_fleets_says_how_many_vehicles
 
 
 def test_a_long_table_is_cut_and_says_so() -> None:
-    listed = report.table("The worst", pd.DataFrame([incident()] * 31), report.INCIDENTS, PARIS)
+    listed = report.table("The worst", pd.DataFrame([incident()] * 31), report.INCIDENTS, PARIS, "none")
     assert (listed.title, len(listed.rows)) == ("The worst (20 of 31)", 20)
 
 
@@ -97,12 +97,12 @@ def test_driving_is_by_vehicle_in_numbers_that_stand_on_the_right() -> None:
 def test_what_there_is_none_of_is_said() -> None:
     nothing = pd.DataFrame()
     said = [
-        report.incidents(nothing, PARIS).words,
-        report.health(nothing, nothing, PARIS).words,
-        report.routing(nothing, nothing, DAY, PARIS).words,
-        report.quality({"hours": 0}, nothing, PARIS).words,
+        report.incidents(nothing, PARIS),
+        report.health(nothing, nothing, PARIS),
+        report.routing(nothing, nothing, DAY, PARIS),
+        report.quality({"hours": 0}, nothing, PARIS),
     ]
-    assert [word for words in said for word in words] == [
+    assert [table.title for section in said for table in section.tables if not table.rows] == [
         "No incident was open on this day.",
         "No signal heads for its threshold.",
         "No trouble code was open on this day.",
