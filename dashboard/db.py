@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import Parameter, Signature
 from typing import Any, Concatenate, Final, LiteralString, ParamSpec
 
 import pandas as pd
@@ -121,13 +122,24 @@ def frame(connection: Connection, sql: LiteralString, **parameters: Any) -> pd.D
 def query(name: str, parameters: str = "") -> Callable[[LiteralString], Any]:
     """Declare a query: its name, the names of its parameters in their order, then its SQL.
 
-    It returns the rows. What the parameters are is said where it is declared, as ``Query[[str, datetime]]``.
+    It returns the rows. What the parameters are is said where it is declared, as ``Query[[str, datetime]]``;
+    one that may be left out has its value after ``=``, a whole number, or nothing for null.
     """
+    words = (word.partition("=") for word in parameters.split())
+    either = Parameter.POSITIONAL_OR_KEYWORD
+    signature = Signature(
+        [
+            Parameter(key, either, default=(int(value) if value else None) if given else Parameter.empty)
+            for key, given, value in words
+        ]
+    )
 
     def declared(sql: LiteralString) -> Any:
-        def run(connection: Connection, /, *values: Any) -> pd.DataFrame:
-            given = zip(parameters.split(), values, strict=True)
-            return frame(connection, sql, **{k: list(v) if isinstance(v, tuple) else v for k, v in given})
+        def run(connection: Connection, /, *values: Any, **named: Any) -> pd.DataFrame:
+            bound = signature.bind(*values, **named)
+            bound.apply_defaults()
+            lists = {k: list(v) if isinstance(v, tuple) else v for k, v in bound.arguments.items()}
+            return frame(connection, sql, **lists)
 
         run.__name__ = name
         return run

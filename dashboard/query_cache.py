@@ -208,7 +208,9 @@ def ask_rarely(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFra
     return _ask(RARE_S, HELD_OF_ONE, query, *args, **kwargs)
 
 
-def _ask(good_s: float, most: int, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+def _ask(
+    good_s: float, most: int, query: Query[P], /, *args: P.args, **kwargs: P.kwargs
+) -> pd.DataFrame | None:
     state = st.session_state
     held: dict[str, pd.DataFrame] = state.setdefault(HELD, {})
     key = f"{_name(query)}{args}{sorted(kwargs.items())}"

@@ -15,7 +15,10 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.rows import dict_row
 
+from stream_jobs.events.incidents import join_waiting
+from stream_jobs.rules.model import load_causes, load_rules
 from tests.rows import journeys, judged
 from tests.rows.fleet import latest, rover_latest, rover_vehicle, rover_windows, vehicles, windows
 from tests.rows.found import alert_events, alerts, crash
@@ -62,7 +65,15 @@ def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
     with connection.transaction():
         for table, rows in tables:
             insert(connection, table, rows)
+        join(connection)
     keep(connection)
+
+
+def join(connection: psycopg.Connection[Any]) -> None:
+    """Incidents of all alerts, by the event store's own function."""
+    cursor, causes = connection.cursor(row_factory=dict_row), load_causes(None, load_rules())
+    while join_waiting(cursor, causes):
+        pass
 
 
 def insert(connection: psycopg.Connection[Any], table: str, rows: Iterable[Row]) -> None:

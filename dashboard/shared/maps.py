@@ -132,8 +132,8 @@ def vehicle_rows(fleet: pd.DataFrame) -> list[Record]:
 
 
 def alert_pins(fleet: pd.DataFrame, mode: Mode, name: str = "alerts", fade: bool = False) -> pdk.Layer:
-    """A pin over each vehicle with active alerts, by the worst severity; ``fade``: small from afar."""
-    rows = [_vehicle(row, row["severity"]) for row in rows_of(placed(fleet[fleet["alerts"] > 0]))]
+    """A pin over each vehicle with incidents, by the worst severity; ``fade``: small from afar."""
+    rows = [_vehicle(row, row["severity"], "incidents") for row in rows_of(placed(fleet))]
     size: Any = {
         "get_size": FADING_M if fade else PIN_PX,
         "size_units": literal("meters" if fade else "pixels"),
@@ -142,12 +142,12 @@ def alert_pins(fleet: pd.DataFrame, mode: Mode, name: str = "alerts", fade: bool
     return _icons(rows, name, mode, get_pixel_offset=[0, -9], **size)
 
 
-def _vehicle(row: Record, icon: str) -> Record:
+def _vehicle(row: Record, icon: str, what: str = "alerts") -> Record:
     heading = row["heading_deg"] if icon == "moving" else None
     speed = "no speed" if row["speed_kmh"] is None else f"{row['speed_kmh']:.0f} km/h"
     lines = [row["vehicle_id"], row["model"], f"{row['state']}, {speed}"]
     if row["alerts"]:
-        lines.append(f"{row['alerts']} active, worst {row['severity']}")
+        lines.append(f"{row['alerts']} active {what}, worst {row['severity']}")
     words = "\n".join(line for line in lines if line)  # of a device: no expression or template for the map
     return {
         "lon": row["lon_deg"],

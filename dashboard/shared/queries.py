@@ -1,17 +1,14 @@
 """Queries of several pages."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-import pandas as pd
-
-from dashboard.db import Connection, Query, query
+from dashboard.db import Query, query
 
 QUIET: Final = timedelta(minutes=2)
 """As serving.fleet_latest has it: who has not reported for so long is silent."""
 FOUND_LIMIT: Final = 20
-ALERT_LIMIT: Final = 500
+LISTED_MOST: Final = 500  # alerts or incidents
 
 # One row: how new the data is and what was late, quarantined, dead; ``now`` is the database's clock
 freshness: Query[[]] = query("freshness")("SELECT *, now() AS now FROM serving.freshness")
@@ -52,7 +49,8 @@ find_vehicles: Query[[str]] = query("find_vehicles", "words")("""
     ORDER BY lower(vehicle_id) <> lower(%(words)s), alerts DESC, vehicle_id LIMIT 20
 """)
 
-_alerts: Query[...] = query("alerts", "vehicle_id severities active rule numbers most")("""
+# Alerts (of these ``numbers``), active and new first, then the worst; ``rule``: with or without part
+alerts: Query[...] = query("alerts", "vehicle_id= severities= active= rule= numbers= most=500")("""
     SELECT *, CASE WHEN starts_with(rule, 'crash') THEN (
                SELECT v.verdict FROM serving.alert_verdict v WHERE v.alert_no = a.alert_no) END AS verdict
     FROM serving.alert_triage a
@@ -66,15 +64,22 @@ _alerts: Query[...] = query("alerts", "vehicle_id severities active rule numbers
     LIMIT %(most)s
 """)
 
-
-def alerts(
-    connection: Connection,
-    vehicle_id: str | None = None,
-    severities: Sequence[str] | None = None,
-    active: bool | None = None,
-    rule: str | None = None,
-    numbers: Sequence[int] | None = None,
-    most: int = ALERT_LIMIT,
-) -> pd.DataFrame:
-    """Alerts (of these ``numbers``), active and new first, then the worst; ``rule``: with or without part."""
-    return _alerts(connection, vehicle_id, severities, active, rule, numbers, most)
+# Incidents, active and worst first; of a vehicle, those of the fleet that it has a share in too.
+# ``assigned``: to whom, or nobody; ``seen``: acknowledged
+incidents: Query[...] = query(
+    "incidents", "vehicle_id= severities= active= cause= assigned= seen= numbers= most=500"
+)("""
+    SELECT *, extract(epoch FROM coalesce(closed_at, now()) - opened_at)::double precision AS age_s
+    FROM serving.incident
+    WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s OR (vehicle_id IS NULL AND incident_no
+           IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle_id)s)))
+      AND (%(severities)s::text[] IS NULL OR severity = ANY(%(severities)s::text[]))
+      AND (%(active)s::boolean IS NULL OR active = %(active)s)
+      AND (%(cause)s::text IS NULL OR cause = %(cause)s)
+      AND (%(assigned)s::text IS NULL OR coalesce(assigned_to, 'nobody') = %(assigned)s)
+      AND (%(seen)s::boolean IS NULL OR (acknowledged_at IS NOT NULL) = %(seen)s)
+      AND (%(numbers)s::bigint[] IS NULL OR incident_no = ANY(%(numbers)s::bigint[]))
+    ORDER BY active DESC, array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity),
+             acknowledged_at IS NULL DESC, opened_at DESC
+    LIMIT %(most)s
+""")

@@ -20,6 +20,12 @@ Streamlit); or what makes a cell of the whole row."""
 NONE: Final = "—"
 ONE, WHOLE, GROUPED = "%.1f", "%.0f", "localized"
 """Number formats: one digit, none, none with marks between thousands."""
+DRIVE: Final = (
+    "Start a fleet: `odograph simulate -c 100 --rate 100`; "
+    "or recorded drives: `odograph replay --drives DIR`."
+)
+RAISE: Final = "A fault of a simulated vehicle makes one: `odograph simulate --fault overheating=1`."
+"""What brings data, and what an incident: said where there is none."""
 BY_SEVERITY: Final = ("Severity", SEVERITIES)
 _MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:@])")
 
@@ -139,13 +145,6 @@ def tinted(frame: pd.DataFrame, column: str, colours: Mapping[str, str]) -> Styl
         return f"color: {colour}; font-weight: 600" if colour else ""
 
     return frame.style.map(tint, subset=[column])
-
-
-def worst_first(fleet: pd.DataFrame) -> pd.DataFrame:
-    """The vehicles with active alerts, the worst first."""
-    rank = fleet["severity"].map(list(SEVERITIES).index, na_action="ignore")
-    order = fleet.assign(rank=rank, fewest=-fleet["alerts"])[fleet["alerts"] > 0]
-    return fleet.loc[order.sort_values(["rank", "fewest"], kind="stable").index]
 
 
 def message(row: Record) -> Any:

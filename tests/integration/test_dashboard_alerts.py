@@ -150,7 +150,7 @@ def test_the_list_stands_still_while_an_alert_is_open_and_says_what_came(
     dispatcher: Visit, site: Site
 ) -> None:
     dispatcher.open("/alerts?alert=1&severity=CRITICAL")
-    expect(dispatcher.page.get_by_text("1 alerts.")).to_be_visible()
+    expect(dispatcher.page.get_by_text("1 alert.")).to_be_visible()
     row = alerts(datetime.now(UTC))[1] | {
         "vehicle_id": vehicle_id(9),
         "first_alert_id": "later",
@@ -199,6 +199,41 @@ def test_a_silence_is_ended_on_the_page_in_the_table_and_in_the_file(dispatcher:
     assert site.fetch(query, made["silence_no"]) == [(ADA, True)]
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
     assert not Silences(silence_file(site.lane.home)).cover(vehicle_id(31), "coolant_hot", now_ms)
+
+
+def test_an_incident_is_assigned_commented_acknowledged_and_silenced_by_its_cause(
+    dispatcher: Visit, site: Site
+) -> None:
+    ((number,),) = site.fetch("SELECT incident_no FROM odograph.alert WHERE alert_no = 3")
+    dispatcher.open(f"/alerts?incident={number}")
+    expect(dispatcher.page.get_by_role("heading", name=f"Incident {number}")).to_be_visible()
+    expect(dispatcher.page.get_by_text("MINOR · active, new · tyres")).to_be_visible()
+    for way, label, words in (
+        ("Assign", "To whom", "workshop"),
+        ("Comment", "Comment", HOSTILE),
+        ("Silence", "Why", "on its way to the workshop"),
+    ):
+        dispatcher.still()
+        button(dispatcher, way).click()
+        form = dispatcher.page.get_by_role("dialog")
+        form.get_by_label(label, exact=True).fill(words)
+        form.get_by_role("button", name=way).click()
+        expect(form).to_have_count(0)
+    expect(dispatcher.metric("Who has it")).to_have_text("workshop")
+    dispatcher.still()
+    dispatcher.page.get_by_label("Note").fill("slow leak")
+    button(dispatcher, "Acknowledge").click()
+    expect(dispatcher.page.get_by_text("MINOR · active, seen, silenced · tyres")).to_be_visible()
+    query = "SELECT kind, by_whom, text FROM odograph.incident_note WHERE incident_no = %s ORDER BY note_no"
+    assert site.fetch(query, number) == [
+        ("assigned", ADA, "workshop"),
+        ("comment", ADA, HOSTILE),
+        ("silenced", ADA, "on its way to the workshop"),
+        ("acknowledged", ADA, "slow leak"),
+    ]
+    query = "SELECT cause, vehicle_id FROM odograph.alert_silence WHERE cause IS NOT NULL"
+    assert site.fetch(query) == [("tyres", vehicle_id(3))]
+    assert HOSTILE not in dispatcher.page.content()
 
 
 def test_maps_are_drawn_for_who_has_signed_in_and_refused_to_others(dispatcher: Visit, site: Site) -> None:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import urllib.error
 import urllib.request
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from playwright.sync_api import expect
 
 from dashboard.db import Connection
 from dashboard.screens.fleet import queries as fleet_queries
 from dashboard.shared import queries as shared_queries
-from tests.integration.browser_support import Visit
+from dashboard.shared.theme import SEVERITIES, STATES
+from tests import support_rows
+from tests.integration.browser_support import SEEN_S, Visit, drawn
 from tests.integration.dashboard_support import Site, minute_of_data
-from tests.rows.fleet import speed_kmh
+from tests.rows.fleet import SILENT_FROM, silence, speed_kmh
 from tests.rows.town import vehicle_id
+from tests.support import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -99,3 +106,46 @@ def test_maps_fetch_vehicles_and_bubbles_by_address(reader: Visit, site: Site) -
     assert [bubble["properties"]["n"] for bubble in town] == ["40"]
     with pytest.raises(urllib.error.HTTPError, match="404"):
         fetched(site, "/map/clusters/5/16/99.json?at=")
+
+
+def test_four_hundred_silent_vehicles_are_a_line_on_the_map_and_one_incident_in_the_list(
+    reader: Visit, site: Site
+) -> None:
+    with flood(site) as number:
+        reader.open("/")
+        line = reader.page.locator(f".st-key-fleet_{number}")
+        expect(line).to_contain_text("MINOR · 400 vehicles")
+        expect(reader.metric("Incidents")).to_have_text("6")
+        eventually(lambda: drawn(reader, STATES["silent"], 2000), SEEN_S, "the silent vehicles")
+        assert not drawn(reader, SEVERITIES["MINOR"], 400)  # a pin has about 300 pixels
+        reader.page.set_viewport_size({"width": 390, "height": 844})
+        expect(line).to_be_visible()
+        assert reader.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        line.get_by_role("button").click()
+        expect(reader.page).to_have_url(re.compile(rf"/alerts\?incident={number}"))
+        expect(reader.page.get_by_text("MINOR · active, new · silence")).to_be_visible()
+        expect(reader.metric("Vehicles")).to_have_text("400")
+        expect(reader.page.get_by_text("6 incidents.")).to_be_visible()
+    assert reader.complaints == []
+
+
+@contextmanager
+def flood(site: Site) -> Iterator[int]:
+    """400 more vehicles, silent since the same minute; their alerts joined as the event store does it."""
+    now = datetime.now(UTC)
+    with psycopg.connect(site.lane.endpoints.db_ingest_url) as connection:
+        for table, rows in silence(now).items():
+            support_rows.insert(connection, table, rows)
+        support_rows.join(connection)
+    try:
+        with psycopg.connect(site.lane.endpoints.db_dashboard_url) as connection:
+            found = connection.execute(
+                "SELECT incident_no, vehicles FROM serving.incident WHERE cause = 'silence'"
+            )
+            ((number, many),) = found.fetchall()
+        assert many == 400
+        yield number
+    finally:
+        site.execute("DELETE FROM odograph.incident WHERE cause = 'silence'")
+        for table in ("alert", "vehicle_latest", "vehicle"):
+            site.execute(f"DELETE FROM odograph.{table} WHERE vehicle_id >= %s", vehicle_id(SILENT_FROM))

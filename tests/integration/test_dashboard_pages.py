@@ -67,7 +67,7 @@ def test_a_page_opened_first_by_its_own_address_has_the_navigation(reader: Visit
 def test_figures_equal_the_rows(reader: Visit) -> None:
     reader.open("/")
     shown = {"Vehicles": "41", "Reporting": "37", "On the road": "30", "Idling": "6"}
-    shown |= {"Active alerts": "5", "Mean speed": "31.5 km/h"}
+    shown |= {"Incidents": "5", "Mean speed": "31.5 km/h"}
     for label, value in shown.items():
         expect(reader.metric(label)).to_have_text(value)
     expect(reader.page.get_by_text("late frames 3 open of 5")).to_be_visible()
@@ -200,7 +200,7 @@ def test_filters_survive_in_the_address(reader: Visit) -> None:
     expect(reader.page.get_by_text("parked 6")).to_be_visible()
     expect(reader.page.get_by_text("moving 24")).to_have_count(0)
     reader.open("/alerts?severity=MAJOR&status_filter=all")
-    expect(reader.page.get_by_text("2 alerts.")).to_be_visible()
+    expect(reader.page.get_by_text("2 incidents.")).to_be_visible()
 
 
 def test_a_vehicle_silent_for_years_is_shown_where_and_when_it_drove(reader: Visit) -> None:

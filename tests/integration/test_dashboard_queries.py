@@ -24,9 +24,9 @@ pytestmark = pytest.mark.integration
 
 def test_the_fleet_in_figures(now: datetime, connection: Connection) -> None:
     figures = fleet_queries.fleet_figures(connection).iloc[0].to_dict()
-    counted = ("vehicles", "reporting", "moving", "idling", "parked", "alerts_active", "alerts_critical")
-    assert [figures[name] for name in counted] == [41, 37, 24, 6, 6, 5, 1]
-    assert [figures[name] for name in ("major", "minor", "warning", "alerts_unacknowledged")] == [1, 1, 2, 4]
+    counted = ("vehicles", "reporting", "moving", "idling", "parked", "incidents", "unseen")
+    assert [figures[name] for name in counted] == [41, 37, 24, 6, 6, 5, 5]
+    assert [figures[name] for name in ("critical", "major", "minor", "warning")] == [1, 1, 1, 2]
     assert figures["speed_moving_kmh"] == pytest.approx(31.5)
     assert 0 < figures["frames_per_s"] <= 40
 
@@ -100,6 +100,24 @@ def test_active_and_unacknowledged_alerts_come_first_then_the_worst(
         ("coolant_high", "MAJOR", False),
     ]
     assert found["duration_s"].iloc[0] == 595.0
+
+
+def test_incidents_come_active_and_worst_first_and_can_be_asked_for(
+    now: datetime, connection: Connection
+) -> None:
+    found = shared_queries.incidents(connection)
+    assert list(zip(found["cause"], found["severity"], found["active"], strict=True)) == [
+        ("crash", "CRITICAL", True),
+        ("coolant_high", "MAJOR", True),
+        ("tyres", "MINOR", True),
+        ("speeding", "WARNING", True),
+        ("battery_low", "WARNING", True),
+        ("coolant_high", "MAJOR", False),
+        ("speeding", "WARNING", False),
+    ]
+    assert shared_queries.incidents(connection, vehicle_id(0), active=True)["alerts"].tolist() == [1, 1]
+    assert len(shared_queries.incidents(connection, cause="speeding", assigned="nobody", seen=False)) == 2
+    assert shared_queries.incidents(connection, seen=True).empty
 
 
 def test_alerts_can_be_asked_for_by_vehicle_severity_and_status(

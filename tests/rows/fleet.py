@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime, timedelta
 
+from tests.rows.found import alerts
 from tests.rows.town import (
     HOSTILE_MODEL,
     MODELS,
@@ -17,6 +18,8 @@ from tests.rows.town import (
     roads,
     vehicle_id,
 )
+
+SILENT_FROM = 1000
 
 
 def vehicles(now: datetime) -> list[Row]:
@@ -66,6 +69,26 @@ def _latest(n: int, state: str, now: datetime, edges: list[Row]) -> Row:
         "tyre_min_kpa20": 171.0 if n == 3 else 228.0 + n % 5,
         "fuel_level_pct": None if electric else 30.0 + n,
         "soc_pct": 40.0 + n if electric else None,
+    }
+
+
+def silence(now: datetime) -> dict[str, list[Row]]:
+    """By table: 400 vehicles more, all over the town, who have not been heard of for ten minutes."""
+    edges, at = roads(), now - timedelta(minutes=10)
+    fleet = range(SILENT_FROM, SILENT_FROM + 400)
+    alert = alerts(now)[0] | {
+        "rule": "vehicle_silent",
+        "severity": "MINOR",
+        "message": "Nothing received for 5 minutes",
+    }
+    opened = [now - timedelta(minutes=5, seconds=n % 60) for n in fleet]
+    return {
+        "vehicle": [_status(vehicle_id(n), _model(0), at) for n in fleet],
+        "vehicle_latest": [_latest(n, "moving", now, edges) | {"event_time": at} for n in fleet],
+        "alert": [
+            alert | {"vehicle_id": vehicle_id(n), "opened_at": t, "first_alert_id": f"silent-{n}"}
+            for n, t in zip(fleet, opened, strict=True)
+        ],
     }
 
 

@@ -1,4 +1,7 @@
-"""One alert: what it is, its evidence, what can be done with it, and what happened to it."""
+"""One alert: what it is, its evidence, what can be done with it, and what happened to it.
+
+Also what one incident needs as well: the steps between neighbours, and forms that do something.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -9,8 +12,9 @@ from dashboard import auth
 from dashboard.auth import Reader
 from dashboard.query_cache import SLOW_S, ask, forget, settings
 from dashboard.screens.alerts import evidence, queries, tables
+from dashboard.screens.alerts.tables import ALERT, Kind
 from dashboard.shared import live, text
-from dashboard.shared.queries import alerts, rules
+from dashboard.shared.queries import alerts, incidents, rules
 from dashboard.shared.text import Record
 from dashboard.shared.theme import SEVERITY_SIGNS
 from infra.contract.downlink import silence_file, write_silences
@@ -18,44 +22,53 @@ from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.settings import settings as contract
 from stream_jobs.alerts.store import AlertStore, alert_store
 
-CHOSEN: Final = "alert"  # in the address: an address with it is a link to one alert
 LENGTHS_S: Final = {"30 min": 1_800, "2 h": 7_200, "8 h": 28_800, "24 h": 86_400, "7 d": 604_800}
 SCOPES: Final = ("this rule on this vehicle", "this rule on all vehicles", "all rules on this vehicle")
 NOTE_MOST: Final = 500
 DONE: Final = "alert_done"
+SILENCE_WORDS: Final = "Alerts are stored and shown all the same; webhooks and drivers are not notified."
 SIGNALS_MOST: Final = 4
 CONTEXT: Final = ("speed_kmh", "engine_rpm")  # shown beside what the rule reads, where the vehicle has them
+Act = Callable[[AlertStore, str, str | None, float], str | None]
+"""With the store, a name, words and a length, s; what came of it where that is not what was meant."""
 LATENCIES: Final = ("event_to_received_ms", "received_to_alerted_ms", "alerted_to_stored_ms")
 
 
-def chosen() -> int | None:
-    """The alert of the address."""
-    given = st.query_params.get(CHOSEN, "")
+def chosen(kind: Kind) -> int | None:
+    """The alert or incident of the address."""
+    given = st.query_params.get(kind.name, "")
     return int(given) if given.isdecimal() and len(given) < 19 else None
 
 
-def choose(alert_no: int | None) -> None:
-    """Open an alert, or none."""
-    if alert_no is None:
-        st.query_params.pop(CHOSEN, None)
-    else:
-        st.query_params[CHOSEN] = str(alert_no)
-
-
-def detail(listed: Sequence[int]) -> None:
-    """The alert of the address, below the list; its neighbours in the list, by keys too."""
-    number = chosen()
+def choose(kind: Kind, number: int | None) -> None:
+    """Open an alert or incident, or none."""
     if number is None:
-        if st.query_params.get(CHOSEN):
-            st.warning("This address names no alert.", icon=":material/link_off:")
-        return
+        st.query_params.pop(kind.name, None)
+    else:
+        st.query_params[kind.name] = str(number)
+
+
+def steps(kind: Kind, listed: Sequence[int]) -> int:
+    """The number of what is opened below the list, with ways to its neighbours; ends where nothing is."""
+    number = chosen(kind)
+    if number is None:
+        if st.query_params.get(kind.name):
+            st.warning(f"This address names no {kind.name}.", icon=":material/link_off:")
+        raise live.NoRowsError
     st.divider()
     with st.container(horizontal=True, vertical_alignment="center", key="steps"):
-        st.subheader(f"Alert {number}", anchor=False, width="content")
+        st.subheader(f"{kind.name.capitalize()} {number}", anchor=False, width="content")
         for label, shortcut, step in (("Previous", "K", -1), ("Next", "J", 1)):
             to, key = tables.neighbour(listed, number, step), f"step_{shortcut}"
-            st.button(label, on_click=choose, args=(to,), disabled=to is None, shortcut=shortcut, key=key)
-        st.button("Close", on_click=choose, args=(None,), shortcut="X", key="close", type="tertiary")
+            st.button(
+                label, on_click=choose, args=(kind, to), disabled=to is None, shortcut=shortcut, key=key
+            )
+        st.button("Close", on_click=choose, args=(kind, None), shortcut="X", key="close", type="tertiary")
+    return number
+
+
+def detail(number: int) -> None:
+    """One alert."""
     gone = f"There is no alert {number}: it never was, or late frames took it back."
     found = live.linked(queries.alert, gone, number)
     live.part(_facts, None, number)
@@ -63,7 +76,9 @@ def detail(listed: Sequence[int]) -> None:
     with right:
         live.part(_evidence, SLOW_S, number, still=found["evidence_at"] is not None)
     with left:  # what to do comes first where they stand one below another
-        _actions(found)
+        who = dispatcher()
+        if who is not None:
+            _actions(found, who)
         live.part(_history, None, number)
 
 
@@ -99,11 +114,21 @@ def _facts(number: int) -> None:
     st.text("\n".join(lines))
     with st.container(horizontal=True, vertical_alignment="center", key="ways"):
         live.vehicle_button("Open vehicle", found["vehicle_id"], key="to_vehicle")
+        number = found["incident_no"]
+        if number is not None and st.button(
+            f"Incident {number}", icon=":material/stacks:", key="to_incident"
+        ):
+            live.open_page("alerts", incident=str(number))
         if found["crash_id"] is not None and found["crash_boot_id"] is not None:
             record = f"{found['vehicle_id']}/{found['crash_boot_id']}/{found['crash_id']}"
             if st.button(f"Crash record ({found['verdict']})", icon=":material/car_crash:", key="to_crash"):
                 live.open_page("crashes", record=record)
-        st.code(f"{st.context.url}?{CHOSEN}={found['alert_no']}", language=None, width="stretch")
+        address(ALERT, found)
+
+
+def address(kind: Kind, found: Record) -> None:
+    """Where it can be found again."""
+    st.code(f"{st.context.url}?{kind.name}={found[kind.number]}", language=None, width="stretch")
 
 
 def _history(number: int) -> None:
@@ -156,29 +181,45 @@ def _curves(frames: Sequence[Record], alert: Record, rule: Record | None) -> Non
         live.chart(evidence.signal_chart(shown, name, cleared_s), f"evidence_{name}")
 
 
-def _actions(found: Record) -> None:
+def dispatcher() -> Reader | None:
+    """Who may act here, below the title; None: nobody, which is said."""
     st.subheader("Act", anchor=False)
     said()
     who = auth.reader()
     if not who.may("alerts"):
         st.caption(auth.why_not(who, "alerts"))
-        return
+        return None
     if who.local:
         st.caption(auth.LOCAL_WORDS)
+    return who
+
+
+def _actions(found: Record, who: Reader) -> None:
     number = int(found["alert_no"])
     if not found["acknowledged"]:
-        with st.form(f"acknowledge_{number}"):
-            name = auth.name_field(who, f"ack_name_{number}")
-            note = st.text_input("Note", key=f"ack_note_{number}", max_chars=NOTE_MOST).strip() or None
-            if st.form_submit_button("Acknowledge", type="primary", shortcut="A"):
-                before = "Somebody had acknowledged it before; it is left as it was."
-                done = "Acknowledged."
-                perform(who, name, lambda s: None if s.acknowledge([number], name, note) else before, done)
+        before = "Somebody had acknowledged it before; it is left as it was."
+
+        def acknowledge(store: AlertStore, name: str, note: str | None, _: float) -> str | None:
+            return None if store.acknowledge([number], name, note) else before
+
+        form(who, f"acknowledge_{number}", "Acknowledge", "Note", acknowledge, "Acknowledged.", shortcut="A")
     with st.container(horizontal=True, key="further"):
         if st.button("Silence", icon=":material/notifications_off:"):
             _silence(found, number, who)
         if found["active"] and st.button("End by hand", icon=":material/done_all:"):
             _end(number, who)
+
+
+def form(
+    who: Reader, key: str, submit: str, words: str, act: Act, done: str, lengths: bool = False, **button: Any
+) -> None:
+    """Words, a length if ``lengths``, a name; says what came of ``act``, ``done`` where it says nothing."""
+    with st.form(key, border="shortcut" in button):
+        length = st.selectbox("For", list(LENGTHS_S), key=f"{key}_for") if lengths else next(iter(LENGTHS_S))
+        name = auth.name_field(who, f"{key}_name")
+        given = st.text_input(words, key=f"{key}_words", max_chars=NOTE_MOST).strip() or None
+        if st.form_submit_button(submit, **({"type": "primary"} | button)):
+            perform(who, name, lambda store: act(store, name, given, LENGTHS_S[length]), done)
 
 
 def said() -> None:
@@ -190,33 +231,26 @@ def said() -> None:
 
 @st.dialog("End by hand")
 def _end(number: int, who: Reader) -> None:
-    with st.form(f"clear_{number}", border=False):
-        st.caption("A crash does not end by itself. A new finding opens a new alert.")
-        name = auth.name_field(who, f"clear_name_{number}")
-        note = st.text_input("Why", key=f"clear_note_{number}", max_chars=NOTE_MOST).strip() or None
-        if st.form_submit_button("End this alert"):
-            before = "It was over before."
-            perform(who, name, lambda s: None if s.end([number], name, note) else before, "Ended.")
+    def end(store: AlertStore, name: str, note: str | None, _: float) -> str | None:
+        return None if store.end([number], name, note) else "It was over before."
+
+    st.caption("A crash does not end by itself. A new finding opens a new alert.")
+    form(who, f"clear_{number}", "End this alert", "Why", end, "Ended.")
 
 
 @st.dialog("Silence")
 def _silence(found: Record, number: int, who: Reader) -> None:
-    with st.form(f"silence_{number}", border=False):
-        st.caption("Alerts are stored and shown all the same; webhooks and drivers are not notified.")
-        scope = st.radio("What", SCOPES, key=f"silence_scope_{number}")
-        length = st.selectbox("For", list(LENGTHS_S), key=f"silence_for_{number}")
-        name = auth.name_field(who, f"silence_name_{number}")
-        why = st.text_input("Why", key=f"silence_why_{number}", max_chars=NOTE_MOST)
-        if st.form_submit_button("Silence"):
-            rule = None if scope == SCOPES[2] else str(found["rule"]).partition(".")[0]
-            vehicle = None if scope == SCOPES[1] else found["vehicle_id"]
+    st.caption(SILENCE_WORDS)
+    scope = st.radio("What", SCOPES, key=f"silence_scope_{number}")
+    rule = None if scope == SCOPES[2] else str(found["rule"]).partition(".")[0]
+    vehicle = None if scope == SCOPES[1] else found["vehicle_id"]
 
-            def quieten(store: AlertStore) -> str:
-                made = store.silence(rule, vehicle, LENGTHS_S[length], name, why)
-                _write_silences(store)
-                return f"Silenced until {text.clock(made['until_at'], live.tz())}."
+    def quieten(store: AlertStore, name: str, why: str | None, length_s: float) -> str:
+        made = store.silence(rule, vehicle, length_s, name, why or "")
+        write_silence_file(store)
+        return f"Silenced until {text.clock(made['until_at'], live.tz())}."
 
-            perform(who, name, quieten, "Silenced.")
+    form(who, f"silence_{number}", "Silence", "Why", quieten, "Silenced.", lengths=True)
 
 
 def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], done: str) -> None:
@@ -234,7 +268,15 @@ def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], 
         return
     if who.local:
         st.session_state["who"] = name  # the name given stays for the session
-    forget(alerts, queries.alert, queries.alert_changes, queries.silences)
+    forget(
+        alerts,
+        incidents,
+        queries.alert,
+        queries.alert_changes,
+        queries.silences,
+        queries.notes,
+        queries.timeline,
+    )
     st.session_state[DONE] = came or done
     st.rerun()
 
@@ -242,10 +284,10 @@ def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], 
 def end_silence(store: AlertStore, number: int, name: str) -> str | None:
     """The end of a silence in the table and in the file beside it."""
     ended = store.end_silences([number], name)
-    _write_silences(store)
+    write_silence_file(store)
     return None if ended else "It was over before."
 
 
-def _write_silences(store: AlertStore) -> None:
+def write_silence_file(store: AlertStore) -> None:
     """The file beside the table, which the downlink reads."""
     write_silences(silence_file(settings().paths.home), store.in_force())

@@ -235,6 +235,40 @@ def _marks(cleared_s: float | None) -> list[Spec]:
     return charts.upright(marks, "s")
 
 
+_ALERT_TIP: Final = [words("rule"), words("vehicle_id"), words("message")]
+
+
+def bars(alerts: pd.DataFrame) -> Drawing:
+    """The alerts of an incident from their opening to their last finding, by rule and severity."""
+    rows = alerts[["opened_at", "last_at", "rule", "vehicle_id", "severity", "message"]]
+    rows = rows.rename(columns={"opened_at": "time"})
+    encoding = {
+        "x": charts.moments(form="%H:%M:%S"),
+        "x2": {"field": "last_at"},
+        "y": words("rule", title=None, sort=None),
+        "color": charts.colour("severity", SEVERITIES),
+        "tooltip": [charts.tip_time(), *_ALERT_TIP],
+    }
+    many = rows["rule"].nunique()
+    bar = layer("bar", encoding, cornerRadius=2, height=12, minBandSize=4)
+    begin = layer("tick", {k: encoding[k] for k in ("x", "y", "color", "tooltip")}, thickness=4, size=14)
+    return drawing(rows, "Alerts of the incident over time, by rule", 40 + 26 * many, bar, begin)
+
+
+def together(alerts: pd.DataFrame) -> Drawing:
+    """How many vehicles had an alert of the incident, as they opened."""
+    opened = alerts.sort_values("opened_at").drop_duplicates("vehicle_id")
+    rows = pd.DataFrame({"time": opened["opened_at"], "vehicles": range(1, len(opened) + 1)})
+    y = number("vehicles", "vehicles", format=",.0f")
+    encoding = {
+        "x": charts.moments(form="%H:%M:%S"),
+        "y": y,
+        "tooltip": [charts.tip_time(), tip("vehicles", ",", "vehicles")],
+    }
+    look: Any = {"interpolate": "step-after", "color": SEVERITIES["MAJOR"], "opacity": 0.35, "line": True}
+    return drawing(rows, "Vehicles of the incident over time", HEIGHT_PX, layer("area", encoding, **look))
+
+
 def by_day(counted: pd.DataFrame, days: Sequence[date]) -> Drawing:
     """Alerts that opened, by day of the reader's zone and the gravest severity of their rule on it."""
     colours = {text.severity(name): colour for name, colour in SEVERITIES.items()}

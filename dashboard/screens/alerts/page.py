@@ -1,4 +1,4 @@
-"""Alerts: what is active and not yet seen comes first; one is opened below, and shared by its address."""
+"""Incidents and their alerts: the worst that is active first; one is opened below, and has an address."""
 
 from datetime import datetime, time, timedelta
 from typing import Any, Final
@@ -9,67 +9,85 @@ import streamlit as st
 from dashboard import auth
 from dashboard.auth import Reader
 from dashboard.query_cache import SLOW_S, ask, ask_slowly, later, settings
-from dashboard.screens.alerts import detail, evidence, queries, tables
+from dashboard.screens.alerts import detail, evidence, incident, queries, tables
+from dashboard.screens.alerts.tables import ALERT, INCIDENT, Kind
 from dashboard.shared import downloads, live, text
 from dashboard.shared import queries as shared_queries
-from dashboard.shared.queries import ALERT_LIMIT, alerts
 from dashboard.shared.text import Record
 from dashboard.shared.theme import SEVERITIES
 
 STATUS: Final = {"active": True, "cleared": False, "all": None}
+SEEN: Final = {"all": None, "no": False, "yes": True}
+NOBODY: Final = "nobody"  # has it
 SPANS_D: Final = {"7 days": 7, "30 days": 30, "90 days": 90}
 END_BUTTONS_MOST: Final = 12
 LISTED, TURN, ENDING = "alert_list", "alert_turn", "ending_silence"
 
 
-def _filters() -> None:
-    known = ask(shared_queries.rules)
-    rules = [] if known is None else list(known["rule"])
-    asked = st.query_params.get("rule")
-    if asked and asked not in rules:
-        rules.insert(0, asked)
+def _options(found: pd.DataFrame | None, column: str, asked: str | None) -> list[str]:
+    """What a filter offers, among it what the address asks for."""
+    known = [] if found is None else sorted(set(found[column].dropna()))
+    return [*([asked] if asked and asked not in known else []), *known]
+
+
+def _filters(kind: Kind) -> tuple[Any, ...]:
+    """What the query of the list takes, kept in the address."""
+    rules, address = ask(shared_queries.rules), st.query_params
+
+    def one_of(label: str, key: str, options: list[str]) -> Any:
+        look: Any = {"index": None, "placeholder": "all", "bind": "query-params", "width": 200}
+        return st.selectbox(label, options, key=key, format_func=tables.cause, **look)
+
     with live.toolbar():
-        live.choice("Status", STATUS, "status_filter")
-        st.pills("Severity", list(SEVERITIES), selection_mode="multi", key="severity", bind="query-params")
-        st.selectbox("Rule", rules, index=None, placeholder="all", key="rule", bind="query-params", width=220)
-        st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder="all", width=200)
+        active = STATUS[live.choice("Status", STATUS, "status_filter")]
+        pills: Any = {"selection_mode": "multi", "bind": "query-params"}
+        severities = tuple(st.pills("Severity", list(SEVERITIES), key="severity", **pills)) or None
+        if kind is ALERT:
+            more: tuple[Any, ...] = (one_of("Rule", "rule", _options(rules, "rule", address.get("rule"))),)
+        else:
+            cause = one_of("Cause", "cause", _options(rules, "cause", address.get("cause")))
+            people = [
+                NOBODY,
+                *_options(ask_slowly(queries.assignees), "assigned_to", address.get("assigned")),
+            ]
+            seen = SEEN[live.choice("Acknowledged", SEEN, "seen", "all")]
+            more = (cause, one_of("Who has it", "assigned", people), seen)
+        vehicle = st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder="all", width=200)
+    return vehicle.strip() or None, severities, active, *more
 
 
-def _listing() -> None:
-    """The alerts; a row chosen by mouse or arrow keys is opened below. It stands still while one is open."""
+def _listing(kind: Kind, asked: tuple[Any, ...]) -> None:
+    """A row chosen by mouse or arrow keys is opened below. The list stands still while one is open."""
     live.renew()
     state = st.session_state
-    asked: tuple[Any, Any, Any, Any] = (
-        (state.get("vehicle") or "").strip() or None,
-        state.get("severity") or None,
-        STATUS[state.get("status_filter") or "active"],
-        state.get("rule") or None,
-    )
-    found = live.rows(ask(alerts, *asked))
-    matching, chosen = [int(n) for n in found["alert_no"]], detail.chosen()
+    found = live.rows(ask(kind.find, *asked))
+    matching, chosen = [int(n) for n in found[kind.number]], detail.chosen(kind)
     kept = state.get(LISTED, (None, ()))
-    numbers, newcomers = tables.held(kept[1] if kept[0] == asked else (), matching, chosen is not None)
-    state[LISTED] = (asked, numbers)
+    same = kept[1] if kept[0] == (kind.name, asked) else ()
+    numbers, newcomers = tables.held(same, matching, chosen is not None)
+    state[LISTED] = ((kind.name, asked), numbers)
     if not numbers:
-        st.success("No alert matches.", icon=":material/check_circle:")
+        st.success(f"No {kind.name} matches. {text.RAISE}", icon=":material/check_circle:")
         return
-    gone = sorted(set(numbers) - set(matching))
-    others = ask(alerts, numbers=gone) if gone else None
+    gone = tuple(sorted(set(numbers) - set(matching)))
+    others = ask(kind.find, numbers=gone) if gone else None
     both = found if others is None or others.empty else pd.concat([found, others], ignore_index=True)
-    more = f"; the first {len(found)} are shown" if len(found) == ALERT_LIMIT else ""
+    more = f"; the first {len(found)} are shown" if len(found) == shared_queries.LISTED_MOST else ""
+    many = f"{len(found)} {kind.name}{'' if len(found) == 1 else 's'}"
     with st.container(horizontal=True, vertical_alignment="center", key="list_head"):
-        st.caption(f"{len(found)} alerts{more}. Click a row, or move with the arrow keys, to open it below.")
+        st.caption(f"{many}{more}. Click a row, or move with the arrow keys, to open it below.")
         if newcomers:
             label, icon = f"{newcomers} new: show", ":material/refresh:"
             st.button(label, key="renew", on_click=_renew, icon=icon, type="tertiary")
-    shown, text_of = tables.in_order(both, numbers), st.column_config.TextColumn
+    shown, text_of = tables.in_order(both, kind.number, numbers), st.column_config.TextColumn
     look: Any = {"looks": {"Message": text_of(width=330), "No": text_of(width="small")}}
     beside = chosen is not None and len(shown) > 7
     look["height"] = 300 if beside else live.height(len(shown), 17, 720)
-    key = f"alerts_{state.get(TURN, 0)}"  # a new turn, a new table: the old mark would stand on another alert
-    look |= {"tint": text.BY_SEVERITY, "choose": lambda place: detail.choose(numbers[place])}
-    look["data"] = later(alerts, *asked, most=downloads.ROWS_MOST)
-    live.open_list(shown, tables.triage(chosen), key, "Alerts", **look)
+    # a new turn, a new table: the old mark would stand on another row
+    key = f"{kind.name}s_{state.get(TURN, 0)}"
+    look |= {"tint": text.BY_SEVERITY, "choose": lambda place: detail.choose(kind, numbers[place])}
+    look["data"] = later(kind.find, *asked, most=downloads.ROWS_MOST)
+    live.open_list(shown, kind.columns(chosen), key, f"{kind.name.capitalize()}s", **look)
 
 
 def _renew() -> None:
@@ -87,10 +105,10 @@ def _rules(days: int) -> None:
     known = live.rows(ask(shared_queries.rules))
     found = live.rows(ask_slowly(queries.rule_days, start, end, settings().tz))
     if known.empty and found.empty:
-        live.nothing("No rule is noted yet: the jobs have not run on this database.")
+        live.nothing("No rule is noted yet: the jobs have not run on this database: `odograph up`.")
         return
     if found.empty:
-        live.nothing(f"No alert has opened within {days} days.")
+        live.nothing(f"No alert has opened within {days} days. {text.RAISE}")
     else:
         live.chart(evidence.by_day(found, listed), "alerts_by_day")
     table = tables.rules(known, found, listed, zone, live.now())
@@ -112,7 +130,7 @@ def _silences() -> None:
         "Silenced alerts are stored and shown all the same; webhooks and drivers are not notified. A silence "
         "is made where an alert is open, or by: odograph alerts silence"
     )
-    live.rows(found, "Nothing was ever silenced.")
+    live.rows(found, "Nothing was ever silenced: `odograph alerts silence --help`.")
     with live.section():
         who, in_force = auth.reader(), found[found["in_force"]]
         live.rows(in_force, "None is in force.", st.caption)
@@ -146,7 +164,9 @@ def _end(row: Record, who: Reader) -> None:
 
 
 live.header("Alerts")
-part = live.choice("Show", ("Alerts", "Rules", "Silences"), "view", label_visibility="collapsed")
+VIEWS: Final = {"Incidents": INCIDENT, "Alerts": ALERT, "Rules": None, "Silences": None}
+first = "Alerts" if ALERT.name in st.query_params else "Incidents"  # an address of one alert
+part = live.choice("Show", VIEWS, "view", first, label_visibility="collapsed")
 if part == "Rules":
     live.part(_rules, SLOW_S, SPANS_D[live.choice("Time span", SPANS_D, "rule_span", "30 days")])
 elif part == "Silences":
@@ -156,7 +176,8 @@ elif part == "Silences":
     if ending is not None:  # opened by the page: a live part's next drawing would take it away again
         _end(ending, auth.reader())
 else:
-    _filters()
-    live.part(_listing)
+    kind = VIEWS[part] or INCIDENT
+    live.part(_listing, None, kind, _filters(kind))
     with live.section():
-        detail.detail(st.session_state.get(LISTED, (None, ()))[1])
+        opened = detail.steps(kind, st.session_state.get(LISTED, (None, ()))[1])
+        (detail if kind is ALERT else incident).detail(opened)

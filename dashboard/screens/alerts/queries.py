@@ -1,4 +1,4 @@
-"""Queries about alerts, rules and silences; the list of alerts is in ``shared.queries``."""
+"""Queries about incidents, alerts, rules and silences; their lists are in ``shared.queries``."""
 
 from datetime import datetime
 
@@ -10,9 +10,26 @@ alert: Query[[int]] = query("alert", "alert_no")("""
            (SELECT c.boot_id FROM serving.crash_record c
             WHERE c.vehicle_id = l.vehicle_id AND c.crash_id = v.crash_id AND c.event_time
                   BETWEEN l.opened_at - INTERVAL '1 second' AND l.last_at + INTERVAL '1 second'
-            ORDER BY c.event_time LIMIT 1) AS crash_boot_id
+            ORDER BY c.event_time LIMIT 1) AS crash_boot_id,
+           (SELECT i.incident_no FROM serving.incident_alert i WHERE i.alert_no = l.alert_no) AS incident_no
     FROM serving.alert_life l LEFT JOIN serving.alert_verdict v USING (alert_no)
     WHERE l.alert_no = %(alert_no)s
+""")
+
+# The alerts of an incident in the order of their time; one of the fleet has several of a vehicle
+timeline: Query[[int]] = query("timeline", "incident_no")("""
+    SELECT * FROM serving.incident_alert WHERE incident_no = %(incident_no)s
+    ORDER BY opened_at, alert_no LIMIT 5000
+""")
+
+# What was done and said about an incident
+notes: Query[[int]] = query("notes", "incident_no")(
+    "SELECT * FROM serving.incident_note WHERE incident_no = %(incident_no)s ORDER BY at LIMIT 500"
+)
+
+# Who has an incident, or had one
+assignees: Query[[]] = query("assignees")("""
+    SELECT DISTINCT assigned_to FROM serving.incident WHERE assigned_to IS NOT NULL ORDER BY 1 LIMIT 200
 """)
 
 # What happened to an alert, the newest 200 changes in their order

@@ -1,13 +1,15 @@
-"""Tables of the alerts page, and the list while somebody works on it. No SQL, no streamlit."""
+"""Tables of the alerts page, its two lists, and a list while somebody works on it. No SQL, no streamlit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pandas as pd
 
+from dashboard.db import Query
 from dashboard.shared import text
+from dashboard.shared.queries import alerts, incidents
 from dashboard.shared.text import NONE, ONE, Columns, clock, duration, known, missing, severity
 from dashboard.shared.theme import SEVERITIES
 
@@ -25,9 +27,9 @@ def held(before: Sequence[int], matching: Sequence[int], still: bool) -> tuple[t
     return tuple(before), len(set(matching) - set(before))
 
 
-def in_order(frame: pd.DataFrame, numbers: Sequence[int]) -> pd.DataFrame:
-    """The rows of these alerts in this order; a number without a row is left out."""
-    kept = frame.drop_duplicates("alert_no").set_index("alert_no", drop=False)
+def in_order(frame: pd.DataFrame, column: str, numbers: Sequence[int]) -> pd.DataFrame:
+    """The rows of these numbers in this order; a number without a row is left out."""
+    kept = frame.drop_duplicates(column).set_index(column, drop=False)
     return kept.loc[[n for n in numbers if n in kept.index]].reset_index(drop=True)
 
 
@@ -40,18 +42,51 @@ def neighbour(numbers: Sequence[int], current: int | None, step: int) -> int | N
 
 
 def status(row: Row) -> str:
-    """Both axes in words, and what keeps an alert quiet."""
+    """Both axes in words, and what keeps an alert or incident quiet."""
     words = ["active" if row["active"] else "cleared"]
     words.append("new" if missing(row["acknowledged_at"]) else "seen")
     words += ["silenced"] if not missing(row["silenced_until"]) else []
-    words += ["late"] if row["late"] else []
+    words += ["late"] if row.get("late") else []
     return ", ".join(words)
 
 
+def number(chosen: int | None) -> Callable[[int], str]:
+    """Numbers of a list; the chosen one has a mark, since the list may have moved on."""
+    return lambda n: f"{'▶ ' if n == chosen else ''}{n}"
+
+
+def whose(row: Row) -> str:
+    """The vehicle of an incident; of one of the fleet how many."""
+    return f"fleet: {row['vehicles']:,} vehicles" if missing(row["vehicle_id"]) else str(row["vehicle_id"])
+
+
+def cause(name: str) -> str:
+    """A cause in words."""
+    return name.replace("_", " ")
+
+
+INCIDENTS: Final[Columns] = {
+    "Severity": ("severity", severity),
+    "Status": status,
+    "Vehicle": whose,
+    "Cause": ("cause", cause),
+    "Since": ("opened_at", clock),
+    "Age": ("age_s", duration),
+    "Alerts": "alerts",
+    "Has it": ("assigned_to", known),
+    "Message": "message",
+}
+
+
+def incident_list(chosen: int | None) -> Columns:
+    """Incidents by number."""
+    return {"No": ("incident_no", number(chosen)), **INCIDENTS}
+
+
 def triage(chosen: int | None) -> Columns:
-    """Alerts; the chosen one has a mark, since the list may have moved on."""
+    """Alerts by number."""
     return {
-        "No": ("alert_no", lambda n: f"{'▶ ' if n == chosen else ''}{n}"),
+        "No": ("alert_no", number(chosen)),
         "Severity": ("severity", severity),
         "Status": status,
         "Vehicle": "vehicle_id",
@@ -64,6 +99,38 @@ def triage(chosen: int | None) -> Columns:
         "Acknowledged by": ("acknowledged_by", known),
     }
 
+
+class Kind(NamedTuple):
+    """What the page lists and opens: its name in the address, its number, its query, its table."""
+
+    name: str
+    number: str
+    find: Query[...]
+    columns: Callable[[int | None], Columns]
+
+
+ALERT: Final = Kind("alert", "alert_no", alerts, triage)
+INCIDENT: Final = Kind("incident", "incident_no", incidents, incident_list)
+
+TIMELINE: Final[Columns] = {  # the alerts of an incident in the order of their time
+    "Opened": ("opened_at", clock),
+    "Severity": ("severity", severity),
+    "Status": status,
+    "Rule": "rule",
+    "Duration": ("duration_s", duration),
+    "Value": ("value", float, ONE),
+    "Limit": ("limit_value", float, ONE),
+    "Message": "message",
+}
+SHARE: Final[Columns] = {"Vehicle": "vehicle_id", "Model": ("model", known), **TIMELINE}
+"""The same for an incident of the fleet: who has a share in it."""
+
+NOTES: Final[Columns] = {  # what was done and said about an incident
+    "When": ("at", clock),
+    "What": "kind",
+    "By": ("by_whom", lambda who: "pipeline" if missing(who) else who),
+    "Words": ("text", known),
+}
 
 CHANGES: Final[Columns] = {  # what happened to an alert; the pipeline is named where nobody else is
     "When": ("event_time", clock),
@@ -136,8 +203,8 @@ def silence_state(row: Row) -> str:
 
 SILENCES: Final[Columns] = {  # silences, those in force first
     "State": silence_state,
-    "Rule": ("rule", lambda rule: rule or "all rules"),
-    "Vehicle": ("vehicle_id", lambda vehicle: vehicle or "all vehicles"),
+    "Rule": lambda row: silenced(row)[0],
+    "Vehicle": lambda row: silenced(row)[1],
     "From": ("from_at", clock),
     "Until": ("until_at", clock),
     "By": "by_whom",
@@ -145,8 +212,13 @@ SILENCES: Final[Columns] = {  # silences, those in force first
 }
 
 
+def silenced(row: Row) -> tuple[str, str]:
+    """What a silence keeps quiet: a rule or cause, or all; a vehicle, or all."""
+    what = row["rule"] or (f"cause: {cause(row['cause'])}" if row.get("cause") else "all rules")
+    return what, row["vehicle_id"] or "all vehicles"
+
+
 def silence_words(row: Row, zone: ZoneInfo, now: pd.Timestamp) -> str:
     """One silence in a line."""
     until = text.clock(row["until_at"], zone, now)
-    what = f"{row['rule'] or 'all rules'} · {row['vehicle_id'] or 'all vehicles'}"
-    return f"{what} · until {until} · {row['by_whom']}: {row['why']}"
+    return f"{' · '.join(silenced(row))} · until {until} · {row['by_whom']}: {row['why']}"

@@ -27,7 +27,10 @@ def _listing() -> None:
     live.renew()
     state = st.session_state
     wanted = ((state.get("vehicle") or "").strip() or None, state.get("verdict"))
-    found = live.rows(ask(queries.crash_list, *wanted), "No crash record matches.")
+    found = live.rows(
+        ask(queries.crash_list, *wanted),
+        "No crash record matches. A simulated vehicle makes one: `odograph simulate --fault crash=1`.",
+    )
     keys = tuple(found["record_name"])
     table_key = f"crashes_{hash(keys)}"  # another list is another table: no mark on the wrong row
     more = f"; the first {len(found)} are shown" if len(found) == queries.RECORD_LIMIT else ""

@@ -1,6 +1,7 @@
 """The figures of the fleet with their trend: rows in, tiles out. No SQL, no streamlit."""
 
 from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 
@@ -9,10 +10,10 @@ from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import SEVERITIES
 
 TREND_LEAST: Final = 3  # minutes that make a trend
-ALERTED: Final[Columns] = {  # vehicles with active alerts
+ALERTED: Final[Columns] = {  # vehicles with active incidents
     "Severity": ("severity", text.severity),
     "Vehicle": "vehicle_id",
-    "Alerts": "alerts",
+    "Incidents": "alerts",
     "State": "state",
 }
 
@@ -42,7 +43,7 @@ def tiles(now: Record, today: Record, hour: pd.DataFrame | None) -> list[Tile]:
     more = None if km is None or before_km is None else f"{km - before_km:+,.0f} km to yesterday"
     idle = today.get("idle_share")
     idle_share = shown(None if idle is None else 100 * idle, "%", 1)
-    unseen = f"{shown(now['alerts_unacknowledged'])} not seen"
+    unseen = f"{shown(now['unseen'])} not seen"
     burns = today.get("l_per_100km") is not None or today.get("kwh_per_100km") is None
     name, unit, what = ("l_per_100km", "l", "fuel") if burns else ("kwh_per_100km", "kWh", "energy")
     used, known = shown(today.get(name), digits=1), f"{since}, of vehicles whose {what} is known"
@@ -56,7 +57,7 @@ def tiles(now: Record, today: Record, hour: pd.DataFrame | None) -> list[Tile]:
         Tile("Driven today", shown(km, "km"), trend(hour, "distance_km"), more, since),
         Tile("Idle share", idle_share, trend(hour, "idle_share"), help=since),
         Tile(f"{unit}/100 km", used, trend(hour, name), help=known),
-        Tile("Active alerts", shown(now["alerts_active"]), delta=unseen),
+        Tile("Incidents", shown(now["incidents"]), delta=unseen, help="Active ones"),
     ]
 
 
@@ -67,7 +68,26 @@ def trend(hour: pd.DataFrame | None, column: str) -> list[float] | None:
 
 
 def severities(now: Record) -> str:
-    """The active alerts by severity, in words."""
-    counts = {"CRITICAL": now["alerts_critical"]} | {s: now[s.lower()] for s in list(SEVERITIES)[1:]}
-    words = " · ".join(f"{text.severity(name)} {n}" for name, n in counts.items())
-    return f"Active alerts: {words} · not acknowledged: {now['alerts_unacknowledged']}"
+    """The active incidents by severity, in words."""
+    words = " · ".join(f"{text.severity(name)} {now[name.lower()]}" for name in SEVERITIES)
+    return f"Active incidents: {words} · not acknowledged: {now['unseen']}"
+
+
+def incidents_of(fleet: pd.DataFrame, incidents: pd.DataFrame, least: str = "WARNING") -> pd.DataFrame:
+    """The vehicles with incidents of their own of ``least`` or worse, with their ``severity`` and number.
+
+    ``incidents`` come the worst first, and so do the vehicles; those of the whole fleet are no vehicle's own.
+    """
+    wanted = list(SEVERITIES)[: list(SEVERITIES).index(least) + 1]
+    own = incidents[incidents["vehicle_id"].notna() & incidents["severity"].isin(wanted)]
+    of = own.groupby("vehicle_id", sort=False)["severity"].agg(severity="first", alerts="size")
+    there = fleet.drop(columns=["severity", "alerts"]).set_index("vehicle_id")
+    return pd.DataFrame(of.join(there, how="inner").reset_index())
+
+
+def of_fleet(row: Record, zone: ZoneInfo, now: pd.Timestamp) -> str:
+    """An incident of the fleet in a line."""
+    since = text.clock(row["opened_at"], zone, now)
+    return (
+        f"{text.severity(row['severity'])} · {row['vehicles']:,} vehicles · {row['message']} · since {since}"
+    )

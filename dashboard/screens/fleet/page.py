@@ -14,10 +14,13 @@ from dashboard.shared import queries as shared_queries
 from dashboard.shared.theme import SEVERITIES, STATES
 
 MAP_PX: Final = 600
-PINS: Final = 500  # alert pins that are drawn, the worst first
+INCIDENTS_MOST: Final = 5_000  # active ones that are looked at, the worst first
+BANNERS: Final = 3  # incidents of the fleet that have a line, the worst first
+PINS: Final = 500  # that are drawn, the worst first
 TRAFFIC: Final = ("off", "cells", "roads")
-LISTED: Final = 100  # vehicles with alerts, the worst first
-CARD_ALERTS: Final = 3  # alerts named on a card, the worst first
+LISTED: Final = 100  # vehicles with incidents, the worst first
+CARD_INCIDENTS: Final = 3  # named on a card, the worst first
+LEAST: Final = "MAJOR"  # severity that has a pin, unless the reader wants another
 CARD: Final = "card"  # in the address: the vehicle whose card is open
 VIEW, SEEN, TAKEN = "fleet_view", "clusters_seen", "map_taken"
 
@@ -25,7 +28,7 @@ VIEW, SEEN, TAKEN = "fleet_view", "clusters_seen", "map_taken"
 def _figures() -> None:
     now = live.first(ask(queries.fleet_figures))
     if not now["vehicles"]:
-        live.nothing("No vehicle has reported yet. Start a fleet: `odograph simulate`.")
+        live.nothing(f"No vehicle has reported yet. {text.DRIVE}")
         return
     today = live.row(ask_slowly(queries.fleet_today)) or {}
     with st.container(key="figures"):
@@ -36,8 +39,26 @@ def _figures() -> None:
     st.caption(figures.severities(now))
 
 
+def _active() -> pd.DataFrame:
+    """The active incidents, the worst first."""
+    return live.rows(ask(shared_queries.incidents, active=True, most=INCIDENTS_MOST))
+
+
+def _of_fleet() -> None:
+    """What many vehicles have at once: a line each, with a way to their list."""
+    found = _active()
+    for row in text.rows_of(found[found["vehicle_id"].isna()].head(BANNERS)):
+        number = str(row["incident_no"])
+        with st.container(border=True, horizontal=True, vertical_alignment="center", key=f"fleet_{number}"):
+            st.text(figures.of_fleet(row, live.tz(), live.now()), width="stretch")
+            look: Any = {"key": f"open_{number}", "icon": ":material/stacks:", "type": "tertiary"}
+            if st.button(f"Incident {number}", **look):
+                live.open_page("alerts", incident=number)
+
+
 def _draw() -> None:
     """The map; a click on a vehicle opens its card, one on a bubble goes closer."""
+    _of_fleet()
     fleet = live.rows(ask(queries.fleet_latest))
     states: list[str] = st.session_state.get("states") or []
     wanted = fleet[fleet["state"].isin(states)] if states else fleet
@@ -80,9 +101,7 @@ def _layers(
         found.append(layer(maps.address(path, shown("traffic", traffic))))
     many = len(wanted) > fleet_maps.MANY
     found.append(maps.vehicles(maps.address(maps.VEHICLES_PATH, number, states), mode, many))
-    alerted = wanted[wanted["alerts"] > 0]
-    if len(alerted) > PINS:
-        alerted = text.worst_first(wanted).head(PINS)
+    alerted = figures.incidents_of(wanted, _active(), str(st.session_state.get("from") or LEAST)).head(PINS)
     if many:  # only critical pins keep their size from afar
         gravest = alerted["severity"] == next(iter(SEVERITIES))
         found.append(fleet_maps.clusters(number, states, st.session_state.get(SEEN, 0)))
@@ -145,12 +164,12 @@ def _card() -> None:
             "Lowest tyre": text.number(now["tyre_min_kpa20"], "kPa"),
         }
         live.figures("figures_card", tiles, always={"State", "Speed", "Seen"}, border=False)
-        alerts = ask(shared_queries.alerts, vehicle_id, None, True)
-        if alerts is not None:
-            for alert in text.rows_of(alerts.head(CARD_ALERTS)):
-                st.text(f"{text.severity(alert['severity'])}  {alert['message']}")
-            if len(alerts) > CARD_ALERTS:
-                st.caption(f"and {len(alerts) - CARD_ALERTS} more")
+        found = ask(shared_queries.incidents, vehicle_id, None, True)
+        if found is not None:
+            for incident in text.rows_of(found.head(CARD_INCIDENTS)):
+                st.text(f"{text.severity(incident['severity'])}  {incident['message']}")
+            if len(found) > CARD_INCIDENTS:
+                st.caption(f"and {len(found) - CARD_INCIDENTS} more")
         icon = ":material/arrow_forward:"
         live.vehicle_button("Open its page", vehicle_id, key="open_page", type="primary", icon=icon)
 
@@ -159,16 +178,16 @@ def _attention() -> None:
     live.renew()
     fleet = ask(queries.fleet_latest)
     st.subheader("Needs attention", anchor=False)
-    alerted = None if fleet is None else text.worst_first(fleet)
-    worst = live.rows(alerted, "No vehicle has an active alert.", st.caption)
-    alt = "Vehicles with active alerts"
+    alerted = None if fleet is None else figures.incidents_of(fleet, _active())
+    worst = live.rows(alerted, f"No vehicle has an active incident. {text.RAISE}", st.caption)
+    alt = "Vehicles with active incidents"
     live.clickable(worst.head(LISTED), figures.ALERTED, "attention", 6, alt, _open_card, data=worst)
     more = f" The worst {LISTED} of {len(worst):,}." if len(worst) > LISTED else ""
     st.caption(f"Click a row, or a vehicle on the map, for its card.{more}")
 
 
 def _trends() -> None:
-    none = "No complete minute of data within the last hour."
+    none = f"No complete minute of data within the last hour. {text.DRIVE}"
     minutes = text.local(live.rows(ask_slowly(queries.fleet_hour), none, st.caption), live.tz(), "minute")
     st.markdown("**Mean speed of moving vehicles, last hour**")
     live.chart(charts.trend(minutes, "minute", "speed_moving_kmh", "km/h"), "speed_trend")
@@ -184,6 +203,8 @@ with left:
         st.pills("Show", list(STATES), selection_mode="multi", key="states", bind="query-params")
         hint = "Speed against free flow, last 5 minutes, by hexagon and direction or by road"
         live.choice("Traffic", TRAFFIC, "traffic", help=hint)
+        hint = "The least severity that has a pin on the map"
+        live.choice("Incidents from", SEVERITIES, "from", LEAST, help=hint)
         live.report_button()
     live.part(_draw)
 with right:

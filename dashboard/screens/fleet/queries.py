@@ -2,16 +2,18 @@
 
 from dashboard.db import Query, query
 
-# One row: the fleet now, alerts by severity, frames/s of the last minute
+# One row: the fleet now, active incidents by severity, frames/s of the last minute
 fleet_figures: Query[[]] = query("fleet_figures")("""
-    SELECT f.*, p.frames_per_s, s.minor, s.major, s.warning
+    SELECT f.*, p.frames_per_s, i.*
     FROM serving.fleet_figures f,
          (SELECT sum(input_rows) / 60.0::double precision AS frames_per_s FROM serving.query_progress
           WHERE query = 'telemetry' AND at > now() - INTERVAL '1 minute') p,
-         (SELECT count(*) FILTER (WHERE severity = 'MINOR') AS minor,
+         (SELECT count(*) AS incidents, count(*) FILTER (WHERE acknowledged_at IS NULL) AS unseen,
+                 count(*) FILTER (WHERE severity = 'CRITICAL') AS critical,
                  count(*) FILTER (WHERE severity = 'MAJOR') AS major,
+                 count(*) FILTER (WHERE severity = 'MINOR') AS minor,
                  count(*) FILTER (WHERE severity = 'WARNING') AS warning
-          FROM serving.alert WHERE active) s
+          FROM serving.incident WHERE active) i
 """)
 
 # the newest state of the vehicles, alerted ones first

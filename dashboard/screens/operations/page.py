@@ -32,7 +32,7 @@ def _parts() -> None:
     found, rates = live.rows(ask(queries.stages)), live.rows(ask(queries.stage_rates))
     if found.empty:
         st.badge("unknown", icon=LOOKS[UNKNOWN].icon, color="gray")
-        live.nothing("Nothing was measured within a day: `odograph watch` does not run.")
+        live.nothing("Nothing was measured within a day: `odograph watch` does not run: `odograph up`.")
         return
     judged = tables.judged(found, settings().dashboard.strained_share)
     state, words = tables.verdict(judged)
@@ -61,20 +61,20 @@ def _now() -> None:
         }
         live.figures("figures", tiles)
     with live.section("Streaming queries, last batch"):
-        none = "No batch within a day: the jobs do not run or have had no data yet."
+        none = f"No batch within a day: the jobs do not run (`odograph up`), or had no data. {text.DRIVE}"
         live.table(live.rows(ask(queries.queries_now), none), tables.QUERIES, "queries")
     waiting, tasks = ask(queries.partition_lag), ask(queries.tasks)
     title, columns = "Records waiting, by partition", None
     if waiting is not None and not waiting.empty:
         waiting, columns = tables.places(waiting)
     live.listed(title, waiting, NOT_MEASURED, columns, "partitions", tint=BY_STATE)
-    none = "None has been reported yet: `odograph maintenance` does not run."
+    none = "None has been reported yet: `odograph maintenance` does not run; `odograph up` starts it."
     look: Any = {"looks": {"Failures": FAILURES}, "height": _height(0 if tasks is None else len(tasks))}
     live.listed("Periodic tasks", tasks, none, tables.TASKS, "tasks", tint=BY_STATE, **look)
 
 
 def _history() -> None:
-    none = "No batch within 15 minutes, so no line of batch times and of records waiting."
+    none = f"No batch within 15 minutes, so no line of batch times and of records waiting. {text.DRIVE}"
     found = live.rows(ask(queries.queries_history), none, st.caption)
     shown = text.local(found, live.tz(), "bucket")
     left, right = st.columns(2)
@@ -107,7 +107,7 @@ def _watermark() -> None:
 def _ledger() -> None:
     hours, missing = live.rows(ask_slowly(queries.audit_hours)), live.rows(ask_slowly(queries.audit_findings))
     st.subheader("Conservation ledger, last 24 hours", anchor=False)
-    live.rows(hours, "No hour within a day: nothing was driven, or the first audit has not been made yet.")
+    live.rows(hours, "No hour within a day: nothing was driven, or no audit was made yet: `odograph audit`.")
     live.table(hours, tables.AUDIT, "audit", height=_height(len(hours)))
     if not missing.empty:
         st.caption("Missing, or counted otherwise than archived (odograph audit lists all of it)")
@@ -124,7 +124,7 @@ def _past() -> None:
         title, found = "Quarantined and dead letters, last 24 hours", ask_rarely(queries.rejected)
         live.listed(title, found, "Nothing was rejected.", tables.REJECTED, "rejected")
     with right:
-        none = "No finding within the last hour."
+        none = f"No finding within the last hour. {text.RAISE}"
         found = ask_slowly(queries.alert_latency)
         live.listed("Alert latency, last hour", found, none, tables.LATENCY, "latency")
     folders, sizes = live.rows(ask_rarely(queries.storage)), live.rows(ask_rarely(queries.table_sizes))

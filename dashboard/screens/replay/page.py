@@ -22,7 +22,7 @@ CLOCKS: Final = ("%H:%M:%S", "%H:%M")
 def _page() -> None:
     span = live.first(ask(queries.day_span))
     if span["last_at"] is None:
-        live.nothing("No window of any vehicle is stored yet: there is no day to play again.")
+        live.nothing(f"No window is stored yet, so there is no day to play again. {text.DRIVE}")
         return
     first, last = (span[name].astimezone(live.tz()).date() for name in ("first_at", "last_at"))
     with live.toolbar():

@@ -34,7 +34,8 @@ def _filters() -> tuple[Any, ...]:
 
 def _several() -> None:
     wanted = _filters()
-    found = live.rows(ask(queries.trips, *wanted), "No trip matches: choose a longer span or another day.")
+    none = f"No trip matches: choose a longer span or another day. {text.DRIVE}"
+    found = live.rows(ask(queries.trips, *wanted), none)
     sums = live.row(ask_slowly(queries.trip_sums, *wanted))
     if sums is not None and sums["trips"]:
         tiles = {

@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.query_cache import RARE_S, SLOW_S, ask, ask_rarely, ask_slowly, away, settings
+from dashboard.screens.alerts.tables import INCIDENTS
 from dashboard.screens.crashes.charts import BY_VERDICT
 from dashboard.screens.crashes.queries import crash_list
 from dashboard.screens.vehicle import charts, gauges, queries, tables
@@ -48,7 +49,9 @@ def _spanned(silently: bool = False) -> tuple[str, Span, Record]:
         ends = (t.replace(tzinfo=zone).astimezone(UTC) for t in (since, until))
         return vehicle_id, queries.between(*ends), extent
     if not silently and (extent is not None or not away()):
-        live.nothing("No window of this vehicle yet." if extent is None else "Choose from when to when.")
+        live.nothing(
+            f"No window of this vehicle yet. {text.DRIVE}" if extent is None else "Choose from when to when."
+        )
     raise live.NoRowsError
 
 
@@ -67,7 +70,7 @@ def _newest() -> None:
     now = live.row(ask(shared_queries.vehicle, st.query_params["vehicle"]))
     if now is None:
         if not away():
-            live.nothing("No data of this vehicle.")
+            live.nothing(f"No data of this vehicle. {text.DRIVE}")
         return
     place = None if now["lat_deg"] is None else f"at {now['lat_deg']:.5f}, {now['lon_deg']:.5f}"
     st.text(text.joined(now["vehicle_id"], now["model"], now["powertrain"], now["vehicle_class"], place))
@@ -144,16 +147,18 @@ def _past() -> None:
 def _records() -> None:
     vehicle_id, shown, _ = _spanned(silently=True)
     with live.section("Trips"):
-        none = "No trip began within this span."
+        none = f"No trip began within this span. {text.DRIVE}"
         trips = live.rows(ask_slowly(queries.trips, vehicle_id, *shown.whole()), none, st.caption)
         high = live.height(len(trips), TRIP_ROWS, live.ROW_PX * (TRIP_ROWS + 1))
         live.leading(trips, tables.TRIPS, "trips", "Trips", "trips", "trip_id", height=high)
         more = f" The newest {len(trips)}." if len(trips) == queries.TRIP_LIMIT else ""
         st.caption(f"Click a row to open the trip.{more}")
-    with live.section("Alerts"):
-        found = live.rows(ask(shared_queries.alerts, vehicle_id), "No alert of this vehicle.", st.caption)
-        live.leading(found, tables.ALERTS, "alerts", "Alerts", "alerts", "alert_no", tint=text.BY_SEVERITY)
-        st.caption("Click a row to open the alert with its evidence.")
+    with live.section("Incidents"):
+        none = f"No incident of this vehicle. {text.RAISE}"
+        found = live.rows(ask(shared_queries.incidents, vehicle_id), none, st.caption)
+        look: Any = {"tint": text.BY_SEVERITY}
+        live.leading(found, INCIDENTS, "incidents", "Incidents", "alerts", "incident_no", **look)
+        st.caption("Click a row to open the incident with its alerts.")
     codes = ask_slowly(queries.codes, vehicle_id)
     if codes is not None and not codes.empty:
         live.listed(
@@ -162,7 +167,7 @@ def _records() -> None:
     crashes = ask(crash_list, vehicle_id, None)
     if crashes is not None and not crashes.empty:
         with live.section("Crash records"):
-            look: Any = {"tint": BY_VERDICT}
+            look = {"tint": BY_VERDICT}
             live.leading(
                 crashes, tables.CRASHES, "crashes", "Crash records", "crashes", "record_name", **look
             )

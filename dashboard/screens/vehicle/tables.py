@@ -9,7 +9,7 @@ from dashboard.screens.crashes.charts import RECORDS
 from dashboard.screens.trips import path
 from dashboard.screens.vehicle.queries import METRICS
 from dashboard.shared import text
-from dashboard.shared.text import ONE, Columns, clock, duration, known, minute, severity
+from dashboard.shared.text import Columns, clock, duration, known, minute, severity
 from dashboard.shared.theme import SEVERITIES
 
 
@@ -43,22 +43,6 @@ def tinted(table: pd.DataFrame, found: pd.DataFrame) -> Styler:
     ]
     return table.style.apply(lambda c: colours if c.name == "Threshold" else [""] * len(c))
 
-
-ALERTS: Final[Columns] = {  # its alerts, active first
-    "Severity": ("severity", severity),
-    "Status": lambda row: (
-        "cleared" if not row["active"] else f"active, {'seen' if row['acknowledged_at'] else 'new'}"
-    ),
-    "Rule": "rule",
-    "Message": text.message,
-    "Since": ("opened_at", clock),
-    "Duration": ("duration_s", duration),
-    "Value": ("value", float, ONE),
-    "Worst": ("worst_value", float, ONE),
-    "Limit": ("limit_value", float, ONE),
-    "Findings": "findings",
-    "Acknowledged by": ("acknowledged_by", known),
-}
 
 _ITS: Final = ("Vehicle", "Model")  # what the page says above
 TRIPS: Final[Columns] = {label: column for label, column in path.TRIPS.items() if label not in _ITS}

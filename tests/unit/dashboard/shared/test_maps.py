@@ -84,14 +84,14 @@ def test_every_state_has_an_icon_of_its_own_beside_its_colour() -> None:
     assert len({place["x"] for place in mapping.values()}) == len(mapping)
 
 
-def test_a_pin_stands_over_each_vehicle_with_active_alerts() -> None:
-    pins = maps.alert_pins(FLEET, "light").data
+def test_a_pin_of_a_vehicle_has_the_severity_of_its_worst_incident() -> None:
+    pins = maps.alert_pins(FLEET.head(1), "light").data
     assert [(pin["vehicle_id"], pin["icon"]) for pin in pins] == [("A", "MAJOR")]
 
 
 def test_the_tooltip_names_vehicle_model_state_speed_and_alerts() -> None:
     tips = [row["tip"] for row in maps.vehicles(FLEET, "light").data]
-    assert tips == ["A\nCorolla\nmoving, 50 km/h\n2 active, worst MAJOR", "B\nparked, 0 km/h"]
+    assert tips == ["A\nCorolla\nmoving, 50 km/h\n2 active alerts, worst MAJOR", "B\nparked, 0 km/h"]
 
 
 def test_the_tooltip_is_text_never_html() -> None:

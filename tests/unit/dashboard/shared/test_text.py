@@ -82,19 +82,6 @@ def test_an_alert_says_its_severity_in_words_and_by_a_sign() -> None:
     assert [text.severity(s) for s in ("CRITICAL", "WARNING", None)] == ["▲ CRITICAL", "● WARNING", "—"]
 
 
-def test_the_worst_vehicles_come_first() -> None:
-    fleet = pd.DataFrame(
-        [
-            ("A", "WARNING", 5, "moving"),
-            ("B", "CRITICAL", 1, "moving"),
-            ("C", None, 0, "parked"),
-            ("D", "WARNING", 9, "idling"),
-        ],
-        columns=["vehicle_id", "severity", "alerts", "state"],
-    )
-    assert text.worst_first(fleet)["vehicle_id"].tolist() == ["B", "D", "A"]
-
-
 def test_a_live_vehicle_is_shown_up_to_now() -> None:
     shown = spans.span("1 h", NOON - timedelta(days=3), NOON - timedelta(seconds=5), NOON)
     assert shown == spans.Span(NOON - timedelta(hours=1), NOON, 10, past=False)

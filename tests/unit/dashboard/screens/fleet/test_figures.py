@@ -11,7 +11,7 @@ from dashboard.shared import pictures
 
 NOW = {
     "vehicles": 41, "reporting": 37, "moving": 24, "idling": 6, "parked": 6, "speed_moving_kmh": 31.46,
-    "frames_per_s": None, "alerts_active": 5, "alerts_unacknowledged": 4,
+    "frames_per_s": None, "incidents": 5, "unseen": 4,
 }  # fmt: skip
 TODAY = {
     "tz": "Europe/Berlin", "distance_km": 1250.4, "before_distance_km": 1300.0, "idle_share": 0.1234,
@@ -29,7 +29,7 @@ def test_figures_in_their_units() -> None:
     assert told == {
         "Vehicles": "41", "Reporting": "37", "On the road": "30", "Idling": "6", "Mean speed": "31.5 km/h",
         "Frames/s": "—", "Driven today": "1,250 km", "Idle share": "12.3 %", "l/100 km": "6.6",
-        "Active alerts": "5",
+        "Incidents": "5",
     }  # fmt: skip
 
 
@@ -58,3 +58,25 @@ def test_a_small_change_looks_small_because_the_axis_begins_at_zero() -> None:
     drawn = unquote(pictures.line([37.0, 36.0, 37.0], "vehicles"))
     assert "M0.0,1.0 L50.0,1.6 L100.0,1.0" in drawn
     assert 'alt="vehicles"' in drawn
+
+
+def test_vehicles_have_the_worst_and_the_number_of_their_own_incidents_the_worst_vehicle_first() -> None:
+    fleet = pd.DataFrame(
+        {"vehicle_id": ["A", "B", "C"], "severity": [None] * 3, "alerts": [9] * 3, "state": "moving"}
+    )
+    incidents = pd.DataFrame(
+        [
+            ("B", "CRITICAL"),
+            (None, "MAJOR"),
+            ("A", "MAJOR"),
+            ("B", "MINOR"),
+            ("C", "WARNING"),
+            ("gone", "MAJOR"),
+        ],
+        columns=["vehicle_id", "severity"],
+    )
+    columns = ["vehicle_id", "severity", "alerts"]
+    told = fleet_figures.incidents_of(fleet, incidents)[columns].values.tolist()
+    assert told == [["B", "CRITICAL", 2], ["A", "MAJOR", 1], ["C", "WARNING", 1]]
+    graver = fleet_figures.incidents_of(fleet, incidents, "MAJOR")[columns].values.tolist()
+    assert graver == [["B", "CRITICAL", 1], ["A", "MAJOR", 1]]
