@@ -167,7 +167,7 @@ def congestion(cells: Rows) -> pdk.Layer:
 def cell_rows(cells: pd.DataFrame) -> list[Record]:
     """Cells with a known direction: each is its quarter of the hexagon."""
     return [
-        _traffic(row, "no free-flow speed yet", "", f"{row['vehicles']} vehicles: ", ALPHA[row["source"]])
+        _traffic(row, "", f"{row['vehicles']} vehicles: ", ALPHA[row["source"]])
         | {"polygon": [[round(x, 6), round(y, 6)] for x, y in wedge(row["cell"], row["heading_sector"])]}
         for row in rows_of(cells[cells["heading_sector"] >= 0])
     ]
@@ -182,20 +182,20 @@ def edge_rows(found: pd.DataFrame) -> list[Record]:
     """Edges with a known band, the worst last: where two directions share a line it is the worse one's."""
     known = found.sort_values("congestion", key=lambda c: c.map(WORST_LAST.index), kind="stable")
     return [
-        _traffic(row, "not judged", " in five minutes", "", min(255, ALPHA[row["source"]] + 90))
+        _traffic(row, " in five minutes", "", min(255, ALPHA[row["source"]] + 90))
         | {"path": [[round(x, 5), round(y, 5)] for x, y in row["path"]]}
         for row in rows_of(known)
     ]
 
 
-def _traffic(row: Record, no_ratio: str, when_live: str, before_usual: str, alpha: int) -> Record:
-    """Colour and words of a cell or edge; paler where it tells what is usual, or too few to tell."""
+def _traffic(row: Record, when_live: str, before_usual: str, alpha: int) -> Record:
+    """Colour and words of a cell or edge; paler where it tells what is usual, or of few vehicles."""
     words = {
         "live": f"{row['vehicles']} vehicles{when_live}",
         "profile": f"{before_usual}as usual at this hour of the week",
-        "none": f"{row['vehicles']} vehicles: too few to tell",
+        "none": f"{row['vehicles']} vehicles: too few to be sure",
     }[row["source"]]
-    ratio = no_ratio if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of {row['basis']}"
+    ratio = "not judged" if row["speed_ratio"] is None else f"{row['speed_ratio']:.0%} of {row['basis']}"
     return {
         "colour": list(rgba(CONGESTION[row["congestion"]], alpha)),
         "tip": f"{row['congestion']}: {row['speed_kmh']:.0f} km/h, {ratio}\n{words}",

@@ -112,7 +112,7 @@ def test_roads_are_coloured_by_band_the_worst_on_top_and_paler_where_it_is_only_
     )
     assert [row["colour"] for row in rows[1:]] == [[79, 163, 165, 160], [143, 34, 87, 240]]
     assert [row["tip"] for row in rows] == [
-        "unknown: 30 km/h, not judged\n4 vehicles: too few to tell",
+        "unknown: 30 km/h, not judged\n4 vehicles: too few to be sure",
         "free: 40 km/h, 100% of free flow\nas usual at this hour of the week",
         "severe: 10 km/h, 24% of free flow\n4 vehicles in five minutes",
     ]
