@@ -24,7 +24,7 @@ STORED: Final = {COAST_PATH: "application/json", SCRIPT_PATH: "text/javascript"}
 COLOURS: Final[dict[Mode, dict[str, str]]] = {
     "light": {"ground": "#eef1f4", "sea": "#c9dcea", "coast": "#a3b8c8", "border": "#b0a6c0",
               "green": "#e1ebdf", "building": "#e1e4e9", "road": "#ffffff"},
-    "dark": {"ground": "#12171e", "sea": "#0b1b2b", "coast": "#33495e", "border": "#554d66",
+    "dark": {"ground": "#12171e", "sea": "#0d263d", "coast": "#4a6580", "border": "#6d6480",
              "green": "#13211c", "building": "#1a212a", "road": "#2a323d"},
 }  # fmt: skip
 FIND_AGAIN_S: Final = 120.0
