@@ -86,8 +86,13 @@ def replay(
         if not publish(drives, mapping, times, start, run_id, log_frames, drain, json):
             raise typer.Exit(1)
         return
+    from infra.contract.errors import ConfigError
     from stream_jobs.replay import command
 
+    if run_id or log_frames:
+        raise ConfigError(
+            "--run-id and --log-frames are of drives that go --into live; a run is named by --run"
+        )
     wanted = command.Wanted(
         day=day, from_offset=from_offset, from_time=from_time, speed=speed, vehicles=tuple(vehicle or ()),
         into=into or "shadow", verify=verify, run=run, settings=tuple(set_ or ()), lead=lead, yes=yes,

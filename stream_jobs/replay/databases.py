@@ -34,7 +34,7 @@ class Table:
     ``time`` is the column that decides whether a row belongs to a span, ``length`` how long the row reaches
     from there (an interval's text). ``fleet``: a row is made of many vehicles, so a run of some of them says
     nothing of it. ``windows``: what ``--verify`` proves. ``apart``: columns that are not compared; ``only``:
-    rows that are. ``with_alerts``: rows belong to alerts, not to a time.
+    rows that are. ``with_alerts``: the column by which rows belong to alerts, not to a time.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Table:
     windows: bool = False
     compared: bool = True
     apart: tuple[str, ...] = WRITER
-    with_alerts: bool = False
+    with_alerts: str = ""
     only: str = "true"
 
 
@@ -71,8 +71,10 @@ TABLES: Final = (
     Table("harsh_event", ("vehicle_id", "began_at", "kind"), "began_at"),
     Table("alert", _ALERT, "opened_at", apart=_ALERT_APART, only="withdrawn_at IS NULL"),
     Table("alert_event", ("vehicle_id", "rule", "event_time"), "event_time", compared=False),
-    Table("alert_change", ("alert_no", "change_no"), "event_time", compared=False, with_alerts=True),
-    Table("alert_evidence", ("alert_no", "boot_id", "seq"), "t0", compared=False, with_alerts=True),
+    Table("alert_change", ("alert_no", "change_no"), "event_time", compared=False, with_alerts="alert_no"),
+    Table("alert_evidence", ("alert_no", "boot_id", "seq"), "t0", compared=False, with_alerts="alert_no"),
+    Table("incident", ("incident_no",), "", compared=False, with_alerts="incident_no"),
+    Table("incident_note", ("note_no",), "at", compared=False, with_alerts="incident_no"),
 )  # fmt: skip
 """In the order in which they are compared."""
 

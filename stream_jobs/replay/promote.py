@@ -22,7 +22,8 @@ from stream_jobs.replay.databases import TABLES, Connection, Table, copy, keep, 
 from stream_jobs.replay.runs import Run
 
 ALERTS_A_RUN: Final = 1_000_000_000
-"""Numbers of alerts that a run can have: they are shown as negative ones, so none is taken for a live one."""
+SHIFTED: Final = ("alert_no", "incident_no")
+"""Shown as negative ones, so that none is taken for a live one; so many a run can have."""
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('odograph replay'))"
 _STATE: Final = "SELECT state FROM odograph.replay_run WHERE run_id = %s"
 _COPIED: Final = """
@@ -36,6 +37,14 @@ WHERE run_id = %s
 """
 _BACK: Final = """
 UPDATE odograph.replay_run SET state = 'rolled back', rolled_back_at = clock_timestamp() WHERE run_id = %s
+"""
+_VEHICLES: Final = """
+SELECT vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id FROM odograph.vehicle
+WHERE vehicle_id = ANY(%(vehicles)s)
+"""
+_KNOWN: Final = """
+INSERT INTO odograph.vehicle (vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id)
+VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 _READ_NOW: Final = """
 SELECT run_id, since, until, vehicles FROM odograph.replay_run WHERE state = 'promoted' ORDER BY promoted_at
@@ -102,18 +111,22 @@ def copy_in(live: Connection, own: Connection, run: Run) -> int:
         given = {**run.parameters(), "run_id": run.run_id, "changed": run.changed()}
         ((number,),) = live.execute(_COPIED, given).fetchall()
         live.execute(f"CREATE SCHEMA {run.schema}")
+        with live.cursor() as vehicles:  # recorded drives never told the live jobs what their vehicles are
+            known = own.execute(_VEHICLES, given).fetchall()
+            vehicles.executemany(_KNOWN, known)
         return sum(_copy_table(live, own, run, table, number) for table in of_run(run.whole_fleet))
 
 
 def _copy_table(live: Connection, own: Connection, run: Run, table: Table, number: int) -> int:
     target, columns = f"{run.schema}.{table.name}", names(live, table.name)
     live.execute(f"CREATE TABLE {target} (LIKE odograph.{table.name} INCLUDING INDEXES)")
-    shift = f"-({number} * {ALERTS_A_RUN}::bigint + alert_no)"
-    sources = ", ".join(shift if name == "alert_no" else name for name in columns)
+    shift = f"-({number} * {ALERTS_A_RUN}::bigint + %s)"
+    sources = ", ".join(shift % name if name in SHIFTED else name for name in columns)
     wanted = within(table)
     if table.with_alerts:
         alerts = next(t for t in TABLES if t.name == "alert")
-        wanted = f"alert_no IN (SELECT alert_no FROM odograph.alert WHERE {within(alerts)})"  # noqa: S608
+        belongs = table.with_alerts
+        wanted = f"{belongs} IN (SELECT {belongs} FROM odograph.alert WHERE {within(alerts)})"  # noqa: S608
     query = f"SELECT {sources} FROM odograph.{table.name} WHERE {wanted}"  # noqa: S608
     return copy(own, query, live, f"{target} ({', '.join(columns)})", run.parameters())
 

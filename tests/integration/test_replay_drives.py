@@ -58,16 +58,28 @@ def test_the_same_drives_paced_and_at_max_give_the_same_of_everything(lane: Lane
     verdicts = {v.table: v for v in databases.compared(url, run, lambda table: table.compared)}
     differing = [databases.table_line(v) for v in verdicts.values() if not v.equal]
     assert not differing
+    incidents = []
+    for name in ("fast", "paced"):
+        with psycopg.connect(with_name(url, f"odograph_run_{name}")) as connection:
+            sql = "SELECT incident_id, vehicle_id, cause, opened_at, alerts FROM serving.incident ORDER BY 1"
+            incidents.append(connection.execute(sql).fetchall())
+    assert incidents[0] == incidents[1]
+    assert len(incidents[0]) == 2
     rows = {name: verdict.run_rows for name, verdict in verdicts.items()}
     assert (rows["vehicle_window"], rows["trip"], rows["harsh_event"], rows["alert"]) == (30, 2, 2, 2)
     assert rows["road_cell_window"] > 0
     with psycopg.connect(url) as connection:
         found = connection.execute(
-            "SELECT round(distance_m), round(known_share::numeric, 2), model FROM serving.trip"
+            "SELECT round(distance_m), round(known_share::numeric, 2)::float8, model FROM serving.trip"
         ).fetchall()
         east = connection.execute(
             "SELECT count(*) FROM odograph.vehicle_window WHERE lon_deg > -5.8"
         ).fetchone()
-    assert found == [(2_370.0, 0.96, "twizy")] * 2
+    assert found == [(2_380.0, 0.96, "twizy")] * 2
     assert east == (0,)
+    assert lane.run("replay", "promote", "fast").returncode == 0
+    with psycopg.connect(lane.endpoints.db_dashboard_url) as connection:
+        sql = "SELECT model, vehicles, incident_no < 0 FROM serving.incident ORDER BY incident_no"
+        assert connection.execute(sql).fetchall() == [("twizy", 1, True)] * 2
+    assert lane.run("replay", "rollback", "fast").returncode == 0
     assert lane.run("replay", "drop", "paced").returncode == 0

@@ -1,6 +1,6 @@
 """One vehicle: how it is now, where it was, where it is heading, what was found, how good its data are."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any, Final
 
 import pandas as pd
@@ -43,7 +43,7 @@ def _spanned(silently: bool = False) -> tuple[str, Span, Record]:
     choice, zone = _chosen_span(), live.tz()
     since, until = (st.session_state.get(name) for name in ("since", "until"))
     if extent is not None and choice != OWN:
-        span = queries.span(choice, extent["first_event"], extent["last_event"], datetime.now(UTC))
+        span = queries.span(choice, extent["first_event"], extent["last_event"], live.now())
         return vehicle_id, span, extent
     if extent is not None and since is not None and until is not None:
         ends = (t.replace(tzinfo=zone).astimezone(UTC) for t in (since, until))
