@@ -63,7 +63,8 @@ def random_frame(vehicle: int, seq: int, t0_ms: int, rng: random.Random, **head:
         return high * 1.5 + 1 if kind < 0.07 else round(rng.uniform(low, high), 7)
 
     n = head.get("n", 10)
-    span = {"lat_deg": (48.10, 48.14), "lon_deg": (11.50, 11.56), "speed_kmh": (0, 60)}
+    lat, lon = rng.uniform(48.10, 48.132), rng.uniform(11.50, 11.552)  # what is out of range is a jump too
+    span = {"lat_deg": (lat, lat + 0.008), "lon_deg": (lon, lon + 0.008), "speed_kmh": (0, 60)}
     limits = {s.name: span.get(s.name, (s.minimum, s.maximum)) for s in (*FAST, *SLOW)}
     fast = {s.name: [number(*limits[s.name]) for _ in range(n)] for s in FAST if rng.random() > 0.05}
     slow: dict[str, Any] = {s.name: number(*limits[s.name]) for s in SLOW if s.kind == "number"}

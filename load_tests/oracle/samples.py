@@ -80,7 +80,20 @@ def samples(frame: Row, late: bool) -> list[Sample]:
         event_ms = frame["t0_ms"] + i * frame["dt_ms"]
         identity = (frame["boot_id"], frame["seq"])
         out.append(Sample(event_ms, frame["dt_ms"], i == 0, late, wrong, slow | values, identity))
+    if _jumps(out):
+        for sample in out:
+            sample.wrong += sum(sample.values[name] is not None for name in ("lat_deg", "lon_deg"))
+            sample.values |= {"lat_deg": None, "lon_deg": None}
     return out
+
+
+def _jumps(of_frame: list[Sample]) -> bool:
+    """Whether fixes lie further apart than 1 km and what is driven at 250 km/h, by north or by east."""
+    lats, lons = ([v for s in of_frame if (v := s.values[k]) is not None] for k in ("lat_deg", "lon_deg"))
+    north, east = (max(each, default=0) - min(each, default=0) for each in (lats, lons))
+    hours = (of_frame[-1].event_ms - of_frame[0].event_ms) / 3_600_000
+    reach = (1000 + 250_000 * hours) / 111_195 * 1e6
+    return north > reach or reach < east < 360e6 - reach
 
 
 def _at(values: list[float] | None, i: int) -> float | None:

@@ -67,7 +67,8 @@ def test_the_samples_of_a_frame_become_what_a_trip_needs(tmp_path: Path) -> None
     )  # fmt: skip
     (of_frame,) = features_by_name([said], vehicles(tmp_path, (vin(1), "van x", "diesel", "van")))
     assert of_frame is not None
-    assert round(of_frame.pop("distance_m"), 4) == round((0.9 + 36 + 72 + 36) / 36, 4)
+    for name in ("distance_m", "placed_m"):
+        assert round(of_frame.pop(name), 4) == round((0.9 + 36 + 72 + 36) / 36, 4)
     assert of_frame == {
         "boot_id": 1, "seq": 7, "t0_ms": T0, "end_ms": T0 + 1000, "received_ms": T0 + 5000, "believed": 1,
         "moving_ms": 300, "moving_from_ms": T0 + 200, "moving_to_ms": T0 + 700, "speed_kmh": 0.0,
