@@ -43,11 +43,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One run's scorecard. ``unknown`` are rules that raised alerts and that the definition does not name."""
+    """One run's scorecard. ``unknown`` are rules that raised alerts and that the definition does not name.
+
+    ``flood``: alerts and incidents of all faults together.
+    """
 
     run_id: str
     lines: Sequence[Judged]
     unknown: Sequence[str]
+    flood: faults.Flood
 
     def failed(self, least: float) -> list[str]:
         """Detectors below ``least``."""
@@ -73,7 +77,7 @@ def card(definition: Definition, happened: Happened, found: Found) -> Card:
         _clones(happened, found.clones),
     ]
     unknown = sorted({alarm.what for alarm in found.alarms if not definition.known(alarm.what)})
-    return Card(happened.run_id, lines, unknown)
+    return Card(happened.run_id, lines, unknown, faults.flood(definition, happened.faults, found.alarms))
 
 
 def _trips(definition: Definition, happened: Happened, claims: Sequence[Claim] | None) -> Judged:

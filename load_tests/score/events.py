@@ -35,6 +35,8 @@ class Claim:
     to_ms: int
     label: str = ""
     """For people: its number, its value."""
+    incident: int | None = None
+    """Of an alert: the number of its incident, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from load_tests.score.definition import Definition, Detector, Terms
 from load_tests.score.events import Claim, Judged, Truth
 from load_tests.score.spans import by_vehicle
 
+CODE: Final = "code"
+"""Truth of a trouble code: what a fault's own diagnosis says, no fault beside it."""
 Spans = Sequence[tuple[int, int]]
 
 
@@ -56,6 +59,34 @@ def judge(
     kinds = Counter(sorted_out.values())
     false = [alarm for alarm in mine if sorted_out[id(alarm)] == "false"]
     return Judged(detector.id, found, missed, kinds["right"], kinds["explained"], false, excluded)
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """How much people are told of what happened: faults that raised anything, its alerts and incidents."""
+
+    faults: int
+    incidents: int
+    alerts: int
+
+
+def flood(definition: Definition, faults: Sequence[Truth], alarms: Sequence[Claim]) -> Flood:
+    """All alarms that a fault raises, its symptoms and codes too; one without an incident is its own."""
+    finds = {detector.id: detector.finds for detector in definition.detectors}
+    troubles = by_vehicle([f for f in faults if f.what in definition.faults and f.what != CODE])
+    told, incidents, alerts = set[int](), set[tuple[bool, int]](), 0
+    for number, alarm in enumerate(alarms):
+        detector = definition.detector_of(alarm.what)
+        its = [
+            fault for fault in troubles.get(alarm.vehicle_id, ())
+            if detector is not None and _opens_in(alarm, fault, definition)
+            and ({fault.what, CODE} & {*finds[detector]} or detector in definition.faults[fault.what].brings)
+        ]  # fmt: skip
+        told.update(map(id, its))
+        if its:
+            alerts += 1
+            incidents.add((False, number) if alarm.incident is None else (True, alarm.incident))
+    return Flood(len(told), len(incidents), alerts)
 
 
 def excuse(fault: Truth, terms: Terms, scene: Scene) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def as_json(found: Card, least: float) -> str:
     """The card with every miss and false claim."""
     body = {
         "run_id": found.run_id, "min": least, "failed": found.failed(least), "detectors": as_rows(found),
-        "unknown_rules": list(found.unknown), "cases": details(found),
+        "unknown_rules": list(found.unknown), "flood": asdict(found.flood), "cases": details(found),
     }  # fmt: skip
     return orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
 
@@ -54,6 +54,11 @@ def as_text(found: Card, least: float, verbose: bool = False) -> str:
     """A table; with ``verbose`` the misses and false claims below it."""
     lines = [f"run {found.run_id}, wanted {least:.2f}", _line(HEAD)]
     lines += [_detector(row, least) for row in as_rows(found)]
+    flood = found.flood
+    lines.append(
+        f"{flood.faults} faults raised {flood.incidents} incidents, {_ratio(flood.incidents, flood.faults)} "
+        f"a fault, of {flood.alerts} alerts, {_ratio(flood.alerts, flood.faults)} a fault"
+    )
     if found.unknown:
         lines.append(f"rules that load_tests/score/hits.yaml does not name: {', '.join(found.unknown)}")
     if verbose:
@@ -77,6 +82,10 @@ def _detector(row: dict[str, Any], least: float) -> str:
     poor = any(share is not None and share < least for share in (row["recall"], row["precision"]))
     notes = "; ".join(filter(None, [", ".join(why), row["note"]]))
     return f"{_line(cells)} {'!' if poor else ' '} {notes}".rstrip()
+
+
+def _ratio(count: int, faults: int) -> str:
+    return f"{count / faults:.2f}" if faults else "-"
 
 
 def _line(cells: tuple[Any, ...]) -> str:

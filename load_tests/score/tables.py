@@ -45,6 +45,7 @@ class _Source:
     end: str
     label: str
     where: str = "true"
+    incident: str = "NULL::bigint"
 
     def query(self) -> str:
         """All claims of some vehicles in a span of time."""
@@ -52,7 +53,7 @@ class _Source:
             SELECT {self.what} AS what, vehicle_id,
                    (extract(epoch FROM {self.begin}) * 1000)::bigint AS from_ms,
                    (extract(epoch FROM coalesce({self.end}, {self.begin})) * 1000)::bigint AS to_ms,
-                   {self.label} AS label
+                   {self.label} AS label, {self.incident} AS incident
             FROM {self.table} WHERE {self.where} AND {_SPAN.format(column=self.begin)} ORDER BY 3, 2, 1
         """
 
@@ -64,6 +65,7 @@ ALARMS: Final = _Source(
     "last_at",
     "format('%%s value %%s limit %%s', severity, value, limit_value)",
     "withdrawn_at IS NULL",
+    "incident_no",
 )
 TRIPS: Final = _Source(
     "odograph.trip", "'trip'", "started_at", "ended_at", "format('%%s, %%s m', phase, round(distance_m))"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from load_tests.score import faults
 from load_tests.score.definition import Definition, Detector, Terms
 from load_tests.score.events import Claim, Judged, Truth
-from load_tests.score.faults import Scene
+from load_tests.score.faults import Flood, Scene
 
 HOUR_MS = 3_600_000
 COOLANT = Detector("coolant", ("coolant_*",), ("overheating",))
@@ -148,3 +150,17 @@ def test_one_alarm_finds_both_hits_of_a_crash_that_it_covers() -> None:
 def test_a_pothole_that_raises_a_crash_is_a_false_alarm() -> None:
     line = judged([fault("pothole", "A", 10)], [alarm("A", 10, "crash_impact")], CRASH)
     assert (line.precision, line.recall) == (0.0, None)
+
+
+def test_a_faults_alerts_of_one_incident_are_one_and_what_no_fault_raised_does_not_count() -> None:
+    faulty = [hot("A", 100), hot("B", 100), fault("slow_leak", "B", 300), fault("crash", "C", 5)]
+    told = [
+        replace(alarm("A", 160), incident=1),
+        replace(alarm("A", 170, "coolant_over"), incident=1),
+        replace(alarm("B", 180), incident=2),
+        replace(alarm("B", 310, "tyre_low"), incident=3),
+        alarm("B", 320, "tyre_low"),
+        replace(alarm("B", 330, "speeding"), incident=4),
+        replace(alarm("D", 100), incident=5),
+    ]
+    assert faults.flood(definition(), faulty, told) == Flood(faults=3, incidents=4, alerts=5)

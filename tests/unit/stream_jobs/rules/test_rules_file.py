@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ConfigError
-from stream_jobs.rules.model import Rule, load_rules
+from infra.contract.incidents import Causes, Terms
+from stream_jobs.rules.cohort.metrics import load_metrics
+from stream_jobs.rules.model import Rule, load_causes, load_rules
 
 GOOD = """\
 rules:
@@ -104,3 +106,60 @@ def test_the_shipped_rules_load() -> None:
         "crash_severe",
         "crash_impact",
     ]
+
+
+CAUSES = """
+causes:
+  - cause: cooling
+    rules: [hot, cohort_coolant]
+    codes: [P0217]
+    fleet: {vehicles: 10, within_s: 300}
+"""
+
+
+def load_table(folder: Path, text: str) -> Causes:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return load_causes(path, load_rules(path), ["cohort_coolant"])
+
+
+def test_causes_are_read_with_the_rules_and_last_as_long_as_their_alerts(tmp_path: Path) -> None:
+    long = GOOD.replace("clear_for_s: 30", "clear_for_s: 7200")
+    assert load_table(tmp_path, long + CAUSES) == Causes(
+        {"hot": "cooling", "cohort_coolant": "cooling", ".P0217": "cooling"},
+        {"cooling": Terms(7_200_000, vehicles=10, within_ms=300_000)},
+    )
+
+
+def test_every_shipped_rule_and_metric_has_a_cause_also_for_a_file_without_any(tmp_path: Path) -> None:
+    rules, metrics = load_rules(), [metric.id for metric in load_metrics()]
+    causes = load_causes(None, rules, metrics)
+    assert {*causes.by_rule} >= {*(rule.id for rule in rules), *metrics}
+    assert causes.of("dtc_active.P0217") == causes.of("coolant_critical") == "cooling"
+    assert causes.terms("silence") == Terms(3_600_000, vehicles=10, within_ms=300_000)
+    assert load_table(tmp_path, GOOD).by_rule == causes.by_rule
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("[hot,", "[hott,", "cause cooling: `rules` hott is the id of no rule"),
+        ("[hot,", "[hot, hot,", "cause cooling: `rules` hot is of the cause cooling already"),
+        ("[hot, cohort_coolant]", "hot", "cause cooling: `rules` 'hot' is not a list of names"),
+        ("codes:", "code:", "cause cooling: `code` is unknown; known: cause, rules, codes, join_s, fleet"),
+        (
+            "codes: [P0217]",
+            "join_s: 5",
+            "cause cooling: `join_s` is below 30, the `clear_for_s` of one of its",
+        ),
+        ("vehicles: 10", "vehicles: 1", "cause cooling, fleet: `vehicles` 1 is not a whole number in 2.."),
+        (", within_s: 300", "", "cause cooling, fleet: `within_s` is missing"),
+        ("{vehicles: 10, within_s: 300}", "10", "cause cooling: `fleet` 10 is not keys and values"),
+    ],
+)
+def test_a_wrong_cause_is_refused_by_file_cause_and_key(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_table(tmp_path, GOOD + CAUSES.replace(old, new))
+    assert f"rules file {tmp_path / 'mine.yaml'}, {expected}" in str(caught.value)
