@@ -7,21 +7,18 @@ is away, what was joined here goes on.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka import TopicPartition
 
 from infra.clients import kafka
-from infra.contract.errors import ContractError, ServiceError
+from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
 from infra.contract.incidents import TABLE_KEY, Causes, Piece, Terms, is_fleet, joined
 
-START_S: Final = 30.0
-READ_S: Final = 0.2
 AT_ONCE: Final = 5000
 
 
@@ -112,45 +109,32 @@ class Incidents:
     """Joining that follows the topic. For one thread at a time; raises ``kafka.LOST``."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic = topic
-        self._consumer = kafka.consumer(bootstrap, "odograph-incidents")
+        self._bootstrap, self._topic = bootstrap, topic
         self._joining = Joining()
 
     def __enter__(self) -> Incidents:
-        """Read what the topic holds."""
-        try:
-            count = kafka.partition_counts(self._consumer, [self._topic])[self._topic]
-            places = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in range(count)]
-            bounds = [
-                self._consumer.get_watermark_offsets(p, timeout=kafka.TIMEOUT_S) or (0, 1) for p in places
-            ]
-            ends = {p.partition: end for p, (low, end) in zip(places, bounds, strict=True) if end > low}
-            self._consumer.assign(places)
-            until_s = time.monotonic() + START_S
-            while any(
-                at.offset < ends.get(at.partition, at.offset) for at in self._consumer.position(places)
-            ):
-                self.follow(READ_S)
-                if time.monotonic() > until_s:
-                    raise ServiceError(f"Kafka does not give all of {self._topic} within {START_S:g} s")
-        except BaseException:
-            self._consumer.close()
-            raise
+        """Read what the topic holds, and go on behind it."""
+        topic, places = self._topic, list[TopicPartition]()
+        with kafka.LogReader(self._bootstrap) as log, kafka.service_errors(f"Kafka {self._bootstrap}"):
+            for partition in range(kafka.partition_counts(kafka.admin(self._bootstrap), [topic])[topic]):
+                low, end = log.bounds(topic, partition)
+                self._take(log.records(topic, partition, low, end))
+                places.append(TopicPartition(topic, partition, end))
+        self._consumer = kafka.consumer(self._bootstrap, "odograph-incidents")
+        self._consumer.assign(places)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def follow(self, wait_s: float = 0.0) -> None:
-        """Take in what the store told since."""
-        for message in kafka.taken(self._consumer, AT_ONCE, wait_s):
-            record = kafka.record_of(message)
+    def of(self, alerts: Sequence[Frame]) -> list[Incident]:
+        """The incidents of alerts in the log's order, in that order, by all that is known now."""
+        self._take(map(kafka.record_of, kafka.taken(self._consumer, AT_ONCE, 0)))
+        return self._joining.of(alerts)
+
+    def _take(self, records: Iterable[kafka.Record]) -> None:
+        for record in records:
             try:
                 self._joining.told(record.key, record.value)
             except ContractError as error:
                 structlog.get_logger().warning("no incident", offset=record.offset, why=str(error))
-
-    def of(self, alerts: Sequence[Frame]) -> list[Incident]:
-        """The incidents of alerts in the log's order, in that order, by all that is known now."""
-        self.follow()
-        return self._joining.of(alerts)

@@ -308,11 +308,6 @@ class Cause:
     join_s: Span = JOIN_MS / 1000
     fleet: Fleet | None = None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the table has it under."""
-        return *self.rules, *(f".{code}" for code in self.codes)
-
     def terms(self) -> Terms:
         """How far apart what is one incident may be."""
         many = self.fleet or Fleet(0, 0)
@@ -413,7 +408,7 @@ def load_causes(path: Path | None, rules: Iterable[Rule], others: Iterable[str] 
             inner.check_keys(("vehicles", "within_s"), ())
             given = {"fleet": inner.read(Fleet, {})}
         cause = entry.read(Cause, given)
-        for name in cause.names:
+        for name in (*cause.rules, *(f".{code}" for code in cause.codes)):
             if name in by_rule:
                 raise entry.wrong("rules", f"{name} is of the cause {by_rule[name]} already")
             if not name.startswith(".") and name not in clear_for_s and file == path:
