@@ -1,7 +1,7 @@
 """The frames around an alert as charts: its signals, and value and limit as its rule saw them; pure.
 
-A rule's expressions are Spark SQL over a frame's signals. DuckDB reads nearly all of them once a few function
-names are given; where it does not, the signals are shown without value. Times are s from the alert's opening.
+A rule's expressions are Spark SQL over a frame's signals. DuckDB reads nearly all of them in its own words;
+where it does not, the signals are shown without value. Times are s from the alert's opening.
 """
 
 import re
@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import pandas as pd
 import pyarrow as pa
+import sqlglot
+from sqlglot.errors import SqlglotError
 
 from dashboard.shared import charts, text
 from dashboard.shared.charts import Drawing, Spec, drawing, layer, number, tip, words
@@ -28,13 +30,6 @@ USUAL: Final = ("speed_kmh",)  # shown where no rule says what matters
 _UNITS: Final = {"degC": "°C", "deg": "°", "bool": "", "m/s^2": "m/s²", "deg/s": "°/s"}
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 _PICKING: Final = re.compile(r"\b(?:least|greatest|array_min|array_max)\b|[(),\s]")
-_DOUBLE: Final = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)D\b")
-_MACROS: Final = (
-    "CREATE MACRO array_min(x) AS list_min(x)",
-    "CREATE MACRO array_max(x) AS list_max(x)",
-    "CREATE MACRO try_element_at(x, n) AS list_extract(x, n)",
-    "CREATE MACRO size(x) AS len(x)",
-)
 
 HEIGHT_PX: Final = 230
 LEAST_SHARE: Final = 0.02  # of a signal's size, that its axis spans at least
@@ -159,16 +154,17 @@ def _evaluated(
     """Each expression for each frame; nulls where there is none or where it cannot be read."""
     with connected(MEMORY) as connection:
         connection.execute("SET enable_external_access = false")
-        for macro in _MACROS:
-            connection.execute(macro)
         connection.execute("SET lock_configuration = true")
         connection.register("frame", _table(frames, alert))
         for expression in expressions:
-            plain = _DOUBLE.sub(r"\1", expression or "NULL")
-            asked = f"SELECT ({plain})::DOUBLE FROM frame ORDER BY place"  # noqa: S608  the operator's own rule
             try:
+                (plain,) = sqlglot.transpile(expression or "NULL", read="spark", write="duckdb")
+                asked = f"SELECT ({plain})::DOUBLE FROM frame ORDER BY place"  # noqa: S608  the operator's rule
                 yield [row[0] for row in connection.execute(asked).fetchall()]
-            except duckdb.Error:  # a name or function that only the jobs know: shown without it
+            except (
+                duckdb.Error,
+                SqlglotError,
+            ):  # a name or function that only the jobs know: shown without it
                 yield [None] * len(frames)
 
 
