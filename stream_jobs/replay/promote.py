@@ -40,7 +40,7 @@ UPDATE odograph.replay_run SET state = 'rolled back', rolled_back_at = clock_tim
 """
 _VEHICLES: Final = """
 SELECT vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id FROM odograph.vehicle
-WHERE vehicle_id = ANY(%(vehicles)s)
+WHERE vehicle_id = ANY(%(vehicles)s::text[])
 """
 _KNOWN: Final = """
 INSERT INTO odograph.vehicle (vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id)
