@@ -111,7 +111,8 @@ class Shadow:
         """What the vehicles of recorded drives are: no birth message tells the jobs."""
         known = runs.drives_of(self.home)
         with connected(self.owner_url) as own:
-            promote.on_its_clock(own)
+            if DASHBOARD in self.run.jobs:
+                promote.on_its_clock(own)
             for drive in known.get("drives", ()):
                 own.execute(_VEHICLE, known | drive)
             rows = own.execute(VEHICLES).fetchall()
@@ -207,7 +208,9 @@ class Shadow:
 def watch(run_id: str) -> None:
     """Become the dashboard of a run, on a port of its own."""
     settings = load()
-    home = folder_of(settings.paths.home, runs.load(settings.paths.home, run_id).run_id)
+    run, home = runs.load(settings.paths.home, run_id), folder_of(settings.paths.home, run_id)
+    with connected(database_url.with_name(endpoints(settings).db_owner_url, run.database)) as own:
+        promote.on_its_clock(own)
     command = (*odograph(DASHBOARD), "--port", str(free_port(())))
     os.execve(command[0], command, {**os.environ, f"{PREFIX}PATHS_HOME": str(home)})  # noqa: S606  our own
 
