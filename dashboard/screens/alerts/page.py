@@ -111,7 +111,7 @@ def _rules(days: int) -> None:
         live.nothing(f"No alert has opened within {days} days. {text.RAISE}")
     else:
         live.chart(evidence.by_day(found, listed), "alerts_by_day")
-    table = tables.rules(known, found, listed, zone, live.now())
+    table = tables.rules(known, found, listed)
     st.caption(f"{len(table)} rules, those with the most alerts first.")
     looks: dict[str, Any] = {
         "Per day": st.column_config.BarChartColumn(f"Per day, {days} days", width="medium", y_min=0),
@@ -119,7 +119,7 @@ def _rules(days: int) -> None:
         "Limit": st.column_config.TextColumn(width="small"),
     }
     high = live.height(len(table), 24, 800)
-    live.table(table, None, "rules", tint=text.BY_SEVERITY, looks=looks, height=high)
+    live.table(table, tables.RULES, "rules", tint=text.BY_SEVERITY, looks=looks, height=high)
 
 
 def _silences() -> None:

@@ -180,18 +180,15 @@ RULES: Final[Columns] = {
 NOTED: Final = ["rule", "severity", "kind", "limit_sql", "beyond", "version", "in_force", "message"]
 
 
-def rules(
-    noted: pd.DataFrame, counted: pd.DataFrame, days: Sequence[date], zone: ZoneInfo, now: pd.Timestamp
-) -> pd.DataFrame:
-    """A row a rule: counts of ``days``, and what it is; one no longer known has alerts only."""
+def rules(noted: pd.DataFrame, counted: pd.DataFrame, days: Sequence[date]) -> pd.DataFrame:
+    """A row of RULES a rule: counts of ``days``, and what it is; one no longer known has alerts only."""
     how = {"alerts": "sum", "active": "sum", "unseen": "sum", "worst": "min", "last_opened_at": "max"}
     sums = counted.groupby("rule").agg(how)
     both = noted[NOTED].set_index("rule").join(sums, how="outer").rename_axis("rule").reset_index()
     both = both.fillna({"alerts": 0, "active": 0, "unseen": 0})
     daily = counted.set_index(["rule", "day"])["alerts"].to_dict()
     both["per_day"] = [[int(daily.get((rule, day), 0)) for day in days] for rule in both["rule"]]
-    ordered = both.sort_values(["alerts", "rule"], ascending=[False, True], ignore_index=True)
-    return text.table(ordered, RULES, zone, now)
+    return both.sort_values(["alerts", "rule"], ascending=[False, True], ignore_index=True)
 
 
 def silence_state(row: Row) -> str:

@@ -69,7 +69,8 @@ def test_rules_are_counted_by_day_and_those_without_alerts_or_without_a_note_are
         ]
     )  # fmt: skip
     days = [date(2026, 6, 29), date(2026, 6, 30), date(2026, 7, 1)]
-    table = alert_tables.rules(known, rule_days(), days, ZONE, NOW).set_index("Rule")
+    found = alert_tables.rules(known, rule_days(), days)
+    table = text.table(found, alert_tables.RULES, ZONE, NOW).set_index("Rule")
     assert table["Per day"].to_dict() == {"speeding": [3, 0, 1], "gone": [0, 0, 1], "idle": [0, 0, 0]}
     assert table["Alerts"].to_dict() == {"speeding": 4, "gone": 1, "idle": 0}
     assert table["Limit"].to_dict() == {"speeding": "above 5", "gone": "—", "idle": "above least(207, x)"}
