@@ -43,7 +43,21 @@ def pyspark_jars() -> Path:
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ServiceError("PySpark is not installed in this environment; run: make setup")
-    return Path(spec.origin).with_name("jars")
+    return Path(spec.origin).resolve().with_name("jars")
+
+
+def class_dir(cache: Path) -> Path:
+    """Folder of the class archives of this Java and these jars: of others they are worth nothing."""
+    java = Path(shutil.which("java") or "java").resolve()
+    places = (java, java.parents[1] / "lib" / "modules", jar_dir(cache, "spark"), pyspark_jars())
+    known = [(str(place), place.stat().st_mtime_ns) for place in places if place.exists()]
+    return cache / "classes" / hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+
+
+def class_options(cache: Path, name: str) -> tuple[str, ...]:
+    """Java's option by which programs of a set of jars load their classes ready-made; none where not made."""
+    archive = class_dir(cache) / f"{name}.jsa"
+    return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 
 
 def rootfs_dir(cache: Path) -> Path:

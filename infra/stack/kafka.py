@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 import uuid
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,15 +43,20 @@ broker's work, and what it gave was requests that are a fifth cheaper."""
 TEMPLATE: Final = Path(__file__).with_name("kafka-server.conf")
 
 
-def kafka(jars: Path, data: Path, port: int, controller_port: int, heap_mb: int) -> Service:
-    """Kafka from the folder ``jars`` on loopback ports, its log in ``data`` and ``heap_mb`` MiB of heap."""
+def kafka(
+    jars: Path, data: Path, port: int, controller_port: int, heap_mb: int, options: Sequence[str] = ()
+) -> Service:
+    """Kafka from the folder ``jars`` on loopback ports, its log in ``data`` and ``heap_mb`` MiB of heap.
+
+    ``options``: more of Java's.
+    """
     classpath = jars / "*"
     java = ("java", "-cp", str(classpath), f"-Dlog4j2.configurationFile={LOG_CONFIG}")
     config = data / CONFIG
     text = TEMPLATE.read_text().format(host=HOST, port=port, controller_port=controller_port, data=data)
     return Service(
         name="kafka",
-        command=(*java, f"-Xmx{heap_mb}m", *JVM_OPTIONS, "kafka.Kafka", str(config)),
+        command=(*java, f"-Xmx{heap_mb}m", *JVM_OPTIONS, *options, "kafka.Kafka", str(config)),
         port=port,
         port_setting="ODOGRAPH_KAFKA_PORT",
         probe=partial(probes.kafka_cluster, f"{HOST}:{port}"),

@@ -98,7 +98,8 @@ class Stack:
             data, config, port = self.home / "data" / name, self.home / "config" / name, chosen[name]
             if name == "kafka":
                 jars, heap_mb = cache.jars(folder, "kafka")[0].parent, self.settings.kafka.heap_mb
-                made.append(kafka(jars, data, port, chosen["kafka-controller"], heap_mb))
+                options = cache.class_options(folder, "kafka")
+                made.append(kafka(jars, data, port, chosen["kafka-controller"], heap_mb, options))
             elif name == "postgres":
                 word = self._passwords()["superuser"]
                 made.append(postgres.postgres(cache.rootfs(folder), data, config, port, word))

@@ -40,6 +40,7 @@ def build_session(
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_HOME", str(cache.pyspark_jars().parent))  # as the class archive names it
     jars = ":".join(map(str, cache.jars(settings.paths.cache, "spark")))
     conf = common_conf(settings) | {
         "spark.driver.memory": f"{memory_mb}m",
@@ -72,7 +73,8 @@ def spark_when_asked(settings: Settings, name: str, memory_mb: int) -> Iterator[
 
 def java_options(settings: Settings, conf: Mapping[str, str]) -> str:
     """Options of the Java machine: all applications', this one's, the user's; the last one wins."""
-    return " ".join(filter(None, (COMPILER, conf.get(JAVA_OPTIONS), settings.jobs.java_options)))
+    ready_made = " ".join(cache.class_options(settings.paths.cache, "spark"))
+    return " ".join(filter(None, (COMPILER, ready_made, conf.get(JAVA_OPTIONS), settings.jobs.java_options)))
 
 
 def common_conf(settings: Settings) -> dict[str, str]:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
 from infra.settings.settings import load
-from stream_jobs.app.session import JAVA_OPTIONS, common_conf, java_options
+from stream_jobs.app.session import build_session
 
 
 @pytest.fixture(scope="session")
 def java(clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with the settings that every application shares, Java's quick compiler among them."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    """A session with the settings that every application shares."""
     settings = load(paths={"home": str(tmp_path_factory.mktemp("spark"))})
-    builder = SparkSession.builder.appName("unit").master("local[2]")
-    for key, value in (common_conf(settings) | {JAVA_OPTIONS: java_options(settings, {})}).items():
-        builder = builder.config(key, value)
-    session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    session = build_session(settings, "unit", 1024, "local[2]", {"spark.sql.shuffle.partitions": "2"})
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

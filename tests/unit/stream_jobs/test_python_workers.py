@@ -1,10 +1,11 @@
-"""Spark's Python workers: what they have when their first task comes."""
+"""What Spark has ready when it starts: its Java machine, and its Python workers at their first task."""
 
 from __future__ import annotations
 
 import gc
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -22,3 +23,8 @@ def test_a_worker_has_the_operator_loaded_and_out_of_the_garbage_collectors_sigh
     found = spark.range(1).mapInArrow(_seen, "frozen long, loaded boolean").collect()
     assert [row.loaded for row in found] == [True] * len(found)
     assert all(row.frozen > 50_000 for row in found)
+
+
+def test_java_takes_its_classes_from_the_archive_of_the_rehearsal(spark: SparkSession) -> None:
+    pid = spark._jvm.ProcessHandle.current().pid()
+    assert "/spark.jsa" in Path(f"/proc/{pid}/maps").read_text()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from infra.contract.errors import ServiceError
-from infra.stack import cache
+from infra.stack import cache, fetch
 
 
 @pytest.fixture
@@ -38,6 +39,17 @@ def test_jars_of_other_pins_are_fetched_again(folder: Path) -> None:
 def test_an_empty_cache_says_how_to_fill_it(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="odograph setup"):
         cache.rootfs(tmp_path)
+
+
+def test_a_failed_rehearsal_leaves_programs_without_archives_and_is_tried_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    fetch.archive_classes(tmp_path)
+    assert "failed (1)" in (cache.class_dir(tmp_path) / "failed.txt").read_text()
+    assert cache.class_options(tmp_path, "spark") == ()
+    monkeypatch.setattr(sys, "executable", "/no/such/program")
+    fetch.archive_classes(tmp_path)
 
 
 TABLE = """\

@@ -1,0 +1,117 @@
+"""A rehearsal of Spark's queries and of Kafka, at set-up: Java keeps every class that they load.
+
+Finding, reading and checking some 20,000 classes in the jars is nearly half of the CPU time of a start. From
+an archive of them (class data sharing) they come ready-made.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from infra.clients import kafka
+from infra.contract.errors import ServiceError
+from infra.contract.topics import kafka_topic
+from infra.settings.settings import Endpoints, Settings, load
+from infra.stack import cache
+from infra.stack.kafka import create_topics
+from infra.stack.kafka import kafka as kafka_service
+from infra.stack.processes import guarded
+from infra.stack.service import HOST, Runner, free_port
+from stream_jobs.app import instant
+from stream_jobs.app.jobs import STREAM_CONF
+from stream_jobs.app.queries import QUERIES, TOPIC, kafka_stream
+from stream_jobs.app.session import JAVA_OPTIONS, build_session
+from stream_jobs.rules.model import INSTANT, load_rules, of_query
+
+AT_MOST_S: Final = 120.0
+POLL_S: Final = 0.1
+KEEP: Final = "-XX:ArchiveClassesAtExit={} -Xlog:disable"
+"""Without a line for each class that cannot be kept."""
+HEAP_MB: Final = 256
+SLOTS: Final = 24
+"""Of all queries at once; in real-time mode each partition holds one."""
+
+
+def main(folder: Path, downloads: Path) -> None:
+    """Leave ``kafka.jsa`` and ``spark.jsa`` in ``folder``; raises ServiceError where a query does not run."""
+    short = {"instant_trigger_s": 5, "crash_trigger_s": 5, "rules": None}
+    paths = {"home": str(folder / "home"), "cache": str(downloads)}
+    settings = load(paths=paths, kafka={"prefix": "rehearsal."}, jobs=short)
+    with guarded(settings.paths.home, remove=True):
+        runner, port = Runner(settings.paths.home), free_port()
+        jars, data = cache.jars(downloads, "kafka")[0].parent, settings.paths.home / "data"
+        keep = KEEP.format(folder / "kafka.jsa")
+        service = kafka_service(jars, data, port, free_port([port]), HEAP_MB, keep.split())
+        _tell("Kafka starts")
+        where = Endpoints("", 0, f"{HOST}:{port}", "", "", "")
+        runner.start(service)
+        create_topics(where.kafka_bootstrap, settings.kafka.prefix)
+        producer = kafka.producer(where.kafka_bootstrap)
+        for topic in instant.TOPICS.values():
+            producer.produce(kafka_topic(settings.kafka.prefix, topic), b"{}", b"rehearsal")
+        producer.flush()
+        _queries(settings, where, folder / "spark.jsa")
+        _tell("Kafka ends")
+        runner.stop(service.name)
+
+
+def _queries(settings: Settings, where: Endpoints, archive: Path) -> None:
+    _tell("Spark starts")
+    options = f"{STREAM_CONF[JAVA_OPTIONS]} {KEEP.format(archive)}"
+    conf = STREAM_CONF | {JAVA_OPTIONS: options, "spark.sql.ansi.enabled": "false"}
+    spark = build_session(settings, "rehearsal", settings.jobs.driver_mb, f"local[{SLOTS}]", conf)
+    gateway: Any = spark.sparkContext._gateway
+    _tell("queries in micro-batches")
+    _micro_batches(spark, settings, where)
+    _tell("queries in real-time mode")
+    rules = of_query(load_rules(None), INSTANT)
+    running = [instant.start(spark, settings, where, rules, query) for query in instant.SOURCES]
+    _until(lambda: all(query.lastProgress is not None for query in running), "the real-time queries")
+    for query in running:
+        query.stop()
+    _tell("Spark ends")
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # what Java waits for, to end
+    gateway.proc.wait(AT_MOST_S)
+
+
+def _micro_batches(spark: SparkSession, settings: Settings, where: Endpoints) -> None:
+    done: list[str] = []
+    for query in QUERIES:
+        records = kafka_stream(spark, settings, where, TOPIC, query.max_offsets(settings))
+        writer = query.transform(records, settings).writeStream.outputMode(query.output_mode)
+        folder = str(settings.paths.home / "checkpoints" / query.name)
+        writer.foreachBatch(partial(_take, done, query.name)).option("checkpointLocation", folder).start()
+    _until(lambda: {query.name for query in QUERIES} <= {*done}, "a batch of each query")
+    for stream in spark.streams.active:
+        stream.stop()
+
+
+def _take(done: list[str], query: str, batch: DataFrame, _: int) -> None:
+    batch.toArrow()
+    done.append(query)
+
+
+def _until(done: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + AT_MOST_S
+    while not done():
+        if time.monotonic() > end:
+            raise ServiceError(f"rehearsal: {what}: not within {AT_MOST_S:g} s")
+        time.sleep(POLL_S)
+
+
+def _tell(step: str) -> None:
+    sys.stdout.write(f"rehearsal: {step}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
