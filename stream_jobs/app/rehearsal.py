@@ -30,7 +30,7 @@ from stream_jobs.app.queries import QUERIES, TOPIC, kafka_stream
 from stream_jobs.app.session import JAVA_OPTIONS, build_session
 from stream_jobs.rules.model import INSTANT, load_rules, of_query
 
-AT_MOST_S: Final = 120.0
+AT_MOST_S: Final = 300.0
 POLL_S: Final = 0.1
 KEEP: Final = "-XX:ArchiveClassesAtExit={} -Xlog:disable"
 """Without a line for each class that cannot be kept."""
