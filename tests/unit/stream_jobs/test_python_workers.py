@@ -26,5 +26,5 @@ def test_a_worker_has_the_operator_loaded_and_out_of_the_garbage_collectors_sigh
 
 
 def test_java_takes_its_classes_from_the_archive_of_the_rehearsal(spark: SparkSession) -> None:
-    pid = spark._jvm.ProcessHandle.current().pid()
-    assert "/spark.jsa" in Path(f"/proc/{pid}/maps").read_text()
+    java = spark.sparkContext._gateway.proc
+    assert "/spark.jsa" in Path(f"/proc/{java.pid}/maps").read_text()
