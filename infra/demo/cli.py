@@ -30,7 +30,7 @@ def demo(
 
     if duration_s is None and not sys.stdout.isatty():
         duration_s = UNATTENDED_S
-    fleet = Fleet(vehicles, rate, seed, run_id=f"demo-{time.time_ns() // 1_000_000}", duration_s=duration_s)
+    fleet = Fleet(vehicles, rate, seed, f"demo-{time.time_ns() // 1_000_000}", duration_s, roads=True)
     ledger = run(load(), fleet, _say, typer.echo)
     typer.echo(ledger_text(ledger))
     if ledger.residual != 0:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge_simulator.launch import store_roads
 from infra.clients.health import stopped_by_signals
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
+from infra.demo.running import Say, refuse_late, running
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries, truth
-from infra.stack import fetch, processes
-from infra.stack.processes import guarded
+from infra.stack import processes
 from infra.stack.service import HOST
-from infra.stack.stack import Stack
-from infra.stack.supervisor import SUPERVISOR, Supervisor, odograph, programs, wait_ready
+from infra.stack.supervisor import odograph, still_late
 from stream_jobs.audit.collect import current_ledger, settled_ledger
 from stream_jobs.audit.ledger import Ledger
 
+NEEDED = ("bridge",)
+"""What a fleet waits for; what the other programs have to do waits in Kafka."""
 SETTLE_S = 120.0
 REPAIR_S = 120.0
 TICK_S = 1.0
@@ -38,17 +36,21 @@ def run(settings: Settings, demo_fleet: Fleet, say: Say, announce: Say) -> Ledge
     begun_s = time.monotonic()
     home = settings.paths.home.resolve()
     with (
-        running(settings, say) as endpoints,
+        running(settings, say, NEEDED) as endpoints,
         stopped_by_signals() as stop,
         LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
     ):
-        say(f"map: {demo_fleet.store_roads(endpoints)} road edges")
         before = settled_ledger(home, endpoints, ends, SETTLE_S)
-        announce(f"dashboard: http://{HOST}:{endpoints.http_ports['dashboard']}")
         pulse = Pulse(demo_fleet.run_file(home), endpoints, ends)
+        late = {name: port for name, port in endpoints.http_ports.items() if not name.startswith(NEEDED)}
         child = demo_fleet.start(home)
         try:
             while child.poll() is None and not stop.wait(TICK_S):
+                reasons = still_late(late, say)
+                refuse_late(reasons, time.monotonic() - begun_s)
+                if "dashboard" in late and "dashboard" not in reasons:
+                    announce(f"dashboard: http://{HOST}:{late['dashboard']}")
+                late = {name: late[name] for name in reasons}
                 say(pulse.line())
         finally:
             code = stop_simulator(home, child)
@@ -92,7 +94,7 @@ LINK = {
 class Fleet:
     """How many vehicles, how many frames/s, from which seed; what befalls its frames and its vehicles.
 
-    Without ``duration_s`` it drives until it is stopped.
+    Without ``duration_s`` it drives until it is stopped. ``roads``: it puts its city's into the database.
     """
 
     vehicles: int
@@ -102,6 +104,7 @@ class Fleet:
     duration_s: float | None = None
     link: Mapping[str, float] = field(default_factory=lambda: LINK)
     faults: tuple[str, ...] = FAULTS
+    roads: bool = False
 
     def command(self) -> tuple[str, ...]:
         """The simulator's command line."""
@@ -110,7 +113,7 @@ class Fleet:
         head = ("simulate", "-c", str(self.vehicles), "--rate", str(self.rate), "--seed", str(self.seed))
         place = ("--lat", str(LAT_DEG), "--lon", str(LON_DEG), "--run-id", self.run_id)
         until = () if self.duration_s is None else ("--duration", f"{self.duration_s:g}s")
-        return odograph(*head, *place, *until, *faults, *link)
+        return odograph(*head, *place, *until, *faults, *link, *(("--roads",) if self.roads else ()))
 
     def run_file(self, home: Path) -> Path:
         """Where the simulator says what it did."""
@@ -120,11 +123,6 @@ class Fleet:
         """Start driving; ended by ``stop_simulator``."""
         return processes.spawn(home / "run", SIMULATOR, self.command(), home / "logs" / f"{SIMULATOR}.log")
 
-    def store_roads(self, endpoints: Endpoints) -> int:
-        """Put the city's roads into the database, for the map; how many edges."""
-        place = LAT_DEG, LON_DEG
-        return store_roads(endpoints.db_ingest_url, self.seed, place, "steady", self.vehicles)
-
 
 def stop_simulator(home: Path, child: subprocess.Popen[bytes]) -> int:
     """Let the simulator finish what is in flight; its exit code."""
@@ -133,53 +131,6 @@ def stop_simulator(home: Path, child: subprocess.Popen[bytes]) -> int:
         processes.stop(found, SIMULATOR_STOP_S)
     processes.remove_pid_file(home / "run", SIMULATOR)
     return child.wait()
-
-
-Say = Callable[[str], None]
-READY_S = 180.0
-
-
-@contextmanager
-def running(settings: Settings, say: Say) -> Iterator[Endpoints]:
-    """The pipeline, ready, while the block runs.
-
-    One that ``odograph up`` started is used as it is and left running. Otherwise everything is started, and
-    stopped at the end, however this process ends. Raises ServiceError where a part does not become ready.
-    """
-    stack = Stack(settings, say)
-    fetch.fetch_all(settings.paths.cache, stack.embedded)
-    if processes.find(stack.home / "run", SUPERVISOR) is not None:
-        say("the pipeline runs already (odograph up): it is used and left running")
-        endpoints = stack.up()
-        _wait_ready(endpoints, say)
-        yield endpoints
-        return
-    stack.home.mkdir(parents=True, exist_ok=True)
-    with guarded(stack.home):
-        endpoints = stack.up()
-        stop = threading.Event()
-        try:
-            with Supervisor(stack.home, programs(settings.bridge.shards), say) as supervisor:
-                watcher = threading.Thread(target=supervisor.watch, args=(stop,), daemon=True)
-                watcher.start()
-                try:
-                    _wait_ready(endpoints, say)
-                    yield endpoints
-                finally:
-                    stop.set()
-                    watcher.join()
-        finally:
-            say("stopping what was started")
-            stack.down()
-
-
-def _wait_ready(endpoints: Endpoints, say: Say) -> None:
-    missing = wait_ready(endpoints.http_ports, READY_S, say)
-    if missing:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
-        raise ServiceError(
-            f"not ready after {READY_S:g} s: {reasons}. Logs: <home>/logs; see odograph doctor"
-        )
 
 
 class Pulse:
@@ -216,7 +167,7 @@ class Pulse:
             row = queries.pulse(self._endpoints.db_ingest_url)
         except ServiceError:
             return "windowed (no answer)"
-        if self.first_map_s is None and row["vehicles_reporting"]:
+        if self.first_map_s is None and row["frames_counted"] > self._counted_before:  # of this fleet
             self.first_map_s = time.monotonic()
         lag = "unknown" if row["lag_records"] is None else f"{row['lag_records']:,}"
         behind = "unknown" if row["watermark_lag_s"] is None else f"{row['watermark_lag_s']:.0f} s"

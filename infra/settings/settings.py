@@ -21,13 +21,14 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings import TomlConfigSettingsSource as TomlSource
 
 from infra.clients import database_url
+from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import sections
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE = ".odograph.toml"
-ENDPOINTS_FILE = "endpoints.json"
+ENDPOINTS_FILE, LOCK_FILE = "endpoints.json", "stack.lock"
 RENAMED = {
     "ODOGRAPH_JOBS_FORGET_H": "ODOGRAPH_JOBS_STATE_TTL_H",
     "ODOGRAPH_JOBS_HOLD_FRAMES": "ODOGRAPH_JOBS_REORDER_BUFFER_FRAMES",
@@ -152,11 +153,14 @@ def _unknown(name: str) -> str:
 
 
 def endpoints(settings: Settings) -> Endpoints:
-    """Addresses of the running stack; raises ServiceError where it was never started.
+    """Addresses of the running stack; of one that is starting, once it runs. Raises ServiceError without one.
 
     Raises ConfigError where the settings name other external services than it was started with.
     """
-    path = settings.paths.home / ENDPOINTS_FILE
+    path, lock = (settings.paths.home / name for name in (ENDPOINTS_FILE, LOCK_FILE))
+    if not path.exists() and lock.exists():
+        with locked(lock, shared=True):
+            pass
     try:
         found = Endpoints(**json.loads(path.read_text()))
     except FileNotFoundError as error:

@@ -15,7 +15,7 @@ from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink
 from infra.contract.errors import ConfigError
 from infra.contract.shard import shards
-from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings
+from infra.settings.settings import ENDPOINTS_FILE, LOCK_FILE, Endpoints, Settings
 from infra.sql.migrate import migrate
 from infra.stack import cache, postgres, processes, service
 from infra.stack.kafka import create_topics, kafka
@@ -88,7 +88,7 @@ class Stack:
 
     def lock(self) -> AbstractContextManager[None]:
         """One change of this stack at a time; a second one waits."""
-        return locked(self.home / "stack.lock")
+        return locked(self.home / LOCK_FILE)
 
     def services(self, chosen: dict[str, int]) -> list[Service]:
         """The embedded services on the chosen ports."""

@@ -98,6 +98,10 @@ class Supervisor:
         while not stop.wait(TICK_S):
             self.tick()
 
+    def add(self, programs: Sequence[Program]) -> None:
+        """Keep these running too; ``watch`` starts them."""
+        self._kept = self._kept | {program.name: _Kept(program) for program in programs}
+
     def tick(self) -> None:
         """Notice what ended, start what is due."""
         now = time.monotonic()
@@ -208,21 +212,20 @@ def start_in_background(home: Path) -> bool:
 def wait_ready(http_ports: dict[str, int], deadline_s: float, say: Callable[[str], None]) -> dict[str, str]:
     """Wait until every program is ready; those that are not by then, with the reason."""
     end = time.monotonic() + deadline_s
-    late = dict.fromkeys(http_ports, "not asked yet")
-    while late:
-        for name in list(late):
-            reason = readyz(http_ports[name])
-            if reason is None:
-                say(f"{name}: ready, http://{HOST}:{http_ports[name]}")
-                del late[name]
-            else:
-                late[name] = reason
-        if time.monotonic() > end:
-            break
+    while (late := still_late(http_ports, say)) and time.monotonic() < end:
+        http_ports = {name: http_ports[name] for name in late}
         time.sleep(POLL_S)
     for name, reason in late.items():
         say(f"{name}: not ready after {deadline_s:g} s: {reason}")
     return late
+
+
+def still_late(http_ports: Mapping[str, int], say: Callable[[str], None]) -> dict[str, str]:
+    """Those of the programs that are not ready, with the reason; the others are announced."""
+    reasons = {name: readyz(port) for name, port in http_ports.items()}
+    for name in (name for name, reason in reasons.items() if reason is None):
+        say(f"{name}: ready, http://{HOST}:{http_ports[name]}")
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def stop_in_background(home: Path) -> list[str]:

@@ -6,8 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from edge_simulator.launch import store_roads
 from edge_simulator.scenario import SAMPLES
-from infra.demo.run import Fleet, running
+from infra.demo.run import LAT_DEG, LON_DEG, Fleet
+from infra.demo.running import running
 from infra.settings.settings import Endpoints, Settings
 from load_tests.bench import costs, machine, parts, search
 from load_tests.bench.bottleneck import Limit
@@ -129,7 +131,8 @@ def bench(settings: Settings, wanted: Wanted, say: Say) -> Card:
     home = settings.paths.home.resolve()
     with running(settings, say) as endpoints, chain(home, settings, endpoints) as doors:
         session = Session(wanted, doors, say, begun_s)
-        session.fleet(wanted.rate or wanted.first).store_roads(endpoints)
+        count = session.fleet(wanted.rate or wanted.first).vehicles
+        store_roads(endpoints.db_ingest_url, wanted.seed, (LAT_DEG, LON_DEG), "steady", count)
         before = settled_ledger(home, endpoints, doors.ends, SETTLE_S)
         sizes = costs.sizes(home, settings, endpoints)
         sustained = _sustained(session)

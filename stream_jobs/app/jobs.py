@@ -63,9 +63,20 @@ PROJECTIONS: Final = "spark.sql.codegen.factoryMode"
 
 
 def run(settings: Settings) -> None:
-    """Run the application until SIGTERM or SIGINT; raises ServiceError when a part of it fails."""
+    """Run the application until SIGTERM or SIGINT; raises ServiceError when a part of it fails.
+
+    Spark and the parent of its Python workers start first: services that are starting have time until then.
+    """
+    spark = _session(settings)
+    spark.range(1).mapInArrow(lambda batches: batches, "id long").collect()
+    addresses = endpoints(settings)
     with stopped_by_signals() as stop:
-        Application(settings, endpoints(settings), stop).run()
+        Application(settings, addresses, stop).run()
+
+
+def _session(settings: Settings) -> SparkSession:
+    jobs = settings.jobs
+    return build_session(settings, "odograph-jobs", jobs.driver_mb, jobs.master, STREAM_CONF)
 
 
 class Application:
@@ -93,7 +104,6 @@ class Application:
 
     def run(self) -> None:
         """Start everything, then wait for the signal or a failure."""
-        jobs = self._settings.jobs
         with ExitStack() as parts:
             port = self._addresses.http_ports.get("jobs", 0)
             checks = {
@@ -105,7 +115,7 @@ class Application:
                 "tasks": lambda: None if self._tasks is None else self._tasks.problem(),
             }
             parts.enter_context(HealthServer(port, checks, self._registry, remarks))
-            spark = build_session(self._settings, "odograph-jobs", jobs.driver_mb, jobs.master, STREAM_CONF)
+            spark = SparkSession.getActiveSession() or _session(self._settings)
             parts.callback(spark.stop)
             self._wanted |= {query.name: query for query in user_queries(self._settings, spark)}
             for listener in self.listeners:

@@ -6,12 +6,14 @@ import pandas as pd
 import pydeck as pdk
 import streamlit as st
 
-from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, shown
+from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, settings, shown
 from dashboard.screens.fleet import figures, queries
 from dashboard.screens.fleet import maps as fleet_maps
 from dashboard.shared import charts, live, maps, pictures, text
 from dashboard.shared import queries as shared_queries
 from dashboard.shared.theme import SEVERITIES, STATES
+from infra.settings.settings import endpoints
+from infra.stack.probes import readyz
 
 MAP_PX: Final = 600
 INCIDENTS_MOST: Final = 5_000  # active ones that are looked at, the worst first
@@ -28,7 +30,10 @@ VIEW, SEEN, TAKEN = "fleet_view", "clusters_seen", "map_taken"
 def _figures() -> None:
     now = live.first(ask(queries.fleet_figures))
     if not now["vehicles"]:
-        live.nothing(f"No vehicle has reported yet. {text.DRIVE}")
+        ports = endpoints(settings()).http_ports
+        late = ", ".join(name for name, port in ports.items() if readyz(port) is not None)
+        waits = f"Not ready yet: {late}; see `odograph status`." if late else text.DRIVE
+        live.nothing(f"No vehicle has reported yet. {waits}")
         return
     today = live.row(ask_slowly(queries.fleet_today)) or {}
     with st.container(key="figures"):

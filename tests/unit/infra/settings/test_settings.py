@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from infra.clients import database_url
+from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings
@@ -210,3 +212,14 @@ def test_a_level_that_would_go_before_the_one_below_is_refused(days: tuple[int, 
     windows, minutes, hours = days
     with pytest.raises(ValidationError, match="days or more above"):
         Retention(windows_days=windows, minutes_days=minutes, hours_days=hours)
+
+
+def test_addresses_of_a_stack_that_is_starting_come_when_it_runs(tmp_path: Path) -> None:
+    where = settings.Endpoints("127.0.0.1", 1883, "127.0.0.1:9092", "", "", "")
+    with ThreadPoolExecutor(1) as pool:
+        with locked(tmp_path / settings.LOCK_FILE):
+            asked = pool.submit(settings.endpoints, settings.load(paths={"home": str(tmp_path)}))
+            with pytest.raises(TimeoutError):
+                asked.result(0.3)
+            (tmp_path / settings.ENDPOINTS_FILE).write_text(json.dumps(asdict(where)))
+        assert asked.result(30) == where

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.clients.health import in_background
 from infra.stack import processes
 from infra.stack.processes import guarded
 from infra.stack.supervisor import Backoff, Program, Supervisor, read_state
@@ -45,6 +46,15 @@ def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
         first = pid_of(tmp_path, "sleeper")
         os.kill(first, signal.SIGKILL)
         eventually(lambda: pid_of(tmp_path, "sleeper") != first, 60, "another pid")
+
+
+def test_a_program_that_is_added_later_is_kept_running_too(tmp_path: Path) -> None:
+    with Supervisor(tmp_path, [], print, QUICK) as supervisor, in_background("watch", supervisor.watch):
+        supervisor.add([SLEEPER])
+        first = pid_of(tmp_path, "sleeper")
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: pid_of(tmp_path, "sleeper") != first, 60, "another pid")
+    assert processes.find(tmp_path / "run", "sleeper") is None
 
 
 def test_exits_are_counted_and_said_with_the_log(tmp_path: Path) -> None:
