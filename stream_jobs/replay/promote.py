@@ -68,6 +68,12 @@ $$;
 GRANT USAGE ON SCHEMA replay TO odograph_dashboard, odograph_ingest;
 """
 """The dashboard's connections look for functions in schema replay first."""
+_LACKING: Final = """
+SELECT o.attname, format_type(o.atttypid, o.atttypmod)
+FROM pg_attribute o LEFT JOIN pg_attribute c ON c.attrelid = %(copy)s::regclass AND c.attname = o.attname
+WHERE o.attrelid = %(own)s::regclass AND o.attnum > 0 AND NOT o.attisdropped AND c.attname IS NULL
+ORDER BY o.attnum
+"""
 _BEFORE: Final = """
 INSERT INTO odograph.view_backup (kind, name, before, promoted) VALUES (%s, %s, %s, %s)
 ON CONFLICT (kind, name) DO UPDATE SET before = excluded.before, promoted = excluded.promoted
@@ -164,6 +170,8 @@ def _read_through(live: Connection) -> None:
     ]
     if runs:
         for table in TABLES:
+            for run in runs:
+                _complete(live, run.schema, table.name)
             live.execute(promoted_view(table, names(live, table.name), runs))
         for kind, name, before in live.execute(_VIEWS).fetchall():
             after = through_promoted(before)
@@ -180,6 +188,14 @@ def _read_through(live: Connection) -> None:
     live.execute("DELETE FROM odograph.view_backup")
     for table in TABLES:
         live.execute(f"DROP VIEW IF EXISTS promoted.{table.name}")
+
+
+def _complete(live: Connection, schema: str, table: str) -> None:
+    """Add what a run that was copied by an older version lacks: the table, or columns of it."""
+    live.execute(f"CREATE TABLE IF NOT EXISTS {schema}.{table} (LIKE odograph.{table} INCLUDING INDEXES)")
+    given = {"own": f"odograph.{table}", "copy": f"{schema}.{table}"}
+    for column, kind in live.execute(_LACKING, given).fetchall():
+        live.execute(f"ALTER TABLE {schema}.{table} ADD COLUMN {column} {kind}")
 
 
 def _definition(live: Connection, kind: str, name: str) -> str | None:
