@@ -75,6 +75,8 @@ incidents: Query[...] = query(
            IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle_id)s)))
       AND (%(severities)s::text[] IS NULL OR severity = ANY(%(severities)s::text[]))
       AND (%(active)s::boolean IS NULL OR active = %(active)s)
+      AND (%(active)s::boolean IS DISTINCT FROM true OR incident_no
+           IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.active))
       AND (%(cause)s::text IS NULL OR cause = %(cause)s)
       AND (%(assigned)s::text IS NULL OR coalesce(assigned_to, 'nobody') = %(assigned)s)
       AND (%(seen)s::boolean IS NULL OR (acknowledged_at IS NOT NULL) = %(seen)s)

@@ -51,21 +51,22 @@ SELECT i.incident_no, i.incident_id, i.vehicle_id, v.model, i.cause, a.severity,
        CASE WHEN i.vehicle_id IS NOT NULL THEN a.lat_deg END AS lat_deg,
        CASE WHEN i.vehicle_id IS NOT NULL THEN a.lon_deg END AS lon_deg,
        extract(epoch FROM CASE WHEN a.active THEN a.last_at ELSE a.cleared_at END - a.opened_at)::double precision AS duration_s
-FROM (SELECT incident_no, (array_agg(severity ORDER BY odograph.severity_rank(severity) DESC))[1] AS severity,
+FROM odograph.incident i
+CROSS JOIN LATERAL (
+      SELECT (array_agg(severity ORDER BY odograph.severity_rank(severity) DESC))[1] AS severity,
              (array_agg(message ORDER BY odograph.severity_rank(severity) DESC, last_at DESC))[1] AS message,
              min(opened_at) AS opened_at, max(last_at) AS last_at, max(cleared_at) AS cleared_at,
              bool_or(cleared_at IS NULL) AS active, count(*)::integer AS alerts,
              count(DISTINCT vehicle_id)::integer AS vehicles, array_agg(DISTINCT rule) AS rules,
              (array_agg(lat_deg ORDER BY last_at DESC) FILTER (WHERE lat_deg IS NOT NULL))[1] AS lat_deg,
              (array_agg(lon_deg ORDER BY last_at DESC) FILTER (WHERE lat_deg IS NOT NULL))[1] AS lon_deg
-      FROM odograph.alert WHERE withdrawn_at IS NULL AND incident_no IS NOT NULL GROUP BY incident_no) a
-JOIN odograph.incident i USING (incident_no)
+      FROM odograph.alert x WHERE x.incident_no = i.incident_no AND x.withdrawn_at IS NULL HAVING count(*) > 0) a
 LEFT JOIN odograph.vehicle v ON v.vehicle_id = i.vehicle_id
 LEFT JOIN LATERAL (
     SELECT max(t.until_at) AS silenced_until FROM odograph.alert_silence t
     WHERE t.until_at > now() AND t.rule IS NULL AND coalesce(t.cause, i.cause) = i.cause
       AND (t.vehicle_id IS NULL OR t.vehicle_id = i.vehicle_id)) s ON true;
-COMMENT ON VIEW serving.incident IS 'Incidents: vehicle_id null: of the fleet; severity the worst of its alerts, message the newest of these, position of the newest alert; closed_at null while an alert is active; duration_s up to the last finding while active';
+COMMENT ON VIEW serving.incident IS 'Incidents: vehicle_id null: of the fleet; severity the worst of its alerts, message the newest of these, position of the newest alert; closed_at null while an alert is active; duration_s up to the last finding while active. Active ones alone: filter on incident_no IN (SELECT incident_no FROM serving.incident_alert WHERE active) too, which reads no others';
 
 CREATE VIEW serving.incident_alert AS
 SELECT a.incident_no, t.* FROM serving.alert_triage t JOIN odograph.alert a USING (alert_no) WHERE a.incident_no IS NOT NULL;

@@ -13,7 +13,8 @@ fleet_figures: Query[[]] = query("fleet_figures")("""
                  count(*) FILTER (WHERE severity = 'MAJOR') AS major,
                  count(*) FILTER (WHERE severity = 'MINOR') AS minor,
                  count(*) FILTER (WHERE severity = 'WARNING') AS warning
-          FROM serving.incident WHERE active) i
+          FROM serving.incident
+          WHERE incident_no IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.active)) i
 """)
 
 # the newest state of the vehicles, alerted ones first
