@@ -44,6 +44,10 @@ KILLS = (
 AGAIN = (Point(f"{WRITER}:restate_journeys"), Point(f"{WRITER}:Restater._write_windows"))
 MINUTES = 9
 """Two slices."""
+HOT = (71, 72)
+HOT_ALERTS = (
+    "SELECT vehicle_id, count(*) FROM odograph.alert WHERE vehicle_id = ANY(%s) GROUP BY 1 ORDER BY 1"
+)
 TABLES = (
     "vehicle_window", "road_cell_window", "trip", "trip_stop", "idle_episode", "harsh_event", "alert",
     "alert_event", "vehicle_minute", "vehicle_hour", "vehicle_day", "fleet_minute", "late_frame",
@@ -95,7 +99,8 @@ def recomputed(given: Given, expected: Expected) -> Counts:
     assert (counts.vehicle_windows, counts.place_windows) == (len(expected.vehicle), len(expected.road))
     assert counts.late_frames == expected.verdicts["late"]
     assert counts.journeys > 0
-    assert counts.alerts_added == 4
+    with psycopg.connect(given.url) as connection:
+        assert connection.execute(HOT_ALERTS, [[*map(vin, HOT)]]).fetchall() == [(vin(v), 2) for v in HOT]
     return replace(counts, vehicles=0)  # those done before a kill are looked at again
 
 
