@@ -73,7 +73,7 @@ def test_the_version_follows_the_statement_and_not_its_remarks(tmp_path: Path) -
 def test_the_stage_gives_frames_in_time_with_whole_arrays_and_nothing_impossible() -> None:
     payload = frame(1, 0, T0, n=3) | {
         "speed_kmh": [10, 300],
-        "lat_deg": [0, 48.1, 0],
+        "lat_deg": [0, 0.001, 0],
         "lon_deg": [0, 11.5, 11.5],
     }
     payloads = [payload | {"coolant_temp_c": 90.04}, frame(1, 1, 0, n=3), frame(1, 2, T0 - 60_000, n=3)]
@@ -85,7 +85,7 @@ def test_the_stage_gives_frames_in_time_with_whole_arrays_and_nothing_impossible
     )
     rows = FrameStage(("speed_kmh", "lat_deg", "coolant_temp_c"), LIMITS).frames(batch).to_pylist()
     assert [(r["seq"], r["speed_kmh"], r["lat_deg"], r["coolant_temp_c"]) for r in rows] == [
-        (0, [10.0, None, None], [None, 48.1, 0.0], 90.04)
+        (0, [10.0, None, None], [None, 0.001, 0.0], 90.04)
     ]
 
 
