@@ -23,7 +23,8 @@ _STRICT_JSON: Final = {"mode": "PERMISSIVE", "allowNonNumericNumbers": "false"}
 def parse(records: DataFrame, schema: StructType) -> DataFrame:
     """Records with the fields of ``schema`` out of ``value``; all null where that is no JSON object.
 
-    A head field outside the contract's range is null too: no arithmetic on it can overflow later.
+    A head field outside the contract's range is null too: no arithmetic on it can overflow later. So is the
+    vehicle of what lies under another vehicle's ``key``: it is nobody's.
     """
     parsed = F.from_json(F.col("value").cast("string"), schema, _STRICT_JSON)
     others = [c for c in records.columns if c != "value"]
@@ -35,7 +36,7 @@ def parse(records: DataFrame, schema: StructType) -> DataFrame:
 def _field(name: str) -> Column:
     value = F.col("frame").getField(name)
     if name == "vehicle_id":
-        return F.when(value.rlike(VIN), value).alias(name)
+        return F.when(value.rlike(VIN) & (value == F.col("key").cast("string")), value).alias(name)
     if name not in RANGES:
         return value.alias(name)
     low, high = RANGES[name]

@@ -129,7 +129,8 @@ def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     crashes = parse(records, crash_schema()).withColumn("impact_kmh", impact_kmh)
     crashes = crashes.withColumns(dict(zip(POSITION, plausible_place(), strict=True)))
     believed = F.col("event_ms").between(limits.floor_ms, F.col("received_ms") + limits.ahead_ms)
-    whole = F.col("crash_id").isNotNull() & (F.col("part").isNull() | (F.col("part") == 0))
+    named = F.col("vehicle_id").isNotNull() & F.col("crash_id").isNotNull()
+    whole = named & (F.col("part").isNull() | (F.col("part") == 0))
     found = _raised(crashes, rules, whole).select(
         *("vehicle_id", "boot_id", "seq", "received_ms", "finding"),
         F.when(believed, F.col("event_ms")).otherwise(F.col("received_ms")).alias("event_ms"),

@@ -257,7 +257,7 @@ def check(spark: SparkSession, definition: Definition, limits: ClockLimits) -> T
     Spark says only at a query's start what cannot stream; here it is asked without starting one.
     """
     rate = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
-    records = rate.selectExpr("value AS received_ms", "cast('' AS binary) AS value")
+    records = rate.selectExpr("binary('') AS key", "value AS received_ms", "binary('') AS value")
     rows = _analysed(definition, records, limits)
     jvm: Any = spark._jvm
     spark_sql = jvm.org.apache.spark.sql
@@ -271,7 +271,7 @@ def check(spark: SparkSession, definition: Definition, limits: ClockLimits) -> T
 
 
 def _analysed(definition: Definition, records: DataFrame, limits: ClockLimits) -> DataFrame:
-    """What the definition makes of ``records`` (received_ms, value).
+    """What the definition makes of ``records`` (key, received_ms, value).
 
     Raises ConfigError where it is more than one SELECT over the view (nothing of it has run then), or Spark
     does not accept it.
@@ -312,7 +312,7 @@ def view(definition: Definition, records: DataFrame, limits: ClockLimits) -> Dat
     received_ms = T.StructField("received_ms", T.LongType())
     fields = [*(schema[name] for name in HEAD), received_ms, *(schema[name] for name in signals)]
     stage = FrameStage(signals, limits)
-    frames = records.select("received_ms", "value").mapInArrow(stage.__call__, T.StructType(fields))
+    frames = records.select("key", "received_ms", "value").mapInArrow(stage.__call__, T.StructType(fields))
     timed = frames.withColumn("t0_time", F.timestamp_millis("t0_ms"))
     # The watermark only bounds what is remembered.
     timed = timed.withWatermark("t0_time", f"{definition.watermark_s} seconds")
@@ -349,7 +349,8 @@ class FrameStage:
         asked = {*self.signals, *(POSITION if set(POSITION) & set(self.signals) else ())}
         schema = pa.schema([*HEAD_SCHEMA, *(FRAME_SCHEMA.field(name) for name in sorted(asked))])
         table = in_range(read(batch.column("value"), schema))
-        verdict = verdicts(table, batch.column("received_ms").to_numpy(), self.limits)
+        received_ms = batch.column("received_ms").to_numpy()
+        verdict = verdicts(table, received_ms, self.limits, batch.column("key"))
         chosen = pa.array(verdict == OK)
         table = table.filter(chosen).combine_chunks()
         columns = {name: table[name].combine_chunks() for name in HEAD}

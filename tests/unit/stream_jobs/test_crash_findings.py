@@ -27,8 +27,9 @@ def as_the_query_runs(spark: SparkSession) -> SparkSession:
     return own
 
 
-def alerts_of(spark: SparkSession, messages: list[bytes]) -> list[Row]:
-    rows = [("t", 0, k, None, RECEIVED, raw.decode()) for k, raw in enumerate(messages)]
+def alerts_of(spark: SparkSession, messages: list[bytes], key: str | None = None) -> list[Row]:
+    own = (key or orjson.loads(RECORD)["vehicle_id"]).encode()
+    rows = [("t", 0, k, own, RECEIVED, raw.decode()) for k, raw in enumerate(messages)]
     rules = [rule for rule in load_rules() if rule.source == "crash"]
     return crash_findings(spark.createDataFrame(rows, COLUMNS), rules, LIMITS).collect()
 
@@ -50,6 +51,10 @@ def test_a_crash_alert_is_never_at_0_0_nor_off_the_globe(
     crash = orjson.loads(RECORD) | dict(zip(("lat_deg", "lon_deg"), given, strict=True))
     (alert,) = alerts_of(spark, [orjson.dumps(crash)])
     assert (alert["lat_deg"], alert["lon_deg"]) == told
+
+
+def test_a_record_under_another_vehicles_key_raises_nothing(spark: SparkSession) -> None:
+    assert alerts_of(spark, [RECORD], key="1HGCM82633A004353") == []
 
 
 def test_parts_after_the_first_raise_nothing(spark: SparkSession) -> None:

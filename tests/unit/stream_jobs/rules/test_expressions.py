@@ -64,7 +64,7 @@ def test_no_query_runs_an_expression_that_does_more_than_compute(query_spark: Sp
     rules = load_rules()
     instant = replace(next(r for r in rules if r.query == INSTANT), value="reflect('a', 'b')")
     stateful = replace(next(r for r in rules if r.query == VEHICLES), condition="(SELECT true)")
-    records = query_spark.createDataFrame([], "received_ms long, value binary")
+    records = query_spark.createDataFrame([], "received_ms long, key binary, value binary")
     with pytest.raises(ConfigError, match=r"expression \"reflect\('a', 'b'\)\": function reflect"):
         frame_findings(records, [instant], ClockLimits(0, 0, 0))
     with pytest.raises(UntranslatableError, match="may not use"):

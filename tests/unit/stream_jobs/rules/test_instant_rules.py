@@ -112,7 +112,7 @@ def as_the_query_runs(query_spark: SparkSession) -> SparkSession:
 
 
 def records(spark: SparkSession, messages: list[dict[str, Any]], received_ms: int = RECEIVED) -> DataFrame:
-    rows = [("t", 0, k, None, received_ms, json.dumps(m)) for k, m in enumerate(messages)]
+    rows = [("t", 0, k, VIN.encode(), received_ms, json.dumps(m)) for k, m in enumerate(messages)]
     return spark.createDataFrame(rows, RECORD)
 
 
@@ -220,6 +220,14 @@ def test_an_alert_on_the_wire_has_every_key_and_its_vehicle_as_key(spark: SparkS
 def test_a_source_without_rules_is_read_and_gives_nothing(spark: SparkSession) -> None:
     assert frame_findings(records(spark, frames(PETROL)), [], LIMITS).collect() == []
     assert crash_findings(records(spark, []), [], LIMITS).collect() == []
+
+
+def test_a_frame_under_another_vehicles_key_raises_nothing(spark: SparkSession) -> None:
+    raw = records(spark, frames(PETROL | {"coolant_temp_c": 120.0}))
+    rules = [rule for rule in RULES if rule.source == "frame"]
+    assert len(frame_findings(raw, rules, LIMITS).collect()) == 1
+    foreign = raw.withColumn("key", F.lit("1HGCM82633A004353").cast("binary"))
+    assert frame_findings(foreign, rules, LIMITS).collect() == []
 
 
 def test_an_error_in_a_rule_is_no_finding_and_no_end(spark: SparkSession) -> None:

@@ -77,9 +77,11 @@ def test_the_stage_gives_frames_in_time_with_whole_arrays_and_nothing_impossible
         "lon_deg": [0, 11.5, 11.5],
     }
     payloads = [payload | {"coolant_temp_c": 90.04}, frame(1, 1, 0, n=3), frame(1, 2, T0 - 60_000, n=3)]
+    payloads.append(payload | {"seq": 3})  # under another vehicle's key
     batch = pa.RecordBatch.from_pydict(
         {
-            "received_ms": pa.array([T0 + 1000] * 3, pa.int64()),
+            "key": [*([payload["vehicle_id"].encode()] * 3), b"1HGCM82633A004353"],
+            "received_ms": pa.array([T0 + 1000] * 4, pa.int64()),
             "value": pa.array([orjson.dumps(p) for p in payloads], pa.binary()),
         }
     )
