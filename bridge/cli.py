@@ -75,7 +75,7 @@ def bridge(
     Shard.parse(in_force.bridge.shard)  # a wrong one is an error before any service is used
     if prepare and in_force.bridge.guarantee == "at-most-once":
         raise ConfigError("--prepare makes sessions, which at-most-once does not use")
-    addresses = settings.endpoints(in_force)
+    addresses = settings.endpoints(in_force, ("mqtt_host", "kafka_bootstrap"))
     if prepare:
         raise typer.Exit(service.prepare(in_force, addresses))
     if retire is not None:
@@ -99,7 +99,7 @@ def downlink() -> None:
 
     configure("downlink")
     in_force = settings.load()
-    raise typer.Exit(service.run(in_force, settings.endpoints(in_force)))
+    raise typer.Exit(service.run(in_force, settings.endpoints(in_force, ("mqtt_host", "kafka_bootstrap"))))
 
 
 def notify(
@@ -118,7 +118,7 @@ def notify(
     from infra.settings.values import duration_ms
 
     in_force, valid_s = settings.load(), duration_ms(valid, "--valid") // 1000
-    where = settings.endpoints(in_force)
+    where = settings.endpoints(in_force, ("mqtt_host",))
     sent = publish(in_force, where, text, severity, vehicle or (), valid_s, keep)
     typer.echo(f"notice {sent} published")
 
@@ -137,7 +137,7 @@ def undelivered(
     from infra.settings import settings
 
     in_force = settings.load()
-    rows = [*feed.undelivered(in_force, settings.endpoints(in_force), limit)]
+    rows = [*feed.undelivered(in_force, settings.endpoints(in_force, ("kafka_bootstrap",)), limit)]
     columns = ("at", "destination", "severity", "vehicle_id", "rule", "alert_id", "why")
     if rows and as_json:
         typer.echo("\n".join(dumps(row).decode() for row in rows))
@@ -222,7 +222,7 @@ def _letters() -> DeadLetters:
     from infra.settings import settings
 
     in_force = settings.load()
-    return DeadLetters(in_force, settings.endpoints(in_force))
+    return DeadLetters(in_force, settings.endpoints(in_force, ("kafka_bootstrap", "db_ingest_url")))
 
 
 def _since_ms(since: str | None) -> int | None:

@@ -29,7 +29,7 @@ from dashboard.query_cache import settings
 from dashboard.shared import text
 from infra.contract.errors import ConfigError
 from infra.settings.files import read_secret
-from infra.settings.sections import Dashboard
+from infra.settings.sections import Dashboard, listed
 from infra.settings.values import LOOPBACK, is_ours
 
 Role = Literal["viewer", "dispatcher", "admin"]
@@ -225,7 +225,7 @@ def served_names(chosen: Dashboard, known: Roles | None) -> frozenset[str]:
     """Loopback's names, the address it listens on, those of the settings, where signing in leads back to."""
     address = () if chosen.address.is_unspecified else (str(chosen.address),)
     signed_in = () if known is None else (known.host,)
-    return LOOPBACK.union(address, chosen.host_names, signed_in)
+    return LOOPBACK.union(address, listed(chosen.hosts), signed_in)
 
 
 @dataclass(frozen=True, slots=True)

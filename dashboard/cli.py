@@ -10,6 +10,8 @@ import typer
 from dashboard.trips_cli import trips
 from infra.contract.errors import ConfigError
 
+PORT = 8501  # where neither the settings nor a stack name one
+
 
 def register(app: typer.Typer) -> None:
     """Add ``odograph dashboard``, ``odograph report`` and ``odograph trips``."""
@@ -25,7 +27,8 @@ def dashboard(
     from infra.settings import settings as contract
 
     settings = contract.load()
-    chosen = port or contract.endpoints(settings).http_ports["dashboard"]
+    ports = contract.endpoints(settings, ("db_dashboard_url",)).http_ports
+    chosen = port or ports.get("dashboard", PORT)
     typer.echo(f"dashboard: http://{settings.dashboard.address}:{chosen}", err=True)
     serve(chosen)
 
@@ -49,7 +52,7 @@ def report(
 
     settings = load()
     day = day or str(datetime.now(ZoneInfo(settings.tz)).date())
-    database = Database(lambda: endpoints(settings).db_dashboard_url)
+    database = Database(lambda: endpoints(settings, ("db_dashboard_url",)).db_dashboard_url)
     with database.connection() as connection:
         html = made(connection, day, vehicle, settings.tz)
     database.close()

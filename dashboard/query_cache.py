@@ -163,7 +163,7 @@ def settings() -> contract.Settings:
 @st.cache_resource(show_spinner=False)
 def database() -> Database:
     """One set of connections for all readers."""
-    return Database(lambda: contract.endpoints(settings()).db_dashboard_url)
+    return Database(lambda: contract.endpoints(settings(), ("db_dashboard_url",)).db_dashboard_url)
 
 
 @st.cache_resource(show_spinner=False)

@@ -201,13 +201,11 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
         except (KeyError, ValueError, ConfigError) as error:
             return PlainTextResponse(f"bad address: {error}\n", 400)
         try:
-            places = contract.endpoints(settings)
-            if not places.db_dispatch_url:
-                raise ServiceError("this stack was started before it had a role for this; run: odograph up")
+            places = contract.endpoints(settings, ("db_dashboard_url", "db_dispatch_url"))
             evidence = tables.evidence(places.db_dashboard_url, key)
             body = bundle.made(evidence)  # as `odograph crash export` makes it
             tables.note_export(places.db_dispatch_url, key, actor, hashlib.sha256(body).hexdigest())
-        except ServiceError as error:
+        except (ServiceError, ConfigError) as error:
             return PlainTextResponse(f"{error}\n", 503)
         return _file(body, bundle.name_of(evidence.record), "application/zip")
 

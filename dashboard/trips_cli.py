@@ -42,7 +42,9 @@ def trips(
     end = moment_at(until, "--to") if until else datetime.now(UTC)
     begin = moment_at(since, "--from") if since else end - timedelta(seconds=LAST_S)
     values = {"vehicle": vehicle, "since": begin, "until": end, "most": MOST}
-    with connected(endpoints(load()).db_dashboard_url, row_factory=dict_row) as connection:
+    with connected(
+        endpoints(load(), ("db_dashboard_url",)).db_dashboard_url, row_factory=dict_row
+    ) as connection:
         rows = connection.execute(_TRIPS, values).fetchall()[::-1]
         ways = None if export is None else _ways(connection, rows, export)
     if ways is not None:

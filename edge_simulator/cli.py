@@ -107,7 +107,10 @@ def simulate(
     wanted = run_setup.read(scenario, in_force, options, start_ms, day)
     name = run_id or (f"day-{day}-{wanted.seed}" if day else f"sim-{now_ms()}-{wanted.seed}")
     if roads:
-        place, url = (wanted.lat_deg, wanted.lon_deg), settings.endpoints(in_force).db_ingest_url
+        place, url = (
+            (wanted.lat_deg, wanted.lon_deg),
+            settings.endpoints(in_force, ("db_ingest_url",)).db_ingest_url,
+        )
         say(f"map: {launch.store_roads(url, wanted.seed, place, wanted.profile, wanted.vehicles)} road edges")
     if day is not None and into == "archive":
         show(make(wanted, in_force, name, say), json)
@@ -219,7 +222,7 @@ def resend(
     kept = crash_store.unacked_of([crash_store.file_of(in_force.paths.home, run)], say)
     acked = 0
     if kept:
-        address = settings.endpoints(in_force)
+        address = settings.endpoints(in_force, ("mqtt_host",))
         with PahoPublisher(address.mqtt, [f"odograph-resend-{now_ms()}"]) as publisher:
             publisher.connect(deadline_s=5.0)
             crash_store.resend(publisher, in_force.mqtt.root, kept)

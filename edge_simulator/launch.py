@@ -43,7 +43,7 @@ def publish(
     begin_ms: Callable[[], int] = now_ms,
 ) -> Mapping[str, Any]:  # fmt: skip
     """Simulate and publish; the summary. ``begin_ms`` is asked for a live one once the world is ready."""
-    address = configuration.endpoints(in_force)
+    address = configuration.endpoints(in_force, ("mqtt_host",))
     world = World(wanted)
     world.warm_up()
     if options.live:

@@ -29,7 +29,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         # A webhook's server that does not answer is not in here: it is not ours, and the metrics show it.
         checks: dict[str, Check] = {d.name: (lambda d=d: d.reason) for d in destinations}  # type: ignore[misc]
         checks["kafka"] = kafka
-        with HealthServer(endpoints.http_ports.get(PART, 0), checks, metrics.registry) as page:
+        with HealthServer(endpoints.health(PART), checks, metrics.registry) as page:
             log.info("downlink started", health_port=page.port, webhooks=[hook.name for hook in hooks])
             for destination in destinations:
                 destination.start()

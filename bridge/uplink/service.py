@@ -25,7 +25,7 @@ from bridge.uplink.mqtt_source import MqttSource, SourceConfig, end_session
 from bridge.uplink.silence import SilenceWatch
 from bridge.uplink.translate import NamedTranslator, Translator, VehicleLimit
 from bridge.uplink.wire import Publish
-from infra.clients.health import Check, HealthServer, in_background, stopped_by_signals
+from infra.clients.health import Check, HealthServer, Listen, in_background, stopped_by_signals
 from infra.contract import topics
 from infra.contract.errors import ServiceError
 from infra.contract.shard import Shard
@@ -112,9 +112,9 @@ def window(in_flight: int) -> int:
     return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
 
 
-def health_port(settings: Settings, endpoints: Endpoints) -> int:
-    """The port of this shard's health page; 0, any free one, where the stack was not started for it."""
-    return endpoints.http_ports.get(Shard.parse(settings.bridge.shard).process, 0)
+def health_page(settings: Settings, endpoints: Endpoints) -> Listen:
+    """Where this shard's health page listens; on any free port where none was chosen for it."""
+    return endpoints.health(Shard.parse(settings.bridge.shard).process)
 
 
 def run(settings: Settings, endpoints: Endpoints) -> int:
@@ -144,7 +144,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         silence = SilenceWatch(settings, endpoints, ours, registry)
         checks = {"kafka": kafka} | {f"mqtt-{lane.name}": lane.source.reason for lane in ours}
         with (
-            HealthServer(health_port(settings, endpoints), checks, registry) as health,
+            HealthServer(health_page(settings, endpoints), checks, registry) as health,
             in_background("silence", silence.run),
             ThreadPoolExecutor(len(ours), "lane") as pool,
         ):
@@ -228,7 +228,7 @@ def retire(settings: Settings, endpoints: Endpoints) -> int:
     checks: dict[str, Check] = {"sessions": lambda: "they are being emptied and ended"}
     with (
         stopped_by_signals() as ended,
-        HealthServer(health_port(settings, endpoints), checks, CollectorRegistry()),
+        HealthServer(health_page(settings, endpoints), checks, CollectorRegistry()),
     ):
         # crash records first; a list, so that the second session is emptied whatever became of the first
         return max([_empty(settings, endpoints, name, ended) for name in reversed(LANES)])

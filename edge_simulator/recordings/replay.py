@@ -195,7 +195,7 @@ def publish(
     in_force = configuration.load()
     drain_s = duration_ms(drain, "--drain") / 1000
     drives = convoy(folder, mapping, speed, parse_start(start))
-    address = configuration.endpoints(in_force)
+    address = configuration.endpoints(in_force, ("mqtt_host",))
     name = run_id or f"replay-{now_ms()}"
     with stop_flag(say) as stop, PahoPublisher(address.mqtt, [f"odograph-{name}"]) as publisher:
         publisher.connect(deadline_s=5.0)

@@ -22,10 +22,23 @@ def checked(url: str) -> str:
         raise ValueError(FORM)
     if {"user", "password", "dbname"} & {key for key, _ in parse_qsl(parts.query)}:
         raise ValueError(f"{FORM}; user, password and database stand before the parameters")
-    ports = str(found.get("port") or 5432).split(",")
+    ports = filter(None, str(found.get("port") or "").split(","))  # of a host without one it is 5432
     if not all(port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535 for port in ports):
         raise ValueError(f"{FORM}; a port is a number from 1 to 65535")
     return url
+
+
+def to_primary(url: str, reads: bool = False) -> str:
+    """The address; of several servers the one that takes writes, unless the URL asks for another.
+
+    ``reads``: of a role whose sessions are read only; for it the one that takes writes is the primary.
+    """
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+    parts, found = urlsplit(url), conninfo_to_dict(url)
+    if "," in str(found.get("host")) and "target_session_attrs" not in found:
+        parts = parts._replace(query="&".join(filter(None, (parts.query, "target_session_attrs=read-write"))))
+    return urlunsplit(parts).replace("_attrs=read-write", "_attrs=primary" if reads else "_attrs=read-write")
 
 
 def user(url: str) -> str:

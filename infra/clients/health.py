@@ -1,4 +1,4 @@
-"""The frame of a serving process: its health page on the loopback interface, signals, helper threads."""
+"""The frame of a serving process: its health page, signals, helper threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from socket import AF_INET6
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -15,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from infra.contract.errors import ServiceError
-from infra.settings.values import LOOPBACK, is_ours
+from infra.settings.values import LOOPBACK, host_name, is_ours
 
 HOST: Final = "127.0.0.1"
 TEXT: Final = "text/plain; charset=utf-8"
@@ -43,29 +46,53 @@ def readiness(checks: Mapping[str, Check]) -> tuple[int, dict[str, str]]:
     return (503 if reasons else 200), reasons
 
 
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where a health page listens; port 0: any free one. ``hosts``: more names under which it answers."""
+
+    port: int = 0
+    address: str = HOST
+    hosts: tuple[str, ...] = ()
+
+    def names(self, asked: str | None) -> frozenset[str]:
+        """Host names that are ours, ``asked`` too where it is an address: no name server leads one here."""
+        own = LOOPBACK.union(self.hosts)
+        return own | {asked} if asked and self.address not in LOOPBACK and _is_address(asked) else own
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        return False
+
+
 class HealthServer(ThreadingHTTPServer):
     """Serves /livez, /readyz and /metrics from a thread of its own while the ``with`` block runs.
 
-    ``port`` 0 takes any free one; the attribute ``port`` holds the one in use. ``remarks`` are shown by
-    /readyz too, and change nothing in its status. Raises ServiceError where the port is taken.
+    The attribute ``port`` holds the port in use. ``remarks`` are shown by /readyz too, and change nothing in
+    its status. Raises ServiceError where the port is taken.
     """
 
     daemon_threads = True
 
     def __init__(
         self,
-        port: int,
+        listen: Listen,
         checks: Mapping[str, Check],
         registry: CollectorRegistry,
         remarks: Mapping[str, Check] = MappingProxyType({}),
     ) -> None:
         self._checks, self._remarks, self._registry = checks, remarks, registry
+        self.names = listen.names
+        if ":" in listen.address:
+            self.address_family = AF_INET6
         try:
-            super().__init__((HOST, port), _Handler)
+            super().__init__((listen.address, listen.port), _Handler)
         except OSError as error:
             raise ServiceError(
-                f"the health page cannot listen on {HOST}:{port} ({error}); "
-                "stop the other process or choose another port"
+                f"the health page cannot listen on {listen.address}:{listen.port} ({error}); "
+                "stop the other process, or choose another port or ODOGRAPH_HEALTH_ADDRESS"
             ) from error
         self.port = int(self.server_address[1])
         self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="health", daemon=True)
@@ -97,8 +124,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: HealthServer
 
     def do_GET(self) -> None:
-        status, content_type, body = 403, TEXT, b"asked for under a name that is not loopback's\n"
-        if is_ours(self.headers.get_all("Host", []), self.headers.get_all("Origin", []), LOOPBACK):
+        status, content_type, body = (
+            403,
+            TEXT,
+            b"asked for under a name that is not in ODOGRAPH_HEALTH_HOSTS\n",
+        )
+        hosts = self.headers.get_all("Host", [])
+        names = self.server.names(host_name(hosts[0]) if hosts else None)
+        if is_ours(hosts, self.headers.get_all("Origin", []), names):
             status, content_type, body = self.server.answer(self.path.partition("?")[0])
         self.send_response(status)
         self.send_header("Content-Type", content_type)

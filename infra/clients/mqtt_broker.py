@@ -15,7 +15,7 @@ from infra.settings.files import read_secret
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
 
-FORM: Final = "mqtt[s]://[user:password@]host[:port] is wanted, special characters in a password as %40 for @"
+FORM: Final = "mqtt[s]://[user:password@]host[:port][,host[:port]] is wanted, in a password %40 for @"
 DEFAULT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 
 
@@ -86,20 +86,30 @@ def opened(broker: MqttBroker, timeout_s: float) -> socket.socket:
     return sock if context is None else context.wrap_socket(sock, server_hostname=broker.host)
 
 
-def of_url(url: str) -> MqttBroker:
-    """The broker at ``mqtt[s]://[user:password@]host[:port]``; a ValueError never holds the password."""
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"{FORM}; the port is a number from 1 to 65535") from None
-    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or port == 0:
+def of_url(url: str) -> tuple[MqttBroker, ...]:
+    """The brokers at ``mqtt[s]://[user:password@]host[:port][,host[:port]]``, one login for all.
+
+    A ValueError never holds the password.
+    """
+    scheme, _, rest = url.partition("://")
+    login, _, hosts = rest.rpartition("@")
+    user, _, password = map(unquote, login.partition(":"))
+    if scheme not in DEFAULT_PORTS:
         raise ValueError(FORM)
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError(f"{FORM}; nothing may follow host and port")
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if password and not user:
         raise ValueError(f"{FORM}; a password is without its user")
-    return MqttBroker(
-        parts.hostname, port or DEFAULT_PORTS[parts.scheme], user, password, parts.scheme == "mqtts"
-    )
+    found = []
+    for host in hosts.removesuffix("/").split(","):
+        try:
+            parts = urlsplit(f"//{host}")
+            port = parts.port
+        except ValueError:
+            raise ValueError(f"{FORM}; the port is a number from 1 to 65535") from None
+        if parts.path or parts.query or parts.fragment:
+            raise ValueError(f"{FORM}; nothing may follow host and port")
+        if not parts.hostname or port == 0:
+            raise ValueError(FORM)
+        found.append(
+            MqttBroker(parts.hostname, port or DEFAULT_PORTS[scheme], user, password, scheme == "mqtts")
+        )
+    return tuple(found)

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -52,6 +52,22 @@ def setting(default: Any, meaning: str, **bounds: Any) -> Any:
     return Field(default, description=meaning, **bounds)
 
 
+def _host_names(text: str) -> str:
+    for part in filter(None, map(str.strip, text.split(","))):
+        if host_name(part, port=False) is None:
+            raise ValueError(f"{part!r} is no host name or address (without scheme, port and *)")
+    return text
+
+
+HostNames = Annotated[str, AfterValidator(_host_names)]
+"""``host[,host]``, as a browser's Host header has them without port."""
+
+
+def listed(names: HostNames) -> tuple[str, ...]:
+    """The names one by one, lower case."""
+    return tuple(host_name(part, port=False) or "" for part in map(str.strip, names.split(",")) if part)
+
+
 def port(meaning: str = "port of /livez /readyz /metrics; 0: a free one, kept") -> Any:
     """A field for a port."""
     return setting(0, meaning, ge=0, le=65_535)
@@ -71,12 +87,29 @@ class Paths(Section):
         Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "odograph",
         "downloads shared by all checkouts of a user",
     )
+    checkpoints: str = setting("", "checkpoints of the queries: folder or Hadoop URL; empty: in the home")
+    archive: str = setting("", "the archive: folder or Hadoop URL; empty: in the home")
+    lookups: str = setting("", "vehicles and road network: folder or Hadoop URL; empty: in the home")
+
+    @field_validator("checkpoints", "archive", "lookups")
+    @classmethod
+    def _place(cls, text: str) -> str:
+        if "://" in text and re.fullmatch(r"[a-z][a-z0-9+.-]*://[^?#@]*/[^?#@]+", text) is None:
+            raise ValueError("a folder, or a URL such as hdfs://host:port/folder, without a login, is wanted")
+        return text.rstrip("/")
+
+    def place(self, name: Literal["checkpoints", "archive", "lookups"]) -> str:
+        """Where these lie: a URL, or the absolute path of a folder; by default of the home's."""
+        given: str = getattr(self, name)
+        return given if "://" in given else str((Path(given) if given else self.home / name).absolute())
 
 
 class Mqtt(Section):
     """The MQTT broker."""
 
-    url: BrokerUrl = setting(NO_URL, "external broker, mqtt[s]://[user:password@]host[:port]; empty: ours")
+    url: BrokerUrl = setting(
+        NO_URL, "external brokers, mqtt[s]://[user:password@]host[:port][,host[:port]]; empty: ours"
+    )
     ca_file: Path | None = setting(None, "authorities that mqtts:// trusts (PEM); none: those of the system")
     cert_file: Path | None = setting(None, "our certificate, where the broker asks for one (PEM)")
     key_file: Path | None = setting(None, "its private key (PEM, without a password, 0600)")
@@ -100,21 +133,22 @@ class Mqtt(Section):
     def _tls(self) -> Self:
         files = {"CA_FILE": self.ca_file, "CERT_FILE": self.cert_file, "KEY_FILE": self.key_file}
         given = [f"ODOGRAPH_MQTT_{name}" for name, path in files.items() if path is not None]
-        broker = self.broker()
-        if given and not (broker and broker.tls):
+        brokers = self.brokers()
+        if given and not (brokers and brokers[0].tls):
             raise ValueError(f"{' and '.join(given)}: for mqtts:// in ODOGRAPH_MQTT_URL only")
         if (self.cert_file is None) != (self.key_file is None):
             raise ValueError("ODOGRAPH_MQTT_CERT_FILE and ODOGRAPH_MQTT_KEY_FILE go together")
-        if broker and self.port:
+        if brokers and self.port:
             raise ValueError("ODOGRAPH_MQTT_PORT is the embedded broker's: it belongs into ODOGRAPH_MQTT_URL")
         return self
 
-    def broker(self) -> MqttBroker | None:
-        """The external broker; None: the embedded one."""
+    def brokers(self) -> tuple[MqttBroker, ...]:
+        """The external brokers; none: the embedded one."""
         url = self.url.get_secret_value()
         files = (self.ca_file, self.cert_file, self.key_file)
         ca, cert, key = ("" if path is None else str(path.absolute()) for path in files)
-        return replace(mqtt_broker.of_url(url), ca_file=ca, cert_file=cert, key_file=key) if url else None
+        found = mqtt_broker.of_url(url) if url else ()
+        return tuple(replace(broker, ca_file=ca, cert_file=cert, key_file=key) for broker in found)
 
 
 class Kafka(Section):
@@ -166,9 +200,6 @@ class Db(Section):
     @model_validator(mode="after")
     def _roles(self) -> Self:
         given = self.given()
-        if given and "url" not in given:
-            names = ", ".join(f"ODOGRAPH_DB_{key}".upper() for key in given)
-            raise ValueError(f"{names}: ODOGRAPH_DB_URL, the owner's, is missing")
         users = [database_url.user(url) for url in given.values()]
         if len(set(users)) < len(users):
             names = "ODOGRAPH_DB_URL, _INGEST_URL, _DASHBOARD_URL, _DISPATCH_URL"
@@ -178,9 +209,13 @@ class Db(Section):
         return self
 
     def given(self) -> dict[str, str]:
-        """The addresses that are set, by key."""
+        """The addresses that are set, by key; of several servers, one that takes writes."""
         urls = {key: getattr(self, key).get_secret_value() for key in DB_URLS}
-        return {key: url for key, url in urls.items() if url}
+        return {
+            key: database_url.to_primary(url, reads=key == "dashboard_url")
+            for key, url in urls.items()
+            if url
+        }
 
 
 class Bridge(Section):
@@ -222,6 +257,16 @@ class Downlink(Section):
     public_key_file: Path | None = setting(None, "its public key (PEM), for vehicles; none: in the home")
 
 
+class Health(Section):
+    """The health page of each program: /livez, /readyz, /metrics."""
+
+    address: IPv4Address | IPv6Address = setting(
+        IPv4Address("127.0.0.1"), "address it listens on; 0.0.0.0 or :: are all. It tells no secrets"
+    )
+    port: int = port("port of a program that runs by settings alone and has none of its own; 0: a free one")
+    hosts: HostNames = setting("", "names, host[,host], under which it answers beside loopback and addresses")
+
+
 class Watch(Section):
     """The process that measures all others, for the page Operations."""
 
@@ -238,26 +283,9 @@ class Dashboard(Section):
     address: IPv4Address = setting(
         IPv4Address("127.0.0.1"), "address it listens on; any but loopback asks for ODOGRAPH_DASHBOARD_OIDC"
     )
-    hosts: str = setting("", "more host names, host[,host], under which it answers; any other gets 403")
+    hosts: HostNames = setting("", "more host names, host[,host], under which it answers; any other gets 403")
     oidc: Path | None = setting(None, "TOML file for OpenID Connect, [auth] and [roles]; none: local only")
     basemap: str = setting("", "ground of maps: URL of a MapLibre style or .pmtiles file; empty: coast lines")
-
-    @property
-    def host_names(self) -> tuple[str, ...]:
-        """``hosts`` one by one, as a browser's Host header has them without port."""
-        return tuple(host_name(part, port=False) or "" for part in self._parts(self.hosts))
-
-    @staticmethod
-    def _parts(hosts: str) -> list[str]:
-        return [part.strip() for part in hosts.split(",") if part.strip()]
-
-    @field_validator("hosts")
-    @classmethod
-    def _are_hosts(cls, value: str) -> str:
-        for part in cls._parts(value):
-            if host_name(part, port=False) is None:
-                raise ValueError(f"{part!r} is no host name or address (without scheme, port and *)")
-        return value
 
 
 class Jobs(Section):

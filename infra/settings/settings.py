@@ -1,8 +1,8 @@
 """Settings: frozen, validated, from ``ODOGRAPH_<SECTION>_<KEY>``, then ``.odograph.toml``, then defaults.
 
-An empty ``mqtt.url``, ``kafka.bootstrap`` or ``db.url`` means the embedded service: its address is then read
+An empty ``mqtt.url``, ``kafka.bootstrap`` or ``db.*url`` means the embedded service: its address is then read
 from ``<home>/endpoints.json``, which ``odograph up`` writes. An address in the settings means an external
-service: the embedded one is not started.
+service: the embedded one is not started. Where no stack was started, a program runs by its settings alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings import TomlConfigSettingsSource as TomlSource
 
 from infra.clients import database_url
+from infra.clients.health import HOST, Listen
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.shard import shards
 from infra.settings import sections
 
 PREFIX = "ODOGRAPH_"
@@ -65,6 +67,7 @@ class Settings(BaseSettings):
     db: sections.Db = sections.Db()
     bridge: sections.Bridge = sections.Bridge()
     downlink: sections.Downlink = sections.Downlink()
+    health: sections.Health = sections.Health()
     jobs: sections.Jobs = sections.Jobs()
     roads: sections.Roads = sections.Roads()
     crash: sections.Crash = sections.Crash()
@@ -86,6 +89,17 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlSource(settings_cls)
 
 
+SETTING_OF = {
+    "mqtt_host": "ODOGRAPH_MQTT_URL",
+    "kafka_bootstrap": "ODOGRAPH_KAFKA_BOOTSTRAP",
+    "db_owner_url": "ODOGRAPH_DB_URL",
+    "db_ingest_url": "ODOGRAPH_DB_INGEST_URL",
+    "db_dashboard_url": "ODOGRAPH_DB_DASHBOARD_URL",
+    "db_dispatch_url": "ODOGRAPH_DB_DISPATCH_URL",
+}
+"""By address, the setting that names it where no stack was started."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoints:
     """Addresses of the running services. ``db_*_url`` are libpq URLs, one per role."""
@@ -101,12 +115,28 @@ class Endpoints:
     db_dispatch_url: str = ""
     """For what people do with alerts; empty: written by an older `odograph up`."""
     mqtt_access: dict[str, Any] = field(default_factory=dict)
-    """How to log in to an external broker: what MqttBroker holds beside host and port."""
+    """How to log in to external brokers: what MqttBroker holds beside host and port."""
+    mqtt_others: list[list[Any]] = field(default_factory=list)
+    """Host and port of each further broker of a cluster."""
+    http_port: int = 0
+    """Of a process that is not in ``http_ports``; 0: any free one."""
+    http_address: str = HOST
+    http_hosts: list[str] = field(default_factory=list)
 
     @property
     def mqtt(self) -> MqttBroker:
-        """The broker."""
-        return MqttBroker(self.mqtt_host, self.mqtt_port, **self.mqtt_access)
+        """The broker; of several the first."""
+        return self.brokers[0]
+
+    @property
+    def brokers(self) -> tuple[MqttBroker, ...]:
+        """All brokers: each client is connected to one of them, and to another one where that is away."""
+        places = ((self.mqtt_host, self.mqtt_port), *self.mqtt_others)
+        return tuple(MqttBroker(host, port, **self.mqtt_access) for host, port in places)
+
+    def health(self, part: str) -> Listen:
+        """Where the health page of this process listens."""
+        return Listen(self.http_ports.get(part, self.http_port), self.http_address, tuple(self.http_hosts))
 
     def __repr__(self) -> str:
         """Without the secrets."""
@@ -152,10 +182,42 @@ def _unknown(name: str) -> str:
     return "there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def endpoints(settings: Settings) -> Endpoints:
-    """Addresses of the running stack; of one that is starting, once it runs. Raises ServiceError without one.
+def fixed_ports(settings: Settings) -> dict[str, int]:
+    """Ports of processes that the settings fix, by name."""
+    s = settings
+    found = {"downlink": s.downlink.http_port, "dashboard": s.dashboard.port}
+    if s.bridge.http_port:
+        found |= {x.process: s.bridge.http_port + x.number - 1 for x in shards(s.bridge.shards)}
+    return {name: port for name, port in found.items() if port}
 
-    Raises ConfigError where the settings name other external services than it was started with.
+
+def external(settings: Settings) -> Endpoints:
+    """The addresses that the settings name; empty where they name none."""
+    s, urls = settings, settings.db.given()
+    first, *others = s.mqtt.brokers() or (MqttBroker("", 0),)
+    return Endpoints(
+        mqtt_host=first.host,
+        mqtt_port=first.port,
+        mqtt_access=first.access(),
+        mqtt_others=[[broker.host, broker.port] for broker in others],
+        kafka_bootstrap=s.kafka.bootstrap,
+        db_owner_url=urls.get("url", ""),
+        db_ingest_url=urls.get("ingest_url", ""),
+        db_dashboard_url=urls.get("dashboard_url", ""),
+        db_dispatch_url=urls.get("dispatch_url", ""),
+        http_ports=fixed_ports(s),
+        http_port=s.health.port,
+        http_address=str(s.health.address),
+        http_hosts=[*sections.listed(s.health.hosts)],
+    )
+
+
+def endpoints(settings: Settings, needs: Iterable[str] = SETTING_OF) -> Endpoints:
+    """Addresses of the running stack, of one that is starting once it runs; else those of the settings.
+
+    ``needs``: the addresses that a program uses; it starts without the others. Raises ServiceError where no
+    stack was started; ConfigError where the settings name some services and not all that it needs, or others
+    than the stack was started with.
     """
     path, lock = (settings.paths.home / name for name in (ENDPOINTS_FILE, LOCK_FILE))
     if not path.exists() and lock.exists():
@@ -164,7 +226,14 @@ def endpoints(settings: Settings) -> Endpoints:
     try:
         found = Endpoints(**json.loads(path.read_text()))
     except FileNotFoundError as error:
-        raise ServiceError(f"no running stack here ({path} is missing); start it: odograph up") from error
+        found = external(settings)
+        lacking = [SETTING_OF[name] for name in needs if not getattr(found, name)]
+        no_stack = f"no running stack here ({path} is missing); start it: odograph up"
+        if lacking and not any(getattr(found, name) for name in SETTING_OF):
+            raise ServiceError(no_stack) from error
+        if lacking:
+            raise ConfigError(f"{', '.join(lacking)}: not set, and {no_stack}") from error
+        return found
     except (json.JSONDecodeError, TypeError) as error:
         raise ServiceError(f"{path} cannot be read ({error}); run: odograph down && odograph up") from error
     other = _disagreeing(settings, found)
@@ -175,11 +244,13 @@ def endpoints(settings: Settings) -> Endpoints:
 
 def _disagreeing(settings: Settings, found: Endpoints) -> list[str]:
     """Settings of external services that are not in force; a replay has a database of its own there."""
-    broker, bootstrap = settings.mqtt.broker(), settings.kafka.bootstrap
-    other = ["ODOGRAPH_MQTT_URL"] if broker not in (None, found.mqtt) else []
-    other += ["ODOGRAPH_KAFKA_BOOTSTRAP"] if bootstrap not in ("", found.kafka_bootstrap) else []
-    for key, url in settings.db.given().items():
-        ours = getattr(found, f"db_{key}" if key != "url" else "db_owner_url")
-        same = database_url.with_name(url, "x") == database_url.with_name(ours, "x")
-        other += [] if same else [f"ODOGRAPH_DB_{key}".upper()]
+    named = external(settings)
+    other = ["ODOGRAPH_MQTT_URL"] if settings.mqtt.brokers() not in ((), found.brokers) else []
+    for key, setting in SETTING_OF.items():
+        ours, theirs = getattr(named, key), getattr(found, key)
+        if key == "kafka_bootstrap" and ours not in ("", theirs):
+            other.append(setting)
+        if key.startswith("db_") and ours:
+            same = database_url.with_name(ours, "x") == database_url.with_name(theirs, "x")
+            other += [] if same else [setting]
     return other

@@ -22,7 +22,7 @@ def load(run_id: Annotated[str, typer.Argument(help="a run or a generated day")]
 
     in_force = settings.load()
     path = truth.find(in_force.paths.home, run_id)
-    count = truth.load(settings.endpoints(in_force).db_ingest_url, run_id, path)
+    count = truth.load(settings.endpoints(in_force, ("db_ingest_url",)).db_ingest_url, run_id, path)
     typer.echo(f"{count} rows of truth from {run_id}")
 
 

@@ -155,13 +155,22 @@ ROLES: Final = {f"{name}_url": role for name, role in BY_NAME.items() if name !=
 CONNECT_S: Final = 10
 
 
+def check_owner(db: Db) -> None:
+    """Raise ConfigError where the settings name an external database, and not as whom to make its tables."""
+    if (given := db.given()) and "url" not in given:
+        names = ", ".join(f"ODOGRAPH_DB_{key}".upper() for key in given)
+        raise ConfigError(f"{names}: ODOGRAPH_DB_URL, the owner's, is missing: it makes tables and roles")
+
+
 def addresses(db: Db, words: Passwords) -> dict[str, str]:
     """By name of its address, how each role logs in: as the settings say, else under its own name."""
-    owner, given = db.url.get_secret_value(), db.given()
+    given = db.given()
+    owner = given["url"]
     found = {"db_owner_url": owner}
     for key, role in ROLES.items():
         password = words[key.removesuffix("_url")]
-        found[f"db_{key}"] = given.get(key, database_url.with_user(owner, role, password))
+        made = database_url.with_user(owner, role, password)
+        found[f"db_{key}"] = given.get(key) or database_url.to_primary(made, reads=role == DASHBOARD)
     return found
 
 

@@ -11,11 +11,9 @@ from typing import Any
 
 from infra.clients import database_url
 from infra.clients.locks import locked
-from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink
 from infra.contract.errors import ConfigError
-from infra.contract.shard import shards
-from infra.settings.settings import ENDPOINTS_FILE, LOCK_FILE, Endpoints, Settings
+from infra.settings.settings import ENDPOINTS_FILE, LOCK_FILE, Endpoints, Settings, external, fixed_ports
 from infra.sql.migrate import migrate
 from infra.stack import cache, postgres, processes, service
 from infra.stack.kafka import create_topics, kafka
@@ -51,18 +49,21 @@ class Stack:
     def embedded(self) -> tuple[str, ...]:
         """The services that run here; the others have an address in the settings."""
         s = self.settings
-        external = {
-            "postgres": bool(s.db.given()),
-            "mosquitto": s.mqtt.broker() is not None,
-            "kafka": bool(s.kafka.bootstrap),
-        }
-        return tuple(name for name in SERVICES if name in self.only and not external[name])
+        elsewhere = {"postgres": s.db.given(), "mosquitto": s.mqtt.brokers(), "kafka": s.kafka.bootstrap}
+        return tuple(name for name in SERVICES if name in self.only and not elsewhere[name])
 
     def up(self) -> Endpoints:
         """Start what does not run, create topics, roles and database, migrate; the addresses.
 
         Raises ServiceError naming the service that failed; the others keep running.
         """
+        health = self.settings.health
+        if health.port or not (health.address.is_unspecified or str(health.address) == HOST):
+            raise ConfigError(
+                f"a stack asks its programs on ports of its own at {HOST}: ODOGRAPH_HEALTH_PORT is 0 there, "
+                f"and ODOGRAPH_HEALTH_ADDRESS {HOST} or 0.0.0.0"
+            )
+        postgres.check_owner(self.settings.db)
         with self.lock():
             (self.home / "data").mkdir(exist_ok=True)
             self.home.chmod(0o711)  # secrets lie in here
@@ -110,25 +111,20 @@ class Stack:
 
     def endpoints(self, chosen: dict[str, int]) -> Endpoints:
         """The addresses that follow from the ports and from the settings of external services."""
-        s = self.settings
-        broker = s.mqtt.broker() or MqttBroker(HOST, chosen["mosquitto"])
-        words = self._passwords()
-        databases = (
-            postgres.addresses(s.db, words)
-            if s.db.given()
-            else {
-                f"db_{name}_url": postgres.url(role, words[name], chosen["postgres"])
-                for name, role in postgres.BY_NAME.items()
+        s, words = self.settings, self._passwords()
+        ours: dict[str, Any] = {}
+        if not s.mqtt.brokers():
+            ours |= {"mqtt_host": HOST, "mqtt_port": chosen["mosquitto"]}
+        if not s.kafka.bootstrap:
+            ours["kafka_bootstrap"] = f"{HOST}:{chosen['kafka']}"
+        if s.db.given():
+            ours |= postgres.addresses(s.db, words)
+        else:
+            urls = {
+                n: postgres.url(role, words[n], chosen["postgres"]) for n, role in postgres.BY_NAME.items()
             }
-        )
-        return Endpoints(
-            mqtt_host=broker.host,
-            mqtt_port=broker.port,
-            mqtt_access=broker.access(),
-            kafka_bootstrap=s.kafka.bootstrap or f"{HOST}:{chosen['kafka']}",
-            http_ports={part: chosen[part] for part in http_parts(s)},
-            **databases,
-        )
+            ours |= {f"db_{name}_url": url for name, url in urls.items()}
+        return replace(external(s), http_ports={part: chosen[part] for part in http_parts(s)}, **ours)
 
     def ports(self) -> dict[str, int]:
         """The port of every part, as the last start chose them."""
@@ -169,11 +165,8 @@ class Stack:
             "mosquitto": s.mqtt.port,
             "kafka": s.kafka.port,
             "postgres": s.db.port,
-            "downlink": s.downlink.http_port,
-            "dashboard": s.dashboard.port,
+            **fixed_ports(s),
         }
-        if s.bridge.http_port:
-            fixed |= {x.process: s.bridge.http_port + x.number - 1 for x in shards(s.bridge.shards)}
         running = [r.name for r in processes.all_running(self.runner.run_dir)]
         if "kafka" in running:
             running.append("kafka-controller")

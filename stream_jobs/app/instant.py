@@ -72,9 +72,9 @@ def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises ServiceError with the reason where the query ends by itself."""
     rules = of_query(load_rules(settings.jobs.rules), INSTANT)
     state = State({query: _trigger_s(settings, query) for query in SOURCES})
-    where = endpoints(settings)
-    port = where.http_ports.get(PROGRAM, 0)
-    with stopped_by_signals() as stop, HealthServer(port, {"queries": state.reason}, state.registry) as page:
+    where = endpoints(settings, ("kafka_bootstrap",))
+    page = HealthServer(where.health(PROGRAM), {"queries": state.reason}, state.registry)
+    with stopped_by_signals() as stop, page:
         structlog.get_logger().info("serving", port=page.port, rules=len(rules))
         topics = [kafka_topic(settings.kafka.prefix, name) for name in TOPICS.values()]
         partitions = wait_for_partitions(where.kafka_bootstrap, topics, stop)

@@ -69,7 +69,7 @@ def run(settings: Settings) -> None:
     """
     spark = _session(settings)
     spark.range(1).mapInArrow(lambda batches: batches, "id long").collect()
-    addresses = endpoints(settings)
+    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"))
     with stopped_by_signals() as stop:
         Application(settings, addresses, stop).run()
 
@@ -105,7 +105,6 @@ class Application:
     def run(self) -> None:
         """Start everything, then wait for the signal or a failure."""
         with ExitStack() as parts:
-            port = self._addresses.http_ports.get("jobs", 0)
             checks = {
                 "queries": self._queries_problem,
                 "database": lambda: next((d.problem() for d in self._databases if d.problem()), None),
@@ -114,7 +113,8 @@ class Application:
                 "degraded": lambda: "; ".join(self._degraded.values()) or None,
                 "tasks": lambda: None if self._tasks is None else self._tasks.problem(),
             }
-            parts.enter_context(HealthServer(port, checks, self._registry, remarks))
+            listen = self._addresses.health("jobs")
+            page = parts.enter_context(HealthServer(listen, checks, self._registry, remarks))
             spark = SparkSession.getActiveSession() or _session(self._settings)
             parts.callback(spark.stop)
             self._wanted |= {query.name: query for query in user_queries(self._settings, spark)}
@@ -128,7 +128,7 @@ class Application:
             metrics = TaskMetrics(self._registry)
             self._tasks = TaskRunner("jobs", tasks, self._database("report"), self._stop, metrics)
             self._tasks.start()
-            log.info("running", queries=[*self._wanted], port=port)
+            log.info("running", queries=[*self._wanted], port=page.port)
             self._watch()
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:

@@ -30,7 +30,7 @@ from infra.contract.frame import LAST_MS
 from infra.contract.incidents import TABLE_KEY, Causes
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
-from infra.settings.settings import Settings, endpoints
+from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
@@ -61,11 +61,13 @@ def run(settings: Settings) -> None:
     others = [metric.id for metric in metrics]
     clear_times = writes.ClearTimes.of(rules, others)
     causes = load_causes(settings.jobs.rules, rules, others)
-    port = endpoints(settings).http_ports.get(CONSUMER, 0)
+    where = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"))
     with stopped_by_signals() as stop:
-        store = EventStore(settings, clear_times, causes, writes.rule_notes(rules, metrics, causes), stop)
+        store = EventStore(
+            settings, where, clear_times, causes, writes.rule_notes(rules, metrics, causes), stop
+        )
         checks = {"database": store.database.problem, "kafka": lambda: store.kafka_problem}
-        with HealthServer(port, checks, store.metrics.registry) as page:
+        with HealthServer(where.health(CONSUMER), checks, store.metrics.registry) as page:
             structlog.get_logger().info("serving", port=page.port)
             store.serve()
 
@@ -74,10 +76,9 @@ class EventStore:
     """The loop: read, store, clear. ``kafka_problem`` says why Kafka keeps it from being ready."""
 
     def __init__(
-        self, settings: Settings, clear_times: writes.ClearTimes, causes: Causes, rules: Sequence[Row],
-        stop: threading.Event,
+        self, settings: Settings, where: Endpoints, clear_times: writes.ClearTimes, causes: Causes,
+        rules: Sequence[Row], stop: threading.Event,
     ) -> None:  # fmt: skip
-        where = endpoints(settings)
         self.metrics = EventMetrics()
         self.database = Database(where.db_ingest_url, CONSUMER, stop)
         self.kafka_problem: str | None = "not connected yet"

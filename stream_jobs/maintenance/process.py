@@ -44,11 +44,11 @@ log = structlog.get_logger("stream_jobs.maintenance")
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises ConfigError."""
-    addresses = endpoints(settings)
+    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"))
     with stopped_by_signals() as stop:
         process = Maintenance(settings, addresses, stop)
         checks, remarks = {"database": process.database_problem}, {"tasks": process.remark}
-        with HealthServer(addresses.http_ports.get(NAME, 0), checks, process.registry, remarks):
+        with HealthServer(addresses.health(NAME), checks, process.registry, remarks):
             process.run()
 
 

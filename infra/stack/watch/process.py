@@ -41,13 +41,13 @@ log = structlog.get_logger("infra.stack.watch")
 
 def run(settings: Settings) -> None:
     """Watch until SIGTERM or SIGINT."""
-    found = endpoints(settings)
+    found = endpoints(settings, ("mqtt_host", "kafka_bootstrap", "db_ingest_url"))
     with stopped_by_signals() as stop, ExitStack() as parts:
         broker = BrokerWatch(found.mqtt, reconnect=True)
         ends = parts.enter_context(LogEnds(found.kafka_bootstrap, settings.kafka.prefix))
         watch = Watch(settings, found, parts.enter_context(broker), ends)
         checks = {"database": lambda: watch.problem}
-        parts.enter_context(HealthServer(found.http_ports.get(NAME, 0), checks, watch.registry))
+        parts.enter_context(HealthServer(found.health(NAME), checks, watch.registry))
         parts.callback(watch.close)
         watch.run(stop)
 

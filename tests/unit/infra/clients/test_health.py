@@ -7,10 +7,12 @@ import urllib.request
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from infra.clients.health import Check, HealthServer
+from infra.clients.health import Check, HealthServer, Listen
 from infra.contract.errors import ServiceError
 from infra.stack.probes import readiness as readiness_of
 from load_tests.drills.poison.gates import status
+
+HOSTS = ("localhost", "10.1.2.3", "[fd00::1]", "jobs", "evil")
 
 
 def get(server: HealthServer, path: str) -> tuple[int, str]:
@@ -23,7 +25,7 @@ def get(server: HealthServer, path: str) -> tuple[int, str]:
 
 
 def serve(checks: dict[str, Check] | None = None) -> HealthServer:
-    return HealthServer(0, checks or {}, CollectorRegistry())
+    return HealthServer(Listen(), checks or {}, CollectorRegistry())
 
 
 def test_a_free_port_is_taken_when_none_is_given() -> None:
@@ -59,7 +61,7 @@ def test_a_check_that_raises_is_not_ready() -> None:
 def test_metrics_shows_the_registry() -> None:
     registry = CollectorRegistry()
     Counter("odograph_things", "Things.", registry=registry).inc(3)
-    with HealthServer(0, {}, registry) as server:
+    with HealthServer(Listen(), {}, registry) as server:
         status, body = get(server, "/metrics?x=1")
     assert status == 200
     assert "odograph_things_total 3.0" in body
@@ -72,12 +74,12 @@ def test_another_path_is_404() -> None:
 
 def test_a_taken_port_is_named_in_the_error() -> None:
     with serve() as first, pytest.raises(ServiceError, match=str(first.port)):
-        HealthServer(first.port, {}, CollectorRegistry()).__enter__()
+        HealthServer(Listen(first.port), {}, CollectorRegistry()).__enter__()
 
 
 def test_status_hears_why_a_process_is_not_ready_and_what_a_ready_one_remarks() -> None:
     remarks: dict[str, Check] = {"degraded": lambda: "user_sql.x: division by zero"}
-    with HealthServer(0, {}, CollectorRegistry(), remarks) as server:
+    with HealthServer(Listen(), {}, CollectorRegistry(), remarks) as server:
         assert readiness_of(server.port) == (None, "degraded: user_sql.x: division by zero")
     with serve({"kafka": lambda: "away"}) as server:
         assert readiness_of(server.port) == ("kafka: away", None)
@@ -90,3 +92,10 @@ def test_a_health_page_is_for_loopback_and_no_site_under_a_rebound_name(headers:
     with serve() as server:
         assert status(server.port, "GET /metrics", *headers) == 403
         assert status(server.port, "GET /metrics", f"Host: localhost:{server.port}") == 200
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_a_page_for_all_answers_under_addresses_and_the_names_of_the_settings(address: str) -> None:
+    with HealthServer(Listen(0, address, ("jobs",)), {}, CollectorRegistry()) as server:
+        told = {host: status(server.port, "GET /livez", f"Host: {host}:1") for host in HOSTS}
+    assert told == dict(zip(HOSTS, (200, 200, 200, 200, 403), strict=True))

@@ -6,11 +6,13 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from infra.clients import database_url
+from infra.clients.health import Listen
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
@@ -102,7 +104,6 @@ def test_what_the_file_says_and_nothing_reads_is_refused(empty_folder: Path, tex
         ("db", {"url": "postgresql://me:s3cret@h:70000/d"}, "from 1 to 65535"),
         ("db", {"url": "postgresql://me:s3cret@h/d?sslmod=require"}, "does not know"),
         ("db", {"url": "postgresql://h/d?user=me&password=s3cret"}, "ODOGRAPH_DB_URL: postgresql"),
-        ("db", {"ingest_url": "postgresql://me:s3cret@h/d"}, "ODOGRAPH_DB_URL, the owner's, is missing"),
         ("db", {"url": "postgresql://me:s3cret@h/d", "ingest_url": "postgresql://me:x@h/d"}, "its own user"),
         ("bridge", {"password_file": "word"}, "ODOGRAPH_BRIDGE_PASSWORD_FILE is without"),
     ],
@@ -123,12 +124,73 @@ def test_a_time_zone_that_is_none_is_refused() -> None:
 def test_user_password_tls_and_files_of_a_broker_are_read(empty_folder: Path) -> None:
     found = settings.load(
         mqtt={"url": "mqtts://me:p%40ss@[::1]", "ca_file": "ca.pem", "cert_file": "/c", "key_file": "/k"}
-    ).mqtt.broker()
+    ).mqtt.brokers()
     ca = str(empty_folder / "ca.pem")
-    assert found == MqttBroker("::1", 8883, "me", "p@ss", True, ca, "/c", "/k")
-    assert str(found) == "mqtts://[::1]:8883"
-    assert settings.load(mqtt={"url": "mqtt://h"}).mqtt.broker() == MqttBroker("h", 1883)
-    assert settings.load().mqtt.broker() is None
+    assert found == (MqttBroker("::1", 8883, "me", "p@ss", True, ca, "/c", "/k"),)
+    assert str(found[0]) == "mqtts://[::1]:8883"
+    assert settings.load().mqtt.brokers() == ()
+
+
+def test_several_brokers_share_one_login(tmp_path: Path) -> None:
+    found = settings.load(
+        mqtt={"url": "mqtt://me:p%2Css@h1,h2:1884,[::1]:1885"}, paths={"home": str(tmp_path)}
+    )
+    brokers = tuple(MqttBroker(*place, "me", "p,ss") for place in (("h1", 1883), ("h2", 1884), ("::1", 1885)))
+    assert found.mqtt.brokers() == brokers
+    assert settings.endpoints(found, ["mqtt_host"]).brokers == brokers
+    kept = json.dumps(asdict(settings.external(found)))
+    (tmp_path / "endpoints.json").write_text(kept)
+    assert settings.endpoints(found).brokers == brokers
+    with pytest.raises(ConfigError, match="ODOGRAPH_MQTT_URL: not what"):
+        settings.endpoints(settings.load(mqtt={"url": "mqtt://me:p%2Css@h1"}, paths={"home": str(tmp_path)}))
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "used"),
+    [
+        ("url", "//me@a,b/d", "//me@a,b/d?target_session_attrs=read-write"),
+        ("ingest_url", "//me@a:1,b:2/d?sslmode=require",
+         "//me@a:1,b:2/d?sslmode=require&target_session_attrs=read-write"),
+        ("dashboard_url", "//me@a,b/d", "//me@a,b/d?target_session_attrs=primary"),
+        ("dashboard_url", "//me@a/d?target_session_attrs=read-write",
+         "//me@a/d?target_session_attrs=primary"),
+        ("dashboard_url", "//me@a,b/d?target_session_attrs=any", "//me@a,b/d?target_session_attrs=any"),
+        ("dispatch_url", "//me@a/d", "//me@a/d"),
+    ],
+)  # fmt: skip
+def test_of_several_database_servers_the_one_that_takes_writes_is_sought(
+    key: str, given: str, used: str
+) -> None:
+    assert settings.load(db={key: f"postgresql:{given}"}).db.given() == {key: f"postgresql:{used}"}
+
+
+def test_a_program_runs_by_its_settings_alone_and_names_what_it_lacks(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"paths": {"home": str(tmp_path)}, "kafka": {"bootstrap": "k1:9092,k2:9092"},
+                             "db": {"ingest_url": "postgresql://me:s3cret@d/odograph"},
+                             "bridge": {"http_port": 7000, "shards": 2},
+                             "health": {"port": 8080, "address": "0.0.0.0", "hosts": "a, B"}}  # fmt: skip
+    found = settings.endpoints(settings.load(**given), ["kafka_bootstrap", "db_ingest_url"])
+    assert (found.kafka_bootstrap, found.db_ingest_url) == ("k1:9092,k2:9092", given["db"]["ingest_url"])
+    assert found.health("events") == Listen(8080, "0.0.0.0", ("a", "b"))
+    assert found.health("bridge-2").port == 7001
+    lacking = (
+        "^ODOGRAPH_MQTT_URL, ODOGRAPH_DB_URL, ODOGRAPH_DB_DASHBOARD_URL, ODOGRAPH_DB_DISPATCH_URL: not set"
+    )
+    with pytest.raises(ConfigError, match=lacking):
+        settings.endpoints(settings.load(**given))
+    with pytest.raises(ServiceError, match="no running stack here"):
+        settings.endpoints(settings.load(paths=given["paths"]))
+
+
+def test_where_data_lies_is_a_folder_or_a_url_and_by_default_the_home(empty_folder: Path) -> None:
+    places = settings.load(paths={"archive": "hdfs://h:9000/odograph/archive/", "lookups": "shared"}).paths
+    assert places.place("archive") == "hdfs://h:9000/odograph/archive"
+    assert places.place("lookups") == str(empty_folder / "shared")
+    assert places.place("checkpoints") == str(empty_folder / ".odograph" / "checkpoints")
+    for wrong in ("s3a://key:s3cret@bucket/x", "hdfs://h:9000/", "hdfs://h/x?a=b"):
+        with pytest.raises(ConfigError, match="ODOGRAPH_PATHS_ARCHIVE: a folder, or a URL") as failed:
+            settings.load(paths={"archive": wrong})
+        assert "s3cret" not in str(failed.value)
 
 
 def test_another_database_or_user_keeps_hosts_and_parameters() -> None:
