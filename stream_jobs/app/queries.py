@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame, GroupedData, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from infra.contract.topics import kafka_topic
@@ -104,8 +104,6 @@ QUERIES: Final = (
 
 FETCHING: Final = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
 """A batch knows how much there is for it: few large answers cost Kafka and Spark less than many small."""
-BATCH_GROUPS: Final = 256
-"""Into so many groups archived vehicles are cut."""
 
 
 def kafka_stream(
@@ -137,12 +135,6 @@ def record_columns(raw: DataFrame) -> DataFrame:
         F.unix_millis("timestamp").alias("received_ms"),
         "value",
     )
-
-
-def by_group(records: DataFrame, *columns: str) -> GroupedData:
-    """``columns`` of archived records by groups of vehicles; one group at a time is in a worker's memory."""
-    group = F.pmod(F.xxhash64("vehicle_id"), F.lit(BATCH_GROUPS)).alias("vehicle_group")
-    return records.select(*columns, group).groupBy("vehicle_group")
 
 
 def archive(spark: SparkSession, files: list[str]) -> DataFrame:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate, chain, groupby, product
+from operator import itemgetter
 from typing import Final
 
 import duckdb
@@ -21,7 +22,7 @@ from pyspark.sql import SparkSession
 from infra.clients import duck
 from infra.clients.duck import connected
 from infra.settings.settings import Settings
-from stream_jobs.app.queries import archive, by_group
+from stream_jobs.app.queries import archive
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
@@ -39,7 +40,9 @@ SMALL: Final = 250_000
 WARM: Final = 60_000
 """A piece of fewer is not worth a job of a Spark that runs."""
 GROUP: Final = 50_000
-"""So many frames are in the memory of this process at once, but for those of one vehicle."""
+"""About so many frames are in a process's memory at once, but for those of one vehicle. Vehicles of a group
+have about equally many: the core takes the next frame of all of them at the cost of one.
+"""
 MADE: Final = "kind string, vehicle_id string, body binary"
 VEHICLE, SHARES, OTHERS = "vehicle", "shares", "others"
 """Arrow streams: windows by vehicle; shares of places by the vehicles that are wanted, and by the others."""
@@ -50,6 +53,7 @@ Made = tuple[str, str | None, bytes]
 """A row of MADE."""
 _SCHEMA: Final = pa.schema({"kind": pa.string(), "vehicle_id": pa.string(), "body": pa.binary()})
 _TIMES: Final = pa.schema({"vehicle_id": pa.string(), "from_ms": pa.int64(), "until_ms": pa.int64()})
+_GROUPS: Final = "vehicle_id string, vehicle_group int"
 _COLUMNS: Final = ("vehicle_id", "t0_ms", "span_ms", *ARCHIVED)
 _RECORDS: Final = ", ".join(f"r.{name}" for name in _COLUMNS)
 _FILES: Final = "read_parquet($files, hive_partitioning = false, filename = true)"
@@ -223,7 +227,7 @@ class Feeder:
     def vehicles(self, files: Sequence[str], wanted: Wanted) -> list[str]:
         """Vehicles of which there is something, in order."""
         with connected() as database:
-            return [vehicle_id for vehicle_id, _ in _counted(database, files, wanted)[0]] if files else []
+            return sorted(name for name, _ in _counted(database, files, wanted)[0]) if files else []
 
     def __call__(
         self, files: Sequence[str], wanted: Wanted, remake: Callable[[pa.Table], pa.Table]
@@ -233,21 +237,23 @@ class Feeder:
             return
         with connected() as database:
             counts, some = _counted(database, files, wanted)
-            total = sum(n for _, n in counts)
+            frames = [*accumulate(n for _, n in counts)]
+            groups = [(vehicle_id, k // GROUP) for k, (vehicle_id, _) in zip(frames, counts, strict=True)]
+            total = frames[-1] if frames else 0
             self._frames += total
             if self._session is not None and total > WARM and self._frames > SMALL:
                 spark = self._session()
                 times = spark.createDataFrame(duck.table_of(_TIMES, wanted.times))
                 records = spark.sql(wanted.sql(_RECORDS), records=archive(spark, some), times=times)
+                grouped = records.join(spark.createDataFrame(groups, _GROUPS), "vehicle_id")
                 # A function: Spark counts its parameters, and would hand a callable object the key too.
-                made = by_group(records, *_COLUMNS).applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
+                made = grouped.groupBy("vehicle_group").applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108
                 for row in made.toLocalIterator(prefetchPartitions=True):
                     yield row["kind"], row["vehicle_id"], bytes(row["body"])
                 return
             text = wanted.sql(_RECORDS, _FILES, "times") + " AND list_contains($vehicles, r.vehicle_id)"
-            frames = accumulate(n for _, n in counts)
-            for _, group in groupby(zip(frames, counts, strict=True), key=lambda each: each[0] // GROUP):
-                values = {"files": some, "vehicles": [vehicle_id for _, (vehicle_id, _) in group]}
+            for _, group in groupby(groups, key=itemgetter(1)):
+                values = {"files": some, "vehicles": [vehicle_id for vehicle_id, _ in group]}
                 columns = remake(database.sql(text, params=values).to_arrow_table()).columns
                 yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
@@ -255,10 +261,12 @@ class Feeder:
 def _counted(
     database: duckdb.DuckDBPyConnection, files: Sequence[str], wanted: Wanted
 ) -> tuple[list[tuple[str, int]], list[str]]:
-    """Frames by vehicle, and the files that have any: only their payloads are read."""
+    """Vehicles by their number of frames, and the files that have any: only their payloads are read."""
     database.register("times", duck.table_of(_TIMES, wanted.times))
     text = wanted.sql("filename, r.vehicle_id, count(*) AS n", _FILES, "times")
     database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", {"files": files})
-    counts = database.execute("SELECT vehicle_id, sum(n)::bigint FROM found GROUP BY 1 ORDER BY 1").fetchall()
+    counts = database.execute(
+        "SELECT vehicle_id, sum(n)::bigint FROM found GROUP BY 1 ORDER BY 2, 1"
+    ).fetchall()
     some = database.execute("SELECT DISTINCT filename FROM found ORDER BY 1").fetchall()
     return counts, [row[0] for row in some]
