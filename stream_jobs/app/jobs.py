@@ -68,7 +68,7 @@ def run(settings: Settings) -> None:
     Spark and the parent of its Python workers start first: services that are starting have time until then.
     """
     spark = _session(settings)
-    spark.range(1).mapInArrow(lambda batches: batches, "id long").collect()
+    spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
     addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"))
     with stopped_by_signals() as stop:
         Application(settings, addresses, stop).run()
