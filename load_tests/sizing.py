@@ -3,7 +3,7 @@
 Run: python -m load_tests.sizing CARD.json [--vehicles 1000,10000,100000,1000000] [--busy 0.6] [--replicas 3]
 
 ``CARD.json`` is what ``odograph bench`` keeps in ``<home>/bench``. Vehicles send as on the card. Cost grows
-with frames: every part but PostgreSQL's primary is divided by vehicle (bridges, brokers, partitions, buckets),
+with frames: every part but PostgreSQL's primary is divided by vehicle (bridges, brokers, buckets),
 so more machines of the same kind carry more. Another kind of machine needs a card of its own.
 """
 
@@ -34,8 +34,8 @@ NOT_SERVED: Final = ("simulate", "bench")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Of a fleet: ``cores`` by part, of which the share asked for is busy; ``processes`` of parts that use one
-    core; the log on all its brokers, archive and database, GB; network, MB/s.
+    """Of a fleet: ``cores`` by part, of which the share asked for is busy; ``processes`` of parts that use
+    one core; the log on all its brokers, archive and database, GB; network, MB/s.
     """
 
     vehicles: int
