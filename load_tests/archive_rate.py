@@ -33,6 +33,7 @@ from load_tests.rate_support import cpu_s
 from stream_jobs.app import queries
 from stream_jobs.app.session import build_session
 from stream_jobs.archive import reader
+from stream_jobs.archive.manifest import described
 from stream_jobs.archive.upkeep import pack_hour
 from stream_jobs.archive.writer import parquet_writer, place
 
@@ -81,7 +82,8 @@ def as_streamed(made: Path, archive: Path) -> None:
             staged.parent.mkdir(parents=True, exist_ok=True)
             with parquet_writer(staged, part.schema) as writer:
                 writer.write_table(part)
-            place(archive, file.hour_ms, staged, f"archived-{number % 10**9:09d}-000.parquet")
+            name = f"archived-{number % 10**9:09d}-000.parquet"
+            place(archive, file.hour_ms, staged, described(staged, name))
 
 
 def by_vehicle(archive: Path, target: Path) -> list[str]:

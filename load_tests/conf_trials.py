@@ -94,7 +94,11 @@ def main() -> None:
         return
     variants: dict[str, dict[str, str]] = {SHIPPED: {}} | dict(map(changes, asked.variant))
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in variants}
-    batches: dict[str, object] = {"max_offsets": asked.max_offsets, "trigger_s": 0.1}
+    batches: dict[str, object] = {
+        "max_offsets": asked.max_offsets,
+        "trigger_s": 0.1,
+        "archive_trigger_s": 0.1,
+    }
     with opened(contract.load(), "conf-trials", say, jobs=batches) as site:
         topic = kafka_topic(site.settings.kafka.prefix, queries.TOPIC)
         fill(site.endpoints.kafka_bootstrap, topic, Filling(asked.frames, asked.vehicles, scattered=False))

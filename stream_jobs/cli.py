@@ -90,9 +90,61 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
     from infra.clients.log import configure
     from infra.settings.settings import load
     from stream_jobs.app.checkpoints import reset as put_aside
+    from stream_jobs.app.hadoop_store import checkpoint_files
+    from stream_jobs.app.session import LOCAL, spark_when_asked
 
     configure("jobs")
-    typer.echo(f"put aside: {put_aside(load().paths.home, query)}")
+    settings = load()
+    with spark_when_asked(settings, "reset", 512, LOCAL) as session:
+        files = checkpoint_files(settings, session)
+        typer.echo(f"put aside: {put_aside(files, settings.paths.home, query)}")
+
+
+@jobs.command()
+def rescale(
+    buckets: Annotated[int, typer.Argument(help="buckets of vehicles, a multiple of those in force")],
+) -> None:
+    """Split the state of the query telemetry into more buckets, while `odograph jobs stream` does not run.
+
+    More buckets let more cores work. The old checkpoint is put aside; the query goes on behind it.
+    """
+    import threading
+
+    from infra.clients.log import configure
+    from infra.settings.settings import endpoints, load
+    from stream_jobs.app import rescale as work
+    from stream_jobs.app.hadoop_store import checkpoint_files
+    from stream_jobs.app.jobs import STREAM_CONF
+    from stream_jobs.app.session import LOCAL, build_session
+    from stream_jobs.app.topic_writer import dead_lettering
+
+    configure("jobs")
+    settings = load()
+    conf = STREAM_CONF | {"spark.sql.shuffle.partitions": str(buckets)}
+    spark = build_session(settings, "rescale", settings.jobs.driver_mb, LOCAL, conf)
+    where = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"))
+    database = dead_lettering(settings, where, "rescale", threading.Event())
+    try:
+        files = checkpoint_files(settings, lambda: spark)
+        typer.echo(work.rescale(settings, files, database, spark, buckets))
+    finally:
+        database.close()
+        spark.stop()
+
+
+@jobs.command()
+def package(
+    target: Annotated[Path | None, typer.Argument(help="the archive [<home>/environment.tar.gz]")] = None,
+) -> None:
+    """Pack interpreter, packages and what they need for the workers of a Spark cluster.
+
+    ODOGRAPH_JOBS_ENVIRONMENT names the archive, by its path on the driver or by a Hadoop URL.
+    """
+    from infra.settings.settings import load
+    from stream_jobs.app.package import build
+
+    made = build(target or load().paths.home.absolute() / "environment.tar.gz")
+    typer.echo(f"{made}: {made.stat().st_size >> 20} MiB; ODOGRAPH_JOBS_ENVIRONMENT={made}")
 
 
 @user_sql.command(name="check")

@@ -78,5 +78,5 @@ class Fleet:
         told = [tuple(m) for m in self.told]
         columns = dict(zip(lookups.COLUMNS, zip(*told, strict=True), strict=True))
         table = pa.table({"vehicle_id": self.ids, **{name: list(values) for name, values in columns.items()}})
-        lookups.write(lookups.vehicle_file(home), table)
+        lookups.write(home / "lookups" / lookups.VEHICLE_FILE, table)
         return findings(home, self.records, rules, max(at for at, _ in self.records))

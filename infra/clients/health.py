@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
+from pathlib import Path
 from socket import AF_INET6
 from types import MappingProxyType
 from typing import Final, Self
@@ -21,6 +22,7 @@ from infra.contract.errors import ServiceError
 from infra.settings.values import LOOPBACK, host_name, is_ours
 
 HOST: Final = "127.0.0.1"
+LOOKUPS: Final = "/lookups"
 TEXT: Final = "text/plain; charset=utf-8"
 
 Check = Callable[[], str | None]
@@ -71,7 +73,8 @@ class HealthServer(ThreadingHTTPServer):
     """Serves /livez, /readyz and /metrics from a thread of its own while the ``with`` block runs.
 
     The attribute ``port`` holds the port in use. ``remarks`` are shown by /readyz too, and change nothing in
-    its status. Raises ServiceError where the port is taken.
+    its status. Files of the folder ``lookups`` are served under /lookups, for workers of other hosts. Raises
+    ServiceError where the port is taken.
     """
 
     daemon_threads = True
@@ -82,8 +85,10 @@ class HealthServer(ThreadingHTTPServer):
         checks: Mapping[str, Check],
         registry: CollectorRegistry,
         remarks: Mapping[str, Check] = MappingProxyType({}),
+        lookups: Path | None = None,
     ) -> None:
         self._checks, self._remarks, self._registry = checks, remarks, registry
+        self._lookups = lookups
         self.names = listen.names
         if ":" in listen.address:
             self.address_family = AF_INET6
@@ -117,7 +122,21 @@ class HealthServer(ThreadingHTTPServer):
             return status, "application/json", json.dumps(shown).encode() + b"\n"
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+        if self._lookups is not None and path.startswith(LOOKUPS):
+            return self._lookup(self._lookups, path.removeprefix(LOOKUPS).removeprefix("/"))
         return 404, TEXT, b"only /livez, /readyz and /metrics live here\n"
+
+    @staticmethod
+    def _lookup(folder: Path, name: str) -> Answer:
+        """The version of each file by name; a file by its name."""
+        there = {path.name: path for path in folder.glob("[!.]*.*") if path.suffix != ".new"}
+        if not name:
+            stats = {name: path.stat() for name, path in there.items()}
+            versions = {name: f"{stat.st_mtime_ns}-{stat.st_ino}" for name, stat in stats.items()}
+            return 200, "application/json", json.dumps(versions).encode()
+        if name not in there:
+            return 404, TEXT, b"there is no such lookup\n"
+        return 200, "application/octet-stream", there[name].read_bytes()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -88,7 +88,7 @@ class Paths(Section):
         "downloads shared by all checkouts of a user",
     )
     checkpoints: str = setting("", "checkpoints of the queries: folder or Hadoop URL; empty: in the home")
-    archive: str = setting("", "the archive: folder or Hadoop URL; empty: in the home")
+    archive: str = setting("", "not in use yet: the archive lies in the home")
     lookups: str = setting("", "vehicles and road network: folder or Hadoop URL; empty: in the home")
 
     @field_validator("checkpoints", "archive", "lookups")
@@ -306,6 +306,13 @@ class Jobs(Section):
     ahead_s: int = setting(10, "a frame stamped further ahead of its receipt is quarantined, s", ge=1)
     clock_floor: str = setting("2015-01-01", "an earlier device clock was never set: quarantined")
     max_offsets: int = setting(100_000, "records a micro-batch takes at most", ge=1)
+    instant_master: str = setting(
+        "", "Spark master of the real-time application; empty: local, a core a partition it reads"
+    )
+    shuffle_partitions: int = setting(2, "tasks of the telemetry state: a new checkpoint takes them", ge=1)
+    environment: str = setting(
+        "", "workers' environment on a cluster (odograph jobs package): path or URL; empty: as the driver's"
+    )
     driver_mb: int = setting(2048, "memory of the micro-batch driver, MiB", ge=512)
     instant_mb: int = setting(1024, "memory of the real-time driver, MiB", ge=512)
     java_options: str = setting("", "more options of the Spark JVMs, as -XX:TieredStopAtLevel=4")
@@ -436,6 +443,7 @@ class Recompute(Section):
 class Archive(Section):
     """The master data set: upkeep, retention, and a second place."""
 
+    writers: int = setting(1, "tasks that write a batch's files: more on a cluster, a file each", ge=1)
     keep_days: int = setting(0, "records expire this long after receipt; 0: never, days", ge=0)
     pack_mb: int = setting(128, "size of packed files, MiB", ge=1)
     pack_after_min: int = setting(90, "an hour is packed this long after its end, min", ge=0)

@@ -1,65 +1,69 @@
-"""How far each streaming query is, as its checkpoint says: end offsets of the newest committed batch.
+"""How far each streaming query is, as the ledger says: end offsets of the batches whose rows are in.
 
-What a committed batch (``commits/N``) ends at (``offsets/N``) is in the tables, whatever happens next.
+A line of the ledger goes in with the rows of its batch: what it ends at is in the tables, whatever happens
+next.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg.rows import tuple_row
 
 Offsets = Mapping[str, Mapping[int, int]]
 """Next offset by topic and partition."""
+Stretches = Mapping[tuple[str, int], tuple[int | None, int]]
+"""By topic and partition, the first offset (None: not known) and the next one after the last."""
 
-
-REAL_TIME = ("instant", "instant-crash")
-"""Pass records through when they come; their checkpoints say nothing of one record, or of lag."""
+_NEWEST: Final = """
+SELECT DISTINCT ON (query) query, batch_id, ends FROM odograph.batch_ledger WHERE ends IS NOT NULL
+ORDER BY query, committed_at DESC, batch_id DESC
+"""
+_LINES: Final = """
+SELECT query_id::text, batch_id, ends FROM odograph.batch_ledger WHERE query_id = (
+    SELECT query_id FROM odograph.batch_ledger WHERE query = %s ORDER BY committed_at DESC LIMIT 1)
+AND ends IS NOT NULL ORDER BY batch_id
+"""
 
 
 class Committed(NamedTuple):
-    """The newest committed batch of a query and where it ends."""
+    """The newest batch of a query that is in the tables, and where it ends."""
 
     query: str
     batch_id: int
     ends: Offsets
 
 
-def committed(home: Path, query: str) -> Committed | None:
-    """The newest committed batch of ``query``; None before the first."""
-    folder = home / "checkpoints" / query
-    for batch_id in sorted(batches(folder / "commits"), reverse=True):
-        ends = ends_of(folder, batch_id)
-        if ends is not None:
-            return Committed(query, batch_id, ends)
-    return None
+def all_committed(connection: psycopg.Connection[Any]) -> dict[str, Committed]:
+    """The newest batch of each query that ever ran; one that has begun anew ends nowhere yet (-1)."""
+    rows = connection.cursor(row_factory=tuple_row).execute(_NEWEST).fetchall()
+    return {query: Committed(query, batch_id, offsets_of(ends)) for query, batch_id, ends in rows}
 
 
-def committed_ends(home: Path, topic: str) -> dict[str, Mapping[int, int]]:
-    """Where the newest committed batch of each query that lags ends in a topic, by query."""
-    newest = (committed(home, query) for query in queries(home) if query not in REAL_TIME)
-    return {done.query: done.ends[topic] for done in newest if done is not None and topic in done.ends}
+def committed(connection: psycopg.Connection[Any], query: str) -> Committed | None:
+    """The newest batch of ``query``; None before the first."""
+    found = all_committed(connection).get(query)
+    return None if found is None or found.batch_id < 0 else found
 
 
-def queries(home: Path) -> list[str]:
-    """Names of all queries that ever ran in this home."""
-    return sorted(path.parent.name for path in home.glob("checkpoints/*/offsets"))
+def committed_ends(connection: psycopg.Connection[Any], topic: str) -> dict[str, Mapping[int, int]]:
+    """Where the newest batch of each query ends in a topic, by query."""
+    newest = all_committed(connection).values()
+    return {done.query: done.ends.get(topic, {}) for done in newest if topic in done.ends or not done.ends}
 
 
-def batches(folder: Path) -> list[int]:
-    """Numbers of the batches in a folder of a checkpoint: the newest twenty or so."""
-    return [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
+def offsets_of(found: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Offsets out of JSON, whose keys are texts."""
+    return {topic: {int(p): int(o) for p, o in of.items()} for topic, of in found.items()}
 
 
-def ends_of(checkpoint: Path, batch_id: int) -> Offsets | None:
-    """Where a batch ends in its topics; None where the file is gone or half written."""
-    try:
-        lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
-    except FileNotFoundError:
-        return None
+def ends_in(text: str) -> Offsets | None:
+    """Where a batch ends, by the text of its file in a checkpoint's ``offsets``; None where half written."""
     ends: dict[str, dict[int, int]] = {}
-    for line in lines[2:]:  # a version, then the batch's metadata, then a line a source
+    for line in text.splitlines()[2:]:  # a version, then the batch's metadata, then a line a source
         try:
             source = json.loads(line)
         except json.JSONDecodeError:
@@ -67,6 +71,14 @@ def ends_of(checkpoint: Path, batch_id: int) -> Offsets | None:
         for topic, found in source.items() if isinstance(source, dict) else ():
             ends.setdefault(topic, {}).update({int(p): int(offset) for p, offset in found.items()})
     return ends or None
+
+
+class Line(NamedTuple):
+    """A line of the ledger."""
+
+    query_id: str
+    batch_id: int
+    ends: Offsets
 
 
 class Taken(NamedTuple):
@@ -77,16 +89,15 @@ class Taken(NamedTuple):
     exact: bool
 
 
-def batch_of(home: Path, query: str, topic: str, partition: int, offset: int) -> Taken | None:
-    """The committed batch of ``query`` that took a record; None while none has."""
-    folder = home / "checkpoints" / query
-    before: int | None = None
-    for batch_id in sorted(batches(folder / "commits")):
-        ends = ends_of(folder, batch_id)
-        if ends is None or topic not in ends:
-            continue
-        if ends[topic].get(partition, 0) > offset:
-            query_id = str(json.loads((folder / "metadata").read_text())["id"])
-            return Taken(query_id, batch_id, exact=batch_id == 0 or before is not None)
-        before = batch_id
+def lines_of(connection: psycopg.Connection[Any], query: str) -> list[Line]:
+    """The ledger of a query since it last began anew, in order: the newest thousand batches or so."""
+    rows = connection.cursor(row_factory=tuple_row).execute(_LINES, (query,)).fetchall()
+    return [Line(query_id, batch_id, offsets_of(ends)) for query_id, batch_id, ends in rows]
+
+
+def batch_of(lines: Sequence[Line], topic: str, partition: int, offset: int) -> Taken | None:
+    """The batch of these that took a record; None while none has."""
+    for place, line in enumerate(lines):
+        if line.ends.get(topic, {}).get(partition, 0) > offset:
+            return Taken(line.query_id, line.batch_id, exact=line.batch_id == 0 or place > 0)
     return None

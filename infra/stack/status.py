@@ -126,7 +126,8 @@ def _or_none(read: Callable[[], T]) -> T | None:
 def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
     """By query: what is in the log less what its newest committed batch ends at; raises ServiceError."""
     topic = kafka_topic(settings.kafka.prefix, "telemetry")
-    ends = query_offsets.committed_ends(settings.paths.home.resolve(), topic)
+    with connected(addresses.db_owner_url) as connection:
+        ends = query_offsets.committed_ends(connection, topic)
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
         appended = log.appended("telemetry")
     return {query: max(0, appended - sum(end.values())) for query, end in ends.items()}

@@ -116,7 +116,7 @@ class Follower:
 
     @property
     def home(self) -> Path:
-        """Where archive and checkpoints lie."""
+        """Where the archive lies."""
         return self.settings.paths.home.resolve()
 
     def topic(self, name: str) -> str:
@@ -136,7 +136,7 @@ class Follower:
             by_offset[offset] = Copy(partition, offset, received_ms, value, record, place)
         count = next(t.partitions for t in KAFKA_TOPICS if t.name == "telemetry")
         partition = partition_of(self.wanted.vehicle_id.encode(), count)
-        newest = query_offsets.committed(self.home, "archive")
+        newest = query_offsets.committed(self.database, "archive")
         not_archived = newest.ends.get(topic, {}).get(partition) if newest is not None else None
         if not_archived is None:
             not_archived = self.log.since(topic, partition, int(time.time() * 1000) - TAIL_MS)
@@ -213,11 +213,9 @@ class Follower:
     def in_queries(self, copy: Copy, judged: str | None) -> list[Hop]:
         """Each streaming query's batch that took the record in."""
         hops = []
-        for query in query_offsets.queries(self.home):
-            if query in query_offsets.REAL_TIME:
-                continue  # it passes records through when they come: its batches say nothing of one
-            topic = self.topic("telemetry")
-            taken = query_offsets.batch_of(self.home, query, topic, copy.partition, copy.offset)
+        for query in query_offsets.all_committed(self.database):
+            lines = query_offsets.lines_of(self.database, query)
+            taken = query_offsets.batch_of(lines, self.topic("telemetry"), copy.partition, copy.offset)
             if taken is None:
                 hops.append(Hop(f"query {query}", "not yet", "in none of its committed batches"))
                 continue

@@ -23,7 +23,6 @@ from infra.stack.service import HOST
 from load_tests.bench.ticks import Load, Tick
 
 HTTP_S = 3.0
-INSTANT = ("instant", "instant-crash")
 """Commit once a minute or less and work at once: their lag says nothing, crash to alert does."""
 _IN_FLIGHT = "odograph_bridge_in_flight_messages"
 _BATCHES = """
@@ -65,13 +64,8 @@ class Chain:
     def committed(self) -> dict[str, int]:
         """Telemetry records whose results are in, by query; 0 for one that has committed nothing yet."""
         topic = kafka_topic(self.settings.kafka.prefix, "telemetry")
-        found = {}
-        for query in query_offsets.queries(self.home):
-            if query in INSTANT:
-                continue
-            newest = query_offsets.committed(self.home, query)
-            found[query] = sum(newest.ends.get(topic, {}).values()) if newest is not None else 0
-        return found
+        newest = query_offsets.committed_ends(self.database, topic)
+        return {query: sum(ends.values()) for query, ends in newest.items()}
 
     def in_flight(self) -> int | None:
         """Messages inside the bridge's telemetry lane; None where its page does not answer in time."""

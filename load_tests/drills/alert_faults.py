@@ -13,9 +13,9 @@ import orjson
 
 from infra.clients.db import session
 from infra.contract.topics import kafka_topic
-from infra.stack import query_offsets
 from infra.stack.supervisor import odograph
 from load_tests.drills.alert_truth import Differences, Finding, Message, Raised, compare, expected, rules_text
+from load_tests.drills.commits import newest_ends
 from load_tests.drills.evidence import Log
 from load_tests.drills.flow import Load, finish, flows
 from load_tests.drills.site import Site, until
@@ -95,8 +95,8 @@ def _seen_at_work(site: Site, log: Log, name: str) -> None:
 def read_on(site: Site, log: Log) -> bool:
     """Whether the queries have committed all that lies in their topics, and the store all findings."""
     for query, name in (("instant", "telemetry"), ("instant-crash", "crash")):
-        newest = query_offsets.committed(site.home, query)
-        ends = newest.ends.get(kafka_topic(site.settings.kafka.prefix, name), {}) if newest else {}
+        newest = newest_ends(site.home / "checkpoints" / query)
+        ends = newest.get(kafka_topic(site.settings.kafka.prefix, name), {})
         if sum(ends.values()) != log.appended(name):
             return False
     return _stored_up_to(site) == log.appended("alerts")

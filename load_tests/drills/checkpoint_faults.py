@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from infra.clients.db import session
 from infra.contract.topics import kafka_topic
-from infra.stack import query_offsets
 from infra.stack.supervisor import odograph
 from load_tests.drills.aggregates import (
     Windows,
@@ -21,7 +20,7 @@ from load_tests.drills.aggregates import (
     start_stream,
     windows,
 )
-from load_tests.drills.commits import digest
+from load_tests.drills.commits import digest, ends_of
 from load_tests.drills.evidence import Log, sent
 from load_tests.drills.flow import Load, finish
 from load_tests.drills.site import Site
@@ -80,7 +79,7 @@ def _as_far_as_the_ledger(site: Site, log: Log, vehicles: list[str]) -> Windows:
     query_id = str(json.loads((checkpoint / "metadata").read_text())["id"])
     with session(site.endpoints.db_owner_url) as connection:
         row = connection.execute(NEWEST, (query_id,)).fetchone()
-    ends = query_offsets.ends_of(checkpoint, int(row[0])) if row and row[0] is not None else None
+    ends = ends_of(checkpoint, int(row[0])) if row and row[0] is not None else None
     topic = kafka_topic(site.settings.kafka.prefix, "telemetry")
     return windows(site, log, vehicles, (ends or {}).get(topic, {}), roads=True)
 

@@ -64,8 +64,20 @@ def _committed(checkpoint: Path, batch_id: int) -> bool:
 
 def _ends_at(checkpoint: Path, batch_id: int) -> int:
     """Records of all partitions before the batch's end."""
-    ends = query_offsets.ends_of(checkpoint, batch_id) or {}
+    ends = ends_of(checkpoint, batch_id) or {}
     return sum(offset for partitions in ends.values() for offset in partitions.values())
+
+
+def ends_of(checkpoint: Path, batch_id: int) -> query_offsets.Offsets | None:
+    """Where a batch ends by Spark's own file; None where that is gone or half written."""
+    path = checkpoint / "offsets" / str(batch_id)
+    return query_offsets.ends_in(path.read_text()) if path.exists() else None
+
+
+def newest_ends(checkpoint: Path) -> query_offsets.Offsets:
+    """Where the newest batch that Spark committed ends; nowhere before the first."""
+    batches = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdecimal()]
+    return (ends_of(checkpoint, max(batches)) if batches else None) or {}
 
 
 def replayed(site: Site, gap: Gap, deadline_s: float) -> None:

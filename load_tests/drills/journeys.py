@@ -46,7 +46,8 @@ def trips(site: Site, log: Log) -> Promise:
 
 
 def _read_on(site: Site, log: Log) -> bool:
-    newest = query_offsets.committed(site.home, QUERY)
+    with session(site.endpoints.db_owner_url) as connection:
+        newest = query_offsets.committed(connection, QUERY)
     topic = kafka_topic(site.settings.kafka.prefix, "telemetry")
     ends = newest.ends.get(topic, {}) if newest is not None else {}
     return sum(ends.values()) == log.appended("telemetry")

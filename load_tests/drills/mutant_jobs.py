@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from infra.settings import settings
 from load_tests.drills.defects import put_in, replace
-from stream_jobs.app import jobs, session, sinks
+from stream_jobs.app import jobs, ledger, session
+from stream_jobs.archive import query
+from stream_jobs.archive.writer import HourFiles
 
 WORKERS: Final = Path(__file__).with_name("mutant_workers")
 
@@ -27,7 +29,7 @@ def no_ledger() -> None:
 
         return claim
 
-    replace(sinks.BatchClaims, "claim", blind)
+    replace(ledger.BatchClaims, "claim", blind)
 
 
 def in_workers(name: str) -> Callable[[], None]:
@@ -45,8 +47,31 @@ def in_workers(name: str) -> Callable[[], None]:
     return lambda: replace(session, "common_conf", misled)
 
 
+def local_staging() -> None:
+    """Workers leave their files on their own disks, and the driver takes what it finds on its own for all."""
+
+    class Left:
+        """In the place of HourFiles: sends the exceptions, keeps the files."""
+
+        def __init__(self, limits: Any) -> None:
+            self._files, self._folder = HourFiles(limits), Path.cwd().absolute() / "staging"
+
+        def __call__(self, batches: Any) -> Any:
+            for rows in self._files(batches):
+                if rows["sha256"].null_count:
+                    yield rows
+                else:
+                    path = self._folder / str(rows["sha256"][0])
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(rows["content"][0].as_py())
+
+    replace(query, "HourFiles", lambda _honest: Left)
+    replace(query, "check_whole", lambda _honest: lambda *_: None)
+
+
 MUTANTS: Final[dict[str, Callable[[], None]]] = {
     "no-ledger": no_ledger,
+    "local-staging": local_staging,
     "early-close": in_workers("early-close"),
     "no-sequencer": in_workers("no-sequencer"),
 }

@@ -7,19 +7,23 @@ put aside: the query starts anew, from the earliest record that Kafka keeps, to 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from infra.contract.errors import ConfigError
 from infra.stack import processes
+from infra.stack.query_offsets import Offsets, ends_in
 
 MARK: Final = "operators"
 """File in a checkpoint with the version of the operators that wrote it, and the number of their buckets."""
-ASIDE: Final = "checkpoints.old"
+ASIDE: Final = ".old"
+"""End of the name of the folder, beside that of the checkpoints, where those lie that were put aside."""
 
 NEVER_RESET: Final = {
     "archive": "its files and its lines in the ledger hang on its checkpoint: see Reset and back-fill in "
@@ -31,61 +35,153 @@ PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}
 log = structlog.get_logger("stream_jobs.app.checkpoints")
 
 
+class Files(Protocol):
+    """Text files below a root, by their path with ``/``: a folder, or a Hadoop URL (HadoopStore)."""
+
+    @property
+    def root(self) -> str:
+        """The folder or the URL."""
+
+    def at(self, name: str) -> str:
+        """Where it lies, as Spark is told."""
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None without one."""
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file, or replace it."""
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; [] without one."""
+
+    def move(self, name: str, target: str) -> None:
+        """Rename a folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """Files of this machine below the folder ``root``."""
+
+    root: str
+
+    def at(self, name: str) -> str:
+        """The absolute path."""
+        return str(Path(self.root, name).absolute())
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None without one."""
+        path = Path(self.root, name)
+        return path.read_text() if path.exists() else None
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file, or replace it."""
+        path = Path(self.root, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's sum of what was there
+        path.write_text(text)
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; [] without one."""
+        return [path.name for path in Path(self.root, folder).glob("*")]
+
+    def move(self, name: str, target: str) -> None:
+        """Rename a folder."""
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(self.root, name).rename(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The checkpoint of a query below the root ``files``."""
+
+    files: Files
+    query: str
+
+    @property
+    def location(self) -> str:
+        """As Spark is told."""
+        return self.files.at(self.query)
+
+    def read(self, name: str) -> str | None:
+        """The text of one of its files; None without one."""
+        return self.files.read(f"{self.query}/{name}")
+
+    def write(self, name: str, text: str) -> None:
+        """Make one of its files."""
+        self.files.write(f"{self.query}/{name}", text)
+
+    def batches(self, name: str) -> list[int]:
+        """Numbers of the batches in ``offsets`` or ``commits``, in order: the newest twenty or so."""
+        found = self.files.names(f"{self.query}/{name}")
+        return sorted(int(each) for each in found if each.isdecimal())
+
+    def query_id(self) -> str | None:
+        """The id that Spark wrote at its creation; None before."""
+        text = self.read("metadata")
+        return None if text is None else str(json.loads(text)["id"])
+
+    def ends_of(self, batch_id: int) -> Offsets | None:
+        """Where a batch ends in its topics; None where that is forgotten, or before the first one."""
+        text = self.read(f"offsets/{batch_id}")
+        return None if text is None else ends_in(text)
+
+
 def checkpoint_of(
-    home: Path, query: str, operators: int | None, replaces: Iterable[str] = (), buckets: int | None = None
-) -> Path:
+    files: Files, query: str, operators: int | None, replaces: Iterable[str] = (), buckets: int | None = None
+) -> Checkpoint:
     """The checkpoint of ``query``, fit for its ``operators``; None: without state, any checkpoint is.
 
     Raises ConfigError where its state lies in another number of ``buckets``.
     """
-    folder = (home / "checkpoints" / query).absolute()
+    checkpoint = Checkpoint(files, query)
     if operators is None:
-        return folder
-    mark = folder / MARK
-    version, *held = mark.read_text().split() if mark.exists() else ("",)
+        return checkpoint
+    version, *held = (checkpoint.read(MARK) or "").split() or ("",)
     if version != str(operators):
         for name in (query, *replaces):
-            _put_aside(home, name)
-        folder.mkdir(parents=True)
-        mark.write_text(f"{operators}\n" if buckets is None else f"{operators}\n{buckets}\n")
+            put_aside(files, name)
+        checkpoint.write(MARK, f"{operators}\n" if buckets is None else f"{operators}\n{buckets}\n")
     elif buckets is not None and held != [str(buckets)]:
         raise ConfigError(
             f"ODOGRAPH_JOBS_VEHICLE_BUCKETS is {buckets}, and the state of {query} lies in {' '.join(held)} "
-            f"buckets: set it back, or run `odograph jobs reset {query}`: it reads again what Kafka keeps"
+            f"buckets: set it back, or `odograph jobs rescale {buckets}` where that is a multiple, or "
+            f"`odograph jobs reset {query}`: it reads again what Kafka keeps"
         )
-    return folder
+    return checkpoint
 
 
-def reset(home: Path, query: str) -> Path:
+def reset(files: Files, home: Path, query: str) -> str:
     """Put a query's checkpoint aside by request; where it is kept. Raises ConfigError.
 
     The query must not be running. It starts anew from the earliest record that Kafka keeps.
     """
-    folder = home / "checkpoints" / query
-    known = sorted(path.name for path in folder.parent.glob("*") if path.name not in NEVER_RESET)
+    known = sorted(name for name in files.names("") if name not in NEVER_RESET)
     if query in NEVER_RESET:
         raise ConfigError(f"{query}: {NEVER_RESET[query]}")
     if query not in known:
         raise ConfigError(
-            f"no checkpoint of {query} in {folder.parent}; there are: {', '.join(known) or 'none'}"
+            f"no checkpoint of {query} in {files.root}; there are: {', '.join(known) or 'none'}"
         )
+    require_stopped(home, query)
+    kept = put_aside(files, query)
+    assert kept is not None
+    return kept
+
+
+def require_stopped(home: Path, query: str) -> None:
+    """Raises ConfigError where the program of a query runs."""
     program = PROGRAM_OF.get(query, "jobs")
     if processes.find(home / "run", program) is not None:
         raise ConfigError(
             f"{program} runs and would write on: stop it first (odograph down, or its own Ctrl-C)"
         )
-    kept = _put_aside(home, query)
-    assert kept is not None
-    return kept
 
 
-def _put_aside(home: Path, name: str) -> Path | None:
+def put_aside(files: Files, query: str) -> str | None:
     """Where the checkpoint is kept; None where there was none."""
-    folder = home / "checkpoints" / name
-    if not folder.exists():
+    if query not in files.names(""):
         return None
-    target = home / ASIDE / f"{name}-{time.time_ns()}"
-    target.parent.mkdir(exist_ok=True)
-    folder.rename(target)
-    log.warning("checkpoint put aside: the query reads again what Kafka keeps", kept=str(target))
+    target = f"{files.root}{ASIDE}/{query}-{time.time_ns()}"
+    files.move(query, target)
+    log.warning("checkpoint put aside: the query reads again what Kafka keeps", kept=target)
     return target

@@ -1,11 +1,12 @@
-"""The archive's second place on any file system that Hadoop knows by its URL: hdfs, s3a, abfs, viewfs, file.
+"""Files on any file system that Hadoop knows by its URL (hdfs, s3a, abfs, viewfs, file): the archive's second
+place, and checkpoints.
 
 By the Java machine of the Spark session: its class path and HADOOP_CONF_DIR say which schemes there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -14,24 +15,29 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from infra.contract.errors import ArchiveError, ConfigError
+from infra.settings.settings import Settings
+from stream_jobs.app.checkpoints import Files, LocalFiles
 
 COPYING: Final = ".copying"
 """End of a name while its file is not whole."""
 
 
 class HadoopStore:
-    """Implements stream_jobs.archive.mirror.Store below ``url``. Raises ConfigError for an unknown scheme."""
+    """Implements stream_jobs.archive.mirror.Store and checkpoints.Files below ``url``, the value of
+    ``setting``. Raises ConfigError for an unknown scheme.
+    """
 
-    def __init__(self, spark: SparkSession, url: str) -> None:
+    def __init__(self, spark: SparkSession, url: str, setting: str = "ODOGRAPH_ARCHIVE_URL") -> None:
         self._url = url.rstrip("/")
         jvm: Any = spark._jvm
         self._path_of = jvm.org.apache.hadoop.fs.Path
+        self._text_of = jvm.org.apache.commons.io.IOUtils.toString
         try:
             conf = spark._jsc.hadoopConfiguration()
             self._fs = self._path_of(self._url).getFileSystem(conf)
         except Py4JJavaError as error:
             raise ConfigError(
-                f"ODOGRAPH_ARCHIVE_URL {url}: {_reason(error)}. The scheme's jars must be on Spark's class "
+                f"{setting} {url}: {_reason(error)}. The scheme's jars must be on Spark's class "
                 "path, its settings in HADOOP_CONF_DIR"
             ) from error
 
@@ -65,8 +71,49 @@ class HadoopStore:
         with self._errors(name):
             self._fs.delete(self._at(name), False)
 
+    @property
+    def root(self) -> str:
+        """The URL."""
+        return self._url
+
+    def at(self, name: str) -> str:
+        """The URL of a file."""
+        return f"{self._url}/{name}"
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None without one."""
+        with self._errors(name):
+            if not self._fs.exists(self._at(name)):
+                return None
+            stream = self._fs.open(self._at(name))
+            try:
+                return str(self._text_of(stream, "UTF-8"))
+            finally:
+                stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file, or replace it."""
+        with self._errors(name):
+            stream = self._fs.create(self._at(name), True)
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; [] without one."""
+        return [*self.sizes(folder)]
+
+    def move(self, name: str, target: str) -> None:
+        """Rename a folder."""
+        with self._errors(name):
+            place = self._path_of(target)
+            self._fs.mkdirs(place.getParent())
+            if not self._fs.rename(self._at(name), place):
+                raise ArchiveError(f"{self._url}/{name} cannot be renamed to {target}")
+
     def _at(self, name: str) -> Any:
-        return self._path_of(f"{self._url}/{name}")
+        return self._path_of(f"{self._url}/{name}" if name else self._url)
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
@@ -78,3 +125,9 @@ class HadoopStore:
 
 def _reason(error: Py4JJavaError) -> str:
     return str(error.java_exception.toString()).partition("\n")[0]
+
+
+def checkpoint_files(settings: Settings, spark: Callable[[], SparkSession]) -> Files:
+    """Where checkpoints lie; ``spark`` is asked for a session where that is a URL."""
+    place = settings.paths.place("checkpoints")
+    return HadoopStore(spark(), place, "ODOGRAPH_PATHS_CHECKPOINTS") if "://" in place else LocalFiles(place)

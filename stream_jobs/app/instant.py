@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -27,6 +27,7 @@ from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of
+from stream_jobs.app.hadoop_store import checkpoint_files
 from stream_jobs.app.queries import kafka_options, record_columns
 from stream_jobs.app.session import build_session
 from stream_jobs.events.store import wait_for_partitions
@@ -55,6 +56,7 @@ GATHERING: Final = {
 one another. A crash record waits for nothing.
 """
 POLL_S: Final = 1
+EXECUTORS_S: Final = 120.0
 PATIENCE: Final = 3
 """So many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch."""
 PATIENCE_S: Final = 60
@@ -81,13 +83,22 @@ def run(settings: Settings) -> None:
         if stop.is_set():
             return
         slots = sum(partitions.values())
-        spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, f"local[{slots}]", _CONF)
+        master = settings.jobs.instant_master or f"local[{slots}]"
+        spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, master, _CONF)
         try:
+            gathered(lambda: spark.sparkContext.defaultParallelism, slots, stop)
             require_slots(spark.sparkContext.defaultParallelism, partitions)
             check_expressions(spark, settings.jobs.rules or SHIPPED, rules, rule_schemas())
             watch([start(spark, settings, where, rules, query) for query in SOURCES], state, stop)
         finally:
             spark.stop()
+
+
+def gathered(slots: Callable[[], int], wanted: int, stop: threading.Event) -> None:
+    """Wait until the executors of a cluster have come, for ``EXECUTORS_S`` at most."""
+    end = time.monotonic() + EXECUTORS_S
+    while slots() < wanted and time.monotonic() < end and not stop.wait(POLL_S):
+        pass
 
 
 def require_slots(slots: int, partitions: dict[str, int]) -> None:
@@ -104,7 +115,7 @@ def require_slots(slots: int, partitions: dict[str, int]) -> None:
 def start(
     spark: SparkSession, settings: Settings, where: Endpoints, rules: Sequence[Rule], query: str
 ) -> StreamingQuery:
-    """Start one of the queries; what it left off at lies under ``<home>/checkpoints/<query>``."""
+    """Start one of the queries; what it left off at lies under ``checkpoints/<query>``."""
     source = SOURCES[query]
     options = kafka_options(settings, where, TOPICS[source]) | GATHERING[source]
     records = record_columns(spark.readStream.format("kafka").options(**options).load())
@@ -113,7 +124,9 @@ def start(
     sink = {
         "kafka.bootstrap.servers": where.kafka_bootstrap,
         "topic": kafka_topic(settings.kafka.prefix, "alerts"),
-        "checkpointLocation": str(checkpoint_of(settings.paths.home, query, OPERATORS)),
+        "checkpointLocation": checkpoint_of(
+            checkpoint_files(settings, lambda: spark), query, OPERATORS
+        ).location,
     }
     writer = kafka_records(found).writeStream.format("kafka").options(**sink)
     timed: Any = writer.outputMode("update").queryName(query)

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -15,15 +14,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of
 from stream_jobs.app.database import Connection, Database, insert_row
-from stream_jobs.app.hadoop_store import HadoopStore
+from stream_jobs.app.hadoop_store import HadoopStore, checkpoint_files
+from stream_jobs.app.ledger import BatchClaims, begun, reconciled
 from stream_jobs.app.progress import Board, Listener, completeness, note
 from stream_jobs.app.queries import QUERIES, TOPIC, Query, SinkParts, kafka_stream
 from stream_jobs.app.session import build_session
-from stream_jobs.app.sinks import BatchClaims
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
@@ -76,7 +75,8 @@ def run(settings: Settings) -> None:
 
 def _session(settings: Settings) -> SparkSession:
     jobs = settings.jobs
-    return build_session(settings, "odograph-jobs", jobs.driver_mb, jobs.master, STREAM_CONF)
+    conf = STREAM_CONF | {"spark.sql.shuffle.partitions": str(jobs.shuffle_partitions)}
+    return build_session(settings, "odograph-jobs", jobs.driver_mb, jobs.master, conf)
 
 
 class Application:
@@ -90,11 +90,17 @@ class Application:
         queries: Sequence[Query] = QUERIES,
     ) -> None:
         grid_of(settings)
+        if settings.paths.archive:
+            raise ConfigError(
+                "ODOGRAPH_PATHS_ARCHIVE: the archive lies in the home; ODOGRAPH_ARCHIVE_URL names "
+                "a place for a copy of it"
+            )
         self._settings = settings
         self._addresses = addresses
         self._stop = stop
         self._wanted = {query.name: query for query in queries}
         self._running: dict[str, StreamingQuery] = {}
+        self._locations: dict[str, str] = {}
         self._degraded: dict[str, str] = {}
         self._registry = CollectorRegistry()
         self._board = Board(self._registry)
@@ -133,19 +139,28 @@ class Application:
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
-        checkpoint = checkpoint_of(
-            s.paths.home, query.name, query.operators, query.replaces, query.buckets(s)
+        files = checkpoint_files(s, lambda: spark)
+        checkpoint = checkpoint_of(files, query.name, query.operators, query.replaces, query.buckets(s))
+        parts = SinkParts(
+            s, self._addresses, self._database(query.name), BatchClaims(query.name, checkpoint), self._stop
         )
-        claims = BatchClaims(query.name, checkpoint)
-        sink = query.sink(SinkParts(s, self._addresses, self._database(query.name), claims, self._stop))
+        again = None if query.again is None else query.again(parts)
+        if reconciled(parts.database, checkpoint, again, stateless=query.operators is None):
+            checkpoint = checkpoint_of(files, query.name, query.operators, (), query.buckets(s))
+        fresh = checkpoint.query_id() is None
+        sink = query.sink(parts)
         records = kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
+        self._locations[query.name] = checkpoint.location
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
         # Kept by what starts now.
         spark.conf.set(PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK")
         stream = query.transform(records, s).writeStream.queryName(query.name)
         writer = stream.outputMode(query.output_mode).foreachBatch(sink)
         timed = writer.trigger(processingTime=f"{query.trigger_s(s) * 1000:.0f} milliseconds")
-        return timed.option("checkpointLocation", str(checkpoint)).start()
+        started = timed.option("checkpointLocation", checkpoint.location).start()
+        if fresh:
+            parts.database.run(lambda connection: begun(connection, query.name, str(started.id)))
+        return started
 
     def _database(self, name: str) -> Database:
         database = dead_lettering(self._settings, self._addresses, name, self._stop)
@@ -158,8 +173,7 @@ class Application:
             for name, query in self._running.items():
                 if query.isActive or name in self._degraded:
                     continue
-                folder = self._settings.paths.home.absolute() / "checkpoints" / name
-                reason = explained(name, folder, query.exception())
+                reason = explained(name, self._locations[name], query.exception())
                 if not self._wanted[name].may_fail:
                     raise ServiceError(f"stream jobs ended: {reason}")
                 self._degraded[name] = reason
@@ -192,7 +206,7 @@ LINES: Final = 3
 CHARS: Final = 1000
 
 
-def explained(query: str, checkpoint: Path, error: object) -> str:
+def explained(query: str, checkpoint: str, error: object) -> str:
     """The failure of a query in one line: the innermost cause where Java tells of causes, and what to do."""
     text = str(error).strip() if error else "ended without an error"
     lines = [line.strip() for line in text.splitlines()]

@@ -13,12 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
-from stream_jobs.app.database import Database
-from stream_jobs.app.sinks import BatchClaims, TelemetrySink
+from stream_jobs.app.database import Connection, Database
+from stream_jobs.app.ledger import BatchClaims, Gap, recompute_gap
+from stream_jobs.app.sinks import TelemetrySink
 from stream_jobs.app.telemetry import telemetry_rows
 from stream_jobs.app.topic_writer import TopicWriter
-from stream_jobs.archive.manifest import telemetry_of
-from stream_jobs.archive.query import ArchiveSink
+from stream_jobs.archive.manifest import archive_of, telemetry_of
+from stream_jobs.archive.query import ArchiveSink, note_again
 
 TOPIC: Final = "telemetry"
 ARCHIVE_BATCH_FACTOR: Final = 5
@@ -40,6 +41,7 @@ class SinkParts:
 
 
 MakeSink = Callable[[SinkParts], Sink]
+Again = Callable[[Connection, Gap], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Query:
     buckets: Callable[[Settings], int | None] = lambda _settings: None
     may_fail: bool = False
     interpreted: bool = False
+    again: Callable[[SinkParts], Again] | None = None
+    """Makes the rows of a gap between ledger and checkpoint again; None: Kafka is read again."""
 
 
 QUERIES: Final = (
@@ -82,6 +86,7 @@ QUERIES: Final = (
         ),
         output_mode="append",
         buckets=lambda s: s.jobs.vehicle_buckets,
+        again=lambda p: recompute_gap(p.settings, p.addresses.kafka_bootstrap),
         interpreted=True,
     ),
     Query(
@@ -96,7 +101,9 @@ QUERIES: Final = (
             p.claims,
             telemetry_of(p.settings.paths.home),
             clock_limits(p.settings),
+            p.settings.archive.writers,
         ),
+        again=lambda p: note_again(archive_of(p.settings.paths.home)),
         interpreted=True,
     ),
 )

@@ -88,7 +88,7 @@ def _micro_batches(spark: SparkSession, settings: Settings, where: Endpoints) ->
     for query in QUERIES:
         records = kafka_stream(spark, settings, where, TOPIC, query.max_offsets(settings))
         writer = query.transform(records, settings).writeStream.outputMode(query.output_mode)
-        folder = str(settings.paths.home / "checkpoints" / query.name)
+        folder = f"{settings.paths.place('checkpoints')}/{query.name}"
         writer.foreachBatch(partial(_take, done, query.name)).option("checkpointLocation", folder).start()
     _until(lambda: {query.name for query in QUERIES} <= {*done}, "a batch of each query")
     for stream in spark.streams.active:

@@ -10,17 +10,26 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import infra
+from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import cache
 
 CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 """Without a native library Hadoop's own local files start chmod and readlink as programs, tens a batch."""
+LOCAL: Final = "local[1]"
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""In the environment of a program that spark-submit has started."""
+PLACES: Final = ("checkpoints", "lookups")
+ENVIRONMENT: Final = "environment"
+"""Folder of the unpacked archive (package.py) in the working folder of an executor."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Java's quick compiler only, with room for what it makes (its own default, 48 MiB, gets full).
@@ -33,36 +42,91 @@ gave was tasks that are a fifth faster: README, "Java". ``jobs.java_options`` br
 def build_session(
     settings: Settings, name: str, memory_mb: int, master: str, extra_conf: Mapping[str, str]
 ) -> SparkSession:
-    """A session called ``name`` with the Kafka connector on its class path; ``extra_conf`` wins.
+    """A session called ``name`` with the Kafka connector on its class path; ``extra_conf`` wins, and what
+    spark-submit was given, its master too, wins over that.
 
     Nothing secret belongs here: Spark shows its configuration on the command line and in its web page.
     Raises ServiceError where the connector was never fetched.
     """
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    given = _submitted()
+    master = given.get("spark.master", master)
+    conf = common_conf(settings) | {"spark.driver.memory": f"{memory_mb}m"}
+    conf |= (_on_this_machine if master.startswith("local") else _on_a_cluster)(settings)
+    conf |= {**extra_conf, JAVA_OPTIONS: java_options(settings, extra_conf)}
     os.environ.setdefault("SPARK_HOME", str(cache.pyspark_jars().parent))  # as the class archive names it
-    jars = ":".join(map(str, cache.jars(settings.paths.cache, "spark")))
-    conf = common_conf(settings) | {
-        "spark.driver.memory": f"{memory_mb}m",
-        "spark.driver.extraClassPath": jars,
-        "spark.executor.extraClassPath": jars,
-    }
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in (conf | dict(extra_conf)).items():
+    for key, value in (conf | given).items():
         builder = builder.config(key, value)
-    session = builder.config(JAVA_OPTIONS, java_options(settings, extra_conf)).getOrCreate()
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
 
 
+def _submitted() -> dict[str, str]:
+    """The configuration of spark-submit; empty where the program was started by itself."""
+    if SUBMITTED not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _on_this_machine(settings: Settings) -> dict[str, str]:
+    """Tasks run in this process and see what it sees."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    jars = ":".join(map(str, cache.jars(settings.paths.cache, "spark")))
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraClassPath": jars,
+        "spark.local.dir": str(settings.paths.home.absolute() / "run" / "spark"),
+        "spark.hadoop.fs.file.impl": LOCAL_FILES,
+        # Of a URL, Spark chooses what renames at once there.
+        **({} if "://" in settings.paths.place("checkpoints") else {FILE_MANAGER: CHECKPOINT_FILES}),
+    }
+
+
+def _on_a_cluster(settings: Settings) -> dict[str, str]:
+    """Executors are other hosts: the driver hands out the jars and, where there is one, the archive of the
+    workers' environment; without one they have the driver's paths (one container image).
+
+    Raises ConfigError where state or lookups would lie on each host by itself.
+    """
+    paths = {name: settings.paths.place(name) for name in PLACES}
+    if own := [
+        name for name, place in paths.items() if "://" not in place and not getattr(settings.paths, name)
+    ]:
+        names = " and ".join(f"ODOGRAPH_PATHS_{name.upper()}" for name in own)
+        raise ConfigError(
+            f"{names}: on a Spark cluster a URL, or a folder that all hosts share, is wanted: workers would "
+            "look for them in a home of their own"
+        )
+    jars = [str(jar) for jar in cache.jars(settings.paths.cache, "spark")]
+    conf = {
+        "spark.jars": ",".join(jars),
+        "spark.driver.extraClassPath": ":".join(jars),
+        "spark.executor.extraJavaOptions": f"{COMPILER} -XX:+UseSerialGC {settings.jobs.java_options}",
+    }
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if archive := settings.jobs.environment:
+        os.environ["PYSPARK_PYTHON"] = f"{ENVIRONMENT}/bin/python3"
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        conf["spark.archives"] = f"{archive}#{ENVIRONMENT}"
+        conf["spark.executorEnv.LD_LIBRARY_PATH"] = f"{ENVIRONMENT}/lib"
+        conf["spark.executorEnv.PYTHONPATH"] = ENVIRONMENT  # no checkout that a host may have
+    return conf
+
+
 @contextmanager
-def spark_when_asked(settings: Settings, name: str, memory_mb: int) -> Iterator[Callable[[], SparkSession]]:
+def spark_when_asked(
+    settings: Settings, name: str, memory_mb: int, master: str | None = None
+) -> Iterator[Callable[[], SparkSession]]:
     """Makes the session of a batch command when it is first called for; it ends with the block."""
 
     @lru_cache(maxsize=1)
     def session() -> SparkSession:
         conf = {"spark.sql.shuffle.partitions": str(settings.recompute.parts)}
-        return build_session(settings, name, memory_mb, settings.jobs.master, conf)
+        return build_session(settings, name, memory_mb, master or settings.jobs.master, conf)
 
     try:
         yield session
@@ -81,15 +145,10 @@ def common_conf(settings: Settings) -> dict[str, str]:
     """Settings that every application shares."""
     scratch = settings.paths.home.absolute() / "run" / "spark"
     return {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.executorEnv.PYTHONPATH": str(Path(infra.__file__).parents[1]),
-        "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
-        "spark.hadoop.fs.file.impl": LOCAL_FILES,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.variable.substitute": "false",  # else ${env:NAME} in users' SQL is the environment's value
         "spark.sql.ansi.enabled": "true",

@@ -6,9 +6,7 @@ natural.
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
+from stream_jobs.app.ledger import BatchClaims
 from stream_jobs.app.progress import note_late
 from stream_jobs.app.schema import EDGE_KEYS, ROAD_KEYS, WINDOW_KEYS
 from stream_jobs.app.statements import Table
@@ -39,24 +38,6 @@ ROAD, EDGE = (
     Table(name, keys, "window_start", sql.reopen(name, keys), mark(sql.staged(name)))
     for name, keys in ((sql.ROAD_TABLE, ROAD_KEYS), (sql.EDGE_TABLE, EDGE_KEYS))
 )
-
-
-class BatchClaims:
-    """The ledger lines of one query: its id is the checkpoint's, so a new checkpoint starts a new account."""
-
-    def __init__(self, query: str, checkpoint: Path) -> None:
-        self._query = query
-        self._checkpoint = checkpoint
-
-    @property
-    def query_id(self) -> str:
-        """The id that Spark wrote into the checkpoint at its creation."""
-        return str(json.loads((self._checkpoint / "metadata").read_text())["id"])
-
-    def claim(self, connection: Connection, batch_id: int, rows: int) -> bool:
-        """Enter the batch; False where it, or a later one, is in already."""
-        line = {"query_id": self.query_id, "batch_id": batch_id, "query": self._query, "rows": rows}
-        return bool(fetch(connection, sql.CLAIM_BATCH, line))
 
 
 class TelemetrySink:

@@ -48,16 +48,6 @@ FROM (SELECT DISTINCT {_SHARE_KEYS} FROM staged_road_share) t, LATERAL (
 """  # noqa: S608  own names
 """By the key, place by place: the planner knows nothing of staged rows and would read the whole table."""
 
-CLAIM_BATCH: Final = """
-INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows)
-SELECT %(query_id)s, %(batch_id)s, %(query)s, %(rows)s
-WHERE NOT EXISTS (SELECT 1 FROM odograph.batch_ledger
-                  WHERE query_id = %(query_id)s AND batch_id >= %(batch_id)s)
-ON CONFLICT DO NOTHING
-RETURNING batch_id
-"""
-"""No row: this batch, or a later one of the same checkpoint, is in already."""
-
 FORGET_BATCHES: Final = """
 DELETE FROM odograph.batch_ledger l USING
     (SELECT query_id, max(batch_id) AS newest FROM odograph.batch_ledger GROUP BY query_id) n

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
@@ -26,7 +26,7 @@ from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
 from stream_jobs.vehicles.core import Core, CoreLimits, core_limits
-from stream_jobs.vehicles.fleet import dump, load
+from stream_jobs.vehicles.fleet import Fleet, dump, load
 from stream_jobs.vehicles.rows import Row, pack
 from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
 from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Found, OpenWindows, Terms, terms_of
@@ -73,9 +73,7 @@ class Operator:
         windows.publish(watermark_ms, idle=not arrived)
         windows.close(watermark_ms)
         rows += core.expired(fleet, watermark_ms)
-        due_ms = min(
-            [*fleet.due_ms.tolist(), *(ms for ms in (windows.due_ms(),) if ms is not None)], default=None
-        )
+        due_ms = due_of(fleet, windows)
         memory = windows.memory()
         open_from_ms = NEVER_MS if due_ms is None else windows.found.open_from_ms
         if due_ms is not None:
@@ -139,20 +137,38 @@ def table_of(body: bytes) -> pa.Table:
     return pa.ipc.open_stream(body).read_all()
 
 
-def _spread(spark: SparkSession, buckets: int) -> Column:
-    """The bucket of a record's vehicle, as numbers that Spark's hash puts into its partitions in turn.
+def place_of(key: Column, buckets: int) -> Column:
+    """The place of a vehicle's bucket among all, by Kafka's key.
+
+    Of a multiple of ``buckets`` it is one of those that have its remainder (see rescale.py).
+    """
+    return F.pmod(F.xxhash64(key), F.lit(buckets)).cast("int")
+
+
+def bucket_numbers(spark: SparkSession, buckets: int, partitions: int) -> list[int]:
+    """The buckets, by their places: numbers that Spark's hash puts into its partitions in turn.
 
     Two small numbers may well come into one partition, and one core would do the work of two.
     """
-    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     number = F.col("id").cast("int")
     partition = F.pmod(F.hash(number), F.lit(partitions))
     found: list[list[int]] = [[] for _ in range(partitions)]
     for row in spark.range(20 * (partitions + buckets)).select(number, partition).collect():
         found[row[1]].append(row[0])
-    numbers = [found[bucket % partitions][bucket // partitions] for bucket in range(buckets)]
-    place = F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int") + 1
-    return F.element_at(F.array(*map(F.lit, numbers)), place)
+    return [found[bucket % partitions][bucket // partitions] for bucket in range(buckets)]
+
+
+def due_of(fleet: Fleet, windows: OpenWindows) -> float | None:
+    """At which watermark a bucket has something to do, if no record comes before; None: never."""
+    at_ms = windows.due_ms()
+    return min([*fleet.due_ms.tolist(), *([] if at_ms is None else [at_ms])], default=None)
+
+
+def with_timer(rows: DataFrame, skew_s: int, *columns: Column | str) -> GroupedData:
+    """Rows by bucket, beside a column of event time, as Spark asks for, that says nothing."""
+    timed = rows.withWatermark("received", f"{skew_s} seconds")
+    timer = F.lit(None).cast("timestamp").alias("timer", metadata={WATERMARK_METADATA: skew_s * 1000})
+    return timed.select(columns[0], timer, *columns[1:]).groupBy("bucket")
 
 
 def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
@@ -164,13 +180,12 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     """
     rule_set = rules_in_force(settings)
     check_translations(settings.jobs.rules or SHIPPED, rule_set.rules)
-    received = F.timestamp_millis("received_ms")
-    timed = records.select("key", *RECORD, received.alias("received"))
-    timed = timed.withWatermark("received", f"{settings.jobs.receipt_skew_s} seconds")
-    bucket = _spread(records.sparkSession, settings.jobs.vehicle_buckets)
-    event_time = {WATERMARK_METADATA: settings.jobs.receipt_skew_s * 1000}
-    timer = F.lit(None).cast("timestamp").alias("timer", metadata=event_time)
-    keyed = timed.select(bucket.alias("bucket"), timer, "key", *RECORD).groupBy("bucket")
+    jobs, spark = settings.jobs, records.sparkSession
+    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    numbers = F.array(*map(F.lit, bucket_numbers(spark, jobs.vehicle_buckets, partitions)))
+    bucket = F.element_at(numbers, place_of(F.col("key"), jobs.vehicle_buckets) + 1).alias("bucket")
+    timed = records.select("key", *RECORD, F.timestamp_millis("received_ms").alias("received"))
+    keyed = with_timer(timed, jobs.receipt_skew_s, bucket, "key", *RECORD)
     stage = vehicle_stage(settings, rule_set)
     operator = Operator(core_limits(settings), rule_set, stage, terms_of(settings))
     rows = keyed.applyInPandasWithState(

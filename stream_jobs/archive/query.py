@@ -1,31 +1,40 @@
 """The archive's query: every record of the telemetry topic as it came, in Parquet, the master data set.
 
-Names of files follow from the batch alone: one that runs again writes the same files over the old ones.
+Workers give back whole files; they count when they hold just the records between the batch's offsets. Names
+of files follow from the batch alone: one that runs again writes the same files over the old ones.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from infra.contract.verdict import LATE, ClockLimits
+from infra.contract.errors import ArchiveError
+from infra.contract.verdict import LATE, OK, ClockLimits
+from infra.stack.query_offsets import Stretches
 from stream_jobs.app.database import Connection, Database, insert_rows
+from stream_jobs.app.ledger import BatchClaims, Gap
 from stream_jobs.app.progress import note_late
 from stream_jobs.app.schema import COORDINATES, IDENTITY
-from stream_jobs.app.sinks import LATE_TABLE, BatchClaims
-from stream_jobs.archive.manifest import hour_of
-from stream_jobs.archive.writer import EXCEPTION, HourFiles, place
+from stream_jobs.app.sinks import LATE_TABLE
+from stream_jobs.archive import reader
+from stream_jobs.archive.manifest import Entry, described
+from stream_jobs.archive.writer import EXCEPTION, FILE, WRITTEN, HourFiles, place
 
-_SPARK_TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint"}
-_EXCEPTION_TYPE: Final = ", ".join(f"{name} {_SPARK_TYPES[kind]}" for name, kind in EXCEPTION.items())
+_SPARK_TYPES: Final = {
+    pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"
+}  # fmt: skip
+_WRITTEN_TYPE: Final = ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in WRITTEN)
 
 QUERY: Final = "archive"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
@@ -41,21 +50,22 @@ class ArchiveSink:
     claims: BatchClaims
     folder: Path
     limits: ClockLimits
+    writers: int = 1
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Archive the batch, whatever it takes."""
         stem = f"{self.claims.query_id[:8]}-{batch_id:09d}"
-        staging = self.folder.parent / ".staging" / stem
-        # One file an hour of receipt, in the order of the log; what an earlier run left there goes.
-        shutil.rmtree(staging, ignore_errors=True)
-        write = HourFiles(staging.absolute(), self.limits)
-        exceptions = batch.coalesce(1).mapInArrow(write.__call__, _EXCEPTION_TYPE).toArrow()
-        publish(staging, self.folder, stem)
+        # In the order of the log, a task a writer.
+        write = HourFiles(self.limits)
+        rows = batch.coalesce(self.writers).mapInArrow(write.__call__, _WRITTEN_TYPE).toArrow()
+        is_file = pc.is_valid(rows["hour_ms"])
+        publish(rows.filter(is_file).select([*FILE]), self.folder, stem, self.claims.range_of(batch_id))
+        exceptions = rows.filter(pc.invert(is_file)).select([*EXCEPTION])
         self.database.run(lambda connection: self.write(connection, exceptions, batch_id))
 
     def write(self, connection: Connection, exceptions: pa.Table, batch_id: int) -> None:
         """Late and quarantined frames of the batch; nothing where the ledger has it."""
-        if not exceptions.num_rows or not self.claims.claim(connection, batch_id, exceptions.num_rows):
+        if not self.claims.claim(connection, batch_id, exceptions.num_rows) or not exceptions.num_rows:
             return
         note_late(connection, QUERY, int(time.time() * 1000))
         note_exceptions(connection, exceptions)
@@ -76,14 +86,61 @@ def note_exceptions(connection: Connection, found: pa.Table, repaired_at: dateti
     return int(late.num_rows)
 
 
-def publish(staging: Path, folder: Path, stem: str) -> None:
-    """Move the staged files to their places; each becomes visible whole, over any copy of an earlier run.
+def note_again(folder: Path) -> Callable[[Connection, Gap], None]:
+    """The exceptions of a gap from its files, which are there, into a database that has lost them."""
 
-    Their order, and so their names, is the same when the batch runs again.
+    def again(connection: Connection, gap: Gap) -> None:
+        lost = gap.differing()
+        for file in reader.files(folder):
+            offsets = () if file.entry is None else file.entry.offsets
+            if any(
+                each.last >= lost.get((each.topic, each.partition), (each.last + 1,))[0] for each in offsets
+            ):
+                columns = {"columns": [*EXCEPTION], "partitioning": None}
+                note_exceptions(
+                    connection, pq.read_table(file.path, **columns, filters=pc.field("verdict") != OK)
+                )
+        note_late(connection, QUERY, int(time.time() * 1000))
+
+    return again
+
+
+def publish(files: pa.Table, folder: Path, stem: str, wanted: Stretches) -> None:
+    """Put a batch's files (columns FILE) to their places; each becomes visible whole, over any copy of an
+    earlier run. Their order, and so their names, is the same when the batch runs again.
+
+    Raises ArchiveError, and leaves the archive as it was, where they do not hold the records ``wanted``.
     """
-    staged = staging.glob("date=*/hour=*/*.parquet")
-    for part, path in enumerate(sorted(staged, key=lambda path: (path.parent, path.name[:10]))):
-        hour_ms = hour_of(path.parent)
-        assert hour_ms is not None
-        place(folder.parent, hour_ms, path, f"{stem}-{part:03d}.parquet")
+    staging = folder.parent / ".staging" / stem
+    shutil.rmtree(staging, ignore_errors=True)  # what a killed run left
+    staged: list[tuple[int, Path, Entry]] = []
+    for part, row in enumerate(files.sort_by("hour_ms").to_pylist()):
+        staging.mkdir(parents=True, exist_ok=True)
+        path = staging / f"{stem}-{part:03d}.parquet"
+        path.write_bytes(row["content"])
+        staged.append((row["hour_ms"], path, described(path, path.name)))
+        if staged[-1][2].sha256 != row["sha256"]:
+            raise ArchiveError(f"{path} has other bytes than a worker sent: the batch is not archived")
+    check_whole([entry for _, _, entry in staged], wanted)
+    for hour_ms, path, entry in staged:
+        place(folder.parent, hour_ms, path, entry)
     shutil.rmtree(staging, ignore_errors=True)  # a batch without records wrote nothing
+
+
+def check_whole(entries: list[Entry], wanted: Stretches) -> None:
+    """Raises ArchiveError unless the files hold each record ``wanted`` once, of each partition."""
+    found: dict[tuple[str, int], list[Any]] = {}
+    for offsets in (each for entry in entries for each in entry.offsets):
+        found.setdefault((offsets.topic, offsets.partition), []).append(offsets)
+    for place_of, (first, end) in wanted.items():
+        files = found.pop(place_of, [])
+        begin = min((each.first for each in files), default=end) if first is None else first
+        last, count = max((each.last for each in files), default=begin - 1), sum(each.count for each in files)
+        if (last + 1, count) != (end, end - begin):
+            topic, partition = place_of
+            raise ArchiveError(
+                f"archive: a batch has {end - begin} records of {topic} {partition}, from {begin} to {end}; "
+                f"its files have {count}, up to {last + 1}: it is not archived, and is run again"
+            )
+    if found:
+        raise ArchiveError(f"archive: files with records that are not in their batch: {sorted(found)}")

@@ -1,10 +1,10 @@
-"""Records into Parquet by hour (in Python workers), and finished files into the archive."""
+"""Records into Parquet by hour (in Python workers, on any host), and finished files into the archive."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ import structlog
 from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import OK, ClockLimits
 from stream_jobs.archive import manifest
-from stream_jobs.archive.manifest import HOUR_MS, TELEMETRY, hour_name
+from stream_jobs.archive.manifest import HOUR_MS, TELEMETRY, Entry, hour_name
 from stream_jobs.archive.reader import of_hours
 from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.reading import read_heads
@@ -30,16 +30,22 @@ EXCEPTION: Final = {  # what the database hears of a record whose verdict is not
     "boot_id": pa.int64(), "seq": pa.int64(), "t0_ms": pa.int64(), "span_ms": pa.int64(),
     "verdict": pa.string(), "received_ms": pa.int64(),
 }  # fmt: skip
+FILE: Final = {"hour_ms": pa.int64(), "sha256": pa.string(), "content": pa.binary()}
+"""A whole file: hour of receipt, hash and bytes."""
+WRITTEN: Final = pa.schema(EXCEPTION | FILE)
+"""What comes back from the workers: a row an exception, then a row a file; the other's columns are null."""
+FILE_BYTES: Final = 32 << 20
+"""A file that has reached this size ends, and another one follows: a row stays small."""
 REPEATED: Final = ["topic", "key", "vehicle_id", "verdict"]
 SEARCHED: Final = ["partition", "log_offset", "received_ms", "vehicle_id", "seq", "t0_ms", "verdict"]
 
 log = structlog.get_logger("stream_jobs.archive")
 
 
-def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def parquet_writer(where: Path | pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
     """Writes a file of the archive: a dictionary for what is repeated, statistics for what is searched."""
     return pq.ParquetWriter(
-        path, schema, compression="zstd", use_dictionary=REPEATED, write_statistics=SEARCHED
+        where, schema, compression="zstd", use_dictionary=REPEATED, write_statistics=SEARCHED
     )
 
 
@@ -61,35 +67,65 @@ def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class HourFiles:
-    """Writes records below ``folder``, a file an hour of receipt, in their order; gives the exceptions."""
+    """Makes Parquet files of records, one an hour of receipt, in their order: rows of WRITTEN.
 
-    folder: Path
+    The files are rows, with their bytes, since the disk of a worker is not the driver's: a file is there
+    whole, or the batch has not come to its end.
+    """
+
     limits: ClockLimits
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Records whose verdict is not ok; the files are whole when the last of them is out."""
-        with ExitStack() as files:
-            writers: dict[int, pq.ParquetWriter] = {}
-            for batch in batches:
-                table = indexed(batch, self.limits)
-                hours = table["received_ms"].to_numpy() // HOUR_MS
-                for hour in np.unique(hours).tolist():
-                    if hour not in writers:
-                        path = self.folder / hour_name(hour * HOUR_MS) / "part-00000.parquet"
-                        path.parent.mkdir(parents=True, exist_ok=True)
-                        writers[hour] = files.enter_context(parquet_writer(path, table.schema))
-                    writers[hour].write_table(table.filter(pa.array(hours == hour)))
-                exceptions = table.filter(pc.not_equal(table["verdict"], OK)).select([*EXCEPTION])
-                yield from exceptions.to_batches()
+        """The records whose verdict is not ok, and the files."""
+        files: dict[int, tuple[pa.BufferOutputStream, pq.ParquetWriter]] = {}
+        for batch in batches:
+            table = indexed(batch, self.limits)
+            hours = table["received_ms"].to_numpy() // HOUR_MS
+            for hour in np.unique(hours).tolist():
+                if hour not in files:
+                    sink = pa.BufferOutputStream()
+                    files[hour] = sink, parquet_writer(sink, table.schema)
+                sink, writer = files[hour]
+                writer.write_table(table.filter(pa.array(hours == hour)))
+                if sink.tell() >= FILE_BYTES:
+                    yield _file_row(hour * HOUR_MS, *files.pop(hour))
+            exceptions = table.filter(pc.not_equal(table["verdict"], OK))
+            for found in exceptions.select([*EXCEPTION]).to_batches():
+                yield _row(dict(zip(EXCEPTION, found.columns, strict=True)), found.num_rows)
+        for hour, file in files.items():
+            yield _file_row(hour * HOUR_MS, *file)
 
 
-def place(folder: Path, hour_ms: int, staged: Path, name: str) -> bool:
-    """Move a finished file to its place under ``name``, over a copy of an earlier try; whether it was taken.
+def _file_row(hour_ms: int, sink: pa.BufferOutputStream, writer: pq.ParquetWriter) -> pa.RecordBatch:
+    writer.close()
+    content = sink.getvalue().to_pybytes()
+    values = (hour_ms, hashlib.sha256(content).hexdigest(), content)
+    row = zip(FILE.items(), values, strict=True)
+    return _row({name: pa.array([value], kind) for (name, kind), value in row}, 1)
+
+
+def _row(columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
+    found = [columns.get(column.name, pa.nulls(rows, column.type)) for column in WRITTEN]
+    return pa.RecordBatch.from_arrays(found, schema=WRITTEN)
+
+
+def write_files(folder: Path, records: Iterable[pa.RecordBatch], limits: ClockLimits) -> None:
+    """Files of records below ``folder``, without a manifest."""
+    rows = (row for found in HourFiles(limits)(records) for row in found.select([*FILE]).to_pylist())
+    for number, row in enumerate(row for row in rows if row["content"] is not None):
+        path = folder / hour_name(row["hour_ms"]) / f"part-{number:05d}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(row["content"])
+
+
+def place(folder: Path, hour_ms: int, staged: Path, entry: Entry) -> bool:
+    """Move a finished file to its place under its entry's name, over a copy of an earlier try; whether it
+    was taken.
 
     A name that was packed or has expired since is refused, and the staged file goes: its records are there
-    already. ``staged`` must lie on the same file system. Raises ArchiveError, OSError.
+    already. ``staged`` must lie on the same file system. Raises OSError.
     """
-    entry = manifest.described(staged, name)
+    name = entry.name
     manifest.sync(staged)
     target = folder / TELEMETRY / hour_name(hour_ms) / name
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -67,12 +67,13 @@ class Horizon:
 
 def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
     """Raises ServiceError where a service is away, or a query with work to do has never finished a batch."""
-    prefix, home = settings.kafka.prefix, settings.paths.home.resolve()
+    prefix = settings.kafka.prefix
     committed: dict[str, Offsets] = {}
-    for query in (WINDOWS, ARCHIVE):  # before the log's ends: what comes meanwhile is in flight
-        newest = query_offsets.committed(home, query)
-        committed[query] = {} if newest is None else newest.ends.get(kafka_topic(prefix, TELEMETRY), {})
     with connected(addresses.db_ingest_url) as database:
+        newest = query_offsets.all_committed(database)
+        for query in (WINDOWS, ARCHIVE):  # before the log's ends: what comes meanwhile is in flight
+            ends_of = newest[query].ends if query in newest else {}
+            committed[query] = ends_of.get(kafka_topic(prefix, TELEMETRY), {})
         rows = database.execute(_NEXT_OFFSETS, (EVENTS, DEAD_LETTER)).fetchall()
         committed[EVENTS] = dict(rows)
     now_ms = time.time_ns() // 1_000_000

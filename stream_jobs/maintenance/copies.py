@@ -18,6 +18,7 @@ from infra.settings.settings import Settings
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.topic_writer import TopicWriter
+from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.vehicles import lookups
 
 WARM_C: Final = 70.0  # hours with a colder mean say nothing of a warm engine
@@ -74,16 +75,16 @@ _DONE: Final = sql.insert(
 log = structlog.get_logger("stream_jobs.history")
 
 
-def write_vehicle_lookup(database: Database, home: Path) -> int:
+def write_vehicle_lookup(database: Database, folder: Path) -> int:
     """Write the file where the table says something new; the number of vehicles known."""
     rows = database.run(lambda connection: fetch(connection, VEHICLES))
-    lookups.write(lookups.vehicle_file(home), table_of(lookups.SCHEMA, rows))
+    lookups.write(folder / lookups.VEHICLE_FILE, table_of(lookups.SCHEMA, rows))
     return len(rows)
 
 
 def write_history(database: Database, settings: Settings) -> bool:
     """Write each file where the tables say something new; whether there was."""
-    folder = lookups.vehicle_file(settings.paths.home).parent
+    folder = folder_of(settings)
     terms = {
         "days": settings.recompute.history_days,
         "hours": settings.recompute.history_hours,

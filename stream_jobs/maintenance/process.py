@@ -24,6 +24,7 @@ from stream_jobs.app.progress import completeness
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import upkeep
+from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.maintenance.copies import TOPIC, publish_latest, write_history, write_vehicle_lookup
 from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.ledger import HourlyLedger
@@ -48,7 +49,8 @@ def run(settings: Settings) -> None:
     with stopped_by_signals() as stop:
         process = Maintenance(settings, addresses, stop)
         checks, remarks = {"database": process.database_problem}, {"tasks": process.remark}
-        with HealthServer(addresses.health(NAME), checks, process.registry, remarks):
+        files = folder_of(settings)
+        with HealthServer(addresses.health(NAME), checks, process.registry, remarks, files):
             process.run()
 
 
@@ -140,7 +142,7 @@ class Maintenance:
             ("roads", 30.0, RoadHistory(settings, database("roads"))),
             ("stops", 60.0, partial(database("stops").run, place_stops)),
             ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),
-            ("lookups", 3.0, partial(write_vehicle_lookup, database("lookups"), home)),
+            ("lookups", 3.0, partial(write_vehicle_lookup, database("lookups"), folder_of(settings))),
             ("history", settings.recompute.history_s, partial(write_history, database("history"), settings)),
             ("network", 5.0, NetworkFile(settings, database("network"))),
             ("upkeep", settings.archive.upkeep_s, pack),

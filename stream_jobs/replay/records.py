@@ -30,7 +30,7 @@ from infra.contract.verdict import LATE, ClockLimits
 from infra.settings.values import day_ms
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import TELEMETRY, archive_of
-from stream_jobs.archive.writer import HourFiles
+from stream_jobs.archive.writer import write_files
 from stream_jobs.replay.log import Log, partitions_of
 
 ARCHIVE: Final = "archive"
@@ -204,14 +204,13 @@ def take(
     shutil.rmtree(folder, ignore_errors=True)
     with Log(bootstrap) as log:
         records = (log.batches(topic, p, begin, end) for p, (begin, end) in sorted(taken.items()))
-        for _ in HourFiles(folder / TELEMETRY, limits)(chain.from_iterable(records)):
-            pass
-    files = reader.paths(folder)
-    if not files:
+        write_files(folder / TELEMETRY, chain.from_iterable(records), limits)
+    paths = reader.paths(folder)
+    if not paths:
         raise ConfigError(f"{topic}: there is no record in this stretch")
     with connected() as database:
-        spans = [Span(*row) for row in database.execute(_RECEIVED, [files]).fetchall()]
-        vehicles = [row[0] for row in database.execute(_VEHICLES, [files]).fetchall()]
+        spans = [Span(*row) for row in database.execute(_RECEIVED, [paths]).fetchall()]
+        vehicles = [row[0] for row in database.execute(_VEHICLES, [paths]).fetchall()]
     received = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
     some = len(taken) < partitions_of(TELEMETRY)
     return Source(LOG, whole_span(spans, reach, grid_ms), received), tuple(vehicles) if some else ()

@@ -118,7 +118,9 @@ class Shadow:
             rows = own.execute(VEHICLES).fetchall()
         if known:
             columns = dict(zip(lookups.SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
-            lookups.write(lookups.vehicle_file(self.home), pa.table(columns, schema=lookups.SCHEMA))
+            lookups.write(
+                self.home / "lookups" / lookups.VEHICLE_FILE, pa.table(columns, schema=lookups.SCHEMA)
+            )
 
     @contextmanager
     def running(self, stop: threading.Event) -> Iterator[Supervisor]:
@@ -126,9 +128,13 @@ class Shadow:
 
         Raises ServiceError.
         """
+        live = self._settings.paths
         own = {
             "PATHS_HOME": str(self.home),
             "PATHS_CACHE": str(self._settings.paths.cache.absolute()),
+            "PATHS_CHECKPOINTS": self._checkpoints(),
+            "PATHS_LOOKUPS": live.lookups if "://" in live.lookups else "",
+            "PATHS_ARCHIVE": "",
             "KAFKA_PREFIX": self.prefix,
             "JOBS_RECEIPT_SKEW_S": str(self._settings.jobs.receipt_skew_s + OUTSTANDING.span_ms // 1000),
             **PACE,
@@ -146,6 +152,11 @@ class Shadow:
                 if waiting and stop.wait(TICK_S):
                     raise ServiceError(STOPPED)
             yield supervisor
+
+    def _checkpoints(self) -> str:
+        """Beside the live ones where these lie on shared storage; else in the run's home."""
+        live = self._settings.paths.place("checkpoints")
+        return f"{live}.{self.run.run_id}" if self._settings.paths.checkpoints else ""
 
     def watch(self, supervisor: Supervisor) -> None:
         """Start again what ended; raises ServiceError where that does not help.
@@ -168,7 +179,8 @@ class Shadow:
 
     def committed(self, query: str = "telemetry") -> Ends | None:
         """By partition what a query has taken in (the one with a watermark); None before it has begun."""
-        found = query_offsets.committed(self.home, query)
+        with connected(self.owner_url) as own:
+            found = query_offsets.committed(own, query)
         if found is None:
             return None
         ends = found.ends.get(self.topic, {})

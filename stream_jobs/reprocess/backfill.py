@@ -24,7 +24,7 @@ from infra.contract.errors import ConfigError
 from infra.contract.verdict import OK
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import archive_of, read_hour, sha256_of, sync
+from stream_jobs.archive.manifest import archive_of, described, read_hour, sha256_of, sync
 from stream_jobs.archive.query import note_exceptions
 from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import EXCEPTION, place
@@ -102,7 +102,7 @@ def _take(archive: Path, file: reader.ArchiveFile, name: str) -> bool:
         os.link(file.path, staged)  # a second name for the same bytes where that can be had
     except OSError:
         shutil.copyfile(file.path, staged)
-    return place(archive, file.hour_ms, staged, name)
+    return place(archive, file.hour_ms, staged, described(staged, name))
 
 
 def exceptions(files: tuple[Path, ...]) -> Iterator[pa.Table]:

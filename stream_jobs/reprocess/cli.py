@@ -34,6 +34,7 @@ def recompute(
     from infra.contract.errors import ConfigError
     from infra.settings.settings import endpoints, load
     from infra.settings.values import moment_ms
+    from stream_jobs.frames.lookup_files import folder_of
     from stream_jobs.maintenance.copies import write_vehicle_lookup
     from stream_jobs.reprocess import work
     from stream_jobs.reprocess.queue import Span, moment
@@ -48,7 +49,7 @@ def recompute(
         caught_up_ms = work.closed_ms(settings, addresses, tools.database)
         span = work.closed_span(settings, asked, caught_up_ms)
         work.check_archive(settings, span)
-        write_vehicle_lookup(tools.database, settings.paths.home)
+        write_vehicle_lookup(tools.database, folder_of(settings))
         run, n = work.recompute(tools, span, caught_up_ms)
     begin, end = moment(span.from_ms), moment(span.until_ms)
     if as_json:

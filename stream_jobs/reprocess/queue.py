@@ -147,7 +147,7 @@ TAIL_MS: Final = 3_600_000
 """So much is read after a stop's begin, to see that it was one."""
 LOOK_BACK_MS: Final = 86_400_000
 """How far back a vehicle is read where no stop is known before its frames."""
-COMMAND, NIGHTLY = "command", "nightly"
+COMMAND, NIGHTLY, GAP = "command", "nightly", "gap"
 
 _STARTS: Final = """
 SELECT DISTINCT start FROM odograph.late_frame l, generate_series(

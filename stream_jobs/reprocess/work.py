@@ -46,6 +46,11 @@ _UNFINISHED: Final = """
 SELECT (extract(epoch FROM from_at) * 1000)::bigint, (extract(epoch FROM until_at) * 1000)::bigint, late_until
 FROM odograph.recompute_run WHERE kind = 'nightly' AND finished_at IS NULL ORDER BY run_no DESC LIMIT 1
 """
+_GAPS: Final = """
+SELECT (extract(epoch FROM from_at) * 1000)::bigint, (extract(epoch FROM until_at) * 1000)::bigint
+FROM odograph.recompute_run WHERE kind = 'gap' AND finished_at IS NULL
+  AND until_at <= to_timestamp(%(closed_ms)s / 1000.0) ORDER BY run_no
+"""
 _ALWAYS: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 log = structlog.get_logger("stream_jobs.reprocess")
@@ -109,9 +114,9 @@ def check_archive(settings: Settings, span: Span) -> None:
         )
 
 
-def recompute(tools: Tools, span: Span, caught_up_ms: int) -> tuple[Run, Counts]:
+def recompute(tools: Tools, span: Span, caught_up_ms: int, kind: str = queue.COMMAND) -> tuple[Run, Counts]:
     """Restate a closed span; raises ArchiveError where files are damaged, ServiceError when stopped."""
-    run = tools.database.run(lambda c: queue.begin(c, queue.COMMAND, span))
+    run = tools.database.run(lambda c: queue.begin(c, kind, span))
     grid, feeder = grid_of(tools.settings), tools.feeder
     starts = grid.starts_ms(span)
     vehicles = [] if span.vehicle_id is None else [span.vehicle_id]
@@ -183,7 +188,8 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Nightly:
-    """Once a day from ``recompute.hour_utc`` on, without being asked: what came late since the last time.
+    """Once a day from ``recompute.hour_utc`` on, without being asked: what came late since the last time; and
+    at any time, once it is closed, the time of a gap between ledger and checkpoint (app/ledger.py).
 
     The task `repair` has mostly been there before. What is left for the night are alerts, which need all of a
     vehicle's frames in order, and the proof: windows that late frames touched are compared once more.
@@ -199,6 +205,10 @@ class Nightly:
         tools, closed_ms = self.tools, self.closed_ms()
         if closed_ms is None:
             return None
+        until_ms = grid_of(tools.settings).closed_until_ms(closed_ms)
+        for times in tools.database.run(lambda c: fetch(c, _GAPS, {"closed_ms": until_ms})):
+            run, counts = recompute(tools, Span(*times), closed_ms, queue.GAP)
+            log.warning("the time of a gap is made again", run=run.run_no, **asdict(counts))
         last_until, last_at = tools.database.run(lambda c: fetch(c, _LAST))[0]
         unfinished = tools.database.run(lambda c: fetch(c, _UNFINISHED))
         if not unfinished and not due(self.now(), last_at, tools.settings.recompute.hour_utc):

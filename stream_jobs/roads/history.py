@@ -13,6 +13,7 @@ import structlog
 
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.roads import eta_store, network
 from stream_jobs.roads.ways import off_peak_hours
 
@@ -190,7 +191,7 @@ class NetworkFile:
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._settings = settings
-        self._path = network.place_of(settings.paths.home)
+        self._path = folder_of(settings) / network.ROADS_FILE
         self._database = database
         self._written: tuple[Any, ...] | None = None
 

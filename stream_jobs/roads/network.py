@@ -1,6 +1,6 @@
 """A road network as arrays, the file in which the stages of the stream find it, and the edge of a sample.
 
-The network in use is copied from the database into ``<home>/lookups/roads.npz`` (see history.py): a stage
+The network in use is copied from the database into the file ``roads.npz`` (see history.py): a stage
 reads it where it runs, and again when the file has changed. A sample is on the edge that fits its position
 and its course best, if it does so clearly. A street's two directions are one line here; the course tells
 which of them it is. A raster over the network lists the lines near each of its squares, so a batch of
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.frames.lookup_files import Place, local, place_of
 
 Reals = npt.NDArray[np.float32]
 EdgeRow = tuple[int, str, float, float, list[list[float]]]
@@ -37,6 +38,7 @@ EDGES: Final = """
 SELECT edge_id, road_class, speed_limit_kmh, length_m, path FROM odograph.road_edge
 WHERE network = %(network)s
 """
+ROADS_FILE: Final = "roads.npz"
 SQUARE_M: Final = 25.0
 METRES_PER_DEGREE: Final = 111_195.0
 
@@ -77,11 +79,6 @@ def network_of(number: int, rows: Iterable[EdgeRow]) -> RoadNetwork:
         lat_deg=points[:, 1],
         lon_deg=points[:, 0],
     )
-
-
-def place_of(home: Path) -> Path:
-    """Where the network in use lies."""
-    return home.absolute() / "lookups" / "roads.npz"
 
 
 def save(network: RoadNetwork, path: Path) -> None:
@@ -257,13 +254,14 @@ def _raster(lines: Floats, width: int, height: int, radius_m: float) -> tuple[In
 class RoadLookup:
     """Where the network in use lies, and how samples are matched to it."""
 
-    path: Path
+    place: Place
     fit: Fit = Fit()
 
     def index(self) -> RoadIndex | None:
         """The index of the network as it is now, built once a version of it; None where there is none."""
+        path = local(self.place)
         try:
-            return _index(self.path, self.path.stat().st_mtime_ns, self.fit)
+            return _index(path, path.stat().st_mtime_ns, self.fit)
         except FileNotFoundError:
             return None
 
@@ -283,4 +281,4 @@ def lookup_of(settings: Settings) -> RoadLookup | None:
         roads.match_radius_m, roads.match_angle_deg, roads.match_sigma_m, roads.match_sigma_deg,
         roads.match_margin,
     )  # fmt: skip
-    return RoadLookup(place_of(settings.paths.home), fit)
+    return RoadLookup(place_of(settings, ROADS_FILE), fit)

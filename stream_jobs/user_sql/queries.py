@@ -28,10 +28,10 @@ from infra.contract.verdict import OK, ClockLimits, clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, stage
+from stream_jobs.app.ledger import BatchClaims
 from stream_jobs.app.queries import Query
 from stream_jobs.app.schema import IDENTITY, WATERMARK_METADATA, frame_schema
 from stream_jobs.app.session import build_session
-from stream_jobs.app.sinks import BatchClaims
 from stream_jobs.app.statements import Table
 from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
@@ -403,16 +403,15 @@ class UserSink:
         columns = columns_of(definition, batch.schema)
 
         def write(connection: Connection) -> None:
-            if self._claims.claim(connection, batch_id, rows.num_rows):
+            if self._claims.claim(connection, batch_id, rows.num_rows) and rows.num_rows:
                 stage(connection, definition.table, rows)
                 execute(connection, Table(definition.table, definition.key, "").put([*columns]))
 
         if not self._table_stands:
             self._database.run(lambda connection: ensure_table(connection, definition, columns))
             self._table_stands = True
-        if rows.num_rows:
-            refuse_doubles(definition, rows)
-            self._database.run(write)
+        refuse_doubles(definition, rows)
+        self._database.run(write)
 
 
 def refuse_doubles(definition: Definition, rows: pa.Table) -> None:

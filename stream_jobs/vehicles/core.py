@@ -72,7 +72,7 @@ class Core:
             from_ms, to_ms = frames["t0_ms"][late].min(), frames["end_ms"][late].max()
             span = int(from_ms), int(to_ms), int(frames["received_ms"][late].max())
             rows.append(LateVehicleFrames(fleet.ids[place], *span, len(late)))
-        _hold(fleet, frames)
+        hold(fleet, frames)
         self._note_due(fleet, np.unique(places))
         return rows
 
@@ -89,7 +89,7 @@ class Core:
             fleet.put_order(place, order)
         if fleet.held is not None and any(each for _, each in given_up):
             rows += self._rounds(fleet, fleet.held, _released(given_up))
-            _hold(fleet, fleet.held)
+            hold(fleet, fleet.held)
         rows += self._wake(fleet, places, np.full(len(places), float(now_ms)))
         self._note_due(fleet, places)
         fleet.forget(places[fleet.vehicles["clock"][places] + self._limits.state_ttl_ms <= now_ms])
@@ -259,7 +259,7 @@ def _released(found: Sequence[tuple[int, list[int]]]) -> Released:
     return places, rows, _ranks(places)
 
 
-def _hold(fleet: Fleet, frames: Features) -> None:
+def hold(fleet: Fleet, frames: Features) -> None:
     """Keep the frames that wait, and let the others go."""
     rows = [each.row for w in fleet.waiting.values() for each in w.held if each.row is not None]
     fleet.held = frames.take(np.array(rows, np.int64)) if rows else None

@@ -1,6 +1,6 @@
 """What is known of vehicles and of the roads they are on, in files beside the query: joined by frame.
 
-In ``<home>/lookups``, as Arrow files: vehicle.arrow, model, powertrain and class of each vehicle;
+Where ODOGRAPH_PATHS_LOOKUPS says, as Arrow files: vehicle.arrow, model, powertrain and class of each vehicle;
 history.arrow, usual values of each vehicle and of its model; free_flow.arrow, free-flow speed by H3 cell and
 direction. Maintenance replaces them whole; the stage looks with each batch of frames whether they are still
 those that it read: what is learned is in force without a restart.
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from h3ronpy.vector import coordinates_to_cells
 
 from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.frames.lookup_files import Place, beside, local
 from stream_jobs.windows.places import RESOLUTION, UNKNOWN_SECTOR
 
 COLUMNS: Final = ("model", "powertrain", "vehicle_class")
@@ -33,13 +34,8 @@ USUAL_SCHEMA: Final = pa.schema([("vehicle_id", pa.string()), *((name, pa.float6
 PLACE_SCHEMA: Final = pa.schema([("place", pa.int64()), (FREE_FLOW, pa.float64())])
 SECTORS: Final = 8
 """A place is its cell times this, plus its sector: H3 leaves the upper bits free."""
-USUAL_FILE, FREE_FLOW_FILE = "history.arrow", "free_flow.arrow"
+VEHICLE_FILE, USUAL_FILE, FREE_FLOW_FILE = "vehicle.arrow", "history.arrow", "free_flow.arrow"
 Version = tuple[int, int]
-
-
-def vehicle_file(home: Path) -> Path:
-    """Where it lies what vehicles are."""
-    return home.absolute() / "lookups" / "vehicle.arrow"
 
 
 def write(path: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> bool:
@@ -107,9 +103,10 @@ def _taken(table: pa.Table, names: Sequence[str], vehicles: pa.Array) -> dict[st
     return {name: table[name].combine_chunks().take(rows) for name in names}
 
 
-def current(vehicles: Path) -> Lookups:
+def current(vehicles: Place) -> Lookups:
     """What the files say now, ``vehicles`` and those beside it; read again only when one was replaced."""
-    files = vehicles, vehicles.with_name(USUAL_FILE), vehicles.with_name(FREE_FLOW_FILE)
+    usual, flow = (local(beside(vehicles, name)) for name in (USUAL_FILE, FREE_FLOW_FILE))
+    files = local(vehicles), usual, flow
     return _held(files, tuple(map(version, files)))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from infra.contract.verdict import ClockLimits, clock_limits
 from infra.settings.sections import Journeys
 from infra.settings.settings import Settings
 from stream_jobs.frames.batch import FrameBatch, frame_batch
+from stream_jobs.frames.lookup_files import Place, place_of
 from stream_jobs.frames.plausibility import plausible_columns
 from stream_jobs.rules.inputs import RuleInputs, unknown_inputs
 from stream_jobs.rules.model import Rule
@@ -37,7 +37,7 @@ class VehicleStage:
 
     limits: ClockLimits
     harsh: Journeys
-    lookup: Path
+    lookup: Place
     rules: tuple[Rule, ...] = ()
 
     def frames(self, records: pa.RecordBatch) -> FrameBatch | None:
@@ -101,7 +101,7 @@ def _evaluator(rules: tuple[Rule, ...]) -> Evaluator:
 
 def vehicle_stage(settings: Settings, rule_set: RuleSet) -> VehicleStage:
     """The stage before the core, with the rules that the core looks at."""
-    lookup = lookups.vehicle_file(settings.paths.home)
+    lookup = place_of(settings, lookups.VEHICLE_FILE)
     return VehicleStage(clock_limits(settings), settings.journeys, lookup, rule_set.rules)
 
 

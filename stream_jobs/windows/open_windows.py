@@ -6,7 +6,7 @@ more. Whatever makes windows anew feeds the same class with archived records, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -74,6 +74,26 @@ class Memory(msgspec.Struct, array_like=True):
     closed_ms: int = 0
     published_ms: int = 0
     changed: set[int] = set()
+
+
+def part_of(memory: Memory, chosen: Container[str]) -> Memory:
+    """What ``memory`` holds of the ``chosen`` vehicles; shares of places are all to be given out again."""
+    vehicles, places = dict[int, bytes](), dict[int, bytes]()
+    for start, raw in memory.vehicles.items():
+        block = Block.load(raw)
+        at = np.flatnonzero([name in chosen for name in block.vehicles.to_pylist()])
+        if len(at):
+            names = block.vehicles.take(pa.array(at))
+            vehicles[start] = Block(names, block.parts.take(at), block.changed[at]).dump()
+    for start, raw in memory.places.items():
+        part = Places.load(raw).part(chosen)
+        if len(part.vehicles):
+            places[start] = part.dump()
+    return Memory(
+        vehicles, places, {name: seen for name, seen in memory.seen.items() if name in chosen},
+        dict(memory.clocks_ms), memory.closed_ms, memory.published_ms,
+        (memory.changed & vehicles.keys()) | places.keys(),
+    )  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ add up.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -137,6 +137,13 @@ class Places:
         told = np.maximum.reduceat(changed[order], begins) > 0
         self.rows[-1] = 0
         return pa.table([column[told] for column in columns], schema=SHARE)
+
+    def part(self, chosen: Container[str]) -> Places:
+        """The rows of the ``chosen`` vehicles, all of them to be given out."""
+        stays = np.array([name in chosen for name in self.vehicles.to_pylist()], np.bool_)
+        rows = self.rows[:, stays[self.rows[0]]]
+        rows[0], rows[-1] = (np.cumsum(stays) - 1)[rows[0]], 1
+        return Places(self.vehicles.filter(pa.array(stays)), rows)
 
     def dump(self) -> bytes:
         """The rows as bytes."""

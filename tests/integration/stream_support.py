@@ -125,7 +125,7 @@ def town_in_use(lane: Lane) -> None:
     """A road network, in the database and in the file that the stages read: no window goes without it."""
     store_roads(lane.endpoints.db_ingest_url, "town", TOWN)
     rows = [(edge, kind, kmh, m, [[lon, lat] for lat, lon in path]) for edge, kind, kmh, m, path in TOWN]
-    place = network.place_of(lane.home)
+    place = lane.home / "lookups" / network.ROADS_FILE
     place.parent.mkdir(parents=True, exist_ok=True)
     network.save(network.network_of(number_of(lane) or 0, rows), place)
 

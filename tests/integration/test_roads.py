@@ -192,7 +192,7 @@ def test_an_arrival_time_is_predicted_stored_and_graded(lane: Lane, database: Da
 def test_the_network_loaded_last_is_in_use_and_lies_in_the_file(lane: Lane, database: Database) -> None:
     file = NetworkFile(lane.settings, database)
     file()
-    place = network.place_of(lane.home)
+    place = lane.home / "lookups" / network.ROADS_FILE
     assert not place.exists()
     for name, limit in (("old", 30), ("new", 60)):
         edge = (3, "arterial", limit, 700.0, [(48.0, 11.0), (48.0, 11.01)])

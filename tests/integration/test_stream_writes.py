@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -13,10 +13,16 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from infra.clients.db import connected
+from infra.contract.errors import ServiceError
 from infra.contract.signals import BY_NAME
+from infra.stack import query_offsets
+from infra.stack.query_offsets import Committed
 from load_tests.drills.link import Link
+from stream_jobs.app.checkpoints import Checkpoint, LocalFiles
 from stream_jobs.app.database import Connection, Database, fetch, stage
-from stream_jobs.app.sinks import ROAD, VEHICLE, BatchClaims, TelemetrySink, tagged, write_rows
+from stream_jobs.app.ledger import BatchClaims, begun
+from stream_jobs.app.sinks import ROAD, VEHICLE, TelemetrySink, tagged, write_rows
 from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.reprocess import restate as locks
@@ -57,7 +63,13 @@ class Stream:
         kafka = lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix
         alerts = TopicWriter(*kafka, "alerts", threading.Event())
         self._database = database
-        self._sink = TelemetrySink(database, BatchClaims("telemetry", checkpoint), alerts, "frames", 60)
+        self._sink = TelemetrySink(
+            database,
+            BatchClaims("telemetry", Checkpoint(LocalFiles(str(lane.home / "checkpoints")), query_id)),
+            alerts,
+            "frames",
+            60,
+        )
 
     def write(self, batch_id: int, *buckets: pa.Table) -> None:
         rows = pa.concat_tables(buckets)
@@ -325,3 +337,30 @@ def test_an_answer_of_any_size_is_read_at_once(lane: Lane, size: int) -> None:
         database.close()
     assert [len(text) for text, _ in rows] == [size, size]
     assert database.problem() is None
+
+
+def test_the_ledger_says_where_a_query_is_and_lets_no_batch_in_that_begins_elsewhere(
+    lane: Lane, database: Database
+) -> None:
+    stream = Stream(lane, database)
+    checkpoint = Checkpoint(LocalFiles(str(lane.home / "checkpoints")), "11111111")
+    for batch_id, end in ((7, 5), (8, 9), (9, 12)):
+        checkpoint.write(f"offsets/{batch_id}", f'v1\n{{}}\n{{"t":{{"0":{end}}}}}')
+
+    def ask(work: Callable[[Any], Any]) -> Any:
+        with connected(lane.endpoints.db_ingest_url) as connection:
+            return work(connection)
+
+    assert ask(lambda c: query_offsets.committed(c, "telemetry")) is None
+    stream.write(7, bucket_rows(0, shares=share(0, 1)))
+    with pytest.raises(ServiceError, match="one of them is older"):
+        stream.write(9, bucket_rows(0, shares=share(0, 2)))
+    stream.write(8, bucket_rows(0, shares=share(0, 3)))
+    newest = Committed("telemetry", 8, {"t": {0: 9}})
+    assert ask(lambda c: query_offsets.committed(c, "telemetry")) == newest
+    lines = ask(lambda c: query_offsets.lines_of(c, "telemetry"))
+    assert [(line.batch_id, line.ends) for line in lines] == [(7, {"t": {0: 5}}), (8, {"t": {0: 9}})]
+    database.run(lambda c: begun(c, "telemetry", "22222222-2222-3333-4444-555555555555"))
+    assert ask(lambda c: query_offsets.committed(c, "telemetry")) is None
+    assert ask(lambda c: query_offsets.committed_ends(c, "t")) == {"telemetry": {}}
+    assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_share")] == [3]

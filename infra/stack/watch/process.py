@@ -124,7 +124,7 @@ class Watch:
         }  # fmt: skip
         rows = [sample(now, self._before.get(stage)) for stage, now in readings.items()]
         good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
-        places_ = self._places(ends, read_to)
+        places_ = self._places(connection, ends, read_to)
         with _transaction(connection) as cursor:
             cursor.executemany(PUT_SAMPLE, [(row.stage, good_s, *row[1:]) for row in rows])
             if places_:
@@ -140,10 +140,12 @@ class Watch:
         found = {name: processes.find(self._home / "run", name) for name in (*self._ports, *SERVICES)}
         return {name: running.pid for name, running in found.items() if running is not None}
 
-    def _places(self, ends: Mapping[str, Ends], read_to: Mapping[str, Ends]) -> list[Place]:
+    def _places(
+        self, connection: Connection, ends: Mapping[str, Ends], read_to: Mapping[str, Ends]
+    ) -> list[Place]:
         at_s, before = self._log_before
         seconds = time.monotonic() - at_s if before else None
-        by_query = query_offsets.committed_ends(self._home, self._ends.topic("telemetry"))
+        by_query = query_offsets.committed_ends(connection, self._ends.topic("telemetry"))
         readers = [(query, "telemetry", read) for query, read in by_query.items()]
         readers += [("events", topic, read) for topic, read in read_to.items()]
         found: list[Place] = []

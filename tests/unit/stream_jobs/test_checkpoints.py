@@ -6,10 +6,17 @@ import os
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from infra.contract.errors import ConfigError
+from infra.settings.settings import Settings
 from infra.stack import processes
-from stream_jobs.app.checkpoints import checkpoint_of, reset
+from stream_jobs.app.checkpoints import LocalFiles, checkpoint_of, reset
+from stream_jobs.app.hadoop_store import checkpoint_files
+
+
+def files(home: Path) -> LocalFiles:
+    return LocalFiles(str(home / "checkpoints"))
 
 
 def old_checkpoint(home: Path, name: str) -> None:
@@ -20,20 +27,22 @@ def test_a_checkpoint_of_older_operators_is_put_aside_once_and_its_successor_sta
     for name in ("telemetry", "windows", "archive"):
         old_checkpoint(tmp_path, name)
 
-    folder = checkpoint_of(tmp_path, "telemetry", 2, replaces=("windows",))
+    folder = Path(checkpoint_of(files(tmp_path), "telemetry", 2, replaces=("windows",)).location)
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["archive", "telemetry"]
     assert len(list((tmp_path / "checkpoints.old").glob("*/offsets"))) == 2
     assert not (folder / "offsets").exists()
 
     (folder / "offsets").mkdir()
-    assert (checkpoint_of(tmp_path, "telemetry", 2, replaces=("windows",)) / "offsets").exists()
-    assert not (checkpoint_of(tmp_path, "telemetry", 3) / "offsets").exists()
-    assert (checkpoint_of(tmp_path, "archive", None) / "offsets").exists()
+    assert Path(
+        checkpoint_of(files(tmp_path), "telemetry", 2, replaces=("windows",)).location, "offsets"
+    ).exists()
+    assert not Path(checkpoint_of(files(tmp_path), "telemetry", 3).location, "offsets").exists()
+    assert Path(checkpoint_of(files(tmp_path), "archive", None).location, "offsets").exists()
 
 
 def test_a_checkpoint_is_reset_by_putting_it_aside(tmp_path: Path) -> None:
     old_checkpoint(tmp_path, "telemetry")
-    kept = reset(tmp_path, "telemetry")
+    kept = Path(reset(files(tmp_path), tmp_path, "telemetry"))
     assert (kept / "offsets").exists()
     assert kept.parent == tmp_path / "checkpoints.old"
     assert list((tmp_path / "checkpoints").iterdir()) == []
@@ -43,11 +52,33 @@ def test_a_reset_of_the_archive_of_nothing_and_under_a_running_program_is_refuse
     for name in ("telemetry", "archive"):
         old_checkpoint(tmp_path, name)
     with pytest.raises(ConfigError, match="archive: its files and its lines in the ledger hang on"):
-        reset(tmp_path, "archive")
+        reset(files(tmp_path), tmp_path, "archive")
     with pytest.raises(ConfigError, match=r"no checkpoint of telemetr in .*; there are: telemetry"):
-        reset(tmp_path, "telemetr")
+        reset(files(tmp_path), tmp_path, "telemetr")
     ticks = processes.start_ticks(os.getpid())
     (tmp_path / "run").mkdir()
     processes.pid_file(tmp_path / "run", "jobs").write_text(f"{os.getpid()}\n{ticks}\nSIGTERM\n")
     with pytest.raises(ConfigError, match="jobs runs and would write on: stop it first"):
-        reset(tmp_path, "telemetry")
+        reset(files(tmp_path), tmp_path, "telemetry")
+
+
+@pytest.mark.parametrize("by_url", [False, True])
+def test_checkpoints_lie_in_a_folder_or_by_a_url_alike(
+    java: SparkSession, tmp_path: Path, by_url: bool
+) -> None:
+    place = f"file://{tmp_path}/checkpoints" if by_url else str(tmp_path / "checkpoints")
+    root = checkpoint_files(Settings(paths={"checkpoints": place}), lambda: java)  # type: ignore[arg-type]
+    checkpoint = checkpoint_of(root, "telemetry", 2, buckets=3)
+    assert checkpoint.location == f"{place}/telemetry"
+    assert (checkpoint.query_id(), checkpoint.batches("offsets"), checkpoint.ends_of(4)) == (None, [], None)
+    checkpoint.write("metadata", '{"id":"4f6a"}')
+    for batch_id in (4, 10):
+        checkpoint.write(f"offsets/{batch_id}", f'v1\n{{}}\n{{"t":{{"0":{batch_id}}}}}')
+    assert (checkpoint.query_id(), checkpoint.batches("offsets")) == ("4f6a", [4, 10])
+    assert checkpoint.ends_of(10) == {"t": {0: 10}}
+    with pytest.raises(
+        ConfigError, match=r"ODOGRAPH_JOBS_VEHICLE_BUCKETS is 5, and the state .* in 3 buckets"
+    ):
+        checkpoint_of(root, "telemetry", 2, buckets=5)
+    assert checkpoint_of(root, "telemetry", 3).batches("offsets") == []
+    assert len([*tmp_path.glob("checkpoints.old/telemetry-*/offsets")]) == 1

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from stream_jobs.app.jobs import explained
 
-FOLDER = Path("/home/checkpoints/telemetry")
+FOLDER = "/home/checkpoints/telemetry"
 
 
 def test_the_innermost_cause_is_named_with_its_file_and_the_way_out() -> None:

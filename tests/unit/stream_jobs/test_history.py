@@ -33,7 +33,7 @@ KEYS = {"kind": "level", "raise_for_s": 3, "clear_for_s": 10}
 def values(home: Path, told: str) -> Callable[[pa.RecordBatch], list[float | None]]:
     """What a rule whose value is the column ``told`` sees of each frame of a batch, None where nothing."""
     limits = clock_limits(SETTINGS), SETTINGS.journeys
-    stage = VehicleStage(*limits, lookups.vehicle_file(home), (rule(home, **KEYS, value=told),))
+    stage = VehicleStage(*limits, home / "lookups" / lookups.VEHICLE_FILE, (rule(home, **KEYS, value=told),))
 
     def of(batch: pa.RecordBatch) -> list[float | None]:
         frames = stage.frames(batch)
@@ -58,11 +58,11 @@ def records(*frames: dict[str, Any]) -> pa.RecordBatch:
 def tell_usual(home: Path, **values: float) -> None:
     row = {"vehicle_id": vin(1), **dict.fromkeys(lookups.USUAL), **values}
     table = pa.Table.from_pylist([row], lookups.USUAL_SCHEMA)
-    lookups.write(lookups.vehicle_file(home).with_name(lookups.USUAL_FILE), table, lookups.USUAL_SCHEMA)
+    lookups.write(home / "lookups" / lookups.USUAL_FILE, table, lookups.USUAL_SCHEMA)
 
 
 def tell_free_flow(home: Path, *rows: tuple[str, int, float]) -> None:
-    path = lookups.vehicle_file(home).with_name(lookups.FREE_FLOW_FILE)
+    path = home / "lookups" / lookups.FREE_FLOW_FILE
     lookups.write(path, free_flow_table(list(rows)), lookups.PLACE_SCHEMA)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from load_tests.oracle import expect
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.frames.copies import Seen, forget, unseen
-from stream_jobs.windows.open_windows import SILENT_MS, Found, Memory, OpenWindows, Terms
+from stream_jobs.windows.open_windows import SILENT_MS, Found, Memory, OpenWindows, Terms, part_of
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from tests.support_frames import Record, frame, random_frame, vin
 from tests.unit.stream_jobs.window_support import LIMITS, T0, TERMS, Row, keyed, received, recorded
@@ -203,3 +203,33 @@ def test_a_frame_is_new_once(batches: list[list[Told]]) -> None:
     assert held == known
     forget(seen, 1)
     assert seen == {}
+
+
+@pytest.mark.parametrize("cut", [0, 130, 300])
+def test_a_memory_that_is_split_by_vehicle_goes_on_as_the_whole(cut: int) -> None:
+    """What the whole gave out before stays; the shares of the parts take the place of the whole's."""
+    rng = random.Random(cut)
+    records = sorted(
+        (T0 + s * 1000 + v + rng.randrange(20_000), orjson.dumps(random_frame(v, s, T0 + s * 1000 + v, rng)))
+        for s in range(70)
+        for v in range(1, 7)
+    )
+    of = [{vin(v) for v in range(1, 7) if v % 3 == part} for part in range(3)]
+
+    def end(buckets: list[tuple[Bucket, set[str]]], given_out: list[Found]) -> tuple[Any, Any]:
+        found = []
+        for number, (bucket, vehicles) in enumerate(buckets):
+            own = [r for r in records[cut:] if orjson.loads(r[1])["vehicle_id"] in vehicles]
+            found += [(number, bucket.batch(own[k : k + 90])) for k in range(0, max(1, len(own)), 90)]
+            found.append((number, bucket.batch([])))
+        return stored([*given_out, *(each for _, each in found)]), places(found)
+
+    whole = Bucket()
+    before = [whole.batch(records[k : k + 100]) for k in range(0, cut, 100)]
+    parts = []
+    for chosen in of:
+        part = Bucket()
+        part.memory = _ENCODE(part_of(_DECODE(whole.memory), chosen))
+        parts.append((part, chosen))
+    expected = expect(records)
+    assert end(parts, before) == (expected.vehicle, expected.road)

@@ -25,7 +25,7 @@ NOBODY = Path("none")
 
 def vehicles(home: Path, *rows: tuple[str, str, str, str]) -> Path:
     """The file of what vehicles are, with these rows."""
-    path = lookups.vehicle_file(home)
+    path = home / "lookups" / lookups.VEHICLE_FILE
     lookups.write(
         path, pa.Table.from_pylist([dict(zip(lookups.SCHEMA.names, row, strict=True)) for row in rows])
     )
@@ -120,7 +120,7 @@ def test_a_brake_over_the_border_of_two_frames_is_one_event_and_below_the_gate_i
 
 
 def test_the_lookup_is_written_at_once_and_read_again_when_it_changed(tmp_path: Path) -> None:
-    assert lookups.current(lookups.vehicle_file(tmp_path)).vehicles.num_rows == 0
+    assert lookups.current(tmp_path / "lookups" / lookups.VEHICLE_FILE).vehicles.num_rows == 0
     path = vehicles(tmp_path, (vin(1), "m", "petrol", "car"))
     after = lookups.current(path)
     assert after.of_vehicles(pa.array([vin(1), vin(2)]))["model"].to_pylist() == ["m", None]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 from infra.clients.kafka import identity
 from infra.contract.shard import partition as partition_of
-from infra.stack.query_offsets import Taken, batch_of, committed
+from infra.stack.query_offsets import Line, Taken, batch_of
 from infra.trace.follow import Wanted, alert_id, matches
 from infra.trace.hops import Hop, Trace, text
 
@@ -49,25 +46,9 @@ def test_hops_are_aligned_with_the_time_since_the_one_before() -> None:
     ]
 
 
-def checkpoint(home: Path, query: str, ends: dict[int, int], commits: set[int]) -> None:
-    """A checkpoint as Spark writes it: a batch's end in partition 0 of topic t."""
-    folder = home / "checkpoints" / query
-    for name in ("offsets", "commits"):
-        (folder / name).mkdir(parents=True)
-    (folder / "metadata").write_text('{"id":"4f6a"}')
-    for batch_id, end in ends.items():
-        lines = ["v1", '{"batchWatermarkMs":0}', json.dumps({"t": {"0": end, "1": 3}})]
-        (folder / "offsets" / str(batch_id)).write_text("\n".join(lines))
-    for batch_id in commits:
-        (folder / "commits" / str(batch_id)).write_text("v1\n{}")
-
-
-def test_a_record_is_in_the_first_committed_batch_that_ends_behind_it(tmp_path: Path) -> None:
-    checkpoint(tmp_path, "telemetry", {8: 100, 9: 200, 10: 300}, commits={8, 9})
-    assert batch_of(tmp_path, "telemetry", "t", 0, 150) == Taken("4f6a", 9, exact=True)
-    assert batch_of(tmp_path, "telemetry", "t", 0, 200) is None, "batch 10 is not committed"
-    assert batch_of(tmp_path, "telemetry", "t", 0, 50) == Taken("4f6a", 8, exact=False)
-    found = committed(tmp_path, "telemetry")
-    assert found is not None
-    assert (found.batch_id, found.ends) == (9, {"t": {0: 200, 1: 3}})
-    assert committed(tmp_path, "routing") is None
+def test_a_record_is_in_the_first_batch_that_ends_behind_it() -> None:
+    lines = [Line("4f6a", batch_id, {"t": {0: end, 1: 3}}) for batch_id, end in ((8, 100), (9, 200))]
+    assert batch_of(lines, "t", 0, 150) == Taken("4f6a", 9, exact=True)
+    assert batch_of(lines, "t", 0, 200) is None
+    assert batch_of(lines, "t", 0, 50) == Taken("4f6a", 8, exact=False)
+    assert batch_of([Line("4f6a", 0, {"t": {0: 9}})], "t", 0, 5) == Taken("4f6a", 0, exact=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stream_jobs.archive.manifest import described
 from stream_jobs.archive.writer import place
 
 HOUR_MS = 3_600_000
@@ -31,7 +32,7 @@ def written(folder: Path, name: str, rows: Sequence[Row], hour_ms: int = TEN) ->
     staged = folder / ".staging" / name
     staged.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table_of(rows, hour_ms), staged)
-    return place(folder, hour_ms, staged, name)
+    return place(folder, hour_ms, staged, described(staged, name))
 
 
 def batches(folder: Path, count: int, hour_ms: int = TEN) -> None:

@@ -2,35 +2,79 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from edge_simulator import day
 from edge_simulator.scenario import LinkShares, Scenario, cadence
+from infra.contract.errors import ArchiveError
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
-from stream_jobs.archive import reader
+from stream_jobs.archive import reader, writer
 from stream_jobs.archive.query import publish
-from stream_jobs.archive.writer import RECORD, indexed
-from tests.unit.stream_jobs.archive.archive_support import offsets_in, table_of
+from stream_jobs.archive.writer import FILE, RECORD, HourFiles, indexed
+from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, Row, offsets_in, table_of
+
+TOPIC = "odograph.telemetry"
 
 
-def test_a_batch_without_records_has_written_nothing_and_publishes_nothing(tmp_path: Path) -> None:
-    publish(tmp_path / ".staging" / "q-000000000", tmp_path / "telemetry", "q-000000000")
+def sent(*tables: pa.Table) -> pa.Table:
+    """Files as workers send them."""
+    rows = []
+    for table in tables:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        content = sink.getvalue().to_pybytes()
+        hour_ms = table["received_ms"][0].as_py() // HOUR_MS * HOUR_MS
+        rows.append({"hour_ms": hour_ms, "sha256": hashlib.sha256(content).hexdigest(), "content": content})
+    return pa.Table.from_pylist(rows, pa.schema(FILE))
+
+
+def test_a_batch_without_records_publishes_nothing(tmp_path: Path) -> None:
+    publish(sent(), tmp_path / "telemetry", "q-000000000", {(TOPIC, 0): (7, 7)})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_staged_files_take_their_places_and_the_staging_folder_goes(tmp_path: Path) -> None:
-    staging = tmp_path / ".staging" / "q-000000001"
-    hour = staging / "date=2026-01-01" / "hour=05"
-    hour.mkdir(parents=True)
-    pq.write_table(table_of([(0, 7, 1)]), hour / "part-0.parquet")
-    publish(staging, tmp_path / "telemetry", "q-000000001")
-    target = tmp_path / "telemetry" / "date=2026-01-01" / "hour=05" / "q-000000001-000.parquet"
-    assert (offsets_in([str(target)]), staging.exists()) == ([(0, 7)], False)
-    assert [file.path for file in reader.files(tmp_path)] == [target]
+def test_files_of_workers_take_their_places_and_hold_just_the_batch(tmp_path: Path) -> None:
+    tables = [table_of([(0, 8, 1)], TEN + HOUR_MS), table_of([(0, 7, 1), (1, 3, 2)])]
+    publish(sent(*tables), tmp_path / "telemetry", "q-000000001", {(TOPIC, 0): (7, 9), (TOPIC, 1): (None, 4)})
+    files = [str(file.path) for file in reader.files(tmp_path)]
+    assert [Path(file).relative_to(tmp_path).as_posix() for file in files] == [
+        "telemetry/date=1970-01-01/hour=10/q-000000001-000.parquet",
+        "telemetry/date=1970-01-01/hour=11/q-000000001-001.parquet",
+    ]
+    assert offsets_in(files) == [(0, 7), (0, 8), (1, 3)]
+    assert not (tmp_path / ".staging" / "q-000000001").exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ((), {(TOPIC, 0): (7, 9)}),  # no file came: what a worker wrote to a disk of its own
+        (((0, 7, 1),), {(TOPIC, 0): (7, 9)}),  # the last one is missing
+        (((0, 8, 1),), {(TOPIC, 0): (7, 9)}),  # the first one is missing
+        (((0, 7, 1), (0, 7, 1), (0, 8, 1)), {(TOPIC, 0): (7, 9)}),  # one is there twice
+        (((0, 7, 1), (0, 8, 1), (1, 1, 1)), {(TOPIC, 0): (7, 9)}),  # of another partition
+    ],
+)
+def test_files_that_are_not_just_the_batch_leave_the_archive_as_it_was(
+    tmp_path: Path, there: tuple[Row, ...], wanted: dict[tuple[str, int], tuple[int | None, int]]
+) -> None:
+    with pytest.raises(ArchiveError):
+        publish(sent(*([table_of(there)] if there else [])), tmp_path / "telemetry", "q-000000001", wanted)
+    assert list(reader.files(tmp_path)) == []
+
+
+def test_a_file_that_changed_on_its_way_is_refused(tmp_path: Path) -> None:
+    file = sent(table_of([(0, 7, 1)])).to_pylist()[0] | {"sha256": "0" * 64}
+    with pytest.raises(ArchiveError, match="has other bytes than a worker sent"):
+        publish(
+            pa.Table.from_pylist([file], pa.schema(FILE)), tmp_path / "telemetry", "q", {(TOPIC, 0): (7, 8)}
+        )
 
 
 ROUGH = Scenario(
@@ -51,3 +95,22 @@ def test_the_archive_query_judges_a_generated_days_records_as_the_day_does(tmp_p
         zip(stored.column_names, stored.schema.types, strict=True)
     )
     assert set(judged["verdict"].to_pylist()) == {"ok", "late", "clock_ahead", "clock_unset"}
+
+
+def test_what_workers_send_is_every_record_and_a_large_file_goes_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
+    folder = Path(day.make(ROUGH, settings, "rough", lambda _: None)["folder"])
+    stored = pa.concat_tables(
+        pq.read_table(f, partitioning=None) for f in sorted((folder / "telemetry").rglob("*.parquet"))
+    )
+    records = stored.select(RECORD).combine_chunks().to_batches(max_chunksize=20)
+    monkeypatch.setattr(writer, "FILE_BYTES", 4000)
+    rows = pa.Table.from_batches(HourFiles(clock_limits(settings))(records))
+    files = [pq.read_table(pa.BufferReader(c)) for c in rows["content"].to_pylist() if c is not None]
+    assert len(files) > 2
+    order = [("partition", "ascending"), ("log_offset", "ascending")]
+    assert pa.concat_tables(files).sort_by(order).equals(stored.sort_by(order))
+    exceptions = [v for v in rows["verdict"].to_pylist() if v is not None]
+    assert len(exceptions) == sum(v != "ok" for v in stored["verdict"].to_pylist()) > 0

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
-from stream_jobs.archive.writer import HourFiles
+from stream_jobs.archive.writer import write_files
 from stream_jobs.reprocess.backtest import (
     Comparison,
     Episode,
@@ -99,7 +99,7 @@ def test_a_changed_rule_is_backtested_over_the_archive_with_a_run_up(tmp_path: P
         (T0 + s * 1000 + 1500, orjson.dumps(frame_of(v, s, T0 + s * 1000, coolant_temp_c=c)))
         for s, c in enumerate(COURSE) for v in (1, 2)
     ]  # fmt: skip
-    list(HourFiles(tmp_path / "archive" / "telemetry", clock_limits(settings))([recorded(records)]))
+    write_files(tmp_path / "archive" / "telemetry", [recorded(records)], clock_limits(settings))
 
     def over(span: Span, lead_ms: int) -> Comparison:
         return backtest(no_spark, settings, tmp_path, [in_force], [changed], span, lead_ms)

@@ -12,7 +12,7 @@ import pytest
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app.telemetry import table_of
-from stream_jobs.archive.writer import HourFiles
+from stream_jobs.archive.writer import write_files
 from stream_jobs.reprocess import feed
 from stream_jobs.reprocess.feed import Feeder, Wanted, remake_of
 from stream_jobs.reprocess.queue import Work, grid_of
@@ -50,7 +50,7 @@ WORKS = {
 def settings(tmp_path: Path) -> Settings:
     found = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
     folder = tmp_path / "archive" / "telemetry"
-    list(HourFiles(folder, clock_limits(found))([recorded(RECORDS)]))
+    write_files(folder, [recorded(RECORDS)], clock_limits(found))
     return found
 
 

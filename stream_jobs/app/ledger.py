@@ -1,0 +1,241 @@
+"""The ledger of batches: each one's results are in once, and between two of them no record is left out.
+
+A line says where its batch ends in the log. It goes in with the batch's rows, so it is compared with the
+checkpoint: at the start of a query, and again at each batch. They differ where a checkpoint is older than the
+tables (brought back from a copy), or the tables are older than the checkpoint (a database that failed over
+and lost its last transactions). The records between them are named, and made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from infra.clients.kafka import LogReader
+from infra.contract.errors import ServiceError
+from infra.settings.settings import Settings
+from infra.stack.query_offsets import Offsets, Stretches
+from stream_jobs.app.checkpoints import Checkpoint, put_aside
+from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.reprocess.queue import GAP, Span, begin, grid_of, moment
+
+_CLAIM: Final = """
+WITH newest AS (SELECT batch_id, ends FROM odograph.batch_ledger WHERE query_id = %(query_id)s
+                ORDER BY batch_id DESC LIMIT 1),
+claimed AS (INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends)
+            SELECT %(query_id)s, %(batch_id)s, %(query)s, %(rows)s, %(ends)s
+            WHERE NOT EXISTS (SELECT 1 FROM newest WHERE batch_id >= %(batch_id)s)
+            ON CONFLICT DO NOTHING RETURNING batch_id)
+SELECT (SELECT count(*) FROM claimed), (SELECT batch_id FROM newest), (SELECT ends FROM newest)
+"""
+"""None claimed: this batch, or a later one of the same checkpoint, is in already."""
+_NEWEST: Final = """
+SELECT batch_id, ends FROM odograph.batch_ledger WHERE query_id = %(query_id)s ORDER BY batch_id DESC LIMIT 1
+"""
+_SET_BACK: Final = (
+    "DELETE FROM odograph.batch_ledger WHERE query_id = %(query_id)s AND batch_id > %(batch_id)s"
+)
+_SET: Final = """
+INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends)
+VALUES (%(query_id)s, %(batch_id)s, %(query)s, 0, %(ends)s)
+ON CONFLICT (query_id, batch_id) DO UPDATE SET ends = excluded.ends
+"""
+
+_BEGUN: Final = """
+INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends)
+VALUES (%(query_id)s, -1, %(query)s, 0, '{}') ON CONFLICT DO NOTHING
+"""
+
+log = structlog.get_logger("stream_jobs.app.ledger")
+
+Position = Mapping[tuple[str, int], int]
+"""The next offset by topic and partition; those that begin are left out."""
+
+
+def position(ends: Mapping[str, Mapping[Any, int]] | None) -> Position:
+    """The offsets of a checkpoint or of a line of the ledger, to be compared."""
+    return {(t, int(p)): o for t, of in (ends or {}).items() for p, o in of.items() if o}
+
+
+class BatchClaims:
+    """The lines of one query: its id is the checkpoint's, so a new checkpoint starts a new account."""
+
+    def __init__(self, query: str, checkpoint: Checkpoint) -> None:
+        self._query = query
+        self._checkpoint = checkpoint
+        self._query_id = ""
+        self._ends: dict[int, Offsets] = {}
+
+    @property
+    def query_id(self) -> str:
+        """The id that Spark wrote into the checkpoint at its creation."""
+        self._query_id = self._query_id or self._checkpoint.query_id() or ""
+        return self._query_id
+
+    def ends_of(self, batch_id: int) -> Offsets | None:
+        """Where a batch ends; those of the last two are remembered."""
+        if batch_id not in self._ends and (ends := self._checkpoint.ends_of(batch_id)) is not None:
+            self._ends = {n: e for n, e in self._ends.items() if n == batch_id - 1} | {batch_id: ends}
+        return self._ends.get(batch_id)
+
+    def range_of(self, batch_id: int) -> Stretches:
+        """The records of a batch; where it begins is not known of the first one, and of a new partition."""
+        begun, ends = position(self.ends_of(batch_id - 1)), self.ends_of(batch_id)
+        known = batch_id > 0 and bool(begun)
+        whole = {(t, p): o for t, of in (ends or {}).items() for p, o in of.items()}
+        return {place: (begun.get(place) if known else None, end) for place, end in whole.items()}
+
+    def claim(self, connection: Connection, batch_id: int, rows: int) -> bool:
+        """Enter the batch; False where it, or a later one, is in already.
+
+        Raises ServiceError where the line before it ends elsewhere than the batch begins.
+        """
+        begun, ends = self.ends_of(batch_id - 1) if batch_id else None, self.ends_of(batch_id)
+        line = {"query_id": self.query_id, "batch_id": batch_id, "query": self._query, "rows": rows}
+        line["ends"] = None if ends is None else orjson.dumps(ends, option=orjson.OPT_NON_STR_KEYS).decode()
+        claimed, newest, told = fetch(connection, _CLAIM, line)[0]
+        wanted = begun if claimed else ends if newest == batch_id else None
+        if told is not None and wanted is not None and position(told) != position(wanted):
+            raise ServiceError(
+                f"{self._query}: batch {newest} of the ledger ends at {told}, the checkpoint has {wanted}: "
+                "one of them is older. Nothing of the batch is written; the next start makes it good"
+            )
+        return bool(claimed)
+
+
+def enter(connection: Connection, query: str, query_id: str, batch_id: int, ends: Offsets) -> None:
+    """Enter a batch without rows: the tables hold what is before its end."""
+    line: dict[str, Any] = {"query_id": query_id, "batch_id": batch_id, "query": query}
+    line["ends"] = orjson.dumps(ends, option=orjson.OPT_NON_STR_KEYS).decode()
+    execute(connection, _SET, line)
+
+
+def begun(connection: Connection, query: str, query_id: str) -> None:
+    """A new account: what the query had taken in by another checkpoint says nothing any more."""
+    execute(connection, _BEGUN, {"query": query, "query_id": query_id})
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A ledger and a checkpoint that differ: the newest line, and the newest committed batch."""
+
+    query_id: str
+    line: int
+    told: Position
+    batch_id: int
+    done: Position
+    ends: Offsets
+
+    def __str__(self) -> str:
+        told, done = self.told, self.done
+        return ", ".join(
+            f"{place[0]} {place[1]}: ledger {told.get(place, 0)}, checkpoint {done.get(place, 0)}"
+            for place in sorted(self.differing())
+        )
+
+    @property
+    def ledger_ahead(self) -> bool:
+        """The checkpoint is the older one."""
+        return any(offset > self.done.get(place, 0) for place, offset in self.told.items())
+
+    def differing(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """The records that one of them does not have, where they differ: the first one and the next after."""
+        places = set(self.told) | set(self.done)
+        pairs = {place: (self.told.get(place, 0), self.done.get(place, 0)) for place in places}
+        return {place: (min(pair), max(pair)) for place, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def gap_of(connection: Connection, checkpoint: Checkpoint) -> Gap | None:
+    """What ledger and checkpoint differ in; None where they agree, or one of them has nothing yet."""
+    query_id, commits = checkpoint.query_id(), checkpoint.batches("commits")
+    found = fetch(connection, _NEWEST, {"query_id": query_id}) if query_id is not None and commits else ()
+    if query_id is None or not found or found[0][1] is None:
+        return None
+    (line, told), done = found[0], commits[-1]
+    ends = checkpoint.ends_of(done) or {}
+    under_way = (
+        checkpoint.ends_of(line) if line == done + 1 else None
+    )  # in the tables, not committed by Spark
+    if position(told) in (position(ends), position(under_way)) and line <= done + 1:
+        return None
+    return Gap(query_id, line, position(told), done, position(ends), ends)
+
+
+def reconciled(
+    database: Database,
+    checkpoint: Checkpoint,
+    again: Callable[[Connection, Gap], None] | None,
+    *,
+    stateless: bool = False,
+) -> bool:
+    """Before a query starts: what lies between ledger and checkpoint is named, and made again.
+
+    A checkpoint without state that is older goes on where the ledger ends: those batches are written. Else
+    the query goes on at its checkpoint, the ledger is set to that, and ``again`` sees to the rows in the
+    same transaction; None: the query reads again what Kafka keeps, and True says that it needs a new one.
+    """
+    gap = database.run(lambda connection: gap_of(connection, checkpoint))
+    if gap is None:
+        return False
+    log.error("ledger and checkpoint differ", query=checkpoint.query, records=str(gap))
+    if stateless and gap.ledger_ahead:
+        _move_on(checkpoint, gap)
+    elif again is None:
+        return put_aside(checkpoint.files, checkpoint.query) is not None
+    else:
+        make = again
+        database.run(lambda connection: _set_to_checkpoint(connection, checkpoint, gap, make))
+    return False
+
+
+def _set_to_checkpoint(
+    connection: Connection, checkpoint: Checkpoint, gap: Gap, again: Callable[[Connection, Gap], None]
+) -> None:
+    execute(connection, _SET_BACK, {"query_id": gap.query_id, "batch_id": gap.batch_id})
+    enter(connection, checkpoint.query, gap.query_id, gap.batch_id, gap.ends)
+    again(connection, gap)
+
+
+def _move_on(checkpoint: Checkpoint, gap: Gap) -> None:
+    """The newest batch's files again, under the number and with the offsets of the ledger's."""
+    offsets, commit = (checkpoint.read(f"{name}/{gap.batch_id}") for name in ("offsets", "commits"))
+    assert offsets is not None
+    assert commit is not None
+    ends: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in gap.told.items():
+        ends.setdefault(topic, {})[str(partition)] = offset
+    head = offsets.splitlines()[:2]
+    checkpoint.write(f"offsets/{gap.line}", "\n".join([*head, orjson.dumps(ends).decode()]))
+    checkpoint.write(f"commits/{gap.line}", commit)
+
+
+def recompute_gap(settings: Settings, bootstrap: str) -> Callable[[Connection, Gap], None]:
+    """Enters a run of the batch layer over the windows that the batches of a gap may have written."""
+    grid, jobs = grid_of(settings), settings.jobs
+    margin_ms = 2 * grid.road_window_ms + 1000 * int(jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s)
+
+    def again(connection: Connection, gap: Gap) -> None:
+        with LogReader(bootstrap) as reader:
+            found = [_received_ms(reader, *place, *ends) for place, ends in gap.differing().items()]
+        times = [ms for pair in found for ms in pair if ms is not None]
+        if times:
+            span = Span(min(times) - margin_ms, max(times) + grid.ahead_ms + grid.road_window_ms)
+            run = begin(connection, GAP, span)
+            named = {"since": str(moment(span.from_ms)), "until": str(moment(span.until_ms))}
+            log.warning("the windows of these records are made again", run=run.run_no, **named)
+
+    return again
+
+
+def _received_ms(
+    reader: LogReader, topic: str, partition: int, begun: int, end: int
+) -> tuple[int | None, int | None]:
+    """When the first and the last of these records were received, as far as Kafka has them."""
+    low, _ = reader.bounds(topic, partition)
+    records = (reader.at(topic, partition, max(low, offset)) for offset in (begun, end - 1))
+    first, last = (None if record is None else record.received_ms for record in records)
+    return first, last

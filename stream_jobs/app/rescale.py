@@ -1,0 +1,165 @@
+"""The state of the query telemetry in more buckets: each is split, by vehicle, into as many as it takes.
+
+A vehicle's bucket is a hash of its id modulo their number, so of a multiple of the number the vehicles of a
+new bucket come from one old one, and no two memories have to be joined. Spark's own writer makes the new
+checkpoint: a query with an operator of the same state takes the pieces in by its one batch. The offsets and
+the watermark of the old one are then put in the place of that batch's, and the query goes on behind them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pandas as pd
+import structlog
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from infra.contract.errors import ConfigError
+from infra.settings.settings import Settings
+from stream_jobs.app.checkpoints import MARK, Checkpoint, Files, put_aside, require_stopped
+from stream_jobs.app.database import Database
+from stream_jobs.app.ledger import enter
+from stream_jobs.app.telemetry import (
+    NEVER_MS,
+    OUTPUT,
+    STATE,
+    bucket_numbers,
+    due_of,
+    place_of,
+    with_timer,
+)
+from stream_jobs.rules.rule_set import RuleSet, rules_in_force
+from stream_jobs.vehicles.core import hold
+from stream_jobs.vehicles.fleet import dump, load
+from stream_jobs.windows.open_windows import OpenWindows, part_of, terms_of
+
+QUERY: Final = "telemetry"
+DRAFT: Final = "telemetry-rescaled"
+PIECES: Final = "bucket int, blob binary, due_ms long"
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+log = structlog.get_logger("stream_jobs.app.rescale")
+Piece = tuple[int, bytes, int]
+
+
+def rescale(settings: Settings, files: Files, database: Database, spark: SparkSession, buckets: int) -> str:
+    """Split the state of a query that does not run; what was done. Killed, it can be done again.
+
+    ``spark``: with ``buckets`` shuffle partitions. Raises ConfigError where that is no multiple of the number
+    in force, or the query runs.
+    """
+    require_stopped(settings.paths.home, QUERY)
+    old, draft = Checkpoint(files, QUERY), Checkpoint(files, DRAFT)
+    if draft.read(MARK) is not None and old.read(MARK) is None:  # killed between the two renames
+        files.move(DRAFT, files.at(QUERY))
+    operators, *held = (old.read(MARK) or "").split() or ("",)
+    commits = old.batches("commits")
+    if not held or not commits:
+        raise ConfigError(
+            f"{files.root} has no state of {QUERY} yet: set ODOGRAPH_JOBS_VEHICLE_BUCKETS alone"
+        )
+    if buckets == int(held[0]):
+        return f"the state of {QUERY} lies in {buckets} buckets"
+    if buckets % int(held[0]):
+        raise ConfigError(
+            f"{buckets} is no multiple of {held[0]}, the buckets in force: state is split, never joined. "
+            f"`odograph jobs reset {QUERY}` makes it anew from what Kafka keeps"
+        )
+    put_aside(files, DRAFT)
+    pieces = split(spark, settings, old, int(held[0]), buckets)
+    seed(spark, settings, pieces, draft.location)
+    resume(old, draft, commits[-1])
+    ends, query_id = draft.ends_of(0), draft.query_id()
+    assert ends is not None
+    assert query_id is not None
+    database.run(lambda connection: enter(connection, QUERY, query_id, 0, ends))
+    draft.write(MARK, f"{operators}\n{buckets}\n")
+    put_aside(files, QUERY)
+    files.move(DRAFT, files.at(QUERY))
+    return (
+        f"the state of {QUERY} lies in {buckets} buckets now; go on with "
+        f"ODOGRAPH_JOBS_VEHICLE_BUCKETS={buckets} ODOGRAPH_JOBS_SHUFFLE_PARTITIONS={buckets}"
+    )
+
+
+def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int, buckets: int) -> list[Piece]:
+    """Number, memory and due time (watermark, ms) of each new bucket that has a vehicle."""
+    head = json.loads((old.read(f"offsets/{old.batches('commits')[-1]}") or "").splitlines()[1])
+    were = bucket_numbers(spark, before, int(head["conf"][PARTITIONS]))
+    numbers = bucket_numbers(spark, buckets, buckets)
+    assert (
+        not spark.streams.active
+    )  # asked for so that there is a coordinator of states, which the reader needs
+    rows = spark.read.format("statestore").load(old.location).select("key.bucket", "value.groupState.blob")
+    rule_set = rules_in_force(settings)
+    pieces = []
+    for number, blob in rows.collect():
+        fleet, memory = load(bytes(blob), rule_set)
+        names = sorted({*fleet.ids, *memory.seen})
+        ids = spark.createDataFrame([(name,) for name in names], "id string")
+        places: dict[str, int] = dict(ids.select("id", place_of(F.encode("id", "utf-8"), buckets)).collect())
+        for place in range(were.index(number), buckets, before):
+            chosen = {name for name in names if places[name] == place}
+            if chosen:
+                pieces.append((numbers[place], *_part(settings, rule_set, bytes(blob), chosen)))
+    return pieces
+
+
+def _part(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]) -> tuple[bytes, int]:
+    """What a bucket remembers of the ``chosen`` vehicles, and when it is due."""
+    fleet, memory = load(blob, rule_set)
+    others = [place for place, name in enumerate(fleet.ids) if name not in chosen]
+    fleet.forget(pd.Index(others, dtype="int64").to_numpy())
+    if fleet.held is not None:
+        hold(fleet, fleet.held)
+    windows = OpenWindows(terms_of(settings), part_of(memory, chosen))
+    due_ms = due_of(fleet, windows)
+    return dump(fleet, windows.memory()), NEVER_MS if due_ms is None else max(1, int(min(due_ms, NEVER_MS)))
+
+
+def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], location: str) -> None:
+    """A checkpoint with the pieces as the state after batch 0."""
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    source = f"{location}-pieces"
+    spark.createDataFrame(pieces, PIECES).coalesce(1).write.mode("overwrite").parquet(source)
+    stream = (
+        spark.readStream.schema(PIECES).parquet(source).withColumn("received", F.timestamp_millis(F.lit(0)))
+    )
+    keyed = with_timer(stream, settings.jobs.receipt_skew_s, "bucket", "blob", "due_ms")
+    seeded = keyed.applyInPandasWithState(
+        _seeded, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
+    )
+    writer = seeded.writeStream.outputMode("append").foreachBatch(lambda batch, _: batch.foreach(_nothing))
+    query = writer.trigger(availableNow=True).option("checkpointLocation", location).start()
+    query.awaitTermination()
+
+
+def _seeded(_: tuple[Any, ...], rows: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    for chunk in rows:
+        for blob, due_ms in zip(chunk["blob"], chunk["due_ms"], strict=True):
+            state.update((bytes(blob),))
+            state.setTimeoutTimestamp(int(due_ms))
+    return iter(())
+
+
+def _nothing(_: Any) -> None:
+    """No row comes."""
+
+
+def resume(old: Checkpoint, new: Checkpoint, batch_id: int) -> None:
+    """Batch 0 of the new checkpoint ends where this one of the old did, by offsets and watermark."""
+    offsets, ours = (
+        (each.read(f"offsets/{n}") or "").splitlines() for each, n in ((old, batch_id), (new, 0))
+    )
+    before, head = json.loads(offsets[1]), json.loads(ours[1])
+    head |= {name: before[name] for name in ("batchWatermarkMs", "batchTimestampMs")}
+    new.write("offsets/0", "\n".join([ours[0], json.dumps(head, separators=(",", ":")), *offsets[2:]]))
+    version, line = (new.read("commits/0") or "").splitlines()
+    done = json.loads((old.read(f"commits/{batch_id}") or "").splitlines()[1])
+    commit = json.loads(line) | {"nextBatchWatermarkMs": done["nextBatchWatermarkMs"]}
+    new.write("commits/0", f"{version}\n{json.dumps(commit, separators=(',', ':'))}")
+    new.write("sources/0/0", old.read("sources/0/0") or "")

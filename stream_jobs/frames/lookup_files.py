@@ -1,0 +1,110 @@
+"""Files that workers read beside the records: in a folder, or as copies of what maintenance serves.
+
+The process that writes them serves them under /lookups of its health page, so that workers of any host can
+have them (ODOGRAPH_PATHS_LOOKUPS=http://host:port/lookups). There a file that cannot be had is an error,
+never an empty one; a copy that a worker has stays in force while the page is away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.settings import Settings
+
+Place = Path | str
+"""A file, by its path or its URL."""
+LOOKUPS: Final = "lookups"
+CHECK_S: Final = 2.0
+"""A page is asked at most this often whether its files have changed."""
+ANSWER_S: Final = 10.0
+PAGES: Final = ("http://", "https://")
+
+log = structlog.get_logger("stream_jobs.lookups")
+
+
+def folder_of(settings: Settings) -> Path:
+    """Where the files are written."""
+    place = settings.paths.place(LOOKUPS)
+    return settings.paths.home.absolute() / LOOKUPS if "://" in place else Path(place)
+
+
+def place_of(settings: Settings, name: str) -> Place:
+    """Where a file is read. Raises ConfigError for a URL that workers cannot read."""
+    place = settings.paths.place(LOOKUPS)
+    if "://" not in place:
+        return Path(place) / name
+    if not place.startswith(PAGES):
+        raise ConfigError(
+            f"ODOGRAPH_PATHS_LOOKUPS {place}: a folder, or the page of `odograph maintenance`, which serves "
+            "them, is wanted: http://host:port/lookups"
+        )
+    return f"{place}/{name}"
+
+
+def local(place: Place) -> Path:
+    """The file as it is now; of a page, the copy of it. Raises ServiceError where a page gives none."""
+    if isinstance(place, Path):
+        return place
+    page, _, name = place.rpartition("/")
+    return _copies(page).file(name)
+
+
+def beside(place: Place, name: str) -> Place:
+    """Another file of the same folder or page."""
+    return place.with_name(name) if isinstance(place, Path) else f"{place.rpartition('/')[0]}/{name}"
+
+
+@dataclass(slots=True)
+class Copies:
+    """The files of a page in a folder of this process."""
+
+    page: str
+    folder: Path
+    _versions: dict[str, str] | None = None
+    _checked_s: float = field(default=-CHECK_S)
+
+    def file(self, name: str) -> Path:
+        """The copy, which is missing where the page has no such file yet."""
+        if time.monotonic() - self._checked_s >= CHECK_S:
+            try:
+                self._refresh()
+            except (OSError, ValueError) as error:
+                if self._versions is None:
+                    raise ServiceError(
+                        f"{self.page} gives no lookups ({error}): is `odograph maintenance` running there?"
+                    ) from error
+                log.warning("lookups cannot be refreshed, the copies stay", page=self.page, error=str(error))
+            self._checked_s = time.monotonic()
+        return self.folder / name
+
+    def _refresh(self) -> None:
+        there: dict[str, str] = json.loads(self._got(self.page))
+        for name, version in there.items():
+            if (self._versions or {}).get(name) != version:
+                draft = self.folder / f".{name}"
+                draft.write_bytes(self._got(f"{self.page}/{Path(name).name}"))
+                draft.replace(self.folder / Path(name).name)
+        self._versions = there
+
+    @staticmethod
+    def _got(url: str) -> bytes:
+        with urllib.request.urlopen(url, timeout=ANSWER_S) as answer:  # noqa: S310  PAGES only
+            found: bytes = answer.read()
+        return found
+
+
+@lru_cache(maxsize=4)
+def _copies(page: str) -> Copies:
+    scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]  # it goes with the application
+    return Copies(page, Path(tempfile.mkdtemp(prefix="odograph-lookups-", dir=scratch or None)))

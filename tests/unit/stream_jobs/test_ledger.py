@@ -1,0 +1,35 @@
+"""What a checkpoint and the ledger say of a batch, and the difference of the two."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from stream_jobs.app.checkpoints import Checkpoint, LocalFiles
+from stream_jobs.app.ledger import BatchClaims, Gap
+
+QUERY_ID = "11111111-2222-3333-4444-555555555555"
+
+
+def checkpoint(home: Path, ends: dict[int, dict[str, int]]) -> Checkpoint:
+    """A checkpoint with a file of offsets a batch, as Spark writes it."""
+    made = Checkpoint(LocalFiles(str(home)), "telemetry")
+    made.write("metadata", json.dumps({"id": QUERY_ID}))
+    for batch_id, end in ends.items():
+        made.write(f"offsets/{batch_id}", f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps({"t": end})}')
+    return made
+
+
+def test_a_batch_begins_where_the_one_before_it_ends(tmp_path: Path) -> None:
+    claims = BatchClaims("telemetry", checkpoint(tmp_path, {0: {"0": 5}, 1: {"0": 9, "1": 2}}))
+    assert claims.query_id == QUERY_ID
+    assert claims.range_of(0) == {("t", 0): (None, 5)}
+    assert claims.range_of(1) == {("t", 0): (5, 9), ("t", 1): (None, 2)}
+
+
+def test_a_gap_is_what_one_of_the_two_does_not_have() -> None:
+    told, done = {("t", 0): 5, ("t", 1): 7}, {("t", 0): 9, ("t", 1): 7}
+    older_database = Gap(QUERY_ID, 3, told, 4, done, {})
+    assert (older_database.ledger_ahead, older_database.differing()) == (False, {("t", 0): (5, 9)})
+    assert str(older_database) == "t 0: ledger 5, checkpoint 9"
+    assert Gap(QUERY_ID, 4, done, 3, told, {}).ledger_ahead

@@ -1,0 +1,59 @@
+"""Lookups by the page of the process that writes them: the newest version, or an error, never nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from infra.clients.health import HealthServer, Listen
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.settings import Settings
+from stream_jobs.frames import lookup_files
+from stream_jobs.frames.lookup_files import Copies, beside, place_of
+
+
+def served(folder: Path) -> HealthServer:
+    return HealthServer(Listen(), {}, CollectorRegistry(), lookups=folder)
+
+
+def test_a_worker_has_the_newest_version_and_what_it_has_stays_while_the_page_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup_files, "CHECK_S", 0.0)
+    there, here = tmp_path / "lookups", tmp_path / "worker"
+    for folder in (there, here):
+        folder.mkdir()
+    (there / "vehicle.arrow").write_bytes(b"first")
+    (there / ".vehicle.arrow.17").write_bytes(b"half of it")
+    with served(there) as page:
+        copies = Copies(f"http://127.0.0.1:{page.port}/lookups", here)
+        assert copies.file("vehicle.arrow").read_bytes() == b"first"
+        assert not copies.file("roads.npz").exists(), "it is not written yet, and the page says so"
+        time.sleep(0.01)
+        (there / "vehicle.arrow").write_bytes(b"second")
+        assert copies.file("vehicle.arrow").read_bytes() == b"second"
+    assert copies.file("vehicle.arrow").read_bytes() == b"second"
+    assert [path.name for path in here.iterdir()] == ["vehicle.arrow"]
+
+
+def test_a_page_that_gives_nothing_is_an_error(tmp_path: Path) -> None:
+    with served(tmp_path) as page:
+        port = page.port
+        with pytest.raises(ServiceError, match="gives no lookups"):
+            Copies(f"http://127.0.0.1:{port}/other", tmp_path).file("vehicle.arrow")
+    with pytest.raises(ServiceError, match="is `odograph maintenance` running there"):
+        Copies(f"http://127.0.0.1:{port}/lookups", tmp_path).file("vehicle.arrow")
+
+
+def test_lookups_lie_in_a_folder_or_on_a_page(tmp_path: Path) -> None:
+    def settings(place: str) -> Settings:
+        return Settings(paths={"home": str(tmp_path), "lookups": place})  # type: ignore[arg-type]
+
+    assert place_of(settings(""), "vehicle.arrow") == tmp_path / "lookups" / "vehicle.arrow"
+    page = place_of(settings("http://host:81/lookups"), "vehicle.arrow")
+    assert beside(page, "roads.npz") == "http://host:81/lookups/roads.npz"
+    with pytest.raises(ConfigError, match="the page of `odograph maintenance`"):
+        place_of(settings("hdfs://host:82/lookups"), "vehicle.arrow")

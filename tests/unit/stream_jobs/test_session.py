@@ -1,0 +1,73 @@
+"""What Spark is told on one machine and on a cluster; the archive that workers of a cluster run from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from infra.contract.errors import ConfigError
+from infra.settings.settings import Settings
+from infra.stack import cache
+from stream_jobs.app import package, session
+
+
+@pytest.fixture
+def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache with a jar; what a session leaves in the environment goes with the test."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    folder = cache.jar_dir(tmp_path / "cache", "spark")
+    folder.mkdir(parents=True)
+    (folder / "kafka.jar").write_bytes(b"jar")
+    cache.write_manifest(folder, [folder / "kafka.jar"])
+    return folder / "kafka.jar"
+
+
+def settings(home: Path, **sections: object) -> Settings:
+    paths = {"home": str(home), "cache": str(home / "cache"), **dict(sections.pop("paths", {}))}  # type: ignore[call-overload]
+    return Settings(paths=paths, **sections)  # type: ignore[arg-type]
+
+
+def test_workers_of_a_cluster_get_jars_and_environment_and_no_path_of_the_driver(
+    tmp_path: Path, jars: Path
+) -> None:
+    places = {"checkpoints": "hdfs://name:8020/checkpoints", "lookups": "http://host:81/lookups"}
+    found = settings(tmp_path, paths=places, jobs={"environment": "hdfs://name:8020/environment.tar.gz"})
+    conf = session.common_conf(found) | session._on_a_cluster(found)
+    assert conf["spark.jars"] == str(jars)
+    assert conf["spark.archives"] == "hdfs://name:8020/environment.tar.gz#environment"
+    assert os.environ["PYSPARK_PYTHON"] == "environment/bin/python3"
+    of_workers = {k: v for k, v in conf.items() if k.startswith(("spark.executor", "spark.local"))}
+    assert not [v for v in of_workers.values() if str(tmp_path) in v or sys.prefix in v], of_workers
+
+
+def test_a_cluster_is_refused_where_each_host_would_have_a_checkpoint_of_its_own(
+    tmp_path: Path, jars: Path
+) -> None:
+    with pytest.raises(ConfigError, match="ODOGRAPH_PATHS_CHECKPOINTS and ODOGRAPH_PATHS_LOOKUPS"):
+        session._on_a_cluster(settings(tmp_path))
+    shared = {"checkpoints": str(tmp_path / "a"), "lookups": str(tmp_path / "b")}
+    assert jars.name in session._on_a_cluster(settings(tmp_path, paths=shared))["spark.jars"]
+
+
+def test_the_archive_of_the_environment_has_an_interpreter_and_the_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ("bin/", "lib/libpython", "stream_jobs/app/", "infra/contract/", "/json/")
+    some = [pair for pair in package._files() if any(part in pair[1] for part in own)]
+    monkeypatch.setattr(package, "_files", lambda: iter(some))
+    made = package.build(tmp_path / "environment.tar.gz")
+    with tarfile.open(made) as archive:
+        archive.extractall(tmp_path / "there", filter="data")
+    library = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
+    for file in ("json/decoder.py", "site-packages/stream_jobs/app/python_daemon.py"):
+        assert (tmp_path / "there" / library / file).is_file()
+    run = subprocess.run(
+        ["bin/python3", "--version"], cwd=tmp_path / "there", env={"LD_LIBRARY_PATH": "lib"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert run.stdout.split()[1] == ".".join(map(str, sys.version_info[:3]))
