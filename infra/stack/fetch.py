@@ -89,8 +89,8 @@ def ensure_chromium() -> None:
         raise ServiceError("chromium was installed but is not on PATH")
 
 
-def fetch_jars(folder: Path, name: str) -> None:
-    """One set of jars, ``spark`` or ``kafka``, by the resolver inside PySpark."""
+def fetch_jars(folder: Path, name: str, ivy: Path = cache.IVY_FILE) -> None:
+    """One set of jars, a configuration of the file ``ivy``, by the resolver inside PySpark."""
     target = cache.jar_dir(folder, name)
     if cache.is_complete(target):
         return
@@ -99,7 +99,7 @@ def fetch_jars(folder: Path, name: str) -> None:
     if resolver is None:
         raise ServiceError(f"PySpark's resolver is not in {cache.pyspark_jars()}; reinstall pyspark")
     pattern = f"{half}/[artifact]-[revision](-[classifier]).[ext]"
-    options = ("-cache", str(folder / "ivy"), "-ivy", str(cache.IVY_FILE), "-confs", name)
+    options = ("-cache", str(folder / "ivy"), "-ivy", str(ivy), "-confs", name)
     command = ("java", "-jar", str(resolver), *options, "-retrieve", pattern)
     run_shown(f"{name} jars", half, {command: r"^downloading .*/([^/ ]+\.jar)"})
     _keep(half, target, sorted(half.glob("*.jar")))

@@ -13,6 +13,7 @@ from load_tests.drills.backlog import f19
 from load_tests.drills.bridge_faults import Kills, f1, f1_windows, f2
 from load_tests.drills.broker_faults import f5, f6
 from load_tests.drills.checkpoint_faults import f12, f13
+from load_tests.drills.cluster import c2
 from load_tests.drills.flow import Load
 from load_tests.drills.kafka_faults import f3, f4, f14
 from load_tests.drills.payload_faults import f16, refused
@@ -86,6 +87,8 @@ DRILLS: Final = (
     Drill("f8", "kill -9 between the database's commit and Spark's", 200, 3, f8, {}, ("no-ledger",), times=5),
     Drill("f9", "kill -9 the alert query and the event store in turn", 100, 30, _honest(f9),
           {"jobs": {"instant_trigger_s": 5, "crash_trigger_s": 5}}, times=20),
+    Drill("c2", "kill -9 executors, a worker, the master and the driver of a Spark cluster", 60, 240, c2,
+          SMALL_BATCHES, ("local-staging",), times=5),
     Drill("f12", "the disk of the checkpoints fills up", 50, 20, _honest(f12), disk=Disk("checkpoints", 64)),
     Drill("f13", "the newest state file is cut in half", 50, 20, _honest(f13)),
     Drill("f14", "Kafka's disk fills up", 1000, 60, _honest(f14), disk=Disk("data/kafka", 400)),

@@ -63,7 +63,10 @@ class Site:
     def start(self, name: str, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
         """Start a program; its output goes to the log of that name."""
         log = self.home / "logs" / f"{name}.log"
-        child = processes.spawn(self.run_dir, name, command, log, env=self.env)
+        return self.adopt(name, processes.spawn(self.run_dir, name, command, log, env=self.env))
+
+    def adopt(self, name: str, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """A program of this site from now on, ended with it."""
         self._children[name] = child
         return child
 
