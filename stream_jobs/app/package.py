@@ -28,6 +28,9 @@ NOT_OF_THE_LIBRARY: Final = frozenset(
     {"site-packages", "test", "idlelib", "ensurepip", "tkinter", "turtledemo"}
 )
 
+NEVER_IMPORTED: Final = frozenset({"..", "tests", "include"})
+"""Folders of a distribution; ``..`` leads to its programs."""
+
 
 def build(target: Path) -> Path:
     """Write the archive (tar.gz), whole or not at all."""
@@ -45,11 +48,12 @@ def _files() -> Iterator[tuple[Path, str]]:
     library = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
     interpreter = Path(os.path.realpath(sys.executable))
     yield interpreter, "bin/python3"
-    for shared in Path(sysconfig.get_config_var("LIBDIR")).glob("libpython*.so*"):
-        yield shared.resolve(), f"lib/{shared.name}"
+    for shared in Path(sysconfig.get_config_var("LIBDIR")).glob("libpython*.so.*"):
+        yield shared, f"lib/{shared.name}"
     standard = Path(sysconfig.get_path("stdlib"))
     for path in _below(standard):
-        if path.relative_to(standard).parts[0] not in NOT_OF_THE_LIBRARY:
+        first = path.relative_to(standard).parts[0]
+        if first not in NOT_OF_THE_LIBRARY and not first.startswith("config-"):
             yield path, f"{library}/{path.relative_to(standard)}"
     packages = f"{library}/site-packages"
     site = Path(sysconfig.get_path("platlib"))
@@ -57,7 +61,7 @@ def _files() -> Iterator[tuple[Path, str]]:
         if distribution.metadata["Name"].lower() not in LEFT_OUT:
             for file in distribution.files or ():
                 path = Path(str(distribution.locate_file(file)))
-                if ".." not in file.parts and path.is_file():
+                if not NEVER_IMPORTED.intersection(file.parts) and path.is_file():
                     yield path, f"{packages}/{file}"
     for package in OURS:
         root = Path(str(package.__file__)).parent
