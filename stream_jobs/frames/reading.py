@@ -1,19 +1,14 @@
 """Payloads to columns: a batch of JSON frames read in one pass, strictly and row by row the same.
 
-DuckDB reads a large batch in a quarter of Arrow's time, but takes what it can for a number or a text, and
-knows no key twice: so it reads frames that are shown to have nothing but values of the contract's types, each
-once. Arrow reads others at once and refuses a batch whole. A batch that is not plain is halved until the
-culprit stands among few, and these are read one by one: there a value of a wrong type becomes null, and what
-is no JSON object an empty one.
+Arrow reads a batch at once and refuses it whole: it is halved until the culprit stands among few, and these
+are read one by one. There a value of a wrong type becomes null, and what is no JSON object an empty one.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
-import duckdb
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from infra.clients.duck import PlannedQuery
 from infra.contract.signals import SIGNALS, Signal
 from stream_jobs.app.schema import HEAD
 
-PLAIN_FROM: Final = 256
-"""So many payloads are worth the 4 ms that DuckDB takes to plan."""
 SINGLY: Final = 32
 """Among so few payloads the culprit is not looked for any further."""
 OPEN, CLOSE = b"{}"
@@ -37,9 +29,6 @@ DEPTH: Final = 1024
 """Deeper orjson reads nothing; Arrow passes over any depth where nobody asks for the field."""
 STRIDE: Final = 13
 """Prime: samples of equal width do not hide what is between them."""
-
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 
 
 def _arrow_type(signal: Signal) -> pa.DataType:
@@ -76,9 +65,6 @@ def _read_at_once(payloads: pa.BinaryArray, schema: pa.Schema) -> pa.Table | Non
     if lines is None:
         return None
     text: bytes = lines.as_py()
-    plain = _read_plain(payloads, text) if len(payloads) >= PLAIN_FROM else None
-    if plain is not None:
-        return plain.select(schema.names)
     # A single letter is found ten times as fast, and hardly a frame has an I.
     has_no_number = b"NaN" in text or (b"I" in text and b"Inf" in text)
     if has_no_number or _has_long_number(text) or not _is_utf8(text):
@@ -108,119 +94,6 @@ def _lines(payloads: pa.BinaryArray) -> pa.BinaryScalar | None:
         return None
     whole = pa.ListArray.from_arrays(pa.array([0, len(payloads)], pa.int32()), payloads)
     return pc.binary_join(whole, b"\n")[0]
-
-
-_OTHERS: Final = ("schema", "sent_ms")
-"""What frames say besides the fields of FRAME_SCHEMA; numbers."""
-_ASKED: Final[dict[pa.DataType, Any]] = {
-    pa.int64(): "VARCHAR", pa.bool_(): "VARCHAR", pa.string(): "VARCHAR", pa.float64(): "DOUBLE",
-    pa.list_(pa.string()): ["VARCHAR"], pa.list_(pa.float64()): ["DOUBLE"],
-}  # fmt: skip
-"""How a field is asked for: a whole number and a flag as the text that it is, to be looked at."""
-_STRUCTURE: Final = orjson.dumps(
-    {field.name: _ASKED[field.type] for field in FRAME_SCHEMA} | dict.fromkeys(_OTHERS, "DOUBLE")
-).decode()
-_FLAGS: Final = tuple(field.name for field in FRAME_SCHEMA if field.type == pa.bool_())
-_PLAIN: Final = f"SELECT from_json(payload, '{_STRUCTURE}') AS frame FROM payloads"  # noqa: S608  constants
-_MARKS: Final = (b"\\", b" ", b"\t", b"\r")
-"""With them a text may look like something else, or something else like nothing."""
-_LOCAL: Final = threading.local()
-
-
-def _read_plain(payloads: pa.BinaryArray, text: bytes) -> pa.Table | None:
-    """FRAME_SCHEMA by DuckDB; None where a payload may have anything but its fields, each once, of its type.
-
-    ``text``: the payloads, a line each. What counts tokens may count too many, in a text; never too few.
-    """
-    data = np.frombuffer(text, np.uint8)
-    if not _is_compact(data, text, len(payloads)):
-        return None
-    if not hasattr(_LOCAL, "query"):
-        _LOCAL.query = PlannedQuery(_PLAIN, "payloads")
-    try:
-        frames = _LOCAL.query(pa.table({"payload": payloads.cast(pa.string())}))["frame"].combine_chunks()
-        found = dict(zip(frames.type.names, frames.flatten(), strict=True))
-        columns = {field.name: found[field.name].cast(field.type) for field in FRAME_SCHEMA}
-    except (duckdb.Error, pa.ArrowInvalid):
-        return None
-    columns |= {name: found[name] for name in _OTHERS}
-    (quotes,) = (data == ord('"')).nonzero()
-    keys = quotes[data[quotes + 1] == ord(":")]
-    nulls = keys[data[keys + 2] == ord("n")]
-    codes = int(np.count_nonzero(np.diff(columns["dtc_codes"].offsets)))
-    is_plain = (
-        len(keys) == len(nulls) + sum(len(each) - each.null_count for each in columns.values())
-        and _are_null(text, payloads, nulls, columns)
-        and _has_flags(data, keys, [found[name] for name in _FLAGS])
-        and _has_texts(data, quotes, len(payloads) - columns["vehicle_id"].null_count, codes)
-        and all(map(_finite, columns.values()))
-    )
-    return pa.table({name: columns[name] for name in FRAME_SCHEMA.names}, FRAME_SCHEMA) if is_plain else None
-
-
-def _is_compact(data: Bytes, text: bytes, count: int) -> bool:
-    """Whether nothing is between ``count`` payloads and their tokens but line feeds, no comma at an end."""
-    if any(mark in text for mark in _MARKS) or np.count_nonzero(data == ord("\n")) != count - 1:
-        return False
-    (closing,) = ((data == ord("]")) | (data == ord("}"))).nonzero()
-    return not np.any(data[closing - 1] == ord(","))
-
-
-def _are_null(text: bytes, payloads: pa.BinaryArray, keys: Ints, columns: Mapping[str, pa.Array]) -> bool:
-    """Whether what stands before nulls, names that end at ``keys``, are fields without a value, each once."""
-    begins = _offsets(payloads).astype(np.int64)
-    begins += np.arange(len(begins)) - begins[0]
-    rows = np.searchsorted(begins, keys, side="right") - 1
-    names = [text[text.rindex(b'"', 0, key) + 1 : key].decode() for key in keys.tolist()]
-    of_name: dict[str, set[int]] = {}
-    for name, row in zip(names, rows.tolist(), strict=True):
-        of_name.setdefault(name, set()).add(row)
-    return sum(map(len, of_name.values())) == len(names) and all(
-        name in columns and columns[name].take(pa.array(found)).null_count == len(found)
-        for name, found in ((name, sorted(rows)) for name, rows in of_name.items())
-    )
-
-
-def _has_texts(data: Bytes, quotes: Ints, vehicles: int, codes: int) -> bool:
-    """Whether there are no texts but so many ids, and those in so many lists of codes."""
-    before, after = data[quotes - 1], data[quotes + 1]
-    ids, firsts = quotes[before == ord(":")], quotes[before == ord("[")]
-    last = quotes[after == ord(",")]
-    return (
-        len(ids) == vehicles
-        and _stands_before(data, ids, b'"vehicle_id":')
-        and len(firsts) == codes == np.count_nonzero(after == ord("]"))
-        and _stands_before(data, firsts, b'"dtc_codes":[')
-        and bool(np.all(data[last + 2] == ord('"')))
-    )
-
-
-def _has_flags(data: Bytes, keys: Ints, flags: Sequence[pa.StringArray]) -> bool:
-    """Whether there are no true and false but in fields of flags, and nothing else in those."""
-    found = pc.value_counts(pa.concat_arrays([each.drop_null() for each in flags]))
-    counts = {each["values"]: each["counts"] for each in found.to_pylist()}
-    begins = (data == ord("t")) | (data == ord("f"))
-    in_list = (data == ord(",")) | (data == ord("["))
-    return (
-        counts.keys() <= {"true", "false"}
-        and sum(counts.values()) == np.count_nonzero(begins[keys + 2])
-        and not np.any(begins[1:] & in_list[:-1])
-    )
-
-
-def _stands_before(data: Bytes, places: Ints, what: bytes) -> bool:
-    """Whether ``what`` stands before each of ``places``."""
-    if len(places) and places[0] < len(what):
-        return False
-    return all(np.all(data[places - len(what) + k] == letter) for k, letter in enumerate(what))
-
-
-def _finite(column: pa.Array) -> bool:
-    """Whether numbers that are there are some: what is none in JSON, and what no double can hold, are not."""
-    flat = column.flatten() if pa.types.is_list(column.type) else column
-    if flat.type != pa.float64():
-        return True
-    return bool(np.isfinite(pc.fill_null(flat, 0.0).to_numpy(zero_copy_only=False)).all())
 
 
 def _has_long_number(text: bytes | memoryview) -> bool:

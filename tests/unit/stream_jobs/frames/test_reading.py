@@ -7,9 +7,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_jobs.frames import reading
 from stream_jobs.frames.batch import readable
-from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, PLAIN_FROM, SINGLY, read, read_heads
+from stream_jobs.frames.reading import HEAD_SCHEMA, SINGLY, read, read_heads
 from tests.support_frames import frame, vin
 
 T0 = 1_767_225_600_000
@@ -78,24 +77,10 @@ def test_a_large_batch_is_read_as_each_payload_alone(
         for raw in (plain, bare)
         for end in (b",}" if comma else b"}",)
     ]
-    payloads = [plain] * PLAIN_FROM + odd
+    payloads = [plain] * SINGLY + odd
     table = read(pa.array(payloads, pa.binary()))
     alone = [read(pa.array([each], pa.binary())) for each in (plain, *odd)]
-    assert table.slice(PLAIN_FROM - 1).equals(pa.concat_tables(alone).combine_chunks())
-
-
-def test_frames_of_a_fleet_are_read_by_the_quick_reader() -> None:
-    told = {
-        "speed_kmh": [1.5, None],
-        "ignition_on": True,
-        "dtc_codes": ["P0001", "P0002"],
-        "engine_rpm": None,
-    }
-    frames = [orjson.dumps(frame(v, 0, T0, **told)) for v in range(PLAIN_FROM)]
-    payloads = pa.array(frames, pa.binary())
-    table = reading._read_plain(payloads, b"\n".join(frames))
-    assert table is not None
-    assert table.equals(reading._parse(b"\n".join(frames), FRAME_SCHEMA))
+    assert table.slice(SINGLY - 1).equals(pa.concat_tables(alone).combine_chunks())
 
 
 def test_a_value_of_a_wrong_type_is_not_available_and_the_others_are() -> None:
