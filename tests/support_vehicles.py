@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stream_jobs.rules.inputs import FLAGS, RuleInputs, code_of, unknown_inputs
+from stream_jobs.rules.inputs import FLAGS, Names, RuleInputs, unknown_inputs
 from stream_jobs.vehicles.features import FRAME_FEATURES, Features
 
 
@@ -29,15 +29,13 @@ def inputs_of(frames: Sequence[Sequence[Evaluation]], named: Sequence[int] = (0,
     """The inputs of frames out of readings, one a rule; rules at places ``named`` have names."""
     by_rule = list(zip(*frames, strict=True))
     answers = {None: 0, False: -1, True: 1}
-    codes = []
-    for readings in by_rule:
-        flags = [np.array([answers[getattr(each, name)] for each in readings], np.int8) for name in FLAGS]
-        codes.append(code_of(flags, np.array([_nan(each.value) for each in readings])))
+    flags = [[[answers[getattr(each, name)] for each in readings] for readings in by_rule] for name in FLAGS]
+    texts = {k: pa.array([each.names for each in by_rule[k]], pa.list_(pa.string())) for k in named}
     return RuleInputs(
-        np.array(codes, np.uint8),
+        np.array(flags, np.int8).reshape(len(FLAGS), len(by_rule), len(frames)),
         np.array([[_nan(each.value) for each in readings] for readings in by_rule]),
         np.array([[_nan(each.limit) for each in readings] for readings in by_rule]),
-        {k: pa.array([each.names for each in by_rule[k]], pa.list_(pa.string())) for k in named},
+        {k: Names.of_texts(each) for k, each in texts.items()},
     )
 
 

@@ -72,7 +72,7 @@ class Query:
 QUERIES: Final = (
     Query(
         name="telemetry",
-        operators=4,
+        operators=5,
         replaces=("routing", "windows", "vehicles"),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,

@@ -9,6 +9,7 @@ every shipped rule. What does not translate is refused with rule and key (check_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,7 @@ from sqlglot.errors import SqlglotError
 from infra.clients.duck import PlannedQuery
 from stream_jobs.frames.reading import FRAME_SCHEMA
 from stream_jobs.rules import model
-from stream_jobs.rules.inputs import Answers, RuleInputs, code_of, name_expressions, unknown_inputs
+from stream_jobs.rules.inputs import Answers, Names, RuleInputs, name_expressions, unknown_inputs
 from stream_jobs.rules.model import Gives, Rule
 from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
@@ -117,14 +118,13 @@ class Evaluator:
             return unknown_inputs(len(self._rules), rows, [*named])
         columns = (column.combine_chunks() for column in self._query(frames).columns)
         answers = {pair: _READ[pair[1]](each) for pair, each in zip(self._wanted, columns, strict=True)}
-        shape = (len(self._rules), rows)
-        inputs = RuleInputs(
-            np.empty(shape, np.uint8), np.empty(shape), np.empty(shape),
-            {k: answers[text, NAMES] for k, text in named.items()},
-        )  # fmt: skip
+        inputs = unknown_inputs(len(self._rules), rows)
         for k, rule in enumerate(self._rules):
-            inputs.codes[k], inputs.values[k], inputs.limits[k] = _evaluated(rule, answers)
-        return inputs
+            flags, inputs.values[k], inputs.limits[k] = _evaluated(rule, answers)
+            for of_rules, answer in zip(inputs.flags, flags, strict=True):
+                of_rules[k] = answer
+        names = {k: Names.of_texts(answers[text, NAMES]) for k, text in named.items()}
+        return replace(inputs, names=names)
 
 
 def _column(text: str, gives: Gives) -> str:
@@ -134,7 +134,7 @@ def _column(text: str, gives: Gives) -> str:
 
 
 def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[Any, Any, Any]:
-    """One rule's code, value and limit (of kind unchanged: what the value follows) by frame; kinds with a
+    """One rule's FLAGS, value and limit (of kind unchanged: what the value follows) by frame; kinds with a
     value of their own know it where it counts.
     """
     more = rule.stateful
@@ -160,7 +160,7 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
             value = np.where(condition > 0, value, np.nan)
     armed = NOT_KNOWN if more.armed is None else answers[more.armed, BOOLEAN]
     learns = condition if more.learn is None else answers[more.learn, BOOLEAN]
-    return code_of((holds, clears, armed, learns), value), value, limit
+    return (holds, clears, armed, learns), value, limit
 
 
 def _beyond(rule: Rule, value: Any, limit: Any) -> Answers:

@@ -1,11 +1,10 @@
-"""What all rules say of frames, in a narrow form: a byte a rule and frame for its flags, a value, a limit."""
+"""What all rules say of frames: flags, a value, a limit, and for some the names of what they are about."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,23 +17,28 @@ from stream_jobs.rules.model import Rule
 Answers = npt.NDArray[np.int8]
 """Three-valued: 1 true, -1 false, 0 not known. So AND is the minimum, OR the maximum, NOT the negative."""
 FLAGS: Final = ("holds", "clears", "armed", "learns")
-WEIGHTS: Final = (1, 3, 9, 27)
-"""Of FLAGS in the number that they are together: each 0 not known, 1 false, 2 true."""
-KNOWN: Final = 81  # what a code has more than its flags where the value is known
-CODES: Final = 2 * KNOWN
-_FLAGS_OF: Final = np.array([flags[::-1] for flags in product((0, -1, 1), repeat=4)] * 2, np.int8)
+_TEXTS: Final = pa.list_(pa.string())
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of frames ``rows`` [k] out of those of a batch: ``numbers`` [k] say which of ``words``, the
-    different names of the batch joined by commas, are each frame's.
+    """What frames are about, [k]: lists of texts; ``numbers`` [k] say which of ``words``, the different ones
+    joined by commas, are each frame's.
     """
 
     texts: pa.ListArray
-    rows: Ints
     numbers: Ints
     words: Sequence[str]
+
+    @classmethod
+    def of_texts(cls, texts: pa.ListArray) -> Names:
+        """Of a batch of frames."""
+        coded = pc.dictionary_encode(pc.binary_join(texts, ","))
+        return cls(texts, coded.indices.to_numpy(), coded.dictionary.to_pylist())
+
+    def take(self, rows: Ints) -> Names:
+        """Those of some of the frames."""
+        return replace(self, texts=self.texts.take(pa.array(rows)), numbers=self.numbers[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,51 +62,41 @@ class RuleEvaluation:
 
     def names_of(self, lane: int) -> tuple[str, ...]:
         """The names of one frame."""
-        return () if self.names is None else tuple(self.names.texts[int(self.names.rows[lane])].as_py())
+        return () if self.names is None else tuple(self.names.texts[lane].as_py())
 
     def of(self, lanes: Ints) -> RuleEvaluation:
         """Those at ``lanes`` among the k, in their order."""
         if len(lanes) == len(self.value):
             return self
-        names = self.names
-        if names is not None:
-            names = replace(names, rows=names.rows[lanes], numbers=names.numbers[lanes])
+        names = None if self.names is None else self.names.take(lanes)
         flags = self.holds[lanes], self.clears[lanes], self.armed[lanes], self.learns[lanes]
         return RuleEvaluation(*flags, self.value[lanes], self.limit[lanes], names)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleInputs:
-    """What all rules say of a batch of frames, arrays [n_rules, n_frames].
-
-    ``codes``: a rule's flags as one number, and whether its value is known; ``values``, ``limits``: NaN where
-    not known; ``names``: by rule's place, for those that have names, a list of texts a frame.
+    """What all rules say of a batch of frames: FLAGS (Answers) [4, n_rules, n_frames], and two numbers
+    [n_rules, n_frames], NaN where not known; ``names``: by rule's place, for those that have names.
     """
 
-    codes: npt.NDArray[np.uint8]
+    flags: Answers
     values: Floats
     limits: Floats
-    names: Mapping[int, pa.ListArray]
-    _words: dict[int, tuple[Ints, Sequence[str]]] = field(default_factory=dict)
+    names: Mapping[int, Names]
 
-    def of(self, rule: int, rows: Ints) -> RuleEvaluation:
-        """The rule at place ``rule`` over frames ``rows`` [k]."""
-        holds, clears, armed, learns = _FLAGS_OF[self.codes[rule, rows]].T
-        texts = self.names.get(rule)
-        names = None
-        if texts is not None:
-            if rule not in self._words:
-                coded = pc.dictionary_encode(pc.binary_join(texts, ","))
-                self._words[rule] = coded.indices.to_numpy(), coded.dictionary.to_pylist()
-            numbers, words = self._words[rule]
-            names = Names(texts, rows, numbers[rows], words)
-        values, limits = self.values[rule, rows], self.limits[rule, rows]
+    def of(self, rule: int, rows: Ints | None = None) -> RuleEvaluation:
+        """The rule at place ``rule`` over frames ``rows`` [k], or over all."""
+        at, names = slice(None) if rows is None else rows, self.names.get(rule)
+        if names is not None and rows is not None:
+            names = names.take(rows)
+        holds, clears, armed, learns = self.flags[:, rule, at]
+        values, limits = self.values[rule, at], self.limits[rule, at]
         return RuleEvaluation(holds, clears, armed, learns, values, limits, names)
 
     def take(self, rows: Ints) -> RuleInputs:
         """Of frames ``rows``."""
-        names = {rule: each.take(pa.array(rows)) for rule, each in self.names.items()}
-        return RuleInputs(self.codes[:, rows], self.values[:, rows], self.limits[:, rows], names)
+        names = {rule: each.take(rows) for rule, each in self.names.items()}
+        return RuleInputs(self.flags[:, :, rows], self.values[:, rows], self.limits[:, rows], names)
 
 
 def name_expressions(rules: Sequence[Rule]) -> dict[int, str]:
@@ -112,28 +106,17 @@ def name_expressions(rules: Sequence[Rule]) -> dict[int, str]:
 
 def unknown_inputs(rules: int, frames: int, named: Sequence[int] = ()) -> RuleInputs:
     """Of frames that no rule can say anything of; rules at places ``named`` have names."""
-    none, no_names = np.full((rules, frames), np.nan), pa.array([[]] * frames, pa.list_(pa.string()))
-    return RuleInputs(np.zeros((rules, frames), np.uint8), none, none, dict.fromkeys(named, no_names))
+    numbers, flags = np.full((2, rules, frames), np.nan), np.zeros((len(FLAGS), rules, frames), np.int8)
+    names = dict.fromkeys(named, Names.of_texts(pa.array([[]] * frames, _TEXTS))) if named else {}
+    return RuleInputs(flags, numbers[0], numbers[1], names)
 
 
 def concatenated(parts: Sequence[RuleInputs]) -> RuleInputs:
     """What the same rules say of the frames of all parts; there is at least one."""
+    texts = {rule: pa.concat_arrays([part.names[rule].texts for part in parts]) for rule in parts[0].names}
     return RuleInputs(
-        np.concatenate([part.codes for part in parts], axis=1),
+        np.concatenate([part.flags for part in parts], axis=2),
         np.concatenate([part.values for part in parts], axis=1),
         np.concatenate([part.limits for part in parts], axis=1),
-        {rule: pa.concat_arrays([part.names[rule] for part in parts]) for rule in parts[0].names},
+        {rule: Names.of_texts(each) for rule, each in texts.items()},
     )
-
-
-def code_of(flags: Sequence[Any], value: Any) -> Any:
-    """FLAGS (Answers) and whether ``value`` is known, as one number."""
-    digits = (weight * (np.abs(flag) + (flag > 0)) for flag, weight in zip(flags, WEIGHTS, strict=True))
-    return sum(digits) + KNOWN * ~np.isnan(value)
-
-
-def all_codes() -> RuleEvaluation:
-    """An evaluation of each code, [CODES]; the value is 0 where one is known."""
-    value = np.where(np.arange(CODES) >= KNOWN, 0.0, np.nan)
-    holds, clears, armed, learns = _FLAGS_OF.T
-    return RuleEvaluation(holds, clears, armed, learns, value, np.full(CODES, np.nan))

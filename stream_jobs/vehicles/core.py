@@ -18,7 +18,6 @@ from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import Detections, number
 from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
-from stream_jobs.rules.inputs import all_codes
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.features import Features, Round, joined
 from stream_jobs.vehicles.fleet import Fleet
@@ -53,11 +52,9 @@ class Core:
     def __init__(self, limits: CoreLimits, rule_set: RuleSet) -> None:
         self._limits = limits
         self._rule_set = rule_set
-        each = rule_set.detectors
-        self._unordered = [(k, d) for k, d in enumerate(each) if isinstance(d, CloneDetector)]
-        self._timed = [(k, d) for k, d in enumerate(each) if isinstance(d, SilenceDetector)]
-        wakes = [detector.wakes(all_codes()) for detector in each]
-        self._relevant, self._starts = [each for each, _ in wakes], [each for _, each in wakes]
+        each = [*enumerate(rule_set.detectors)]
+        self._unordered = [(k, detector) for k, detector in each if isinstance(detector, CloneDetector)]
+        self._timed = [(k, detector) for k, detector in each if isinstance(detector, SilenceDetector)]
 
     def take(self, fleet: Fleet, features: Features) -> list[Row]:
         """Rows that follow from frames as they came, in the order of the log."""
@@ -180,11 +177,10 @@ class Core:
         """Rows that follow from frames in order."""
         out: list[Row] = []
         awake = []
-        for k, memory in enumerate(fleet.detectors):
-            codes = frames.rules.codes[k]
-            remembers = bool(memory.on.any())
-            if self._starts[k][codes].any() or (remembers and self._relevant[k][codes].any()):
-                awake.append(k)  # of others no rule finds or remembers anything of these frames
+        for k, detector in enumerate(self._rule_set.detectors):
+            relevant, starts = detector.wakes(frames.rules.of(k))
+            if starts.any() or (relevant.any() and fleet.detectors[k].on.any()):
+                awake.append((k, relevant, starts))  # others find or remember nothing of these frames
         all_places, all_rows, rank = released
         order = np.argsort(rank, kind="stable")
         for begin, end in pairwise([0, *np.cumsum(np.bincount(rank)).tolist()]):
@@ -193,22 +189,17 @@ class Core:
             now = Round(places, rows, frames.frame_features[rows], runs, fleet.ids)
             out += self._wake(fleet, places, now["received_ms"])
             out += journey.step(fleet.journeys, now, self._limits.journeys)
-            for k in awake:
-                out += self._detect(k, fleet, frames, now)
+            for k, relevant, starts in awake:
+                lanes = (starts[rows] | (relevant[rows] & fleet.detectors[k].on[places])).nonzero()[0]
+                if lanes.size:
+                    chosen, said = now.of(lanes), frames.rules.of(k, rows[lanes])
+                    found = self._rule_set.detectors[k].step(fleet.detectors[k], chosen, said)
+                    out += self._alerts(k, found, chosen)
             last = fleet.vehicles[places]
             last["seen"], last["lat"], last["lon"] = True, now["lat_deg"], now["lon_deg"]
             last["last_boot"], last["last_seq"] = now["boot_id"], now["seq"]
             fleet.vehicles[places] = last
         return out
-
-    def _detect(self, k: int, fleet: Fleet, frames: Features, now: Round) -> Iterator[Row]:
-        codes, memory = frames.rules.codes[k][now.rows], fleet.detectors[k]
-        (lanes,) = (self._starts[k][codes] | (self._relevant[k][codes] & memory.on[now.places])).nonzero()
-        if not lanes.size:
-            return iter(())
-        chosen = now.of(lanes)
-        found = self._rule_set.detectors[k].step(memory, chosen, frames.rules.of(k, chosen.rows))
-        return self._alerts(k, found, chosen)
 
     def _wake(self, fleet: Fleet, places: Ints, now_ms: Floats) -> Iterator[Row]:
         """Ask those whose moment came before ``now_ms`` [k], each at its moment."""

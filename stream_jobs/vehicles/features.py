@@ -10,9 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import msgspec
 import numpy as np
-import pyarrow as pa
 
 from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Frames, Ints
@@ -163,43 +161,6 @@ def joined(parts: Sequence[Features]) -> Features:
 def nothing_read(features: Features, rules: Sequence[Rule]) -> Features:
     """The frames, of which ``rules`` have not read anything."""
     return replace(features, rules=unknown_inputs(len(rules), len(features), [*name_expressions(rules)]))
-
-
-class KeptFeatures(msgspec.Struct, array_like=True):
-    """Features as plain values."""
-
-    ids: list[str]
-    vehicle: bytes
-    frame_features: bytes
-    runs: list[list[float]]
-    codes: bytes
-    values: bytes
-    limits: bytes
-    names: dict[int, list[list[str]]]
-
-
-def dump_features(f: Features) -> KeptFeatures:
-    """As plain values."""
-    rules = f.rules
-    return KeptFeatures(
-        list(f.ids), f.vehicle.tobytes(), f.frame_features.tobytes(), [list(run) for run in f.runs],
-        rules.codes.tobytes(), rules.values.tobytes(), rules.limits.tobytes(),
-        {rule: texts.to_pylist() for rule, texts in rules.names.items()},
-    )  # fmt: skip
-
-
-def load_features(kept: KeptFeatures) -> Features:
-    """What ``dump_features`` took."""
-    vehicle = np.frombuffer(kept.vehicle, np.int64)
-    shape = (len(vehicle) and len(kept.codes) // len(vehicle), len(vehicle))
-    rules = RuleInputs(
-        np.frombuffer(kept.codes, np.uint8).reshape(shape),
-        np.frombuffer(kept.values).reshape(shape),
-        np.frombuffer(kept.limits).reshape(shape),
-        {rule: pa.array(texts, pa.list_(pa.string())) for rule, texts in kept.names.items()},
-    )
-    frame_features = np.frombuffer(kept.frame_features).reshape(len(vehicle), len(FRAME_FEATURES))
-    return Features(kept.ids, vehicle, frame_features, kept.runs, rules)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stream_jobs.frames import state
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import Kept, Memory
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.features import Features, KeptFeatures, dump_features, load_features, nothing_read
+from stream_jobs.vehicles.features import Features, nothing_read
 from stream_jobs.vehicles.journeys.journey import JourneyMemory
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Order
-from stream_jobs.windows.block import squeezed, unsqueezed
 from stream_jobs.windows.open_windows import Memory as WindowMemory
 
 VEHICLE: Final = np.dtype(
@@ -41,15 +41,15 @@ class Waiting(msgspec.Struct, array_like=True):
 
 
 class KeptFleet(msgspec.Struct, array_like=True):
-    """A fleet as plain values; ``rules``: whose memories ``detectors`` are."""
+    """A fleet as a checkpoint has it; ``rules``: whose memories ``detectors`` are."""
 
-    ids: list[str] = []
-    vehicles: bytes = b""
-    waiting: dict[int, Waiting] = {}
-    held: KeptFeatures | None = None
-    journeys: bytes = b""
-    rules: list[str] = []
-    detectors: list[Kept] = []
+    ids: list[str]
+    vehicles: Vehicles
+    waiting: dict[int, Waiting]
+    held: Features | None
+    journeys: JourneyMemory
+    rules: list[str]
+    detectors: list[Kept]
 
 
 class Fleet:
@@ -59,30 +59,25 @@ class Fleet:
     """
 
     def __init__(self, rule_set: RuleSet, kept: KeptFleet | None = None) -> None:
-        kept = KeptFleet() if kept is None else kept
-        self.ids = kept.ids
+        if kept is None:
+            kept = KeptFleet([], np.zeros(0, VEHICLE), {}, None, JourneyMemory.of_unknown(0), [], [])
+        self.ids, self.vehicles, self.waiting = kept.ids, kept.vehicles, kept.waiting
         self._places = {vehicle_id: place for place, vehicle_id in enumerate(self.ids)}
-        self.vehicles: Vehicles = np.frombuffer(kept.vehicles, VEHICLE).copy()
-        self.waiting = kept.waiting
         self.rules = [f"{rule.id}@{rule.version}" for rule in rule_set.rules]
-        self.held: Features | None = None
-        if kept.held is not None:
-            self.held = load_features(kept.held)
-            if kept.rules != self.rules:  # what the old rules read of frames that wait is lost
-                self.held = nothing_read(self.held, rule_set.rules)
-        self.journeys = JourneyMemory.load(kept.journeys) if kept.journeys else JourneyMemory(len(self.ids))
+        self.held, self.journeys = kept.held, kept.journeys
+        if self.held is not None and kept.rules != self.rules:
+            self.held = nothing_read(self.held, rule_set.rules)  # what the old rules read of it is lost
         before = dict(zip(kept.rules, kept.detectors, strict=True))
         self.detectors: list[Memory] = [
             detector.memory(len(self.ids), before.get(name))
             for name, detector in zip(self.rules, rule_set.detectors, strict=True)
         ]
 
-    def dump(self) -> KeptFleet:
-        """As plain values. Of other rules, or other versions of them, nothing is kept."""
-        held = None if self.held is None else dump_features(self.held)
+    def kept(self) -> KeptFleet:
+        """What is to be kept of it. Of other rules, or other versions of them, nothing is."""
         detectors = [memory.dump() for memory in self.detectors]
         return KeptFleet(
-            self.ids, self.vehicles.tobytes(), self.waiting, held, self.journeys.dump(), self.rules, detectors
+            self.ids, self.vehicles, self.waiting, self.held, self.journeys, self.rules, detectors
         )
 
     def places(self, ids: Sequence[str]) -> Ints:
@@ -138,26 +133,17 @@ class Fleet:
         return due
 
 
-class KeptBucket(msgspec.Struct, array_like=True):
-    """What a bucket remembers: its vehicles, compressed, and the open windows."""
-
-    fleet: bytes
-    windows: WindowMemory
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_KEPT: Final = msgspec.msgpack.Decoder(KeptBucket)
-_FLEET: Final = msgspec.msgpack.Decoder(KeptFleet)
-
-
 def load(blob: bytes | None, rule_set: RuleSet) -> tuple[Fleet, WindowMemory]:
     """The bucket in ``blob``; an empty one of nothing. Of rules that changed nothing is remembered."""
     if blob is None:
         return Fleet(rule_set), WindowMemory()
-    kept = _KEPT.decode(blob)
-    return Fleet(rule_set, _FLEET.decode(unsqueezed(kept.fleet))), kept.windows
+    fleet, windows = _BUCKET.decode(blob)
+    return Fleet(rule_set, state.load(fleet, KeptFleet)), windows
 
 
 def dump(fleet: Fleet, windows: WindowMemory) -> bytes:
-    """The bucket as bytes."""
-    return _ENCODER.encode(KeptBucket(squeezed(_ENCODER.encode(fleet.dump())), windows))
+    """What a bucket remembers as bytes: its vehicles, compressed, and the open windows, which are already."""
+    return msgspec.msgpack.encode((state.dump(fleet.kept()), windows))
+
+
+_BUCKET: Final = msgspec.msgpack.Decoder(tuple[bytes, WindowMemory])

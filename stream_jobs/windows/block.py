@@ -6,13 +6,10 @@ one stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,7 +36,6 @@ _OF_FRAMES: Final[dict[Kind, tuple[Ints, Ints]]] = {
 }
 """Of the parts that a frame has one value of: places in _QUANTITIES, and rows of the matrices."""
 _FLOORS: Final = np.array([q.floor for q in _QUANTITIES.values()])
-CODEC: Final[Literal["zstd"]] = "zstd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,58 +175,3 @@ class Block:
             self.changed = np.append(self.changed, np.ones(len(at) - old.sum(), np.bool_))
         self.changed[at] = True
         return at
-
-    def dump(self) -> bytes:
-        """The block as bytes."""
-        arrays = [*(self.parts.of[how] for how in NEUTRAL), self.parts.known, self.changed]
-        return dump_arrays(self.vehicles.to_pylist(), arrays)
-
-    @classmethod
-    def load(cls, raw: bytes) -> Block:
-        """The block that ``dump`` made bytes of."""
-        names, (*matrices, known, changed) = load_arrays(raw)
-        of = {
-            how: np.frombuffer(each, np.int64).reshape(-1, len(names)).copy()
-            for how, each in zip(NEUTRAL, matrices, strict=True)
-        }
-        flags = np.frombuffer(known, np.bool_).reshape(-1, len(names)).copy()
-        return cls(pa.array(names, pa.string()), Parts(of, flags), np.frombuffer(changed, np.bool_).copy())
-
-
-class _Arrays(msgspec.Struct, array_like=True):
-    names: str
-    arrays: list[tuple[int, bytes]]
-    """Bytes of a value, and the arrays' bytes in planes."""
-
-
-_DECODER: Final = msgspec.msgpack.Decoder(_Arrays)
-LENGTH: Final = 8
-"""Bytes before what is compressed: how long that is."""
-
-
-def squeezed(plain: bytes) -> bytes:
-    """Compressed, for the state of a query: it passes from Java to Python and back with each batch."""
-    small: bytes = pa.compress(plain, CODEC, asbytes=True)
-    return len(plain).to_bytes(LENGTH, "little") + small
-
-
-def unsqueezed(raw: bytes) -> bytes:
-    """What ``squeezed`` was given."""
-    length = int.from_bytes(raw[:LENGTH], "little")
-    plain: bytes = pa.decompress(raw[LENGTH:], length, CODEC, asbytes=True)
-    return plain
-
-
-def dump_arrays(names: Sequence[str], arrays: Iterable[npt.NDArray[Any]]) -> bytes:
-    """Vehicles and arrays, compressed: bytes of equal weight side by side, since most numbers are small."""
-    planes = [
-        (x.itemsize, np.frombuffer(x.tobytes(), np.uint8).reshape(-1, x.itemsize).T.tobytes()) for x in arrays
-    ]
-    return squeezed(msgspec.msgpack.encode(_Arrays("\n".join(names), planes)))
-
-
-def load_arrays(raw: bytes) -> tuple[list[str], list[bytes]]:
-    """What ``dump_arrays`` was given; there is at least one vehicle."""
-    found = _DECODER.decode(unsqueezed(raw))
-    planes = [np.frombuffer(each, np.uint8).reshape(size, -1).T.tobytes() for size, each in found.arrays]
-    return found.names.split("\n"), planes

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from infra.contract.verdict import OK, ClockLimits
 from infra.settings.settings import Settings
 from stream_jobs.app.schema import COORDINATES
-from stream_jobs.frames import copies
+from stream_jobs.frames import copies, state
 from stream_jobs.frames.arrays import Flags, Ints
 from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
 from stream_jobs.frames.copies import Seen
@@ -80,15 +80,15 @@ def part_of(memory: Memory, chosen: Container[str]) -> Memory:
     """What ``memory`` holds of the ``chosen`` vehicles; shares of places are all to be given out again."""
     vehicles, places = dict[int, bytes](), dict[int, bytes]()
     for start, raw in memory.vehicles.items():
-        block = Block.load(raw)
+        block = state.load(raw, Block)
         at = np.flatnonzero([name in chosen for name in block.vehicles.to_pylist()])
         if len(at):
             names = block.vehicles.take(pa.array(at))
-            vehicles[start] = Block(names, block.parts.take(at), block.changed[at]).dump()
+            vehicles[start] = state.dump(Block(names, block.parts.take(at), block.changed[at]))
     for start, raw in memory.places.items():
-        part = Places.load(raw).part(chosen)
+        part = state.load(raw, Places).part(chosen)
         if len(part.vehicles):
-            places[start] = part.dump()
+            places[start] = state.dump(part)
     return Memory(
         vehicles, places, {name: seen for name, seen in memory.seen.items() if name in chosen},
         dict(memory.clocks_ms), memory.closed_ms, memory.published_ms,
@@ -126,7 +126,7 @@ class _Kept(Generic[Kind]):
 
     def get(self, start_ms: int) -> Kind | None:
         if start_ms not in self.opened and start_ms in self._packed:
-            self.opened[start_ms] = self._kind.load(self._packed.pop(start_ms))
+            self.opened[start_ms] = state.load(self._packed.pop(start_ms), self._kind)
         return self.opened.get(start_ms)
 
     def first_ms(self) -> int | None:
@@ -139,7 +139,7 @@ class _Kept(Generic[Kind]):
 
     def packed(self) -> dict[int, bytes]:
         for start_ms in [*self.opened]:
-            self._packed[start_ms] = self.opened.pop(start_ms).dump()
+            self._packed[start_ms] = state.dump(self.opened.pop(start_ms))
         return self._packed
 
 

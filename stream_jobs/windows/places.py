@@ -20,7 +20,7 @@ from h3ronpy.vector import coordinates_to_cells
 
 from stream_jobs.frames.arrays import Flags, Frames, Ints
 from stream_jobs.roads.network import RoadIndex, match
-from stream_jobs.windows.block import dump_arrays, enrolled, load_arrays
+from stream_jobs.windows.block import enrolled
 from stream_jobs.windows.measures import quotient, steps
 from stream_jobs.windows.vehicle import STEP_MS_PER_M
 
@@ -144,16 +144,6 @@ class Places:
         rows = self.rows[:, stays[self.rows[0]]]
         rows[0], rows[-1] = (np.cumsum(stays) - 1)[rows[0]], 1
         return Places(self.vehicles.filter(pa.array(stays)), rows)
-
-    def dump(self) -> bytes:
-        """The rows as bytes."""
-        return dump_arrays(self.vehicles.to_pylist(), [self.rows])
-
-    @classmethod
-    def load(cls, raw: bytes) -> Places:
-        """The rows that ``dump`` made bytes of."""
-        names, (rows,) = load_arrays(raw)
-        return cls(pa.array(names, pa.string()), np.frombuffer(rows, np.int64).reshape(len(_ROW), -1).copy())
 
 
 def summed(shares: pa.Table) -> pa.Table:

@@ -40,9 +40,8 @@ Detections = list[tuple[int, Detection]]  # with the lane in the round of the ve
 class Kept(msgspec.Struct, array_like=True):
     """A memory as a checkpoint has it: records of the vehicles that it knows, by place."""
 
-    places: bytes
-    rows: bytes
-    width: int
+    places: Ints
+    rows: npt.NDArray[Any]
     rare: dict[int, Any]
     words: list[str]
     inner: Kept | None
@@ -53,17 +52,17 @@ class Memory:
 
     ``on``: of which it knows anything, [n]. ``rows``: [n], a record each of the dtype that the detector
     asks for. ``rare``: by place, plain values of few vehicles. ``words``: texts that records name by their
-    number. ``inner``: the memory of a detector inside. ``width``: what the dtype of the rows depends on.
+    number. ``inner``: the memory of a detector inside.
     """
 
-    __slots__ = ("inner", "on", "rare", "rows", "width", "words")
+    __slots__ = ("inner", "on", "rare", "rows", "words")
 
-    def __init__(self, dtype: np.dtype[Any], count: int, inner: Memory | None = None, width: int = 0) -> None:
+    def __init__(self, dtype: np.dtype[Any], count: int, inner: Memory | None = None) -> None:
         self.on = np.zeros(count, np.bool_)
         self.rows = np.zeros(count, dtype)
         self.rare: dict[int, Any] = {}
         self.words: list[str] = []
-        self.inner, self.width = inner, width
+        self.inner = inner
 
     def grow(self, count: int) -> None:
         """To ``count`` places; of new ones nothing is known."""
@@ -81,17 +80,16 @@ class Memory:
             self.inner.keep(places)
 
     def dump(self) -> Kept:
-        """As plain values."""
+        """What is to be kept of it."""
         places = np.flatnonzero(self.on)
         inner = None if self.inner is None else self.inner.dump()
-        return Kept(places.tobytes(), self.rows[places].tobytes(), self.width, self.rare, self.words, inner)
+        return Kept(places, self.rows[places], self.rare, self.words, inner)
 
     def load(self, kept: Kept) -> None:
         """Take in what ``dump`` gave; nothing was known before."""
-        places = np.frombuffer(kept.places, np.int64)
-        self.on[places] = True
-        if kept.rows:
-            self.rows[places] = np.frombuffer(kept.rows, self.rows.dtype)
+        self.on[kept.places] = True
+        self.rows = np.zeros(len(self.on), kept.rows.dtype)
+        self.rows[kept.places] = kept.rows
         self.rare, self.words = kept.rare, kept.words
         if self.inner is not None and kept.inner is not None:
             self.inner.load(kept.inner)
@@ -110,18 +108,17 @@ class Detector:
 
     def memory(self, count: int, kept: Kept | None = None) -> Memory:
         """A memory of ``count`` vehicles, as it was kept."""
-        memory = self._empty(count, 0 if kept is None else kept.width)
+        memory = self._empty(count)
         if kept is not None:
             memory.load(kept)
         return memory
 
-    def _empty(self, count: int, width: int) -> Memory:  # noqa: ARG002  the records of most kinds have one
+    def _empty(self, count: int) -> Memory:
         return Memory(self.dtype, count)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """Frames that may change or find something, whatever is remembered; and those of them that do so
-        where nothing is remembered; [k]. Decided by flags and whether there is a value alone, not by what
-        numbers there are. Of most kinds: those with a value.
+        where nothing is remembered; [k]. Of most kinds: those with a value.
         """
         known = ~np.isnan(now.value)
         return known, known

@@ -42,9 +42,8 @@ class BaselineDetector(Detector):
     spec: Baseline
     clear_level: float | None
 
-    def _empty(self, count: int, width: int) -> Memory:
-        width = width or WIDTHS[0]
-        return Memory(self._dtype(width), count, width=width)
+    def _empty(self, count: int) -> Memory:
+        return Memory(self._dtype(WIDTHS[0]), count)
 
     def _dtype(self, width: int) -> np.dtype[Any]:
         """The name now and since when (ms), how often it learned, the mean's buckets, histories."""
@@ -127,7 +126,7 @@ class BaselineDetector(Detector):
         memory.rows[places] = own
 
     def _widen(self, memory: Memory, width: int) -> None:
-        before, memory.width = memory.rows, width
+        before = memory.rows
         memory.rows = np.zeros(len(before), self._dtype(width))
         for name in before.dtype.names or ():
             if name in SLOTS:

@@ -93,7 +93,7 @@ class ArmedDetector(Detector):
     inner: Detector
     dtype: ClassVar = ARMING
 
-    def _empty(self, count: int, width: int) -> Memory:  # noqa: ARG002
+    def _empty(self, count: int) -> Memory:
         return Memory(ARMING, count, self.inner.memory(count))
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:

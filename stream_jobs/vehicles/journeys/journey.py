@@ -35,57 +35,41 @@ def _unknown(count: int) -> Floats:
     return np.tile(one.view(np.float64), (count, 1))
 
 
-class _Packed(msgspec.Struct, array_like=True):
-    numbers: bytes
-    harsh: dict[int, HarshState]
-
-
-_PACKED: Final = msgspec.msgpack.Decoder(_Packed)
-
-
-class JourneyMemory:
+class JourneyMemory(msgspec.Struct, array_like=True):
     """What is remembered of n vehicles' journeys, each at its place: numbers, and in ``harsh`` by place the
     few with harsh events or runs of late (those whose flag ``harsh`` is set).
 
     The numbers are kept plain, [n, _WIDTH], since numpy copies them 20 times as fast as fields.
     """
 
-    def __init__(self, count: int = 0) -> None:
-        self._numbers = _unknown(count)
-        self.harsh: dict[int, HarshState] = {}
+    numbers: Floats
+    harsh: dict[int, HarshState] = {}
+
+    @classmethod
+    def of_unknown(cls, count: int) -> JourneyMemory:
+        """Of vehicles of which nothing is known."""
+        return cls(_unknown(count))
 
     def grow(self, count: int) -> None:
         """To ``count`` places, if there are fewer; of the new ones nothing is known."""
-        new = count - len(self._numbers)
+        new = count - len(self.numbers)
         if new > 0:
-            self._numbers = np.concatenate((self._numbers, _unknown(new)))
+            self.numbers = np.concatenate((self.numbers, _unknown(new)))
 
     def keep(self, places: Ints) -> None:
         """Only these places stay, in this order."""
-        self._numbers = self._numbers.take(places, axis=0)
+        self.numbers = self.numbers.take(places, axis=0)
         stay = enumerate(places.tolist())
         self.harsh = {new: self.harsh[old] for new, old in stay if old in self.harsh}
 
-    def dump(self) -> bytes:
-        """All of it as bytes."""
-        return msgspec.msgpack.encode(_Packed(self._numbers.tobytes(), self.harsh))
-
-    @classmethod
-    def load(cls, body: bytes) -> JourneyMemory:
-        """What ``dump`` made bytes of."""
-        packed, memory = _PACKED.decode(body), cls()
-        memory._numbers = np.frombuffer(packed.numbers).reshape(-1, _WIDTH).copy()
-        memory.harsh = packed.harsh
-        return memory
-
     def of(self, places: Ints) -> Memory:
         """A copy of what is remembered at ``places``, [k]."""
-        memory: Memory = self._numbers.take(places, axis=0).view(_FIELDS)[:, 0]
+        memory: Memory = self.numbers.take(places, axis=0).view(_FIELDS)[:, 0]
         return memory
 
     def put(self, places: Ints, memory: Memory) -> None:
         """What is remembered at ``places`` from now on, [k]."""
-        self._numbers[places] = memory.view(np.float64).reshape(-1, _WIDTH)
+        self.numbers[places] = memory.view(np.float64).reshape(-1, _WIDTH)
 
 
 def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:

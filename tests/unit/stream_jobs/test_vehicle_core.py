@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.settings.settings import Settings
-from stream_jobs.rules.inputs import CODES, RuleInputs, name_expressions
+from stream_jobs.rules.inputs import FLAGS, RuleInputs, name_expressions
 from stream_jobs.rules.model import load_rules
 from stream_jobs.rules.rule_set import RuleSet, of_rules
 from stream_jobs.vehicles.core import Core, core_limits
@@ -171,9 +171,9 @@ def anything(rng: np.random.Generator, seconds: range, rules: int) -> Any:
     """Frames of three vehicles whose rules say anything: all flags, values about their limits."""
     frames = [frame(s) for s in seconds for _ in "ABC"]
     n = len(frames)
-    codes = rng.integers(0, CODES, (rules, n)).astype(np.uint8)
-    values = np.where(codes >= CODES // 2, rng.normal(10, 5, (rules, n)), np.nan)
-    said = RuleInputs(codes, values, np.full((rules, n), 10.0), {})
+    flags = rng.integers(-1, 2, (len(FLAGS), rules, n)).astype(np.int8)
+    values = np.where(rng.random((rules, n)) < 0.5, rng.normal(10, 5, (rules, n)), np.nan)
+    said = RuleInputs(flags, values, np.full((rules, n), 10.0), {})
     return features_of(frames, said, ["A", "B", "C"] * len(seconds))
 
 

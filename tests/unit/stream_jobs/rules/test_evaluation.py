@@ -149,7 +149,7 @@ def test_a_frame_of_which_no_rule_can_tell_anything_gives_nothing() -> None:
                      | {name: pa.nulls(2, pa.string()) for name in COLUMNS})  # fmt: skip
     inputs = Evaluator(RULES)(empty)
     assert np.isnan(inputs.values).all()
-    assert Evaluator(())(empty).codes.shape == (0, 2)
+    assert Evaluator(())(empty).values.shape == (0, 2)
 
 
 @pytest.mark.parametrize(

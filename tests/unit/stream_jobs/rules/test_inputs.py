@@ -1,11 +1,12 @@
-"""What rules say of a frame in its narrow form: nothing is lost."""
+"""What rules say of a frame over a checkpoint and beside other frames: nothing is lost."""
 
 from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_jobs.vehicles.features import dump_features, joined, load_features
+from stream_jobs.frames.state import dump, load
+from stream_jobs.vehicles.features import Features, joined
 from tests.support_vehicles import Evaluation, evaluation, features_of, inputs_of
 
 FLAG = st.sampled_from([None, False, True])
@@ -25,7 +26,7 @@ def frame(at_s: float) -> dict[str, float]:
 def test_every_reading_comes_out_as_it_went_in_also_after_a_checkpoint(readings: list[Evaluation]) -> None:
     inputs = inputs_of([readings], named=range(len(readings)))
     assert [evaluation(inputs, place, 0) for place in range(len(readings))] == readings
-    kept = load_features(dump_features(features_of([frame(0)], inputs)))
+    kept = load(dump(features_of([frame(0)], inputs)), Features)
     twice = joined([kept, features_of([frame(1)], inputs)])
     for row in (0, 1):
         assert [evaluation(twice.rules, place, row) for place in range(len(readings))] == readings
