@@ -34,7 +34,6 @@ from stream_jobs.maintenance.rollups import COLUMNS
 from stream_jobs.rules.cohort.judge import Bucket, Judged, judge
 from stream_jobs.rules.cohort.metrics import load_metrics
 from stream_jobs.rules.cohort.update import bucket_of, rolled, values
-from stream_jobs.windows.open_windows import terms_of
 
 START_MS: Final = 1_790_000_100_000
 FRAME_MS: Final = 5000
@@ -83,7 +82,7 @@ def _minutes(payloads: Sequence[bytes], work: Path) -> pa.Table:
     texts = {"value": pa.array(payloads, pa.binary()), "topic": ["telemetry"] * n, "verdict": [OK] * n}
     settings = load(paths={"home": str(work)})
     records, limits = pa.table(numbers | texts), clock_limits(settings)
-    windows = archived_windows(records, terms_of(settings), limits)[0]  # noqa: F841  read below
+    windows = archived_windows(records, settings.jobs, limits)[0]  # noqa: F841  read below
     rolls = ", ".join(f"{c.over_windows} AS {c.name}" for c in COLUMNS)
     return (
         duckdb.connect()

@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from edge_simulator.town.roads import region
+from infra.settings.sections import Roads
 from load_tests.eta_grade import LAT_DEG, LON_DEG, Told, told
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads.network import RoadLookup, RoadNetwork, network_of, save
@@ -86,7 +87,7 @@ def main() -> None:
     net = network_of(1, [(e, c, v, m, [[x, y] for y, x in path]) for e, c, v, m, path in town.edges()])
     with tempfile.TemporaryDirectory() as scratch:
         save(net, Path(scratch) / "roads.npz")
-        found = ratios(net, told(arguments.run, RoadLookup(Path(scratch) / "roads.npz")))
+        found = ratios(net, told(arguments.run, RoadLookup(Path(scratch) / "roads.npz", Roads())))
     maps = []
     for at in arguments.at:
         hour, minute = (int(part) for part in at.split(":"))

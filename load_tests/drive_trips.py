@@ -17,10 +17,11 @@ from edge_simulator.recordings.drives import look_into, read
 from edge_simulator.recordings.frames import prepare
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import load
+from load_tests.archived import features_read
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.features import VehicleStage
 from stream_jobs.vehicles.rows import TripRow
-from stream_jobs.vehicles.stage import VehicleStage
 
 DAY_MS = 86_400_000
 LONG_S = 60
@@ -48,8 +49,8 @@ def trips(payloads: list[bytes]) -> list[TripRow]:
         }
     )
     stage = VehicleStage(clock_limits(settings), settings.journeys, Path("none"))
-    core = Core(core_limits(settings), RuleSet())
-    features = stage.read([batch])
+    core = Core(settings.jobs, settings.journeys, RuleSet())
+    features = features_read(stage, [batch])
     assert features is not None
     rows = core.replay(features, received[-1] + DAY_MS)
     return list({row.started_ms: row for row in rows if isinstance(row, TripRow)}.values())

@@ -29,12 +29,12 @@ import pyarrow as pa
 
 from edge_simulator.town.roads import region
 from infra.contract.verdict import clock_limits
+from infra.settings.sections import Roads
 from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.roads.network import RoadIndex, RoadLookup, RoadNetwork, network_of, save
 from stream_jobs.roads.ways import (
-    Blend,
     EdgeSpeeds,
     Way,
     fallback,
@@ -127,10 +127,10 @@ class Graded:
 class Grader:
     """Asks for arrival times in a run, knowing what was known then."""
 
-    def __init__(self, net: RoadNetwork, history: Told, run: Told, blend: Blend) -> None:
-        self._ways, self._run, self._blend = ways_of(net), run, blend
+    def __init__(self, net: RoadNetwork, history: Told, run: Told, terms: Roads) -> None:
+        self._ways, self._run, self._terms = ways_of(net), run, terms
         self._usual = usual(net, history)
-        self._fallback = fallback(net, self._usual, blend)
+        self._fallback = fallback(net, self._usual, terms.eta_limit_share)
         self._by_minute: dict[int, list[tuple[int, int, float, float]]] = defaultdict(list)
         for edge, start, vehicles, m, s in zip(*(c.to_pylist() for c in run.sums.columns), strict=True):
             self._by_minute[start].append((edge, vehicles, m, s))
@@ -162,7 +162,7 @@ class Grader:
         age_s = (at_ms - last + LIVE_MS / 2) / 1000
         now = datetime.fromtimestamp(at_ms / 1000, UTC)
         return EdgeSpeeds(
-            self._ways.net, now, ZoneInfo("UTC"), self._usual, seen, age_s, self._blend, self._fallback
+            self._ways.net, now, ZoneInfo("UTC"), self._usual, seen, age_s, self._terms, self._fallback
         )
 
     def _at_limit(self, way: Way) -> float:
@@ -227,9 +227,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "roads.npz"
         save(net, file)
-        lookup = RoadLookup(file)
+        lookup = RoadLookup(file, Roads())
         history, run = told(arguments.history, lookup), told(arguments.run, lookup)
-    grader = Grader(net, history, run, Blend())
+    grader = Grader(net, history, run, Roads())
     chosen = list(itertools.islice(trips(arguments.run, run.places.keys()), arguments.trips))
     graded = [g for trip in chosen for g in grader.trip(trip, round(arguments.every * 1000))]
     print(json.dumps({"trips": len(chosen), "by_horizon": table(graded)}, indent=1))

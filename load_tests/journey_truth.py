@@ -21,11 +21,12 @@ from edge_simulator import day
 from edge_simulator.scenario import LinkShares, Scenario, cadence
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
+from load_tests.archived import features_read
 from stream_jobs.frames.batch import RECORD
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.features import VehicleStage
 from stream_jobs.vehicles.rows import HarshRow, TripRow
-from stream_jobs.vehicles.stage import VehicleStage
 
 START_MS: Final = 1_763_593_200_000
 LINK: Final = LinkShares(late=0.02, late_beyond=0.005, duplicate=0.01, disorder=0.01, lost=0.002)
@@ -55,9 +56,9 @@ def simulated(settings: Settings, arguments: argparse.Namespace) -> tuple[list[T
 def told(settings: Settings, files: Sequence[Path]) -> list[Any]:
     """The last word of the core on each trip and harsh event."""
     stage = VehicleStage(clock_limits(settings), settings.journeys, Path("none"))
-    core = Core(core_limits(settings), RuleSet())
+    core = Core(settings.jobs, settings.journeys, RuleSet())
     last: dict[tuple[Any, ...], Any] = {}
-    features = stage.read(_records(files))
+    features = features_read(stage, _records(files))
     assert features is not None
     for row in core.replay(features, int(features["received_ms"].max()) + 86_400_000):
         if isinstance(row, TripRow):

@@ -32,12 +32,9 @@ from load_tests.rate_support import tree_cpu_s
 from stream_jobs.app.jobs import STREAM_CONF
 from stream_jobs.app.schema import WATERMARK_METADATA
 from stream_jobs.app.session import build_session
-from stream_jobs.app.telemetry import OUTPUT, STATE, Operator
+from stream_jobs.app.telemetry import OUTPUT, STATE, Operator, operator_of
 from stream_jobs.frames.batch import RECORD
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.core import core_limits
-from stream_jobs.vehicles.stage import vehicle_stage
-from stream_jobs.windows.open_windows import terms_of
 
 T0: Final = 1_780_000_000_000
 FRAMES_EACH: Final = 10
@@ -66,7 +63,7 @@ def fill(folder: Path, vehicles: int, batches: int) -> None:
 def operator() -> Operator:
     """What makes rows of the records, without rules."""
     settings, nothing = load(), RuleSet()
-    return Operator(core_limits(settings), nothing, vehicle_stage(settings, nothing), terms_of(settings))
+    return operator_of(settings, nothing)
 
 
 class Held:

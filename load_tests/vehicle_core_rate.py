@@ -24,10 +24,10 @@ from edge_simulator.world import World
 from infra.settings.settings import Settings
 from stream_jobs.rules.model import load_rules
 from stream_jobs.rules.rule_set import of_rules
-from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.features import vehicle_stage
 from stream_jobs.vehicles.fleet import dump, load
-from stream_jobs.vehicles.stage import vehicle_stage
-from stream_jobs.windows.open_windows import Memory, OpenWindows, terms_of
+from stream_jobs.windows.open_windows import Memory, OpenWindows
 
 SEED: Final = 11
 START_MS: Final = 1_780_000_000_000
@@ -55,7 +55,11 @@ def batches(vehicles: int, seconds: int, size: int) -> Iterator[pa.RecordBatch]:
 def measure(vehicles: int, seconds: int, frames: int) -> dict[str, float]:
     """CPU us a frame by part, medians over the batches, and the bytes of a vehicle's state."""
     settings, rule_set = Settings(), of_rules(load_rules())
-    stage, core, blob = vehicle_stage(settings, rule_set), Core(core_limits(settings), rule_set), None
+    stage, core, blob = (
+        vehicle_stage(settings, rule_set),
+        Core(settings.jobs, settings.journeys, rule_set),
+        None,
+    )
     spent: dict[str, list[float]] = defaultdict(list)
     memory = Memory()
     for records in batches(vehicles, seconds, vehicles * frames):
@@ -67,7 +71,7 @@ def measure(vehicles: int, seconds: int, frames: int) -> dict[str, float]:
         batch = stage.frames(records)
         assert batch is not None
         lap()
-        windows = OpenWindows(terms_of(settings), memory, int(batch.received_ms[0]) - 2000)
+        windows = OpenWindows(settings.jobs, None, memory, int(batch.received_ms[0]) - 2000)
         windows.take(batch, batch.ok)
         windows.note_receipts(batch)
         windows.latest()

@@ -17,13 +17,14 @@ from infra.clients.db import session
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.stack import query_offsets
+from load_tests.archived import features_read
 from load_tests.drills.evidence import Log
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.features import VehicleStage
 from stream_jobs.vehicles.rows import tables_of
-from stream_jobs.vehicles.stage import VehicleStage
 
 QUERY: Final = "telemetry"
 TABLE: Final = "odograph.trip"
@@ -56,8 +57,8 @@ def _read_on(site: Site, log: Log) -> bool:
 def _replayed(site: Site, log: Log) -> Iterator[Trip]:
     nobody = site.home / "no-such-lookup"
     stage = VehicleStage(clock_limits(site.settings), site.settings.journeys, nobody)
-    core = Core(core_limits(site.settings), RuleSet())
-    features = stage.read(_records(log))
+    core = Core(site.settings.jobs, site.settings.journeys, RuleSet())
+    features = features_read(stage, _records(log))
     assert features is not None
     rows = core.replay(features, int(features["received_ms"].max()))
     for table, found in tables_of(rows).items():

@@ -35,7 +35,7 @@ from stream_jobs.app.telemetry import (
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
 from stream_jobs.vehicles.core import hold
 from stream_jobs.vehicles.fleet import dump, load
-from stream_jobs.windows.open_windows import OpenWindows, part_of, terms_of
+from stream_jobs.windows.open_windows import OpenWindows, part_of
 
 QUERY: Final = "telemetry"
 DRAFT: Final = "telemetry-rescaled"
@@ -116,7 +116,7 @@ def _part(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]) 
     fleet.forget(pd.Index(others, dtype="int64").to_numpy())
     if fleet.held is not None:
         hold(fleet, fleet.held)
-    windows = OpenWindows(terms_of(settings), part_of(memory, chosen))
+    windows = OpenWindows(settings.jobs, None, part_of(memory, chosen))
     due_ms = due_of(fleet, windows)
     return dump(fleet, windows.memory()), NEVER_MS if due_ms is None else max(1, int(min(due_ms, NEVER_MS)))
 

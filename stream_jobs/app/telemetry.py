@@ -19,17 +19,19 @@ from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
 from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
 from stream_jobs.frames.batch import RECORD, FrameBatch, as_arrow
+from stream_jobs.roads.network import RoadLookup, lookup_of
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
-from stream_jobs.vehicles.core import Core, CoreLimits, core_limits
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.features import VehicleStage, vehicle_stage
 from stream_jobs.vehicles.fleet import Fleet, dump, load
 from stream_jobs.vehicles.rows import Row, pack
-from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
-from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Found, OpenWindows, Terms, terms_of
+from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Found, OpenWindows
 
 NEVER_MS: Final = 2**62
 OUTPUT: Final = (
@@ -49,19 +51,19 @@ STATE: Final = "blob binary"
 class Operator:
     """What is sent to the workers; core and windows are made there."""
 
-    limits: CoreLimits
+    jobs: Jobs
     rule_set: RuleSet
     stage: VehicleStage
-    terms: Terms
+    roads: RoadLookup | None
 
     def __call__(
         self, bucket_no: tuple[Any, ...], records: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Rows of OUTPUT."""
-        core = Core(self.limits, self.rule_set)
+        core = Core(self.jobs, self.stage.journeys, self.rule_set)
         fleet, memory = load(state.get[0] if state.exists else None, self.rule_set)
         watermark_ms = state.getCurrentWatermarkMs()
-        windows = OpenWindows(self.terms, memory, watermark_ms)
+        windows = OpenWindows(self.jobs, self.roads, memory, watermark_ms)
         rows: list[Row] = []
         arrived = False
         for batch in self._frames(records):
@@ -97,6 +99,11 @@ class Operator:
             frames = self.stage.frames(batch)
             if frames is not None:
                 yield frames
+
+
+def operator_of(settings: Settings, rule_set: RuleSet) -> Operator:
+    """The operator by the settings in force."""
+    return Operator(settings.jobs, rule_set, vehicle_stage(settings, rule_set), lookup_of(settings))
 
 
 def _out(rows: list[Row], found: Found, bucket: int, open_from_ms: int) -> pd.DataFrame:
@@ -186,8 +193,7 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     bucket = F.element_at(numbers, place_of(F.col("key"), jobs.vehicle_buckets) + 1).alias("bucket")
     timed = records.select("key", *RECORD, F.timestamp_millis("received_ms").alias("received"))
     keyed = with_timer(timed, jobs.receipt_skew_s, bucket, "key", *RECORD)
-    stage = vehicle_stage(settings, rule_set)
-    operator = Operator(core_limits(settings), rule_set, stage, terms_of(settings))
+    operator = operator_of(settings, rule_set)
     rows = keyed.applyInPandasWithState(
         operator.__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
     )

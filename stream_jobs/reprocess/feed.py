@@ -21,19 +21,20 @@ from pyspark.sql import SparkSession
 
 from infra.clients import duck
 from infra.clients.duck import connected
+from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
 from stream_jobs.app.queries import archive
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.queue import Interval, Work
+from stream_jobs.roads.network import RoadLookup, lookup_of
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.core import Core, CoreLimits, core_limits
-from stream_jobs.vehicles.features import Features, joined
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.features import Features, VehicleStage, joined, vehicle_stage
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.rows import AlertRow, Row, pack
-from stream_jobs.vehicles.stage import VehicleStage, vehicle_stage
-from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, Terms, archived_frames, terms_of
+from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, archived_frames
 
 SMALL: Final = 250_000
 """So many frames of a run are processed here before Spark is started: that takes as long."""
@@ -99,9 +100,9 @@ class Remake:
     find differently comes only from late frames: a cold memory at the begin of the span cancels out.
     """
 
-    terms: Terms
+    jobs: Jobs
+    roads: RoadLookup | None
     stage: VehicleStage
-    limits: CoreLimits
     rule_set: RuleSet
     works: Mapping[str, Work] | None
     seen_ms: int
@@ -110,7 +111,7 @@ class Remake:
 
     def __call__(self, records: pa.Table) -> pa.Table:
         """``records``: columns of _COLUMNS, whole vehicles, copies among them."""
-        windows = {wanted: OpenWindows(self.terms) for wanted in (True, False)}
+        windows = {wanted: OpenWindows(self.jobs, self.roads) for wanted in (True, False)}
         features, came = [], []
         for (reached, wanted, rerun), some in self._parts(records):
             for batch in archived_frames(some, self.stage.limits):
@@ -162,7 +163,7 @@ class Remake:
         """``features`` in the order in which the frames came -> journeys of the works' times; findings of
         both runs of late vehicles.
         """
-        core, works = Core(self.limits, self.rule_set), self.works
+        core, works = Core(self.jobs, self.stage.journeys, self.rule_set), self.works
         if works is None:
             rows = core.replay(features, self.seen_ms)
             yield from ((WHOLE, row) for row in rows if isinstance(row, AlertRow))
@@ -198,8 +199,8 @@ def remake_of(
 ) -> Remake:  # fmt: skip
     """The worker's part, by the settings in force."""
     return Remake(
-        terms_of(settings), vehicle_stage(settings, rule_set), core_limits(settings), rule_set, works,
-        seen_ms, windows, None if wanted is None else frozenset(wanted),
+        settings.jobs, lookup_of(settings), vehicle_stage(settings, rule_set), rule_set, works, seen_ms,
+        windows, None if wanted is None else frozenset(wanted),
     )  # fmt: skip
 
 

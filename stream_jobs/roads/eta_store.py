@@ -18,7 +18,7 @@ from stream_jobs.app import statements as sql
 from stream_jobs.app.database import execute, fetch, insert_row
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads import network
-from stream_jobs.roads.ways import Blend, EdgeSpeeds, Way, Ways, fallback, nearest, quickest, ways_of
+from stream_jobs.roads.ways import EdgeSpeeds, Way, Ways, fallback, nearest, quickest, ways_of
 
 log = structlog.get_logger("stream_jobs.roads")
 
@@ -101,17 +101,16 @@ class Forecast:
             )
         number, name, _ = in_use[0]
         net = network.network_of(number, fetch(connection, network.EDGES, {"network": name}))
-        roads = settings.roads
+        self._roads = roads = settings.roads
         self._ways: Ways = ways_of(net)
         self._far_m, self._zone = roads.match_radius_m * 2, ZoneInfo(settings.tz)
-        self._blend = Blend(roads.eta_few, roads.eta_half_life_s, roads.eta_limit_share)
         self._place = {edge: k for k, edge in enumerate(net.edge_id.tolist())}
         usual: dict[int, Floats] = defaultdict(lambda: np.full(len(self._place), np.nan))
         for edge, hour, kmh in fetch(connection, _USUAL, {"no": number}):
             if edge in self._place:
                 usual[hour][self._place[edge]] = kmh
         self._usual = dict(usual)
-        self._fallback = fallback(net, self._usual, self._blend)
+        self._fallback = fallback(net, self._usual, roads.eta_limit_share)
 
     def predict(self, connection: Connection, ask: Ask) -> Prediction:
         """From where the vehicle was seen last; raises ConfigError where that or the way is not known."""
@@ -126,7 +125,7 @@ class Forecast:
         rows = fetch(connection, _SEEN, {"no": net.number, "now": made_at})
         seen = {self._place[edge]: (kmh, n) for edge, n, kmh in rows if edge in self._place}
         speeds = EdgeSpeeds(
-            net, made_at, self._zone, self._usual, seen, MIDDLE_S, self._blend, self._fallback
+            net, made_at, self._zone, self._usual, seen, MIDDLE_S, self._roads, self._fallback
         )
         way = quickest(self._ways, starts[0], goals, speeds.time_s)
         if way is None:

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from infra.settings.sections import Roads
 from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.frames.lookup_files import Place, local, place_of
@@ -100,21 +101,6 @@ def load(path: Path) -> RoadNetwork:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """How an edge is judged: the cost is (distance / sigma_m)^2 + (angle / sigma_deg)^2, roughly.
-
-    Beyond ``radius_m`` or ``angle_deg`` an edge is no candidate; the best one must be better than the next by
-    ``margin``.
-    """
-
-    radius_m: float = 40.0
-    angle_deg: float = 60.0
-    sigma_m: float = 8.0
-    sigma_deg: float = 20.0
-    margin: float = 0.1
-
-
-@dataclass(frozen=True, slots=True)
 class RoadIndex:
     """Straight parts of streets, [n_parts], in metres from the network's corner, and the raster over them."""
 
@@ -138,15 +124,15 @@ class RoadIndex:
     first: Ints
     """Where the parts of each square begin in ``parts``, [width * height + 1]."""
     parts: Ints
-    fit: Fit
+    fit: Roads
 
 
-def index_of(net: RoadNetwork, fit: Fit = Fit()) -> RoadIndex:
-    """The index of a network of at least one edge."""
+def index_of(net: RoadNetwork, fit: Roads) -> RoadIndex:
+    """The index of a network of at least one edge; ``fit``: the settings that say how an edge is judged."""
     north_m = METRES_PER_DEGREE
     east_m = METRES_PER_DEGREE * float(np.cos(np.radians(net.lat_deg.mean())))
-    south = float(net.lat_deg.min()) - fit.radius_m / north_m
-    west = float(net.lon_deg.min()) - fit.radius_m / east_m
+    south = float(net.lat_deg.min()) - fit.match_radius_m / north_m
+    west = float(net.lon_deg.min()) - fit.match_radius_m / east_m
     x, y = (net.lon_deg - west) * east_m, (net.lat_deg - south) * north_m
     stands, back_of = _streets(net)
     begins, edge = net.parts()
@@ -154,9 +140,9 @@ def index_of(net: RoadNetwork, fit: Fit = Fit()) -> RoadIndex:
     length = np.hypot(dx, dy)
     chosen = stands[edge] & (length > 0)
     begins, edge, dx, dy, length = begins[chosen], edge[chosen], dx[chosen], dy[chosen], length[chosen]
-    width, height = (int((v.max() + fit.radius_m) // SQUARE_M) + 1 for v in (x, y))
+    width, height = (int((v.max() + fit.match_radius_m) // SQUARE_M) + 1 for v in (x, y))
     lines = np.column_stack([x[begins], y[begins], dx / length, dy / length, length])
-    first, parts = _raster(lines, width, height, fit.radius_m)
+    first, parts = _raster(lines, width, height, fit.match_radius_m)
     line = lines.T.astype(np.float32)
     return RoadIndex(
         network=net.number, edge_id=net.edge_id, lat_deg=south, lon_deg=west, north_m=north_m, east_m=east_m,
@@ -187,7 +173,11 @@ def match(index: RoadIndex, lat_deg: Floats, lon_deg: Floats, heading_deg: Float
 
 
 def _best(index: RoadIndex, x: Reals, y: Reals, east: Reals, north: Reals, first: Ints, count: Ints) -> Ints:
-    """Positions with at least one candidate each: the candidates are ``parts[first : first + count]``."""
+    """Positions with at least one candidate each: the candidates are ``parts[first : first + count]``.
+
+    The cost is (distance / sigma_m)^2 + (angle / sigma_deg)^2, roughly; beyond the greatest distance or angle
+    an edge is no candidate, and the best one must be better than the next by the margin.
+    """
     begins = np.cumsum(count) - count
     of = np.repeat(np.arange(len(count)), count)
     part = index.parts[np.arange(len(of)) + (first - begins)[of]]
@@ -199,8 +189,12 @@ def _best(index: RoadIndex, x: Reals, y: Reals, east: Reals, north: Reals, first
     edge = np.where(cosine >= 0, index.ahead[part], index.back[part])
     fit = index.fit
     slant = 1 - np.abs(cosine)
-    cost = off2 / np.float32(fit.sigma_m**2) + slant * np.float32(2 / np.radians(fit.sigma_deg) ** 2)
-    wrong = (off2 > fit.radius_m**2) | (slant > 1 - np.cos(np.radians(fit.angle_deg))) | (edge < 0)
+    cost = off2 / np.float32(fit.match_sigma_m**2) + slant * np.float32(
+        2 / np.radians(fit.match_sigma_deg) ** 2
+    )
+    wrong = (
+        (off2 > fit.match_radius_m**2) | (slant > 1 - np.cos(np.radians(fit.match_angle_deg))) | (edge < 0)
+    )
     cost[wrong] = np.inf
     least = np.minimum.reduceat(cost, begins)
     at = np.flatnonzero(cost == least[of])
@@ -209,7 +203,7 @@ def _best(index: RoadIndex, x: Reals, y: Reals, east: Reals, north: Reals, first
     cost[edge == chosen[of]] = np.inf
     second = np.minimum.reduceat(cost, begins)
     with np.errstate(invalid="ignore"):
-        clear = second - least >= fit.margin
+        clear = second - least >= fit.match_margin
     return np.where(np.isinf(least), NO_EDGE, np.where(clear, chosen, NOT_CLEAR))
 
 
@@ -255,7 +249,7 @@ class RoadLookup:
     """Where the network in use lies, and how samples are matched to it."""
 
     place: Place
-    fit: Fit = Fit()
+    fit: Roads
 
     def index(self) -> RoadIndex | None:
         """The index of the network as it is now, built once a version of it; None where there is none."""
@@ -267,7 +261,7 @@ class RoadLookup:
 
 
 @lru_cache(maxsize=2)
-def _index(path: Path, _version: int, fit: Fit) -> RoadIndex | None:
+def _index(path: Path, _version: int, fit: Roads) -> RoadIndex | None:
     net = load(path)
     return index_of(net, fit) if len(net.edge_id) else None
 
@@ -275,10 +269,4 @@ def _index(path: Path, _version: int, fit: Fit) -> RoadIndex | None:
 def lookup_of(settings: Settings) -> RoadLookup | None:
     """The lookup that the settings ask for; None where windows by edge are off."""
     roads = settings.roads
-    if not roads.edges:
-        return None
-    fit = Fit(
-        roads.match_radius_m, roads.match_angle_deg, roads.match_sigma_m, roads.match_sigma_deg,
-        roads.match_margin,
-    )  # fmt: skip
-    return RoadLookup(place_of(settings, ROADS_FILE), fit)
+    return RoadLookup(place_of(settings, ROADS_FILE), roads) if roads.edges else None

@@ -16,25 +16,13 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from infra.contract.errors import ConfigError
+from infra.settings.sections import Roads
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads.network import METRES_PER_DEGREE, RoadNetwork
 
 HOURS_A_DAY: Final = 24
 SLOWEST_KMH: Final = 2.0
 """A street where all stand still is passed at last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blend:
-    """The weight of what is seen: vehicles / (vehicles + few) * 0.5 ^ (age / half_life_s).
-
-    ``age`` is from the five minutes' middle until the edge is reached. Where no speed is known at all, it is
-    the limit times what share of it other edges of the class reach, or ``limit_share``.
-    """
-
-    few: float = 3.0
-    half_life_s: float = 900.0
-    limit_share: float = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ class EdgeSpeeds:
     seen: Mapping[int, tuple[float, int]]
     """By edge what the five minutes up to now say: speed, km/h, and vehicles."""
     age_s: float
-    blend: Blend
+    terms: Roads
     fallback: Floats
     """For edges without any history, km/h, [n_edges]."""
 
@@ -68,21 +56,26 @@ class EdgeSpeeds:
         return 3.6 * float(self.net.length_m[edge]) * slowness
 
     def weight(self, vehicles: int, ahead_s: float) -> float:
-        """What is seen counts so much, 0 to 1."""
-        trust = vehicles / (vehicles + self.blend.few)
-        return float(trust * 0.5 ** ((self.age_s + ahead_s) / self.blend.half_life_s))
+        """What is seen counts so much: vehicles / (vehicles + few) * 0.5 ^ (age / half-life), 0 to 1.
+
+        The age is from the five minutes' middle until the edge is reached.
+        """
+        trust = vehicles / (vehicles + self.terms.eta_few)
+        return float(trust * 0.5 ** ((self.age_s + ahead_s) / self.terms.eta_half_life_s))
 
 
-def fallback(net: RoadNetwork, usual: Mapping[int, Floats], blend: Blend) -> Floats:
-    """A speed for each edge at any hour: its mean pace of all hours, else a share of its limit, km/h."""
+def fallback(net: RoadNetwork, usual: Mapping[int, Floats], limit_share: float) -> Floats:
+    """A speed for each edge at any hour, km/h: its mean pace of all hours, else its limit times what share of
+    it other edges of the class reach, or ``limit_share``.
+    """
     if not usual:
-        return net.limit_kmh * blend.limit_share
+        return net.limit_kmh * limit_share
     table = np.stack(list(usual.values()))
     known = ~np.isnan(table)
     slowness = np.where(known, 1 / np.maximum(np.where(known, table, 1.0), SLOWEST_KMH), 0).sum(axis=0)
     count = known.sum(axis=0)
     mean = np.divide(count, slowness, out=np.full(len(count), np.nan), where=count > 0)
-    guess = net.limit_kmh * blend.limit_share
+    guess = net.limit_kmh * limit_share
     for kind in np.unique(net.road_class):
         own = net.road_class == kind
         told = own & ~np.isnan(mean)

@@ -7,14 +7,13 @@ for frames that are all there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import msgspec
 import numpy as np
 
-from infra.settings.sections import Journeys
-from infra.settings.settings import Settings
+from infra.settings.sections import Jobs, Journeys
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import Detections, number
 from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
@@ -23,25 +22,9 @@ from stream_jobs.vehicles.features import Features, Round, joined
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.rows import Head, LateVehicleFrames, Row, alert_row
-from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, ReorderLimits, Sequencer
+from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Sequencer
 
-
-@dataclass(frozen=True, slots=True)
-class CoreLimits:
-    """How long an order is waited for, and how long a silent vehicle is remembered (receive clock)."""
-
-    reorder: ReorderLimits
-    state_ttl_ms: int
-    journeys: Journeys
-
-
-def core_limits(settings: Settings) -> CoreLimits:
-    """What the core must know of the settings."""
-    jobs = settings.jobs
-    reorder = ReorderLimits(jobs.lateness_s * 1000, jobs.reorder_buffer_frames)
-    return CoreLimits(reorder, jobs.state_ttl_h * 3_600_000, settings.journeys)
-
-
+HOUR_MS: Final = 3_600_000
 Released = tuple[Ints, Ints, Ints]
 """Frames that go on, [m] each: the vehicle's place, which frame, how many of the vehicle go before it."""
 
@@ -49,9 +32,9 @@ Released = tuple[Ints, Ints, Ints]
 class Core:
     """The pure core for vehicles of one query; it remembers nothing itself."""
 
-    def __init__(self, limits: CoreLimits, rule_set: RuleSet) -> None:
-        self._limits = limits
-        self._rule_set = rule_set
+    def __init__(self, jobs: Jobs, journeys: Journeys, rule_set: RuleSet) -> None:
+        self._jobs, self._journeys, self._rule_set = jobs, journeys, rule_set
+        self._ttl_ms = HOUR_MS * jobs.state_ttl_h  # by the receive clock
         each = [*enumerate(rule_set.detectors)]
         self._unordered = [(k, detector) for k, detector in each if isinstance(detector, CloneDetector)]
         self._timed = [(k, detector) for k, detector in each if isinstance(detector, SilenceDetector)]
@@ -82,14 +65,14 @@ class Core:
         found = [(place, fleet.order(place)) for place in places.tolist() if place in fleet.waiting]
         given_up = []
         for place, order in found:
-            given_up.append((place, [*Sequencer(order, self._limits.reorder).expire(now_ms)]))
+            given_up.append((place, [*Sequencer(order, self._jobs).expire(now_ms)]))
             fleet.put_order(place, order)
         if fleet.held is not None and any(each for _, each in given_up):
             rows += self._rounds(fleet, fleet.held, _released(given_up))
             hold(fleet, fleet.held)
         rows += self._wake(fleet, places, np.full(len(places), float(now_ms)))
         self._note_due(fleet, places)
-        fleet.forget(places[fleet.vehicles["clock"][places] + self._limits.state_ttl_ms <= now_ms])
+        fleet.forget(places[fleet.vehicles["clock"][places] + self._ttl_ms <= now_ms])
         return rows
 
     def expired(self, fleet: Fleet, now_ms: int) -> list[Row]:
@@ -145,7 +128,7 @@ class Core:
         believed = frames["believed"][rows] > 0
         rank, vehicles = _ranks(place), fleet.vehicles
         # Of a vehicle never seen the first frame waits for none where its boot begins, or did so long ago.
-        waits_for_none = (seq == 0) | (seq > self._limits.reorder.hold_frames)
+        waits_for_none = (seq == 0) | (seq > self._jobs.reorder_buffer_frames)
         new = waits_for_none & (rank == 0) & believed & (vehicles["boot"][place] == NO_BOOT)
         for name, column in (("boot", boot), ("next", seq), ("boot_from", t0)):
             vehicles[name][place[new]] = column[new]
@@ -164,7 +147,7 @@ class Core:
             came.setdefault(p, []).append(Arrival(b, s, t, at, row if is_believed else None))
         sequenced, behind = [], {}
         for p, arrivals in came.items():
-            sequencer = Sequencer(fleet.order(p), self._limits.reorder)
+            sequencer = Sequencer(fleet.order(p), self._jobs)
             sequenced.append((p, [row for each in arrivals for row in sequencer.take(each)]))
             fleet.put_order(p, sequencer.order)
             if sequencer.behind:
@@ -188,7 +171,7 @@ class Core:
             runs = [frames.runs[row] for row in rows.tolist()]
             now = Round(places, rows, frames.frame_features[rows], runs, fleet.ids)
             out += self._wake(fleet, places, now["received_ms"])
-            out += journey.step(fleet.journeys, now, self._limits.journeys)
+            out += journey.step(fleet.journeys, now, self._journeys)
             for k, relevant, starts in awake:
                 lanes = (starts[rows] | (relevant[rows] & fleet.detectors[k].on[places])).nonzero()[0]
                 if lanes.size:
@@ -205,7 +188,7 @@ class Core:
         """Ask those whose moment came before ``now_ms`` [k], each at its moment."""
         seen = fleet.vehicles["seen"][places]
         places, now_ms = places[seen], now_ms[seen]
-        yield from journey.expire(fleet.journeys, places, now_ms, fleet.ids, self._limits.journeys)
+        yield from journey.expire(fleet.journeys, places, now_ms, fleet.ids, self._journeys)
         for k, detector in self._timed:
             due_ms = detector.due_ms(fleet.detectors[k], places)
             for lane, found in detector.expire(fleet.detectors[k], places, now_ms):
@@ -218,15 +201,15 @@ class Core:
 
     def _note_due(self, fleet: Fleet, places: Ints) -> None:
         """When ``expire`` is to be called unless frames come before."""
-        due_ms = journey.due_ms(fleet.journeys, places, self._limits.journeys)
+        due_ms = journey.due_ms(fleet.journeys, places, self._journeys)
         for k, detector in self._timed:
             due_ms = np.minimum(due_ms, detector.due_ms(fleet.detectors[k], places))
         lane_of = dict(zip(places.tolist(), range(len(places)), strict=True))
         for place in fleet.waiting.keys() & lane_of.keys():
-            held_ms = Sequencer(fleet.order(place), self._limits.reorder).due_ms()
+            held_ms = Sequencer(fleet.order(place), self._jobs).due_ms()
             if held_ms is not None:
                 due_ms[lane_of[place]] = min(float(due_ms[lane_of[place]]), held_ms)
-        forget_ms = fleet.vehicles["clock"][places] + self._limits.state_ttl_ms
+        forget_ms = fleet.vehicles["clock"][places] + self._ttl_ms
         fleet.vehicles["due"][places] = np.where(np.isinf(due_ms), forget_ms, due_ms)
 
     def _alerts(self, k: int, found: Detections, frames: Round) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What frames say, a row of numbers a frame: what memories of vehicles are fed with; numpy, no Spark.
+"""What frames say, a row of numbers a frame: what memories of vehicles are fed with; no Spark.
 
 A feature is a double, NaN where not known: a frame's features travel as one array, because a column costs
 more on its way to Python and back than what it carries. Whole numbers of the contract stay exact, below 2^53.
@@ -6,18 +6,31 @@ more on its way to Python and back than what it carries. Whole numbers of the co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+from infra.contract.signals import SIGNALS
+from infra.contract.verdict import ClockLimits, clock_limits
 from infra.settings.sections import Journeys
+from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Flags, Floats, Frames, Ints
+from stream_jobs.frames.batch import FrameBatch, frame_batch
+from stream_jobs.frames.lookup_files import Place, place_of
+from stream_jobs.frames.plausibility import plausible_columns
 from stream_jobs.rules.inputs import RuleInputs, concatenated, name_expressions, unknown_inputs
 from stream_jobs.rules.model import Rule
+from stream_jobs.vehicles import lookups
 from stream_jobs.windows.measures import steps
 from stream_jobs.windows.vehicle import MS_PER_HOUR, SPEEDING_MARGIN_KMH, above_limit, moving
+
+if TYPE_CHECKING:  # 40 MB, of which a process that evaluates no rules needs none
+    from stream_jobs.rules.evaluation import Evaluator
+    from stream_jobs.rules.rule_set import RuleSet
 
 FRAME_FEATURES: Final = (
     # of every readable frame; the others are known of believed ones only
@@ -198,3 +211,82 @@ class Round:
     def vehicle(self, lane: int) -> str:
         """The id of one of the k vehicles."""
         return self.vehicles[int(self.places[lane])]
+
+
+@dataclass(frozen=True, slots=True)
+class VehicleStage:
+    """From records to what a memory of vehicles needs of each frame, a batch at a time.
+
+    Every frame whose head can be read counts: one whose clock is not believed says nothing but that its
+    number was used, so that nobody waits for it. ``lookup``: the file with what vehicles are; ``rules``:
+    those to be evaluated, in their order.
+    """
+
+    limits: ClockLimits
+    journeys: Journeys
+    lookup: Place
+    rules: tuple[Rule, ...] = ()
+
+    def frames(self, records: pa.RecordBatch) -> FrameBatch | None:
+        """The readable frames in ``records``."""
+        return frame_batch(records, self.limits)
+
+    def features(self, batch: FrameBatch) -> Features:
+        """What the frames of ``batch`` say."""
+        known = lookups.current(self.lookup).of_vehicles(batch.vehicles)
+        t0_ms, believed = batch.whole("t0_ms"), batch.believed
+        of_samples = sample_features(batch.arrays)
+        columns = of_samples | {
+            "boot_id": batch.whole("boot_id"),
+            "seq": batch.whole("seq"),
+            "t0_ms": t0_ms,
+            "end_ms": t0_ms + batch.whole("n") * batch.whole("dt_ms"),
+            "received_ms": batch.received_ms,
+            "believed": believed,
+            "vehicle_class": lookups.index_among(known["vehicle_class"], CLASSES),
+            "powertrain": lookups.index_among(known["powertrain"], POWERTRAINS),
+        }
+        runs = harsh_runs(batch.arrays, columns["vehicle_class"], self.journeys)
+        matrix = np.empty((len(batch), len(FRAME_FEATURES)))
+        for name, column in columns.items():
+            matrix[:, PLACE[name]] = column
+        coded = batch.vehicles.dictionary_encode()
+        return Features(
+            coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64),
+            matrix,
+            [run if is_so else [] for run, is_so in zip(runs, believed.tolist(), strict=True)],
+            self._evaluated(batch, known, of_samples),
+        )  # fmt: skip
+
+    def _evaluated(
+        self, batch: FrameBatch, known: dict[str, pa.Array], of_samples: dict[str, Any]
+    ) -> RuleInputs:
+        """What the rules say of the frames, whose vehicles are ``known`` to be so and so."""
+        if not self.rules:
+            return unknown_inputs(0, len(batch))
+        named = {word for rule in self.rules for word in rule.words()}
+        columns = known | plausible_columns(batch.table, signals_of(named))
+        where = tuple(of_samples[name] for name in ("lat_deg", "lon_deg", "heading_deg"))
+        told = [name for name in lookups.HISTORY if name in named]
+        columns |= lookups.current(self.lookup).history(told, batch.vehicles, where)
+        return _evaluator(self.rules)(pa.table(columns))
+
+
+@lru_cache(maxsize=2)
+def _evaluator(rules: tuple[Rule, ...]) -> Evaluator:
+    """Of a process: translating the rules costs more than evaluating them."""
+    from stream_jobs.rules.evaluation import Evaluator  # noqa: PLC0415  see above
+
+    return Evaluator(rules)
+
+
+def vehicle_stage(settings: Settings, rule_set: RuleSet) -> VehicleStage:
+    """The stage before the core, with the rules that the core looks at."""
+    lookup = place_of(settings, lookups.VEHICLE_FILE)
+    return VehicleStage(clock_limits(settings), settings.journeys, lookup, rule_set.rules)
+
+
+def signals_of(words: Iterable[str]) -> tuple[str, ...]:
+    """The signals among ``words``, in the order of the contract."""
+    wanted = set(words)
+    return tuple(signal.name for signal in SIGNALS if signal.name in wanted)

@@ -1,7 +1,7 @@
 """The order of one vehicle's frames: by boot and number, each once, whatever the way did to them; pure.
 
 A frame is released at once where nothing before it is missing. Else it is held until the gap is filled, or
-nothing has filled it for ``hold_ms`` of receive time: then the gap is given up. A frame that comes after its
+nothing has filled it for long enough: then the gap is given up. A frame that comes after its
 gap was given up is ``behind``: it is counted and left to the batch layer. What decides is in the records
 alone (their order in the log and their times of receipt), so neither batches nor restarts change it.
 """
@@ -10,23 +10,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+
+from infra.settings.sections import Jobs
 
 NO_BOOT: Final = -1
 GAPS_KEPT: Final = 64
 """Gaps given up that are remembered, to tell frames that come too late from copies."""
 BOOTS_KEPT: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ReorderLimits:
-    """How long a gap is waited for (ms of receive time), and how many frames may wait behind it."""
-
-    hold_ms: int
-    hold_frames: int
 
 
 class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -63,12 +56,16 @@ class Order(msgspec.Struct, array_like=True):
 
 
 class Sequencer:
-    """Puts arrivals of one vehicle in order. ``behind`` collects the frames that came too late."""
+    """Puts arrivals of one vehicle in order. ``behind`` collects the frames that came too late.
 
-    def __init__(self, order: Order, limits: ReorderLimits) -> None:
+    The settings say how long a gap is waited for (``lateness_s`` of receive time), and how many frames may
+    wait behind it.
+    """
+
+    def __init__(self, order: Order, jobs: Jobs) -> None:
         self.order = order
         self.behind: list[int] = []
-        self._limits = limits
+        self._hold_ms, self._hold_frames = 1000 * jobs.lateness_s, jobs.reorder_buffer_frames
 
     def take(self, arrival: Arrival) -> Iterator[int]:
         """Frames that may go on now that ``arrival`` is here; take them all before the next arrival."""
@@ -76,7 +73,7 @@ class Sequencer:
         order, next_key = self.order, (self.order.boot_id, self.order.next_seq)
         # A vehicle never seen that is met in the middle of its boot: its begin is not waited for then.
         is_midway = order.boot_id == NO_BOOT and arrival.row is not None and not order.held
-        if is_midway and arrival.seq > self._limits.hold_frames:
+        if is_midway and arrival.seq > self._hold_frames:
             yield from self._release(arrival)
         elif arrival.key < next_key:
             self._past(arrival)
@@ -87,7 +84,7 @@ class Sequencer:
         else:
             self._hold(arrival)
             yield from self._contiguous()
-            if len(order.held) > self._limits.hold_frames:
+            if len(order.held) > self._hold_frames:
                 yield from self._give_up()
 
     def due_ms(self) -> int | None:
@@ -95,7 +92,7 @@ class Sequencer:
         order = self.order
         if not order.held:
             return None
-        return max(order.held[0].received_ms, order.filled_ms) + self._limits.hold_ms
+        return max(order.held[0].received_ms, order.filled_ms) + self._hold_ms
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Frames behind gaps that were waited for long enough by ``now_ms``."""
@@ -107,7 +104,7 @@ class Sequencer:
 
     def _hold(self, arrival: Arrival) -> None:
         order, ahead = self.order, arrival.seq - self.order.next_seq
-        is_near = arrival.boot_id == order.boot_id and ahead <= self._limits.hold_frames
+        is_near = arrival.boot_id == order.boot_id and ahead <= self._hold_frames
         if arrival.row is None and not is_near:  # no number is believed so far off without its clock
             return
         keys = [held.key for held in order.held]

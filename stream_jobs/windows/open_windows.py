@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.contract.verdict import OK, ClockLimits
-from infra.settings.settings import Settings
+from infra.settings.sections import Jobs
 from stream_jobs.app.schema import COORDINATES
 from stream_jobs.frames import copies, state
 from stream_jobs.frames.arrays import Flags, Ints
 from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
 from stream_jobs.frames.copies import Seen
-from stream_jobs.roads.network import RoadLookup, lookup_of
+from stream_jobs.roads.network import RoadLookup
 from stream_jobs.windows.block import Block, cut, parts_of
 from stream_jobs.windows.measures import Measure
 from stream_jobs.windows.places import Places, road_rows
@@ -34,31 +34,6 @@ FRAMES_AT_ONCE: Final = 5_000
 """So many records are parsed at a time: their arrays take 30 MB."""
 SILENT_MS: Final = 600_000
 """A partition that gave nothing for so long holds no window open."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """``window_s``, ``road_window_s``: lengths of the windows of vehicles and of places; ``lateness_ms``: how
-    long after its first sample a frame may come; ``skew_ms``: how far receive times of one partition may go
-    back; ``publish_ms``: how long an open window waits to be given out again; ``roads``: where the network in
-    use is found, None: no windows by edge.
-    """
-
-    window_s: int
-    road_window_s: int
-    lateness_ms: int
-    skew_ms: int
-    publish_ms: int
-    roads: RoadLookup | None = None
-
-
-def terms_of(settings: Settings) -> Terms:
-    """The terms in force."""
-    jobs = settings.jobs
-    return Terms(
-        jobs.window_s, jobs.road_window_s, jobs.lateness_s * 1000, jobs.receipt_skew_s * 1000,
-        int(jobs.publish_s * 1000), lookup_of(settings),
-    )  # fmt: skip
 
 
 class Memory(msgspec.Struct, array_like=True):
@@ -144,15 +119,24 @@ class _Kept(Generic[Kind]):
 
 
 class OpenWindows:
-    """Windows by vehicle, road cell and edge; ``memory`` is what an earlier one gave."""
+    """Windows by vehicle, road cell and edge; ``memory`` is what an earlier one gave.
 
-    def __init__(self, terms: Terms, memory: Memory | None = None, watermark_ms: int = 0) -> None:
-        self._terms = terms
+    ``roads``: where the network in use is found, None: no windows by edge. The settings say how long windows
+    are, how long after its first sample a frame may come, how far receive times of one partition may go back,
+    and how long an open window waits to be given out again.
+    """
+
+    def __init__(
+        self, jobs: Jobs, roads: RoadLookup | None, memory: Memory | None = None, watermark_ms: int = 0
+    ) -> None:
+        self._window_s, self._roads = jobs.window_s, roads
+        self._lateness_ms, self._skew_ms = 1000 * jobs.lateness_s, 1000 * jobs.receipt_skew_s
+        self._publish_ms = int(1000 * jobs.publish_s)
         self._memory = Memory() if memory is None else memory
         if not self._memory.clocks_ms:  # what others have closed long ago is closed to whom nothing came yet
-            self._memory.closed_ms = max(0, watermark_ms - SILENT_MS - terms.lateness_ms - terms.skew_ms)
-        self._vehicles = _Kept(self._memory.vehicles, Block, terms.window_s)
-        self._places = _Kept(self._memory.places, Places, terms.road_window_s)
+            self._memory.closed_ms = max(0, watermark_ms - SILENT_MS - self._lateness_ms - self._skew_ms)
+        self._vehicles = _Kept(self._memory.vehicles, Block, jobs.window_s)
+        self._places = _Kept(self._memory.places, Places, jobs.road_window_s)
         self._touched: dict[int, list[Ints]] = {}
         self.found = Found()
 
@@ -167,7 +151,7 @@ class OpenWindows:
         coded = batch.vehicles.dictionary_encode()
         vehicles, of_frame = coded.dictionary, coded.indices.to_numpy().astype(np.int64)
         boot_id, seq = batch.whole("boot_id")[at], batch.whole("seq")[at]
-        until_ms = frames.t0_ms[at] + self._terms.lateness_ms
+        until_ms = frames.t0_ms[at] + self._lateness_ms
         new = copies.unseen(memory.seen, vehicles.to_pylist(), of_frame[at], boot_id, seq, until_ms)
         self.found.copies += int(len(new) - new.sum())
         fresh, missed = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
@@ -197,7 +181,7 @@ class OpenWindows:
 
     def _add_places(self, batch: FrameBatch, vehicles: pa.StringArray, of_frame: Ints, fresh: Flags) -> Ints:
         """Add ``fresh`` frames to the windows of places; frames with samples in closed ones."""
-        closed, length_ms, roads = [], self._places.length_ms, self._terms.roads
+        closed, length_ms, roads = [], self._places.length_ms, self._roads
         for rows in road_rows(batch.arrays, length_ms, None if roads is None else roads.index()):
             row_ms = rows.values["start_ms"]
             is_closed = row_ms + length_ms <= self._memory.closed_ms
@@ -244,7 +228,7 @@ class OpenWindows:
         self, block: Block, at: Ints, start_ms: int, measures: tuple[Measure, ...] = MEASURES
     ) -> pa.Table:
         vehicles, parts = block.vehicles.take(pa.array(at)), block.parts.take(at)
-        return vehicle_rows(vehicles, start_ms, self._terms.window_s, parts, measures)
+        return vehicle_rows(vehicles, start_ms, self._window_s, parts, measures)
 
     def publish(self, watermark_ms: int, idle: bool = False) -> None:
         """Rows of all windows that changed, if it is time; ``idle``: nothing came, so nothing will soon.
@@ -253,8 +237,8 @@ class OpenWindows:
         """
         memory = self._memory
         clock_ms = max(memory.clocks_ms.values(), default=0)
-        waits = memory.published_ms <= clock_ms < memory.published_ms + self._terms.publish_ms
-        if memory.changed and (idle or not waits or clock_ms <= watermark_ms + self._terms.skew_ms + 1):
+        waits = memory.published_ms <= clock_ms < memory.published_ms + self._publish_ms
+        if memory.changed and (idle or not waits or clock_ms <= watermark_ms + self._skew_ms + 1):
             self.give_out()
             memory.published_ms = clock_ms
 
@@ -272,13 +256,13 @@ class OpenWindows:
 
     def close(self, watermark_ms: int) -> None:
         """Let go the windows that no frame with the verdict ok can reach; to be called after ``publish``."""
-        memory, terms = self._memory, self._terms
+        memory = self._memory
         telling = [ms for ms in memory.clocks_ms.values() if ms > watermark_ms - SILENT_MS]
         settled_ms = min(watermark_ms, *telling) if telling else watermark_ms
-        closed_ms = settled_ms - terms.lateness_ms - terms.skew_ms  # all received up to then has come
+        closed_ms = settled_ms - self._lateness_ms - self._skew_ms  # all received up to then has come
         if closed_ms > memory.closed_ms:
             memory.closed_ms = closed_ms
-            copies.forget(memory.seen, closed_ms + terms.lateness_ms)
+            copies.forget(memory.seen, closed_ms + self._lateness_ms)
             for kept in (self._vehicles, self._places):
                 first, open_ms = kept.first_ms(), closed_ms - kept.length_ms + 1
                 if first is not None and first < open_ms:
@@ -296,7 +280,7 @@ class OpenWindows:
         ends = [first + length_ms for first, length_ms in firsts if first is not None]
         if not ends:
             return None
-        closes_ms = min(ends) + self._terms.lateness_ms + self._terms.skew_ms
+        closes_ms = min(ends) + self._lateness_ms + self._skew_ms
         return max(closes_ms, min(self._memory.clocks_ms.values(), default=0) + SILENT_MS)
 
 

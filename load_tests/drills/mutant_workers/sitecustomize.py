@@ -5,7 +5,6 @@ Spark's Python workers are programs of their own: a defect put into the driver d
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -24,8 +23,8 @@ def _as_it_comes(_self: Any, arrival: sequencer.Arrival) -> Iterator[int]:
 def _hasty(honest: Any) -> Any:
     """Windows are closed as soon as anything is received after their end: nothing in time is waited for."""
 
-    def begin(self: Any, terms: open_windows.Terms, memory: open_windows.Memory | None = None) -> None:
-        honest(self, dataclasses.replace(terms, lateness_ms=0, skew_ms=-terms.skew_ms), memory)
+    def begin(self: Any, jobs: Any, *more: Any) -> None:
+        honest(self, jobs.model_copy(update={"lateness_s": 0, "receipt_skew_s": -jobs.receipt_skew_s}), *more)
 
     return begin
 

@@ -1,26 +1,210 @@
-"""All that is told of vehicles' journeys, a round at a time: harsh events first, because trips count them."""
+"""All that is told of vehicles' journeys, a round at a time: trips, idling, harsh events; pure.
+
+Harsh events come first, out of the runs of samples in each frame, because trips count them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from infra.settings.sections import Journeys
-from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.vehicles.features import Round
-from stream_jobs.vehicles.journeys import harsh, idling, trips
-from stream_jobs.vehicles.journeys.harsh import HarshState
-from stream_jobs.vehicles.journeys.idling import Idling
-from stream_jobs.vehicles.journeys.motion import indices, positions
+from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.vehicles.features import G_MPS2, KINDS, RUN, Round
+from stream_jobs.vehicles.journeys import trips
+from stream_jobs.vehicles.journeys.motion import SEEN_MS, Positions, indices, or_zero, positions
 from stream_jobs.vehicles.journeys.trips import Memory, Trips
-from stream_jobs.vehicles.rows import MS_PER_S, HarshRow, IdleRow, StopRow, TripRow, degrees
+from stream_jobs.vehicles.rows import (
+    FINAL,
+    MS_PER_S,
+    OPEN,
+    PROVISIONAL,
+    HarshRow,
+    IdleRow,
+    StopRow,
+    TripRow,
+    degrees,
+)
 
 Row = TripRow | StopRow | IdleRow | HarshRow
-_FIELDS: Final = np.dtype([*trips.FIELDS, *idling.FIELDS, ("harsh", "?")], align=True)
+
+
+class HarshRun(msgspec.Struct, array_like=True):
+    """Samples on end beyond the threshold, or an event, which may still go on.
+
+    ``peak_mps2`` is a magnitude, ``speed_kmh`` that of the first sample.
+    """
+
+    from_ms: int
+    to_ms: int
+    peak_mps2: float
+    speed_kmh: float
+
+
+class HarshEvent(HarshRun):
+    """An event that may still go on; ``of_class``: the vehicle's place in CLASSES."""
+
+    lat_deg: float | None
+    lon_deg: float | None
+    of_class: int
+
+
+class HarshState(msgspec.Struct, array_like=True):
+    """The last run and the open event of each kind (its place in KINDS).
+
+    A run is samples on end beyond the threshold, wherever frames are cut. From ``harsh_least_ms`` on it is an
+    event; a run that is one and begins within ``harsh_merge_ms`` of an event's end goes on with it. Runs are
+    rare: most vehicles remember none.
+    """
+
+    runs: dict[int, HarshRun] = {}
+    events: dict[int, HarshEvent] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.events)
+
+    def step(
+        self, limits: Journeys, vehicle: str, runs: Sequence[float], end_ms: int,
+        where: Sequence[float | None], of_class: int,
+    ) -> tuple[list[HarshRow], list[int]]:  # fmt: skip
+        """Events of one vehicle that are over, and the kinds of those that began.
+
+        ``runs`` of the next frame: RUN numbers each; ``end_ms``: its end; ``where``: degrees.
+        """
+        rows: list[HarshRow] = []
+        begun: list[int] = []
+        for k in range(0, len(runs), RUN):
+            kind, from_ms, to_ms = map(int, runs[k : k + 3])
+            peak, kmh = runs[k + 3 : k + RUN]
+            before = self.runs.get(kind)
+            if before is not None and before.to_ms == from_ms:  # no sample lies between them
+                from_ms, peak, kmh = before.from_ms, max(before.peak_mps2, peak), before.speed_kmh
+            self.runs[kind] = HarshRun(from_ms, to_ms, peak, kmh)
+            event = self.events.get(kind)
+            if to_ms - from_ms < limits.harsh_least_ms:
+                continue
+            if event is not None and from_ms - event.to_ms <= limits.harsh_merge_ms:
+                event.to_ms, event.peak_mps2 = to_ms, max(event.peak_mps2, peak)
+                continue
+            if event is not None:
+                rows.append(_harsh_row(limits, vehicle, kind, event))
+            self.events[kind] = HarshEvent(from_ms, to_ms, peak, kmh, where[0], where[1], of_class)
+            begun.append(kind)
+        self.runs = {kind: run for kind, run in self.runs.items() if run.to_ms >= end_ms}
+        over = {}
+        for kind, event in self.events.items():  # a run under way that began in time may still be merged
+            run, last_ms = self.runs.get(kind), event.to_ms + limits.harsh_merge_ms
+            if end_ms > last_ms and (run is None or run.from_ms > last_ms):
+                over[kind] = event
+        self.events = {kind: event for kind, event in self.events.items() if kind not in over}
+        return rows + [_harsh_row(limits, vehicle, *each) for each in over.items()], begun
+
+    def expire(self, limits: Journeys, vehicle: str) -> list[HarshRow]:
+        """All that is open."""
+        events, self.events, self.runs = self.events, {}, {}
+        return [_harsh_row(limits, vehicle, *each) for each in events.items()]
+
+
+def _harsh_row(limits: Journeys, vehicle: str, kind: int, event: HarshEvent) -> HarshRow:
+    limit_g = (limits.brake_g, limits.accelerate_g, limits.corner_g)[kind][event.of_class]
+    peak_g = event.peak_mps2 / G_MPS2
+    return HarshRow(
+        vehicle_id=vehicle,
+        began_ms=event.from_ms,
+        ended_ms=event.to_ms,
+        kind=KINDS[kind],
+        grade=1 + sum(peak_g >= grade * limit_g for grade in limits.harsh_grades),
+        peak_g=round(peak_g, 3),
+        limit_g=limit_g,
+        speed_kmh=event.speed_kmh,
+        lat_deg=event.lat_deg,
+        lon_deg=event.lon_deg,
+    )
+
+
+_IDLING: Final[list[Any]] = [
+    ("idle_from_ms", "f8"), ("idle_to_ms", "f8"), ("idle_where", "c16"), ("idle_fuel_l", "f8"),
+    ("idle_energy_kwh", "f8"), ("idle_open", "?"),
+]  # fmt: skip
+"""An episode so far, none while ``idle_from_ms`` is NaN; ``idle_open``: it was told as open last."""
+_BURNT: Final = (("idle_fuel_l", "fuel_l"), ("idle_energy_kwh", "energy_kwh"))
+
+
+class Idling:
+    """Standing (below 1 km/h) with the ignition on for ``idle_ms`` and more, with what it burns.
+
+    The machine for k vehicles; ``memory``: [k], what it remembers; ``vehicle``: an id by index. Arguments
+    ``at`` are indices of vehicles, of [k].
+    """
+
+    def __init__(self, limits: Journeys, memory: npt.NDArray[np.void], vehicle: Callable[[int], str]) -> None:
+        self._idle_ms = limits.idle_s * MS_PER_S
+        self._memory = memory
+        self._vehicle = vehicle
+        self._rows: list[IdleRow] = []
+
+    def step(self, frames: Round, here: Positions) -> list[IdleRow]:
+        """Rows that follow from the next frame of each; ``here``: where it is, [k]."""
+        m, t0_ms, end_ms = self._memory, frames["t0_ms"], frames["end_ms"]
+        moving_from_ms, moving_to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
+        is_on = (frames["ignition_on"] == 1) & ~np.isnan(frames["moving_ms"])
+        moves = is_on & ~np.isnan(moving_from_ms + moving_to_ms)
+        self._end(indices((t0_ms - m["idle_to_ms"] > SEEN_MS) | ~is_on))
+        until_moved = moves & ~np.isnan(m["idle_from_ms"])
+        stands = indices((is_on & ~moves) | until_moved)
+        self._stand(stands, frames, here, t0_ms, np.where(moves, moving_from_ms, end_ms))
+        self._end(indices(until_moved))
+        self._stand(indices(moves & (moving_to_ms < end_ms)), frames, here, moving_to_ms, end_ms)
+        return self._rows
+
+    def due(self) -> Flags:
+        """Whether an episode that nothing more is heard of is to be told as it was."""
+        due: Flags = self._memory["idle_open"]
+        return due
+
+    def expire(self, at: Ints) -> list[IdleRow]:
+        """The episodes so far."""
+        self._tell(at, PROVISIONAL)
+        return self._rows
+
+    def _stand(self, at: Ints, frames: Round, here: Positions, from_ms: Floats, to_ms: Floats) -> None:
+        """They stand from ``from_ms`` to ``to_ms`` ([k]) of their frames."""
+        if not len(at):
+            return
+        m = self._memory
+        new = at[np.isnan(m["idle_from_ms"][at])]
+        m["idle_from_ms"][new] = m["idle_to_ms"][new] = from_ms[new]
+        m["idle_where"][new] = here[new]
+        m["idle_fuel_l"][new] = m["idle_energy_kwh"][new] = np.nan
+        m["idle_to_ms"][at] = np.maximum(m["idle_to_ms"][at], to_ms[at])
+        share = (to_ms[at] - from_ms[at]) / (frames["end_ms"][at] - frames["t0_ms"][at])
+        for name, fact in _BURNT:
+            total, more = m[name][at], frames[fact][at]
+            m[name][at] = np.where(np.isnan(more), total, or_zero(total) + more * share)
+        long_enough = m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._idle_ms
+        self._tell(at[long_enough & ~m["idle_open"][at]], OPEN)
+
+    def _end(self, at: Ints) -> None:
+        m = self._memory
+        self._tell(at[m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._idle_ms], FINAL)
+        m["idle_from_ms"][at] = m["idle_to_ms"][at] = np.nan
+
+    def _tell(self, at: Ints, phase: str) -> None:
+        m = self._memory
+        m["idle_open"][at] = phase == OPEN
+        for i in at.tolist():
+            from_ms, to_ms = int(m["idle_from_ms"][i]), int(m["idle_to_ms"][i])
+            fuel_l, energy_kwh = (None if np.isnan(m[name][i]) else float(m[name][i]) for name, _ in _BURNT)
+            burnt_at = ((to_ms - from_ms) / MS_PER_S, fuel_l, energy_kwh, *degrees(m["idle_where"][i]))
+            self._rows.append(IdleRow(self._vehicle(i), from_ms, to_ms, phase, *burnt_at))
+
+
+_FIELDS: Final = np.dtype([*trips.FIELDS, *_IDLING, ("harsh", "?")], align=True)
 _WIDTH: Final = _FIELDS.itemsize // 8
 """Numbers of a vehicle; flags lie in some of them, as bytes."""
 
@@ -82,8 +266,8 @@ def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:
     for i in sorted({*with_runs, *indices(of["harsh"]).tolist()}):
         place, of_class = int(frames.places[i]), frames["vehicle_class"][i]
         state = memory.harsh.pop(place, None) or HarshState()
-        told, kinds = harsh.step(
-            state, limits, frames.vehicle(i), frames.runs[i], int(frames["end_ms"][i]), degrees(here[i]),
+        told, kinds = state.step(
+            limits, frames.vehicle(i), frames.runs[i], int(frames["end_ms"][i]), degrees(here[i]),
             0 if np.isnan(of_class) else int(of_class),
         )  # fmt: skip
         rows += told
@@ -122,7 +306,7 @@ def expire(
     rows: list[Row] = []
     for i in indices(silent & of["harsh"]).tolist():
         if memory.harsh[int(places[i])].events:
-            rows += harsh.expire(memory.harsh.pop(int(places[i])), limits, vehicle(i))
+            rows += memory.harsh.pop(int(places[i])).expire(limits, vehicle(i))
             of["harsh"][i] = False
     under_way, idle = Trips(limits, of, vehicle), Idling(limits, of, vehicle)
     rows += under_way.expire(indices(silent & under_way.due()))

@@ -15,12 +15,9 @@ from infra.contract.errors import ContractError
 from infra.settings.settings import Settings
 from load_tests.hostile import files
 from load_tests.hostile.grammar import KINDS, bodies
-from stream_jobs.app.telemetry import Operator, table_of
+from stream_jobs.app.telemetry import operator_of, table_of
 from stream_jobs.rules import model
 from stream_jobs.rules.rule_set import rules_in_force
-from stream_jobs.vehicles.core import core_limits
-from stream_jobs.vehicles.stage import vehicle_stage
-from stream_jobs.windows.open_windows import terms_of
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +96,7 @@ def test_hostile_records_in_kafka_stop_no_worker_of_the_windows(kind: str) -> No
     )  # fmt: skip
     settings = Settings()
     rule_set = rules_in_force(settings)
-    work = Operator(core_limits(settings), rule_set, vehicle_stage(settings, rule_set), terms_of(settings))
+    work = operator_of(settings, rule_set)
     state: Any = Kept()
     told = [
         row

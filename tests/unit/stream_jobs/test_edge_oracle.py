@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from infra.settings import sections
 from load_tests.oracle import Roads, Sample, edge_of
 from stream_jobs.roads.network import index_of, match, network_of
 from tests.support_frames import TOWN
@@ -57,7 +58,7 @@ def test_the_job_finds_the_same_edges_near_streets_crossings_and_bends() -> None
         near.append((lat + across, lon + along, rng.choice([None, rng.uniform(0, 359.9)])))
     found = [edge_of(sample(*each), ROADS) for each in near]
     rows = [(edge, kind, kmh, m, [[lon, lat] for lat, lon in path]) for edge, kind, kmh, m, path in TOWN]
-    index = index_of(network_of(3, rows))
+    index = index_of(network_of(3, rows), sections.Roads())
     lat, lon = (np.array([round(each[k] * 1e6) / 1e6 for each in near]) for k in (0, 1))
     heading = np.array([0.0 if each[2] is None else round(each[2] * 10) / 10 for each in near])
     place = match(index, lat, lon, heading, np.array([each[2] is not None for each in near]))

@@ -18,7 +18,7 @@ from infra.settings.settings import Settings
 from stream_jobs.maintenance.copies import free_flow_table
 from stream_jobs.rules.instant import check_expressions, rule_schemas
 from stream_jobs.vehicles import lookups
-from stream_jobs.vehicles.stage import VehicleStage
+from stream_jobs.vehicles.features import VehicleStage
 from tests.support_detect import findings
 from tests.support_frames import frame, vin
 from tests.unit.stream_jobs.rules.traces import rule

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.settings.sections import Jobs
 from load_tests.oracle import expect
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.frames.copies import Seen, forget, unseen
-from stream_jobs.windows.open_windows import SILENT_MS, Found, Memory, OpenWindows, Terms, part_of
+from stream_jobs.windows.open_windows import SILENT_MS, Found, Memory, OpenWindows, part_of
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from tests.support_frames import Record, frame, random_frame, vin
-from tests.unit.stream_jobs.window_support import LIMITS, T0, TERMS, Row, keyed, received, recorded
+from tests.unit.stream_jobs.window_support import JOBS, LIMITS, T0, Row, keyed, received, recorded
 
 _ENCODE, _DECODE = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Memory).decode
 
@@ -29,13 +29,13 @@ _ENCODE, _DECODE = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Mem
 class Bucket:
     """A bucket as the operator has it; its memory goes through a checkpoint between any two batches."""
 
-    def __init__(self, terms: Terms = TERMS) -> None:
-        self.terms = terms
+    def __init__(self, jobs: Jobs = JOBS) -> None:
+        self.jobs = jobs
         self.memory = _ENCODE(Memory())
         self.due_ms: int | None = None
 
     def batch(self, records: list[Record], watermark_ms: int = 0, partition: int = 0) -> Found:
-        windows = OpenWindows(self.terms, _DECODE(self.memory))
+        windows = OpenWindows(self.jobs, None, _DECODE(self.memory))
         frames = frames_of(records, partition)
         if frames is not None:
             windows.take(frames, frames.ok)
@@ -92,7 +92,7 @@ def test_batches_of_any_size_over_any_buckets_end_in_the_oracles_windows(seed: i
             told.append((number, found))
             copies += found.copies
             assert found.missed is None
-        watermark_ms = max(watermark_ms, *(at_ms - TERMS.skew_ms for at_ms, _ in batch))
+        watermark_ms = max(watermark_ms, *(at_ms - 1000 * JOBS.receipt_skew_s for at_ms, _ in batch))
     told += [(number, bucket.batch([], watermark_ms)) for number, bucket in enumerate(buckets)]
     assert stored(found for _, found in told) == expected.vehicle
     assert places(told) == expected.road
@@ -118,7 +118,7 @@ def test_what_the_watermark_will_not_ask_for_again_is_given_out_at_once() -> Non
     ahead = received(frame(1, 0, T0 + 60_000, speed_kmh=10.0))
     bucket.batch([ahead], T0)
     behind = received(frame(1, 1, T0 + 60_100, speed_kmh=10.0), after_ms=1_500)
-    assert len(bucket.batch([behind], behind[0] - TERMS.skew_ms).vehicle) == 1
+    assert len(bucket.batch([behind], behind[0] - 1000 * JOBS.receipt_skew_s).vehicle) == 1
 
 
 def test_a_closed_window_takes_nothing_more_and_says_what_it_missed() -> None:
@@ -167,9 +167,9 @@ def test_a_part_of_a_window_is_the_same_whatever_else_is_in_the_batch() -> None:
     rng = random.Random(7)
     alone = [received(random_frame(1, s, T0 + s * 950, rng)) for s in range(5)]
     beside = [received(random_frame(v, s, T0 + s * 950, rng)) for v in (2, 3) for s in range(5)]
-    terms = replace(TERMS, publish_ms=0)
-    one = stored([Bucket(terms).batch(alone)])
-    all_of = stored([Bucket(terms).batch(alone + beside)])
+    jobs = JOBS.model_copy(update={"publish_s": 0})
+    one = stored([Bucket(jobs).batch(alone)])
+    all_of = stored([Bucket(jobs).batch(alone + beside)])
     assert one == {key: row for key, row in all_of.items() if key[0] == vin(1)}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from edge_simulator import run_setup
 from edge_simulator.world import World
+from infra.settings.sections import Roads
 from infra.settings.settings import load
 from stream_jobs.roads.network import index_of, match, network_of
 
@@ -36,7 +37,7 @@ def test_nineteen_of_twenty_samples_are_matched_and_nearly_all_of_them_rightly()
                 samples += last_sample(message.payload)
     known = [(s, edge) for s in samples if (edge := edge_at(passed[s[0]], s[1])) is not None]
     lat, lon, course = np.array([s[2:] for s, _ in known]).T
-    found = match(index_of(net), lat, lon, course, np.ones(len(lat), np.bool_))
+    found = match(index_of(net, Roads()), lat, lon, course, np.ones(len(lat), np.bool_))
     matched = found >= 0
     right = net.edge_id[found] == np.array([edge for _, edge in known])
     assert len(known) > 2000

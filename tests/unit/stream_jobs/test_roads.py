@@ -17,11 +17,11 @@ import pytest
 from edge_simulator.town.roads import city
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
+from infra.settings.sections import Roads
 from stream_jobs.frames.batch import frame_batch
 from stream_jobs.roads.network import (
     NO_EDGE,
     NOT_CLEAR,
-    Fit,
     RoadIndex,
     RoadLookup,
     RoadNetwork,
@@ -32,7 +32,6 @@ from stream_jobs.roads.network import (
     save,
 )
 from stream_jobs.roads.ways import (
-    Blend,
     EdgeSpeeds,
     fallback,
     hour_of_week,
@@ -66,7 +65,7 @@ TOWN = network_of(
         *street(40, (0, 500), (1000, 500)),
     ],
 )
-INDEX = index_of(TOWN)
+INDEX = index_of(TOWN, Roads())
 """A block of 1000 by 500 m: south street 10, east 20, west 30, north 40; the even ids lead east and north."""
 
 
@@ -100,12 +99,12 @@ def test_a_sample_is_on_the_edge_that_fits_its_position_and_course_clearly(
 
 def test_two_parallel_streets_are_told_apart_by_the_margin_only() -> None:
     index = index_of(
-        network_of(1, [*street(0, (0, 0), (500, 0)), *street(2, (0, 20), (500, 20))]), Fit(margin=0.5)
+        network_of(1, [*street(0, (0, 0), (500, 0)), *street(2, (0, 20), (500, 20))]), Roads(match_margin=0.5)
     )
     assert [found(250, north, 90.0, index) for north in (4, 10, 16)] == [0, NOT_CLEAR, 2]
 
 
-def slow(east: float, north: float, course: float, net: RoadNetwork, fit: Fit) -> int:
+def slow(east: float, north: float, course: float, net: RoadNetwork, fit: Roads) -> int:
     """The match as it is defined: every straight part of every edge, one after the other."""
     costs: dict[int, float] = {}
     for edge in range(len(net.edge_id)):
@@ -119,20 +118,20 @@ def slow(east: float, north: float, course: float, net: RoadNetwork, fit: Fit) -
             along = min(max(((east - px[0]) * dx + (north - py[0]) * dy) / length**2, 0.0), 1.0)
             off = float(np.hypot(px[0] + along * dx - east, py[0] + along * dy - north))
             cosine = (sin(radians(course)) * dx + cos(radians(course)) * dy) / length
-            if off <= fit.radius_m and cosine >= cos(radians(fit.angle_deg)):
-                cost = (off / fit.sigma_m) ** 2 + 2 * (1 - cosine) / radians(fit.sigma_deg) ** 2
+            if off <= fit.match_radius_m and cosine >= cos(radians(fit.match_angle_deg)):
+                cost = (off / fit.match_sigma_m) ** 2 + 2 * (1 - cosine) / radians(fit.match_sigma_deg) ** 2
                 costs[edge] = min(costs.get(edge, inf), cost)
     if not costs:
         return NO_EDGE
     (best, edge), *others = sorted((cost, edge) for edge, cost in costs.items())
-    clear = not others or others[0][0] - best >= fit.margin
+    clear = not others or others[0][0] - best >= fit.match_margin
     return edge if clear else NOT_CLEAR
 
 
 def test_the_raster_and_the_arrays_find_what_the_definition_says() -> None:
     town = city(3, 48.0, 11.0)
     net = network_of(1, [(e, c, v, m, [[x, y] for y, x in p]) for e, c, v, m, p in town.edges()])
-    index, rng = index_of(net), random.Random(4)
+    index, rng = index_of(net, Roads()), random.Random(4)
     scale = cos(radians(float(net.lat_deg.mean())))
     near = [rng.randrange(len(net.lat_deg)) for _ in range(60)]
     lat = np.array([net.lat_deg[k] + rng.uniform(-45, 45) * M for k in near])
@@ -140,7 +139,7 @@ def test_the_raster_and_the_arrays_find_what_the_definition_says() -> None:
     course = np.array([rng.uniform(0, 360) for _ in near])
     fast = match(index, lat, lon, course, np.ones(60, np.bool_)).tolist()
     by_definition = [
-        slow(x * scale / M, y / M, c, net, Fit()) for x, y, c in zip(lon, lat, course, strict=True)
+        slow(x * scale / M, y / M, c, net, Roads()) for x, y, c in zip(lon, lat, course, strict=True)
     ]
     differing = sum(a != b for a, b in zip(fast, by_definition, strict=True))
     assert len({*fast}) > 20
@@ -151,7 +150,7 @@ def test_frames_give_rows_by_edge_that_add_up_to_their_samples(tmp_path: Path) -
     save(TOWN, tmp_path / "roads.npz")
     assert load(tmp_path / "roads.npz").edge_id.tolist() == TOWN.edge_id.tolist()
     t0 = 1_767_225_600_000
-    lookup = RoadLookup(tmp_path / "roads.npz")
+    lookup = RoadLookup(tmp_path / "roads.npz", Roads())
     along = [(50 + 100 * k) * M for k in range(10)]
     told = frame(
         1, 0, t0, speed_kmh=36.0, ignition_on=True, lat_deg=2 * M, lon_deg=along,
@@ -183,8 +182,8 @@ def speeds(
 ) -> EdgeSpeeds:
     table = {12: np.array([usual.get(int(e), np.nan) for e in TOWN.edge_id])}
     at = {int(np.flatnonzero(TOWN.edge_id == e)[0]): s for e, s in (seen or {}).items()}
-    blend = Blend(few=3.0, half_life_s=600.0, limit_share=0.5)
-    return EdgeSpeeds(TOWN, NOON, ZoneInfo("UTC"), table, at, age_s, blend, fallback(TOWN, table, blend))
+    terms = Roads(eta_few=3.0, eta_half_life_s=600.0, eta_limit_share=0.5)
+    return EdgeSpeeds(TOWN, NOON, ZoneInfo("UTC"), table, at, age_s, terms, fallback(TOWN, table, 0.5))
 
 
 def way_of(known: EdgeSpeeds, course: float = 90.0) -> tuple[list[int], float, float]:

@@ -14,7 +14,7 @@ from infra.settings.settings import Settings
 from stream_jobs.rules.inputs import FLAGS, RuleInputs, name_expressions
 from stream_jobs.rules.model import load_rules
 from stream_jobs.rules.rule_set import RuleSet, of_rules
-from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.features import KINDS
 from stream_jobs.vehicles.fleet import Fleet, dump, load
 from stream_jobs.vehicles.rows import FINAL, HarshRow, IdleRow, LateVehicleFrames, Row, StopRow, TripRow
@@ -23,7 +23,7 @@ from tests.support_vehicles import features_of
 
 pytestmark = pytest.mark.slow
 
-CORE = Core(core_limits(Settings()), RuleSet())
+CORE = Core(Settings().jobs, Settings().journeys, RuleSet())
 T0 = 1_780_000_000_000
 HOLD_MS = 30_000
 VEHICLE = "WDB1240001A000001"
@@ -179,7 +179,7 @@ def anything(rng: np.random.Generator, seconds: range, rules: int) -> Any:
 
 def test_memories_of_all_shipped_rules_survive_a_checkpoint_and_a_change_of_the_other_rules() -> None:
     unnamed = [rule for rule in of_rules(load_rules()).rules if not name_expressions([rule])]
-    core, rng = Core(core_limits(Settings()), of_rules(unnamed)), np.random.default_rng(5)
+    core, rng = Core(Settings().jobs, Settings().journeys, of_rules(unnamed)), np.random.default_rng(5)
     fleet = Fleet(of_rules(unnamed))
     core.take(fleet, anything(rng, range(300), len(unnamed)))
     blob = dump(fleet, Memory())

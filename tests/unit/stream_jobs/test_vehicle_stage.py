@@ -12,10 +12,17 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles import lookups
-from stream_jobs.vehicles.core import Core, core_limits
-from stream_jobs.vehicles.features import CLASSES, FRAME_FEATURES, G_MPS2, KINDS, POWERTRAINS, Features
+from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.features import (
+    CLASSES,
+    FRAME_FEATURES,
+    G_MPS2,
+    KINDS,
+    POWERTRAINS,
+    Features,
+    VehicleStage,
+)
 from stream_jobs.vehicles.rows import HarshRow
-from stream_jobs.vehicles.stage import VehicleStage
 from tests.support_frames import frame, vin
 
 T0 = 1_780_000_000_000
@@ -112,7 +119,7 @@ def test_a_brake_over_the_border_of_two_frames_is_one_event_and_below_the_gate_i
     second = frame(1, 1, T0 + 1000, speed_kmh=45.0, accel_long_mps2=[-6.0] + [0.0] * 9)
     slow = [frame(1, k, T0 + k * 1000, speed_kmh=9.0, accel_long_mps2=-6.0) for k in (2, 3)]
     quiet = [frame(1, k, T0 + k * 1000, speed_kmh=50.0, accel_long_mps2=0.0) for k in (4, 5)]
-    core = Core(core_limits(SETTINGS), RuleSet())
+    core = Core(SETTINGS.jobs, SETTINGS.journeys, RuleSet())
     rows = core.replay(features(records([first, second, *slow, *quiet])), T0 + 60_000)
     (event,) = [row for row in rows if isinstance(row, HarshRow)]
     assert (event.kind, event.began_ms, event.ended_ms, event.grade) == ("brake", T0 + 800, T0 + 1100, 3)

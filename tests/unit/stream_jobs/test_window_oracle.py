@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
+from infra.settings import sections
 from load_tests.oracle import Roads, expect
 from stream_jobs.roads import network
 from stream_jobs.roads.network import RoadLookup
 from tests.support_frames import TOWN, random_frame, vin
 from tests.unit.stream_jobs.window_support import (
     T0,
-    TERMS,
     archived,
     keyed,
     received,
@@ -29,16 +28,15 @@ def town(folder: Path) -> RoadLookup:
     """The file of a network as maintenance writes it."""
     rows = [(edge, kind, kmh, m, [[lon, lat] for lat, lon in path]) for edge, kind, kmh, m, path in TOWN]
     network.save(network.network_of(3, rows), folder / "roads.npz")
-    return RoadLookup(folder / "roads.npz")
+    return RoadLookup(folder / "roads.npz", sections.Roads())
 
 
 def test_the_order_of_arrival_changes_nothing_and_the_oracle_agrees(tmp_path: Path) -> None:
     rng = random.Random(1)
     records = [received(random_frame(v, s, T0 + s * 950, rng)) for v in range(20, 25) for s in range(25)]
     shuffled = rng.sample(records, len(records))
-    terms = replace(TERMS, roads=town(tmp_path))
     expected = expect(records, roads=Roads(3, PATHS))
-    vehicle, road, edge = windows_of(archived(shuffled), terms)
+    vehicle, road, edge = windows_of(archived(shuffled), town(tmp_path))
     assert keyed(vehicle, "vehicle_id") == expected.vehicle
     assert keyed(road, "cell", "heading_sector") == expected.road
     assert keyed(edge, "network_no", "edge_id") == expected.edge

@@ -9,16 +9,17 @@ import orjson
 import pyarrow as pa
 
 from infra.contract.verdict import ClockLimits
+from infra.settings.sections import Jobs
 from load_tests.archived import archived_windows
 from stream_jobs.archive.writer import indexed
-from stream_jobs.windows.open_windows import Terms
+from stream_jobs.roads.network import RoadLookup
 from stream_jobs.windows.places import place_rows, summed
 from tests.support_frames import Record
 
 T0 = 1_767_225_600_000
 """2026-01-01 00:00:00 UTC"""
 LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
-TERMS = Terms(window_s=10, road_window_s=60, lateness_ms=30_000, skew_ms=5_000, publish_ms=2_000)
+JOBS = Jobs(publish_s=2)
 Row = dict[str, Any]
 
 
@@ -50,10 +51,10 @@ def archived(records: list[Record]) -> pa.Table:
     return indexed(recorded(records), LIMITS)
 
 
-def windows_of(records: pa.Table, terms: Terms = TERMS) -> tuple[pa.Table, pa.Table, pa.Table]:
+def windows_of(records: pa.Table, roads: RoadLookup | None = None) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Rows of vehicles, road cells and edges."""
-    vehicle, shares = archived_windows(records, terms, LIMITS)
-    return vehicle, *place_rows(summed(shares), terms.road_window_s)
+    vehicle, shares = archived_windows(records, JOBS, LIMITS, roads)
+    return vehicle, *place_rows(summed(shares), JOBS.road_window_s)
 
 
 def keyed(rows: pa.Table, *key: str) -> dict[Any, Row]:

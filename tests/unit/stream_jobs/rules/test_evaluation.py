@@ -25,9 +25,8 @@ from stream_jobs.rules.model import (
     load_rules,
     of_query,
 )
-from stream_jobs.vehicles.features import CLASSES, POWERTRAINS
+from stream_jobs.vehicles.features import CLASSES, POWERTRAINS, signals_of
 from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
-from stream_jobs.vehicles.stage import signals_of
 from tests.support_vehicles import Evaluation, evaluation
 
 RULES = of_query(load_rules(), VEHICLES)

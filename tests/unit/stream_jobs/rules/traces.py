@@ -12,7 +12,7 @@ import yaml
 from infra.settings.settings import Settings
 from stream_jobs.rules.model import Rule, load_rules
 from stream_jobs.rules.rule_set import of_rules
-from stream_jobs.vehicles.core import Core, core_limits
+from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.features import Features
 from stream_jobs.vehicles.fleet import dump, load
 from stream_jobs.vehicles.rows import AlertRow
@@ -56,7 +56,7 @@ def found(of: Rule, frames: Iterable[Frame], until_s: float | None = None) -> li
     named = [0] if of.stateful is not None and of.stateful.names else []
     features = features_of(heads, inputs_of([[said] for _, said in came], named))
     until_ms = heads[-1]["received_ms"] if until_s is None else T0 + round(1000 * until_s)
-    core = Core(core_limits(Settings()), of_rules([of]))
+    core = Core(Settings().jobs, Settings().journeys, of_rules([of]))
     rows = [row for row in core.replay(features, until_ms) if isinstance(row, AlertRow)]
     assert key(rows) == key(one_by_one(core, of, features, until_ms))
     return rows
