@@ -26,9 +26,9 @@ from infra.settings.settings import load
 from load_tests.bench.parts import cpu_s
 from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle
-from stream_jobs.app.database import Connection, binary, csv_of
+from stream_jobs.app.database import Connection, copy_rows
 from stream_jobs.app.sinks import VEHICLE, write_latest, write_rows
-from stream_jobs.app.statements import TYPES, copy_into
+from stream_jobs.app.statements import TYPES
 from stream_jobs.windows.vehicle import VEHICLE_COLUMNS, latest_of
 
 VEHICLES = 10_000
@@ -79,17 +79,9 @@ def batch(types: dict[str, str], rows: int, number: int) -> pa.Table:
     return pa.table(columns)
 
 
-def copied(table: str, form: str) -> Way:
+def copied(table: str) -> Way:
     """COPY into a table, and nothing else."""
-
-    def way(connection: Connection, rows: pa.Table) -> None:
-        statement = copy_into(table, rows.column_names, form)
-        types = dict(connection.execute(TYPES, {"table": VEHICLE.name}).fetchall())
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for piece in [csv_of(rows)] if form == "csv" else binary(rows, types) or []:
-                copy.write(piece)
-
-    return way
+    return lambda connection, rows: copy_rows(connection, VEHICLE.name, rows, table)
 
 
 def upserted(connection: Connection, rows: pa.Table) -> None:
@@ -100,9 +92,8 @@ def upserted(connection: Connection, rows: pa.Table) -> None:
 
 
 WAYS: tuple[tuple[str, Way], ...] = (
-    ("copy", copied(PLAIN, "binary")),
-    ("copy, CSV", copied(PLAIN, "csv")),
-    ("copy, indexed", copied(INDEXED, "binary")),
+    ("copy", copied(PLAIN)),
+    ("copy, indexed", copied(INDEXED)),
     ("sink, new rows", upserted),
     ("sink, the same rows again", upserted),
 )

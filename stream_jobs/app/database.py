@@ -6,26 +6,20 @@ leaves its transaction for the dead letters, found among the staged rows by halv
 
 from __future__ import annotations
 
-import io
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 import structlog
 
 from infra.clients import db
 from infra.clients.db import Cause, cause_of, open_connection, socket_deadline
 from infra.contract.errors import ServiceError
 from stream_jobs.app import statements as sql
-from stream_jobs.frames.arrays import Flags, Ints
 
 Result = TypeVar("Result")
 
@@ -37,6 +31,17 @@ BUSY_ATTEMPTS: Final = 20
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 3.0
 LOG_EVERY_S = 5.0
+
+FORMS: Final = {
+    "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(), "real": pa.float32(),
+    "double precision": pa.float64(), "boolean": pa.bool_(), "text": pa.string(),
+    "timestamp with time zone": pa.timestamp("us", "UTC"),
+}  # fmt: skip
+"""Types of PostgreSQL and the Arrow types with the same values: the cast to these tells of a value that does
+not fit, which the driver's binary form would cut.
+"""
+ROWS_AT_ONCE: Final = 2000
+"""Of 85 columns: some MB as Python's values."""
 
 log = structlog.get_logger("stream_jobs.app.database")
 
@@ -158,15 +163,6 @@ def _connect(url: str, name: str, attempt_s: float) -> Connection:
     )
 
 
-def csv_of(table: pa.Table) -> bytes:
-    """The table as CSV without a header; null is nothing, an empty string is quoted."""
-    buffer = io.BytesIO()
-    options = pyarrow.csv.WriteOptions(include_header=False)
-    # In one piece: Arrow writes rubbish where the first chunk is empty.
-    pyarrow.csv.write_csv(table.combine_chunks(), buffer, options)
-    return buffer.getvalue()
-
-
 def stage(connection: Connection, table: str, rows: pa.Table) -> None:
     """``rows`` into the temporary table before ``table``; where rows are left out, those that it takes."""
     connection.execute(
@@ -175,14 +171,14 @@ def stage(connection: Connection, table: str, rows: pa.Table) -> None:
     )
     if connection.refused is not None and rows.num_rows:
         rows = _storable(connection, table, rows, connection.refused)
-    _copy(connection, table, rows)
+    copy_rows(connection, table, rows)
 
 
 def _storable(connection: Connection, table: str, rows: pa.Table, refused: list[Refused]) -> pa.Table:
     """Those of ``rows`` that ``table`` takes: tried under a savepoint that is given up, then by halves."""
     try:
         with connection.transaction(force_rollback=True):
-            _copy(connection, table, rows)
+            copy_rows(connection, table, rows)
             execute(connection, sql.insert_new(table, rows.column_names))
     except psycopg.Error as error:
         if cause_of(error) is not Cause.DATA:
@@ -196,16 +192,25 @@ def _storable(connection: Connection, table: str, rows: pa.Table, refused: list[
     return rows
 
 
-def _copy(connection: Connection, table: str, rows: pa.Table) -> None:
+def copy_rows(connection: Connection, table: str, rows: pa.Table, into: str | None = None) -> None:
+    """Rows of ``table`` into the one before it, or ``into`` another; raises psycopg.Error, also for a value
+    that its column cannot hold.
+    """
     if table not in connection.types:
         found = fetch(connection, sql.TYPES, {"table": table})
         connection.types = {**connection.types, table: dict(map(tuple, found))}
-    packed = binary(rows, connection.types[table])
-    form = "csv" if packed is None else "binary"
-    statement = sql.copy_into(sql.staged(table), rows.column_names, form)
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        for piece in [csv_of(rows)] if packed is None else packed:
-            copy.write(piece)
+    kinds = [connection.types[table][name] for name in rows.column_names]
+    forms = (FORMS.get(kind, held.type) for kind, held in zip(kinds, rows.schema, strict=True))
+    statement = sql.copy_into(into or sql.staged(table), rows.column_names)
+    try:
+        plain = rows.cast(pa.schema(zip(rows.column_names, forms, strict=True)))
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(kinds)
+            for batch in plain.to_batches(max_chunksize=ROWS_AT_ONCE):
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    copy.write_row(row)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError, TypeError) as error:
+        raise psycopg.DataError(f"{table}: {error}") from error
 
 
 def execute(connection: db.Connection, statement: str, parameters: Any = None) -> int:
@@ -227,101 +232,3 @@ def insert_rows(connection: Connection, table: str, rows: pa.Table) -> None:
     """Rows with natural keys that never change once written."""
     stage(connection, table, rows)
     execute(connection, sql.insert_new(table, rows.column_names))
-
-
-HEAD: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-END: Final = b"\xff\xff"
-ROWS_AT_ONCE: Final = 2000
-"""Of 85 columns: 2 MB."""
-TEXT_BYTES: Final = 1024
-"""A longer text goes as CSV: every text of its column would take its width."""
-NULL: Final = 0xFF
-EPOCH_US: Final = 946_684_800_000_000
-"""2000-01-01, where PostgreSQL begins to count."""
-TIME: Final = pa.timestamp("us", "UTC")
-FORMS: Final = {
-    "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(), "double precision": pa.float64(),
-    "boolean": pa.bool_(), "text": pa.string(), "timestamp with time zone": TIME,
-}  # fmt: skip
-"""Types of PostgreSQL that are written here, and the Arrow type with the same values."""
-
-Bytes = npt.NDArray[np.uint8]
-
-
-def binary(rows: pa.Table, types: Mapping[str, str]) -> Iterator[bytes] | None:
-    """The rows for a table whose columns are of these ``types`` of PostgreSQL.
-
-    None where a column has no exact form here, or a value does not fit: the server is to judge its text.
-    """
-    columns = [_plain(rows[name], types[name]) for name in rows.column_names]
-    return None if any(column is None for column in columns) else _pieces(columns, rows.num_rows)
-
-
-def _plain(column: pa.ChunkedArray, kind: str) -> pa.Array | None:
-    """The column in the Arrow type of its form; None where it says something else, or more than fits."""
-    form, held = FORMS.get(kind), column.type
-    if form is None or (form == TIME and pa.types.is_timestamp(held) and held.tz is None):
-        return None
-    alike = any(each(held) and each(form) for each in (pa.types.is_integer, pa.types.is_timestamp))
-    if not alike and held not in (form, pa.null()):
-        return None
-    try:
-        plain = column.cast(form).combine_chunks()
-    except pa.ArrowInvalid:
-        return None
-    long = form == pa.string() and (pc.max(pc.binary_length(plain)).as_py() or 0) > TEXT_BYTES
-    return None if long else plain
-
-
-def _pieces(columns: list[pa.Array], rows: int) -> Iterator[bytes]:
-    yield HEAD
-    for begin in range(0, rows, ROWS_AT_ONCE):
-        yield _piece([column.slice(begin, ROWS_AT_ONCE) for column in columns])
-    yield END
-
-
-def _piece(columns: list[pa.Array]) -> bytes:
-    """Fields side by side in a matrix [n_rows, n_bytes], each as wide as its longest; the excess goes."""
-    fields = [_field(column) for column in columns]
-    width = 2 + sum(4 + values.shape[1] for values, _, _ in fields)
-    out = np.empty((len(columns[0]), width), np.uint8)
-    kept = np.ones(out.shape, np.bool_)
-    out[:, :2] = _big_endian(np.full(len(out), len(columns)), ">i2")
-    at = 2
-    for values, lengths, null in fields:
-        until = at + 4 + values.shape[1]
-        out[:, at : at + 4] = _big_endian(lengths, ">i4")
-        out[:, at + 4 : until] = values
-        if null.any():
-            out[null, at : at + 4] = NULL
-            kept[null, at + 4 : until] = False
-        if not np.all(lengths == values.shape[1]):
-            kept[:, at + 4 : until] &= np.arange(values.shape[1]) < lengths[:, None]
-        at = until
-    return (out if kept.all() else out[kept]).tobytes()
-
-
-def _field(column: pa.Array) -> tuple[Bytes, Ints, Flags]:
-    """Bytes [n_rows, n_bytes] of the values, their lengths, and which are null."""
-    null, kind = column.is_null().to_numpy(zero_copy_only=False), column.type
-    if kind == pa.string():
-        return *_texts(column), null
-    if kind == TIME:
-        values = pc.fill_null(column.cast(pa.int64()), EPOCH_US).to_numpy() - EPOCH_US
-    else:
-        values = pc.fill_null(column, pa.scalar(0).cast(kind)).to_numpy(zero_copy_only=False)
-    packed = _big_endian(values, values.dtype.newbyteorder(">").str)
-    return packed, np.full(len(column), packed.shape[1]), null
-
-
-def _texts(column: pa.StringArray) -> tuple[Bytes, Ints]:
-    held = pc.fill_null(column, "")
-    ends = np.cumsum(lengths := pc.binary_length(held).to_numpy().astype(np.int64))
-    data = np.frombuffer("".join(held.to_pylist()).encode(), np.uint8)
-    width = int(lengths.max(initial=0))
-    places = (ends - lengths)[:, None] + np.arange(width)
-    return data.take(places, mode="clip") if width else np.empty((len(held), 0), np.uint8), lengths
-
-
-def _big_endian(values: npt.NDArray[np.generic], form: str) -> Bytes:
-    return np.ascontiguousarray(values.astype(form)).view(np.uint8).reshape(len(values), -1)

@@ -66,9 +66,9 @@ WHERE attrelid = to_regclass(%(table)s) AND attnum > 0 AND NOT attisdropped
 """
 
 
-def copy_into(table: str, columns: Sequence[str], form: str) -> str:
-    """COPY into ``table``, ``form`` csv or binary."""
-    return f"COPY {table} ({quoted(columns)}) FROM STDIN (FORMAT {form})"
+def copy_into(table: str, columns: Sequence[str]) -> str:
+    """COPY into ``table``, in the binary format."""
+    return f"COPY {table} ({quoted(columns)}) FROM STDIN (FORMAT binary)"
 
 
 def quoted(columns: Iterable[str]) -> str:

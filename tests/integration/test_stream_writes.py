@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,7 +21,7 @@ from infra.stack import query_offsets
 from infra.stack.query_offsets import Committed
 from load_tests.drills.link import Link
 from stream_jobs.app.checkpoints import Checkpoint, LocalFiles
-from stream_jobs.app.database import Connection, Database, fetch, stage
+from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
 from stream_jobs.app.ledger import BatchClaims, begun
 from stream_jobs.app.sinks import ROAD, VEHICLE, TelemetrySink, tagged, write_rows
 from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
@@ -210,19 +211,37 @@ def test_rows_that_the_database_refuses_are_dead_letters_and_the_others_of_their
     assert {letter["vehicle_id"] for letter in topic_values(lane, "dead-letter", 1)} == {too_long, "a\0b"}
 
 
-def test_rows_staged_in_the_binary_form_are_those_staged_as_text(lane: Lane, database: Database) -> None:
-    frames = [received(frame(n, 0, T0, speed_kmh=0.1 * n)) for n in range(3)]
-    rows = windows_of(archived(frames))[0]
-    as_text = rows.set_column(0, "vehicle_id", rows["vehicle_id"].cast(pa.large_string()))
-    values = "SELECT * FROM staged_vehicle_window ORDER BY vehicle_id"
+COLUMNS = {
+    "a": ("text", pa.string()), "b": ("bigint", pa.int64()), "c": ("double precision", pa.float64()),
+    "d": ("boolean", pa.bool_()), "e": ("timestamp with time zone", pa.timestamp("ms", "UTC")),
+    "f": ("smallint", pa.int64()), "g": ("integer", pa.int32()), "h": ("real", pa.float64()),
+    "i": ("numeric", pa.decimal128(20, 3)), "j": ("date", pa.date32()),
+}  # fmt: skip
+ROWS = [
+    ("", 2**63 - 1, 0.1, True, datetime(2026, 11, 20, 7, 0, 0, 1000, tzinfo=UTC), 2**15 - 1, -(2**31), 1.5,
+     Decimal("12345.678"), date(2026, 2, 28)),
+    ("ä" * 3000, -(2**63), -1e308, False, datetime(1970, 1, 1, tzinfo=UTC), -(2**15), 2**31 - 1, -0.25,
+     Decimal("-0.001"), date(1969, 12, 31)),
+    (None,) * 10,
+]  # fmt: skip
 
-    def staged(connection: Connection, table: pa.Table) -> list[tuple[Any, ...]]:
-        stage(connection, VEHICLE.name, tagged(table, 1))
-        return fetch(connection, values)
 
-    in_binary, text = (database.run(lambda c, t=t: staged(c, t)) for t in (rows, as_text))
-    assert len(in_binary) == 3
-    assert in_binary == text
+def test_a_value_of_every_type_is_stored_as_it_is_and_one_that_does_not_fit_is_a_dead_letter(
+    lane: Lane, database: Database
+) -> None:
+    table, schema = "user_sql.every_type", pa.schema({name: kind for name, (_, kind) in COLUMNS.items()})
+    kinds = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
+    database.run(lambda c: execute(c, f"CREATE TABLE {table} ({kinds})"))
+    rows = pa.table(
+        [pa.array(c, f.type) for c, f in zip(zip(*ROWS, strict=True), schema, strict=True)], schema
+    )
+    database.run(lambda c: insert_rows(c, table, rows))
+    assert database.run(lambda c: fetch(c, f"SELECT * FROM {table} ORDER BY b DESC NULLS LAST")) == ROWS
+    too_large = rows.slice(0, 1).set_column(5, "f", pa.array([2**15]))
+    odd = too_large.set_column(0, "a", pa.array(["odd"]))
+    database.run(lambda c: insert_rows(c, table, pa.concat_tables([rows.slice(1), odd])))
+    assert database.run(lambda c: fetch(c, f"SELECT count(*) FROM {table}")) == [(5,)]
+    assert [letter["a"] for letter in topic_values(lane, "dead-letter", 1)] == ["odd"]
 
 
 def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_again(lane: Lane) -> None:
