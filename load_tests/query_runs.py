@@ -22,9 +22,9 @@ from load_tests.filling import SAMPLES
 from load_tests.rate_support import tree_cpu_s
 from stream_jobs.app import jobs, queries
 from stream_jobs.app.progress import Listener, line_of
-from stream_jobs.app.quality import parse
 from stream_jobs.app.schema import frame_schema
 from stream_jobs.frames.reading import read
+from stream_jobs.rules.instant import parse
 
 DEADLINE_S: Final = 300.0
 WATERMARK: Final = "60 seconds"

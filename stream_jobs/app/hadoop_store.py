@@ -23,8 +23,9 @@ COPYING: Final = ".copying"
 
 
 class HadoopStore:
-    """Implements stream_jobs.archive.mirror.Store and checkpoints.Files below ``url``, the value of
-    ``setting``. Raises ConfigError for an unknown scheme.
+    """Files by their path below ``url``, the value of ``setting``, with ``/``; errors are ArchiveError.
+
+    Raises ConfigError for an unknown scheme.
     """
 
     def __init__(self, spark: SparkSession, url: str, setting: str = "ODOGRAPH_ARCHIVE_URL") -> None:
@@ -42,7 +43,7 @@ class HadoopStore:
             ) from error
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of the files of a folder, by name."""
+        """Bytes of the files of a folder, by name; none where there is no such folder."""
         path = self._at(folder)
         with self._errors(folder):
             found = self._fs.listStatus(path) if self._fs.exists(path) else ()
@@ -67,7 +68,7 @@ class HadoopStore:
             self._fs.copyToLocalFile(False, self._at(name), self._path_of(f"file://{local}"), True)
 
     def remove(self, name: str) -> None:
-        """Delete a file."""
+        """Delete a file; one that is not there is no error."""
         with self._errors(name):
             self._fs.delete(self._at(name), False)
 

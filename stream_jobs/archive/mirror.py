@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
@@ -18,25 +18,12 @@ from stream_jobs.archive.manifest import MANIFEST, PACKED, TELEMETRY, hour_name
 from stream_jobs.archive.reader import of_hours
 from stream_jobs.archive.writer import adopt, now_ms
 
+if TYPE_CHECKING:
+    from stream_jobs.app.hadoop_store import HadoopStore
+
 FETCHING: Final = ".fetching"
 
 log = structlog.get_logger("stream_jobs.archive")
-
-
-class Store(Protocol):
-    """Files by their path below the place's root, with ``/``; errors of the place are ArchiveError."""
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Bytes of the files of a folder, by name; none where there is no such folder."""
-
-    def put(self, local: Path, name: str) -> None:
-        """Copy a file there; it is seen under its name only when it is whole."""
-
-    def get(self, name: str, local: Path) -> None:
-        """Copy a file from there."""
-
-    def remove(self, name: str) -> None:
-        """Delete a file; one that is not there is no error."""
 
 
 class Pushed(NamedTuple):
@@ -53,7 +40,7 @@ class Mirror:
 
     folder: Path
     grace_ms: int
-    store: Callable[[], Store]
+    store: Callable[[], HadoopStore]
     _pushed_ms: dict[int, int] = field(default_factory=dict)
 
     def __call__(self) -> int:
@@ -72,7 +59,7 @@ class Mirror:
         return sent
 
 
-def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> Pushed:
+def push(folder: Path, store: HadoopStore, hours_ms: Iterable[int], grace_ms: int) -> Pushed:
     """Bring hours up to date there; what was replaced or expired goes after the grace time."""
     done = Pushed()
     for hour in hours_ms:
@@ -94,7 +81,7 @@ def push(folder: Path, store: Store, hours_ms: Iterable[int], grace_ms: int) -> 
     return done
 
 
-def fetch(folder: Path, store: Store, hours_ms: Iterable[int]) -> list[str]:
+def fetch(folder: Path, store: HadoopStore, hours_ms: Iterable[int]) -> list[str]:
     """Put back, from there, files that are missing here or not as they were written; their names.
 
     The manifest of an hour that is not here at all comes first: a home that was lost. Raises ArchiveError for
@@ -114,7 +101,7 @@ def fetch(folder: Path, store: Store, hours_ms: Iterable[int]) -> list[str]:
     return fetched
 
 
-def _fetch(folder: Path, store: Store, name: str, sha256: str | None) -> None:
+def _fetch(folder: Path, store: HadoopStore, name: str, sha256: str | None) -> None:
     """A file from there to its place; raises ArchiveError where its SHA-256 is another than this."""
     draft, target = folder / FETCHING / Path(name).name, folder / name
     draft.parent.mkdir(parents=True, exist_ok=True)

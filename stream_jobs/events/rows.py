@@ -9,9 +9,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
+import psycopg
 
 from infra.contract import topics
 from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
@@ -29,18 +30,7 @@ _BESIDES: Final = ("alerted_ms", "since_ms", "ended")
 Row = dict[str, Any]
 
 
-class Cursor(Protocol):
-    """What is needed of a database cursor whose rows are mappings."""
-
-    @property
-    def rowcount(self) -> int:
-        """Rows that the last statement touched."""
-
-    def execute(self, query: str, params: Mapping[str, Any]) -> Any:
-        """Run a statement."""
-
-    def fetchall(self) -> list[Row]:
-        """All rows of the last statement."""
+Cursor = psycopg.Cursor[Row]
 
 
 @dataclass(frozen=True, slots=True)

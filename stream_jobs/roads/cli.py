@@ -39,7 +39,7 @@ def eta(
     from infra.clients.db import connected
     from infra.clients.tables import aligned
     from infra.settings.settings import endpoints, load
-    from stream_jobs.roads.eta_store import Ask, Forecast, ask_for
+    from stream_jobs.roads.history import Ask, Forecast, ask_for
 
     in_force = load()
     try:

@@ -1,4 +1,5 @@
-"""Instant rules in Spark: their expressions checked before anything runs, and the findings of single records.
+"""Instant rules in Spark: their expressions checked before anything runs, and the findings of single records,
+which are parsed and judged by Spark's expressions, since real-time mode runs no Python.
 
 Input are records (see stream_jobs/app/queries.py); output is one row a finding with the columns ALERT_KEYS of
 the contract.
@@ -18,9 +19,9 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 
 from infra.contract.errors import ConfigError
 from infra.contract.messages import ALERT_KEYS
-from infra.contract.verdict import QUARANTINED, ClockLimits
-from stream_jobs.app.quality import parse, with_verdict
+from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, QUARANTINED, UNREADABLE, ClockLimits
 from stream_jobs.app.schema import HEAD, frame_schema
+from stream_jobs.frames.batch import RANGES, VIN
 from stream_jobs.frames.plausibility import POSITION, plausible_place, with_plausible
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import VEHICLES, Gives, Rule, wrong
@@ -41,6 +42,7 @@ _CRASH_FIELDS: Final = {
 _FINDINGS: Final = (
     "array<struct<rule:string,rule_version:int,severity:string,value:double,limit:double,message:string>>"
 )
+_STRICT_JSON: Final = {"mode": "PERMISSIVE", "allowNonNumericNumbers": "false"}
 Expected = type[T.BooleanType] | type[T.NumericType] | type[T.ArrayType]
 EXPECTED: Final[dict[Gives, tuple[Expected, str]]] = {
     "BOOLEAN": (T.BooleanType, "true or false"), "DOUBLE": (T.NumericType, "a number"),
@@ -99,6 +101,44 @@ def _types(rows: DataFrame, texts: Sequence[str]) -> list[T.DataType]:
     columns = [expression(text) for text in texts]
     there = reduce(lambda a, b: a & b, (column.isNotNull() for column in columns))
     return [field.dataType for field in rows.where(there).select(*columns).schema]
+
+
+def parse(records: DataFrame, schema: T.StructType) -> DataFrame:
+    """Records with the fields of ``schema`` out of ``value``; all null where that is no JSON object.
+
+    A head field outside the contract's range is null too: no arithmetic on it can overflow later. So is the
+    vehicle of what lies under another vehicle's ``key``: it is nobody's.
+    """
+    parsed = F.from_json(F.col("value").cast("string"), schema, _STRICT_JSON)
+    others = [c for c in records.columns if c != "value"]
+    # The array of one is a fence: without it the optimizer copies the parsing into every later filter.
+    fenced = records.select(*others, F.explode(F.array(parsed)).alias("frame"))
+    return fenced.select(*others, *(_field(name) for name in schema.fieldNames()))
+
+
+def _field(name: str) -> Column:
+    value = F.col("frame").getField(name)
+    if name == "vehicle_id":
+        return F.when(value.rlike(VIN) & (value == F.col("key").cast("string")), value).alias(name)
+    if name not in RANGES:
+        return value.alias(name)
+    low, high = RANGES[name]
+    return F.when(value.between(low, high), value).alias(name)
+
+
+def with_verdict(frames: DataFrame, limits: ClockLimits) -> DataFrame:
+    """Frames with ``span_ms``, from first to last sample, and ``verdict``, the first that fits."""
+    readable = reduce(lambda a, b: a & b, (F.col(name).isNotNull() for name in HEAD))
+    span_ms = (F.col("n") - 1) * F.col("dt_ms")
+    behind_ms = F.col("received_ms") - F.col("t0_ms")
+    verdict = (
+        F.when(~readable, UNREADABLE)
+        .when(F.col("t0_ms") < limits.floor_ms, CLOCK_UNSET)
+        .when(-behind_ms + span_ms > limits.ahead_ms, CLOCK_AHEAD)
+        .when(behind_ms > limits.lateness_ms, LATE)
+        .otherwise(OK)
+    )
+    return frames.withColumns({"span_ms": span_ms, "verdict": verdict})
 
 
 def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:

@@ -15,8 +15,19 @@ from stream_jobs.app.database import Database, execute, insert_rows
 from stream_jobs.app.sinks import EDGE, ROAD, write_rows
 from stream_jobs.app.statements import Table
 from stream_jobs.roads import network
-from stream_jobs.roads.eta_store import Ask, Forecast, ask_for, grade, predict_open
-from stream_jobs.roads.history import RULE, NetworkFile, history, place_stops, rule_of, sum_due
+from stream_jobs.roads.history import (
+    RULE,
+    Ask,
+    Forecast,
+    NetworkFile,
+    ask_for,
+    grade,
+    history,
+    place_stops,
+    predict_open,
+    rule_of,
+    sum_due,
+)
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import vin

@@ -23,7 +23,7 @@ from load_tests.drills.link import Link
 from stream_jobs.app.checkpoints import Checkpoint, LocalFiles
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
 from stream_jobs.app.ledger import BatchClaims, begun
-from stream_jobs.app.sinks import ROAD, VEHICLE, TelemetrySink, tagged, write_rows
+from stream_jobs.app.sinks import ROAD, TelemetrySink, tagged, write_rows
 from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.reprocess import restate as locks

@@ -18,11 +18,10 @@ from edge_simulator import scenario
 from edge_simulator.world import World
 from infra.contract.messages import ALERT_KEYS
 from infra.contract.verdict import QUARANTINED, ClockLimits
-from stream_jobs.app.quality import parse, with_verdict
 from stream_jobs.app.schema import HEAD as HEAD_FIELDS
 from stream_jobs.app.schema import frame_schema
 from stream_jobs.frames.plausibility import POSITION, with_plausible
-from stream_jobs.rules.instant import crash_findings, frame_findings, kafka_records
+from stream_jobs.rules.instant import crash_findings, frame_findings, kafka_records, parse, with_verdict
 from stream_jobs.rules.model import INSTANT, Rule, load_rules, of_query
 
 VIN = "1HGCM82633A004352"
