@@ -20,7 +20,7 @@ from load_tests.drills.site import Site, until
 from load_tests.drills.small_disk import fill, give_back
 from load_tests.drills.verdict import Promise, Verdict
 from stream_jobs.replay import runs
-from stream_jobs.replay.log import Log, partitions_of
+from stream_jobs.replay.records import Log, partitions_of
 from stream_jobs.replay.runs import Run, folder_of
 
 RUN: Final = "again"

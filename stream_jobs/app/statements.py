@@ -62,7 +62,7 @@ def staged(table: str) -> str:
 
 TYPES: Final = """
 SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
-WHERE attrelid = to_regclass(%(table)s) AND attnum > 0 AND NOT attisdropped
+WHERE attrelid = to_regclass(%(table)s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
 

@@ -105,21 +105,26 @@ def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
     made, live = home.absolute() / "days" / day, manifest.archive_of(home)
     if (made / DAY_SUMMARY).exists():
         return made, hours(made)
-    made_days = sorted(path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}"))
-    generated = ", ".join(made_days) or "none"
     try:
         wanted = manifest.hours_of_date(day)
     except ConfigError as error:
-        raise ConfigError(f"{error}, or one of the generated days: {generated}") from error
-    there = hours(live)
-    found = [hour for hour in there if hour in wanted]
+        made_days = days_known(home)[1] or "none"
+        raise ConfigError(f"{error}, or one of the generated days: {made_days}") from error
+    found = [hour for hour in hours(live) if hour in wanted]
     if not found:
-        dates = sorted({f"{datetime.fromtimestamp(h / 1000, UTC):%Y-%m-%d}" for h in there})
+        dates, made_days = (days or "none" for days in days_known(home))
         raise ConfigError(
-            f"no records of {day} in {live}. Days that are there: {', '.join(dates) or 'none'}; "
-            f"generated: {generated}"
+            f"no records of {day} in {live}. Days that are there: {dates}; generated: {made_days}"
         )
     return live, found
+
+
+def days_known(home: Path) -> tuple[str, str]:
+    """Dates of receipt in the live archive (UTC), and names of generated days, each in a line."""
+    there = hours(manifest.archive_of(home))
+    dates = sorted({f"{datetime.fromtimestamp(hour / 1000, UTC):%Y-%m-%d}" for hour in there})
+    made = sorted(path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}"))
+    return ", ".join(dates), ", ".join(made)
 
 
 def damaged(folder: Path, damage: list[str]) -> ArchiveError:

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -48,16 +48,15 @@ log = structlog.get_logger("stream_jobs.archive")
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Only one upkeep at a time; raises ArchiveError while another runs."""
-    with ExitStack() as held:
-        try:
-            held.enter_context(locks.locked(folder / UPKEEP_LOCK, wait=False))
-        except BlockingIOError as error:
-            raise ArchiveError(
-                f"another upkeep of {folder} runs (odograph maintenance does it too): try again in a minute"
-            ) from error
+    busy = ArchiveError(
+        f"another upkeep of {folder} runs (odograph maintenance does it too): try again in a minute"
+    )
+    with locks.locked(folder / UPKEEP_LOCK, busy=busy):
         shutil.rmtree(folder / PACKING, ignore_errors=True)  # what a killed one left
-        held.callback(shutil.rmtree, folder / PACKING, ignore_errors=True)
-        yield
+        try:
+            yield
+        finally:
+            shutil.rmtree(folder / PACKING, ignore_errors=True)
 
 
 def upkeep(folder: Path, rules: Archive) -> int:

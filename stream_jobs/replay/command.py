@@ -9,10 +9,10 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import typer
@@ -28,10 +28,9 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.settings.values import duration_ms, moment_ms
 from stream_jobs.replay import databases, promote, records, runs, shadow
-from stream_jobs.replay.databases import Table
-from stream_jobs.replay.feed import Ends, Feed, bounds_of, progress
-from stream_jobs.replay.log import Log, Writer, partitions_of
-from stream_jobs.replay.records import Reach, Source, Span
+from stream_jobs.replay.databases import Connection, Table
+from stream_jobs.replay.feed import Ends, Feed, Writer, bounds_of, progress
+from stream_jobs.replay.records import Log, Reach, Source, Span, partitions_of
 from stream_jobs.replay.runs import Run, folder_of
 from stream_jobs.replay.shadow import JOBS, TOPIC, Say
 
@@ -41,8 +40,7 @@ NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 ROOT: Final = Path(infra.__file__).parents[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The options of the command."""
 
     day: str | None
@@ -65,8 +63,7 @@ class Wanted:
 def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     """Do what is wanted; False where --verify finds a difference. Raises ConfigError, ServiceError."""
     sources = (wanted.day, wanted.from_offset, wanted.from_time, wanted.drives)
-    given = [w for w in sources if w is not None]
-    if len(given) != 1:
+    if len([source for source in sources if source is not None]) != 1:
         raise ConfigError("one of --day, --from-offset, --from-time or --drives is wanted; see --help")
     if wanted.into == "live" and (wanted.verify or wanted.settings or wanted.run):
         raise ConfigError(
@@ -74,13 +71,21 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
         )
     settings = load()
     home, live = settings.paths.home, endpoints(settings)
-    with _space_wanted(home), stopped_by_signals() as stop:
-        run = _run_of(wanted, settings, live, say)
-        if wanted.into == "live":
-            _into_live(run, wanted.yes, settings, live, stop, say)
-            return True
-        with runs.held(home, run.run_id):
-            run, dropped, left_out = shadow.run_shadow(settings, live, run, stop, say)
+    try:
+        with stopped_by_signals() as stop:
+            run = _run_of(wanted, settings, live, say)
+            if wanted.into == "live":
+                _into_live(run, wanted.yes, settings, live, stop, say)
+                return True
+            with runs.held(home, run.run_id):
+                run, dropped, left_out = shadow.run_shadow(settings, live, run, stop, say)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise ServiceError(
+            f"replay: {error} (runs lie in {home.absolute() / 'replays'}). "
+            "With space the same command again goes on from here"
+        ) from error
     rate = run.records / run.feed_s if run.feed_s else 0.0
     took = f"{run.feed_s:.0f} s ({rate:.0f}/s), {run.total_s:.0f} s in all"
     say(f"run {run.run_id}: {run.records} records in {took}")
@@ -92,42 +97,39 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     for line in left_out[: databases.NAMED]:
         say(f"run {run.run_id}: dead-lettered: {line}")
     if run.source.startswith(records.DRIVES):
-        _drives_told(home, live, run, as_json)
+        _drives_told(home, run, as_json)
         say(f"run {run.run_id}: odograph replay watch, promote (keep it) or drop {run.run_id}")
-    if not wanted.verify:
-        return True
+    return _verified(home, live, run, say, as_json) if wanted.verify else True
+
+
+def _verified(home: Path, live: Endpoints, run: Run, say: Say, as_json: bool) -> bool:
     span = {"since_ms": run.since_ms, "until_ms": run.until_ms}
-    late = databases.number(live.db_owner_url, databases.LATE_OPEN, span)
-    if late:
+    if late := databases.number(live.db_owner_url, databases.LATE_OPEN, span):
         say(f"live: {late} late frames of this span wait for their repair; the run has them already")
-    equal = _compared(live, run, lambda table: table.windows, as_json)
+    equal = _compared(run.run_id, lambda table: table.windows, as_json)
     runs.save(home, replace(run, state="verified" if equal else "different"))
     say(f"run {run.run_id}: {'every window is equal' if equal else 'different from live'}")
     return equal
 
 
-def _drives_told(home: Path, live: Endpoints, run: Run, as_json: bool) -> None:
+def _drives_told(home: Path, run: Run, as_json: bool) -> None:
     """A table of the drives of a run, with what its jobs found in them."""
-    own_url = database_url.with_name(live.db_owner_url, run.database)
     drives = runs.drives_of(folder_of(home, run.run_id))["drives"]
-    for drive in drives:
-        for name, query in databases.OF_DRIVE.items():
-            drive[name] = databases.number(own_url, query, drive)
+    with _opened(run.run_id) as (_, _live, own):
+        for drive in drives:
+            for name, query in databases.OF_DRIVE.items():
+                ((drive[name],),) = own.execute(query, drive).fetchall()
     typer.echo(json.dumps(asdict(run) | {"drives": drives}) if as_json else told(drives), nl=as_json)
 
 
 @contextmanager
-def _space_wanted(home: Path) -> Iterator[None]:
-    """A full disk becomes a ServiceError that says where, and how to go on."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        raise ServiceError(
-            f"replay: {error} (runs lie in {home.absolute() / 'replays'}). "
-            "With space the same command again goes on from here"
-        ) from error
+def _opened(run_id: str) -> Iterator[tuple[Run, Connection, Connection]]:
+    """A run that is done, the live database and its own; raises ConfigError, ServiceError."""
+    settings = load()
+    run, live_url = runs.load(settings.paths.home, run_id, done=True), endpoints(settings).db_owner_url
+    own_url = database_url.with_name(live_url, run.database)
+    with databases.connected(live_url) as live, databases.connected(own_url) as own:
+        yield run, live, own
 
 
 def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Run:
@@ -254,7 +256,7 @@ def _into_live(
         writer = Writer(live.kafka_bootstrap, topic)
 
         def write(rows: pa.Table, _skip: Ends) -> None:
-            writer.write(rows, now_ms=int(datetime.now(UTC).timestamp() * 1000))
+            writer.rows(rows, now_ms=int(datetime.now(UTC).timestamp() * 1000))
             for partition in rows["partition"].to_pylist():
                 sent[partition] += 1
 
@@ -272,13 +274,14 @@ def _into_live(
         shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
 
 
-def _compared(live: Endpoints, run: Run, wanted: Callable[[Table], bool], as_json: bool) -> bool:
+def _compared(run_id: str, wanted: Callable[[Table], bool], as_json: bool) -> bool:
     """Whether each table of ``wanted`` is equal in the run's and the live database: each is told at once."""
     verdicts = []
-    for verdict in databases.compared(live.db_owner_url, run, wanted):
-        verdicts.append(verdict)
-        if not as_json:
-            typer.echo(databases.table_line(verdict))
+    with _opened(run_id) as (run, live, own):
+        for verdict in databases.compared(live, own, run, wanted):
+            verdicts.append(verdict)
+            if not as_json:
+                typer.echo(databases.table_line(verdict))
     if as_json:
         typer.echo(json.dumps([asdict(v) | {"equal": v.equal} for v in verdicts], default=str))
     return all(verdict.equal for verdict in verdicts)
@@ -325,18 +328,12 @@ def shown(run_id: str) -> None:
 
 def compare_all(run_id: str, as_json: bool) -> bool:
     """Whether every table of a run is as the live one."""
-    settings = load()
-    run = runs.load(settings.paths.home, run_id, done=True)
-    return _compared(endpoints(settings), run, lambda table: table.compared, as_json)
+    return _compared(run_id, lambda table: table.compared, as_json)
 
 
 def promoted(run_id: str) -> None:
     """Let serving read the run."""
-    settings = load()
-    live_url = endpoints(settings).db_owner_url
-    run = runs.load(settings.paths.home, run_id, done=True)
-    own_url = database_url.with_name(live_url, run.database)
-    with databases.connected(live_url) as live, databases.connected(own_url) as own:
+    with _opened(run_id) as (run, live, own):
         copied = promote.promote(live, own, run)
     typer.echo(
         f"promoted: {run_id} is read from {run.span.since:%Y-%m-%d %H:%M}Z to "

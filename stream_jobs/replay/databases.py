@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ from infra.clients import db
 from infra.clients.database_url import with_name
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import migrate
+from stream_jobs.app.database import insert_row
+from stream_jobs.app.statements import TYPES
 from stream_jobs.replay.runs import Run
 
 WRITER: Final = ("batch_id", "revision", "restated_at")
@@ -180,12 +182,8 @@ def copy(source: Connection, query: str, target: Connection, into: str, values: 
 
 def names(connection: Connection, table: str) -> list[str]:
     """Columns of a table of odograph, in their order."""
-    rows = connection.execute(
-        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 "
-        "AND NOT attisdropped ORDER BY attnum",
-        (f"odograph.{table}",),
-    ).fetchall()
-    return [str(row[0]) for row in rows]
+    found = connection.execute(TYPES, {"table": f"odograph.{table}"}).fetchall()
+    return [str(name) for name, _ in found]
 
 
 def drop(owner_url: str, name: str) -> None:
@@ -220,16 +218,10 @@ COLUMNS_SHOWN: Final = 6
 LEFT_OUT: Final = "dead_letter"
 NAMED: Final = 20
 """So many records that were left out are named."""
+_COUNTS: Final = ("live_rows", "run_rows", "slices", "slices_differing", "rows_differing", "by_column")
+"""Of a verdict, as columns of odograph.replay_verdict."""
 Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]
 """Rows of one slice by their keys."""
-
-_KEPT: Final = """
-INSERT INTO odograph.replay_verdict (run_id, table_name, place, compared_at, since, until, vehicles, changed,
-    live_rows, run_rows, slices, slices_differing, rows_differing, by_column, first_difference)
-VALUES (%(run_id)s, %(table)s, %(place)s, clock_timestamp(), %(since)s, %(until)s, %(vehicles)s, %(changed)s,
-    %(live_rows)s, %(run_rows)s, %(slices)s, %(slices_differing)s, %(rows_differing)s, %(by_column)s,
-    %(first)s)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,18 +270,19 @@ class Verdict:
         return not self.slices_differing
 
 
-def compared(live_url: str, run: Run, wanted: Callable[[Table], bool]) -> Iterator[Verdict]:
+def compared(
+    live: Connection, own: Connection, run: Run, wanted: Callable[[Table], bool]
+) -> Iterator[Verdict]:
     """Each table of ``wanted`` in both databases, one after the other; what is found is kept at the end."""
     found = []
-    with connected(live_url) as here, connected(with_name(live_url, run.database)) as there:
-        for table in filter(wanted, of_run(run.whole_fleet)):
-            found.append(compare(here, there, table, run.parameters()))
-            yield found[-1]
-        named, live_too = dead_letters(here, there)
-        if named:
-            found.append(Verdict(LEFT_OUT, live_too, len(named), 0, 0, named=tuple(named[:NAMED])))
-            yield found[-1]
-        keep(here, run, found)
+    for table in filter(wanted, of_run(run.whole_fleet)):
+        found.append(compare(live, own, table, run.parameters()))
+        yield found[-1]
+    named, live_too = dead_letters(live, own)
+    if named:
+        found.append(Verdict(LEFT_OUT, live_too, len(named), 0, 0, named=tuple(named[:NAMED])))
+        yield found[-1]
+    keep(live, run, found)
 
 
 def compare(live: Connection, run: Connection, table: Table, values: Mapping[str, Any]) -> Verdict:
@@ -372,10 +365,12 @@ def keep(live: Connection, run: Run, found: Sequence[Verdict]) -> None:
     with live.transaction():
         live.execute("DELETE FROM odograph.replay_verdict WHERE run_id = %s", (run.run_id,))
         for place, verdict in enumerate(found):
-            values = {
-                "run_id": run.run_id, "place": place, "since": run.span.since, "until": run.span.until,
-                "vehicles": None if run.whole_fleet else len(run.vehicles), "changed": run.changed(),
-                "first": "; ".join(verdict.named) or (verdict.first and verdict.first.text()),
-            }  # fmt: skip
-            found_values = asdict(verdict) | {"by_column": json.dumps(dict(verdict.by_column))}
-            live.execute(_KEPT, found_values | values)
+            numbers = asdict(verdict) | {"by_column": json.dumps(dict(verdict.by_column))}
+            first = "; ".join(verdict.named) or (verdict.first and verdict.first.text())
+            insert_row(live, "replay_verdict", {
+                "run_id": run.run_id, "table_name": verdict.table, "place": place,
+                "compared_at": datetime.now(UTC),
+                "since": run.span.since, "until": run.span.until, "changed": run.changed(),
+                "vehicles": None if run.whole_fleet else len(run.vehicles), "first_difference": first,
+                **{name: numbers[name] for name in _COUNTS},
+            })  # fmt: skip

@@ -1,5 +1,7 @@
 """Feeding a run: slices into its topic, never too far ahead of its jobs.
 
+Records go in by key and partition as before; the time of receipt that a record had is its timestamp.
+
 Spark's watermark is the newest time of all partitions: a backlog in which one partition runs ahead of another
 would push it past unread frames, and they would be dropped. So a slice goes in only when the jobs have taken
 all but the last few before it, and the run's watermark waits for as much time as those hold.
@@ -11,19 +13,30 @@ import operator
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from infra.clients import kafka
 from infra.contract.errors import ServiceError
-from stream_jobs.replay.records import Bounds, Slice
+from infra.contract.frame import SCHEMA
+from infra.contract.topics import HEADER_FIRST_RECEIVED_MS, HEADER_RECEIVED_MS, HEADER_SCHEMA
+from stream_jobs.replay.records import AT_ONCE, Bounds, Log, Slice, partitions_of
 
+FLUSH_S: Final = 60.0
+_WRITE: Final[dict[str, Any]] = {
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "batch.size": 262_144,
+    "queue.buffering.max.kbytes": 131_072,
+    "message.timeout.ms": 60_000,
+}
 MAX_SPEED: Final = Bounds(records=50_000, span_ms=1_800_000)
 OUTSTANDING: Final = Bounds(records=2 * MAX_SPEED.records, span_ms=2 * MAX_SPEED.span_ms)
 """What the jobs may not have taken yet, the slice that is written included; one slice always may. So far may
@@ -44,6 +57,78 @@ Ends = tuple[int, ...]
 """An offset by partition."""
 Show = Callable[[int, Slice], None]
 """Gets how many records are through and what is replayed now."""
+Out = tuple[int, Any, Any, int, list[tuple[str, Any]]]
+"""A record to be written: partition, key, value, time of receipt, headers."""
+
+
+class Writer:
+    """Writes records of one topic; a new one begins where the last one ended, whatever ended it."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
+        self._failures: list[str] = []
+        self._producer = kafka.producer(bootstrap, _WRITE)
+
+    def rows(self, rows: pa.Table, skip: Sequence[int] = (), now_ms: int | None = None) -> None:
+        """Rows of partition, key, received_ms, value in their order; see ``write``.
+
+        ``skip``: so many of each partition are there already. ``now_ms``: received then; the time they had
+        goes into a header.
+        """
+        left = list(skip)
+
+        def wanted() -> Iterator[Out]:
+            columns = rows.select(("partition", "key", "value", "received_ms"))
+            for batch in columns.to_batches(max_chunksize=AT_ONCE):
+                for partition, key, value, at_ms in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                    if left and left[partition] > 0:
+                        left[partition] -= 1
+                        continue
+                    is_now = at_ms if now_ms is None else now_ms
+                    headers = [(HEADER_RECEIVED_MS, b"%d" % is_now), (HEADER_SCHEMA, b"%d" % SCHEMA)]
+                    if now_ms is not None:
+                        headers.append((HEADER_FIRST_RECEIVED_MS, b"%d" % at_ms))
+                    yield partition, key, value, is_now, headers
+
+        self.write(wanted())
+
+    def write(self, records: Iterable[Out]) -> int:
+        """Records in their order; returns how many when Kafka has them all. Raises ServiceError."""
+        count = 0
+        for partition, key, value, at_ms, headers in records:
+            count += 1
+            while True:
+                try:
+                    self._producer.produce(
+                        self._topic, value, key, partition, self._noted, timestamp=at_ms, headers=headers
+                    )
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+        unsent = self._producer.flush(FLUSH_S)
+        if unsent or self._failures:
+            why = self._failures[0] if self._failures else f"{unsent} records without an answer"
+            raise ServiceError(f"Kafka {self._bootstrap}: {self._topic} does not take records: {why}")
+        return count
+
+    def _noted(self, error: object, _message: object) -> None:
+        if error is not None:
+            self._failures.append(str(error))
+
+
+def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_ms: int) -> int:
+    """Crash records received in [since, until), by the log's times, into the run's topic, behind those that a
+    killed copy left there; how many.
+    """
+    with Log(bootstrap) as log:
+
+        def missing() -> Iterator[Out]:
+            for partition, there in enumerate(log.ends(target, partitions_of("crash"))):
+                begin, end = (log.since(source, partition, at_ms) for at_ms in (since_ms, until_ms))
+                for m in log.read(source, partition, begin + there, end):
+                    yield partition, m.key(), m.value(), int(m.timestamp()[1]), [*(m.headers() or [])]
+
+        return Writer(bootstrap, target).write(missing())
 
 
 def bounds_of(speed: float | None) -> Bounds:
@@ -81,7 +166,7 @@ class Feed:
     """
 
     read: Callable[[Slice], pa.Table]
-    write: Callable[[pa.Table, Ends], None]
+    write: Callable[[pa.Table, Ends], object]
     taken: Callable[[], Ends | None]
     watch: Callable[[], None]
     show: Show
@@ -131,20 +216,21 @@ class Feed:
 @contextmanager
 def progress(total: int) -> Iterator[Show]:
     """Shows records that are through, of ``total``, on stderr: a bar on a terminal, else lines."""
-    terminal, seen, shown_s = sys.stderr.isatty(), list[tuple[float, int]](), -1.0
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal)
-    task = bar.add_task("", total=max(1, total))
+    terminal, shown_s = sys.stderr.isatty(), -1.0
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(),
+        console=Console(stderr=True), transient=True, disable=not terminal, speed_estimate_period=RATE_S,
+        get_time=time.monotonic,
+    )  # fmt: skip
+    number = bar.add_task("", total=max(1, total))
 
     def show(done: int, part: Slice) -> None:
-        nonlocal seen, shown_s
+        nonlocal shown_s
+        bar.update(number, completed=done)
+        rate = bar.tasks[0].speed or 0.0
+        text = line(max(1, total), done, f"{part.received.since:%Y-%m-%d %H:%M}Z", rate) if done else FIRST
+        bar.update(number, description=text)
         now = time.monotonic()
-        if not seen or not done:
-            seen = [(now, done)]
-        elif now - seen[-1][0] >= 1:
-            seen = [(s, n) for s, n in seen if now - s < RATE_S] + [(now, done)]
-        text = line(max(1, total), done, f"{part.received.since:%Y-%m-%d %H:%M}Z", seen) if done else FIRST
-        bar.update(task, completed=done, description=text)
         if not terminal and (now - shown_s >= LINE_S if done else shown_s < 0):
             shown_s = now if done else 0.0
             sys.stderr.write(text + "\n")
@@ -153,10 +239,8 @@ def progress(total: int) -> Iterator[Show]:
         yield show
 
 
-def line(total: int, done: int, at: str, seen: list[tuple[float, int]]) -> str:
-    """What is shown; ``seen``: moments [s] and records done by then."""
-    (first_s, first), (last_s, last) = seen[0], seen[-1]
-    rate = (last - first) / (last_s - first_s) if last_s > first_s else 0.0
+def line(total: int, done: int, at: str, rate: float) -> str:
+    """What is shown; ``rate``: records/s."""
     to_go = "time to go not known yet"
     if rate > 0:
         minutes, rest = divmod(round((total - done) / rate), 60)

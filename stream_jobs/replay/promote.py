@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 import structlog
 
 from infra.contract.errors import ConfigError
+from stream_jobs.app.database import insert_row
+from stream_jobs.app.statements import insert
 from stream_jobs.replay.databases import TABLES, Connection, Table, copy, keep, names, of_run, within
 from stream_jobs.replay.runs import Run
 
@@ -26,10 +28,9 @@ SHIFTED: Final = ("alert_no", "incident_no")
 """Shown as negative ones, so that none is taken for a live one; so many a run can have."""
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('odograph replay'))"
 _STATE: Final = "SELECT state FROM odograph.replay_run WHERE run_id = %s"
-_COPIED: Final = """
-INSERT INTO odograph.replay_run (run_id, since, until, vehicles, changed, state)
-VALUES (%(run_id)s, %(since)s, %(until)s, %(vehicles)s, %(changed)s, 'copied') RETURNING run_no
-"""
+_COPIED: Final = insert(
+    "replay_run", ("run_id", "since", "until", "vehicles", "changed", "state"), "RETURNING run_no"
+)
 _PROMOTED: Final = """
 UPDATE odograph.replay_run
 SET state = 'promoted', promoted_at = clock_timestamp(), promoted_by = %s, rolled_back_at = NULL
@@ -38,14 +39,10 @@ WHERE run_id = %s
 _BACK: Final = """
 UPDATE odograph.replay_run SET state = 'rolled back', rolled_back_at = clock_timestamp() WHERE run_id = %s
 """
-_VEHICLES: Final = """
-SELECT vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id FROM odograph.vehicle
-WHERE vehicle_id = ANY(%(vehicles)s::text[])
-"""
-_KNOWN: Final = """
-INSERT INTO odograph.vehicle (vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id)
-VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
-"""
+_VEHICLE: Final = ("vehicle_id", "model", "powertrain", "vehicle_class", "state", "state_at", "boot_id")
+_VEHICLES: Final = f"""
+SELECT {", ".join(_VEHICLE)} FROM odograph.vehicle WHERE vehicle_id = ANY(%(vehicles)s::text[])
+"""  # noqa: S608  own names
 _READ_NOW: Final = """
 SELECT run_id, since, until, vehicles FROM odograph.replay_run WHERE state = 'promoted' ORDER BY promoted_at
 """
@@ -114,12 +111,11 @@ def copy_in(live: Connection, own: Connection, run: Run) -> int:
     """The run's tables into a schema of its own, in one transaction; how many rows."""
     with live.transaction():
         live.execute(LOCK)
-        given = {**run.parameters(), "run_id": run.run_id, "changed": run.changed()}
+        given = run.parameters() | {"run_id": run.run_id, "changed": run.changed(), "state": "copied"}
         ((number,),) = live.execute(_COPIED, given).fetchall()
         live.execute(f"CREATE SCHEMA {run.schema}")
-        with live.cursor() as vehicles:  # recorded drives never told the live jobs what their vehicles are
-            known = own.execute(_VEHICLES, given).fetchall()
-            vehicles.executemany(_KNOWN, known)
+        for known in own.execute(_VEHICLES, given).fetchall():  # recorded drives told the live jobs of none
+            insert_row(live, "vehicle", dict(zip(_VEHICLE, known, strict=True)), "ON CONFLICT DO NOTHING")
         return sum(_copy_table(live, own, run, table, number) for table in of_run(run.whole_fleet))
 
 

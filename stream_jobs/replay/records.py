@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,16 +22,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from confluent_kafka import Message
 
+from infra.clients import kafka
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
-from infra.contract.topics import VEHICLE_ID
+from infra.contract.topics import KAFKA_TOPICS, VEHICLE_ID
 from infra.contract.verdict import LATE, ClockLimits
 from infra.settings.values import day_ms
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import TELEMETRY, archive_of
-from stream_jobs.archive.writer import write_files
-from stream_jobs.replay.log import Log, partitions_of
+from stream_jobs.archive.writer import RECORD, write_files
 
 ARCHIVE: Final = "archive"
 LOG: Final = "log"
@@ -47,6 +48,11 @@ TICK_MS: Final = 5_000
 """Slices begin and end at multiples of it."""
 COLUMNS: Final = ("partition", "log_offset", "key", "received_ms", "value", "topic")
 MEMORY: Final = "512MB"
+TIMEOUT_S: Final = 10.0
+AT_ONCE: Final = 5_000
+"""Records of the log that are copied at once."""
+_TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
+"""Of RECORD."""
 _OFFSETS: Final = re.compile(r"(\d+):(\d+)")
 _RECEIVED: Final = """
 SELECT min(received_ms), max(received_ms) + 1 FROM read_parquet(?, hive_partitioning = false)
@@ -61,6 +67,42 @@ Files = Callable[[int, int], Sequence[str]]
 """Files that can hold records received in [since, until), ms. Asked again each time: compaction may have put
 others in their place.
 """
+
+
+def partitions_of(name: str) -> int:
+    """Partitions of the contract's topic ``name``."""
+    return next(topic.partitions for topic in KAFKA_TOPICS if topic.name == name)
+
+
+class Log(kafka.LogReader):
+    """Offsets and records of the log by topic. Raises ServiceError."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap, "odograph-replay", TIMEOUT_S)
+
+    def ends(self, topic: str, partitions: int) -> tuple[int, ...]:
+        """The next offset of each partition."""
+        return tuple(self.bounds(topic, p)[1] for p in range(partitions))
+
+    def read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
+        """Records of offsets begin..end-1; raises ConfigError where Kafka keeps them no more."""
+        low, high = self.bounds(topic, partition)
+        if begin < low:
+            raise ConfigError(
+                f"{topic} partition {partition}: offset {begin} is gone, the oldest kept is {low}; "
+                "older records are in the archive: odograph replay --day"
+            )
+        return self.messages(topic, partition, begin, min(end, high))
+
+    def batches(self, topic: str, partition: int, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The same as the archive's records (RECORD), AT_ONCE at a time."""
+        messages = self.read(topic, partition, begin, end)
+        while some := [*islice(messages, AT_ONCE)]:
+            rows = [
+                (topic, partition, m.offset(), m.key() or b"", int(m.timestamp()[1]), m.value()) for m in some
+            ]
+            arrays = [pa.array(c, k) for c, k in zip(zip(*rows, strict=True), _TYPES, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=[*RECORD])
 
 
 class Span(NamedTuple):
@@ -143,12 +185,10 @@ def of_day(home: Path, day: str, tz: str, reach: Reach, now_ms: int) -> Source:
         return Source(f"{DAY}{day}", span, reach.received(span))
     span = over(Span(*day_ms(day, "--day", tz)), now_ms, reach)
     if not reader.files(archive, *span):
-        # Dates of receipt in the archive (UTC), and names of generated days.
-        dates = sorted({f"{Span(hour, hour).since:%Y-%m-%d}" for hour in reader.hours(archive)})
-        days = sorted(path.parent.name for path in (home / "days").glob("*/run.json"))
+        dates, made_days = reader.days_known(home)
         raise ConfigError(
-            f"--day {day}: the archive has nothing of it. In the archive: {', '.join(dates) or 'nothing'}; "
-            f"generated (--day NAME): {', '.join(days) or 'none'}"
+            f"--day {day}: the archive has nothing of it. In the archive: {dates or 'nothing'}; "
+            f"generated (--day NAME): {made_days or 'none'}"
         )
     return Source(ARCHIVE, span, reach.received(span))
 

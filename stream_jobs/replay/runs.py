@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import re
@@ -12,6 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
+from infra.clients import locks
 from infra.contract.errors import ConfigError
 from infra.settings.settings import ENDPOINTS_FILE, Settings
 from infra.settings.settings import load as settings_in_force
@@ -143,21 +145,14 @@ def all_runs(home: Path) -> list[Run]:
 
 
 def _read(path: Path) -> Run:
-    values: dict[str, Any] = json.loads(path.read_text())
-    kept: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return Run(**kept)
+    return msgspec.json.decode(path.read_bytes(), type=Run)
 
 
 @contextmanager
 def held(home: Path, run_id: str) -> Iterator[None]:
     """Keep others off a run while the block runs; raises ConfigError where another process has it."""
-    folder = folder_of(home, run_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(f"run {run_id} is under way in another process: stop that one first") from error
+    busy = ConfigError(f"run {run_id} is under way in another process: stop that one first")
+    with locks.locked(folder_of(home, run_id) / LOCK, busy=busy):
         yield
 
 

@@ -30,9 +30,17 @@ from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_
 from stream_jobs.maintenance.copies import VEHICLES
 from stream_jobs.replay import databases, promote, runs
 from stream_jobs.replay.databases import connected
-from stream_jobs.replay.feed import OUTSTANDING, STOPPED, Ends, Feed, bounds_of, progress
-from stream_jobs.replay.log import Log, Writer, copy_crashes, partitions_of
-from stream_jobs.replay.records import Stored, files_of
+from stream_jobs.replay.feed import (
+    OUTSTANDING,
+    STOPPED,
+    Ends,
+    Feed,
+    Writer,
+    bounds_of,
+    copy_crashes,
+    progress,
+)
+from stream_jobs.replay.records import Log, Stored, files_of, partitions_of
 from stream_jobs.replay.runs import DASHBOARD, FILE, LOCK, Run, folder_of
 from stream_jobs.vehicles import lookups
 
@@ -292,7 +300,7 @@ def run_shadow(
         writer, partitions = Writer(bootstrap, shadow.topic), partitions_of(TOPIC)
         with Log(bootstrap) as topics, progress(total) as show:
             watch = partial(shadow.watch, supervisor)
-            feed = Feed(records.read, writer.write, shadow.committed, watch, show, stop)
+            feed = Feed(records.read, writer.rows, shadow.committed, watch, show, stop)
             feed.run(plan, topics.ends(shadow.topic, partitions), run.speed)
             ends = topics.ends(shadow.topic, partitions)
         run = runs.save(settings.paths.home, replace(run, state="fed"))

@@ -55,7 +55,9 @@ def test_the_same_drives_paced_and_at_max_give_the_same_of_everything(lane: Lane
 
     url = with_name(lane.endpoints.db_owner_url, "odograph_run_fast")
     run = replace(runs.load(lane.home, "paced"), vehicles=())
-    verdicts = {v.table: v for v in databases.compared(url, run, lambda table: table.compared)}
+    with databases.connected(url) as fast, databases.connected(with_name(url, run.database)) as paced:
+        found = databases.compared(fast, paced, run, lambda table: table.compared)
+        verdicts = {verdict.table: verdict for verdict in found}
     differing = [databases.table_line(v) for v in verdicts.values() if not v.equal]
     assert not differing
     incidents = []

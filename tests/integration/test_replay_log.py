@@ -9,10 +9,11 @@ from infra.contract.errors import ConfigError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import ClockLimits
 from infra.stack import kafka
-from stream_jobs.replay.log import Log, Writer, copy_crashes
+from stream_jobs.replay.feed import Writer, copy_crashes
 from stream_jobs.replay.records import (
     LOG,
     Bounds,
+    Log,
     Reach,
     Span,
     Stored,
@@ -70,9 +71,9 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
 
     run_topic = kafka_topic(lane.settings.kafka.prefix, "crash")  # two partitions, and nobody else's
     halves = rows[0].set_column(0, "partition", [[p % 2 for p in rows[0]["partition"].to_pylist()]])
-    Writer(bootstrap, run_topic).write(halves.slice(0, 700))
+    Writer(bootstrap, run_topic).rows(halves.slice(0, 700))
     with Log(bootstrap) as log:
-        Writer(bootstrap, run_topic).write(halves, skip=log.ends(run_topic, 2))
+        Writer(bootstrap, run_topic).rows(halves, skip=log.ends(run_topic, 2))
         again = [
             (m.timestamp()[1], m.value())
             for p in (0, 1)
@@ -94,8 +95,8 @@ def test_a_runs_topics_take_records_of_any_time_and_live_ones_say_when_they_firs
     topic = kafka_topic(prefix, "telemetry")
     next_year_ms = base_ms() + 400 * 24 * 3_600_000
     row = pa.table({"partition": [2], "key": [b"k"], "received_ms": [next_year_ms], "value": [b"v"]})
-    Writer(bootstrap, topic).write(row)
-    Writer(bootstrap, topic).write(row, now_ms=base_ms())
+    Writer(bootstrap, topic).rows(row)
+    Writer(bootstrap, topic).rows(row, now_ms=base_ms())
     with Log(bootstrap) as log:
         first, again = log.read(topic, 2, 0, 2)
         assert (first.key(), first.value(), first.timestamp()[1]) == (b"k", b"v", next_year_ms)
