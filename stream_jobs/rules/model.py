@@ -7,14 +7,15 @@ a bounded amount of each vehicle. Seconds are event time unless said.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic.types import AllowInfNan, Strict, StringConstraints
 
 from infra.contract.errors import ConfigError
 from infra.contract.incidents import JOIN_MS, Causes, Terms
@@ -23,9 +24,8 @@ from infra.contract.signals import BY_NAME
 from infra.settings.files import read_yaml
 
 SHIPPED: Final = Path(__file__).with_name("rules.yaml")
-SOURCES: Final = ("frame", "crash")
-QUERIES: Final = ("instant", "vehicles")
-INSTANT, VEHICLES = QUERIES
+INSTANT: Final = "instant"
+VEHICLES: Final = "vehicles"
 CLEAR_FOR_S: Final = 60.0
 """Seconds of event time without a finding that clear an alert whose rule does not say."""
 GAP_S: Final = 120.0  # two frames further apart than this say nothing of the time between them
@@ -45,64 +45,17 @@ UNARMED: Final = ("geofence", "silence", "clone")
 """Kinds that look at frames whatever their flags, or at what does not come: they take no `while`."""
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 Gives = Literal["BOOLEAN", "DOUBLE", "VARCHAR[]"]  # what an expression must give, as DuckDB calls it
-Check = Callable[[Any], Any]
-"""Gives the value as the program has it; raises ValueError saying what is allowed."""
 Made = TypeVar("Made")
-
-
-def check_of(holds: Check, refusal: str, made: Check = lambda value: value) -> Check:
-    """A check that ``holds``; ``refusal`` has the place ``{!r}`` for the value."""
-
-    def check(value: Any) -> Any:
-        if not holds(value):
-            raise ValueError(refusal.format(value))
-        return made(value)
-
-    return check
-
-
-def number(least: float, most: float) -> Check:
-    """A number in a range; NaN is in none."""
-    refusal = f"{{!r}} is not a number in {least:.10g}..{most:.10g}"
-    return check_of(lambda value: type(value) in (int, float) and least <= value <= most, refusal, float)
-
-
-def whole(least: int, most: int) -> Check:
-    """A whole number in a range."""
-    refusal = f"{{!r}} is not a whole number in {least}..{most}"
-    return check_of(lambda value: type(value) is int and least <= value <= most, refusal)
-
-
-def one_of(words: Iterable[str]) -> Check:
-    """One of a few words."""
-    known = tuple(words)
-    return check_of(lambda value: value in known, f"{{!r}} is none of {', '.join(known)}", str)
-
-
-def name_of(length: int) -> Check:
-    """A name of at most ``length`` letters."""
-    pattern = re.compile(rf"[a-z][a-z0-9_]{{0,{length - 1}}}")
-    refusal = "is not a name of a-z, 0-9 and _ that starts with a letter"
-    return check_of(lambda value: isinstance(value, str) and pattern.fullmatch(value), refusal)
-
-
-text: Final = check_of(
-    lambda value: isinstance(value, str) and value.strip(), "{!r} is not a text", lambda value: value.strip()
-)
-"""A text that is not empty, without the space around it."""
-_mapping: Final = check_of(lambda value: isinstance(value, dict), "{!r} is not keys and values")
-_flag: Final = check_of(lambda value: type(value) is bool, "{!r} is neither true nor false")
-_names: Final = check_of(
-    lambda value: isinstance(value, list) and all(isinstance(name, str) and name for name in value),
-    "{!r} is not a list of names", tuple,
-)  # fmt: skip
-Text = Annotated[str, BeforeValidator(text)]
-Flag = Annotated[bool, BeforeValidator(_flag)]
-OptionalText = Annotated[str | None, BeforeValidator(text)]
-Severity = Annotated[str, BeforeValidator(one_of(SEVERITIES))]
-Seconds = Annotated[float, BeforeValidator(number(0, DAYS_MAX_S))]
-Span = Annotated[float, BeforeValidator(number(1, DAYS_MAX_S))]
-_LEVEL: Final = number(-1e9, 1e9)
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Flag = Annotated[bool, Strict()]
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict(), AllowInfNan(allow_inf_nan=False)]
+Limit = Annotated[Number, Field(ge=-1e9, le=1e9)]
+Seconds = Annotated[Number, Field(ge=0, le=DAYS_MAX_S)]
+Span = Annotated[Number, Field(ge=1, le=DAYS_MAX_S)]
+Above0 = Annotated[Number, Field(ge=1e-9, le=1e9)]
+Severity = Annotated[str, Field(pattern=f"^({'|'.join(SEVERITIES)})$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +68,11 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """The value's change over ``span_s``, per ``per_s`` s, beyond the limit by ``sure`` standard errors."""
+    """The value's change over ``span_s`` by unit of time, beyond the limit by ``sure`` standard errors."""
 
     span_s: Span
-    per_s: Annotated[float, BeforeValidator(lambda value: PER_S[one_of(PER_S)(value)])]
-    sure: Annotated[float, BeforeValidator(number(0, 10))] = 0.0
+    per: Literal["second", "minute", "hour", "day"]
+    sure: Annotated[Number, Field(ge=0, le=10)] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +86,14 @@ class Baseline:
     """
 
     raise_for_s: Seconds = 0.0
-    by: Annotated[str, BeforeValidator(one_of(("z", "share", "difference")))] = "z"
-    against: Annotated[str, BeforeValidator(one_of(("mean", "p01", "p05", "median", "p95", "p99")))] = "mean"
-    warm_up: Annotated[int, BeforeValidator(whole(5, 10_000_000))] = 300
+    by: Literal["z", "share", "difference"] = "z"
+    against: Literal["mean", "p01", "p05", "median", "p95", "p99"] = "mean"
+    warm_up: Annotated[Whole, Field(ge=5, le=10_000_000)] = 300
     memory_s: Span = 604_800.0
     steady_s: Seconds = 0.0
     mean_s: Seconds = 0.0
     pause_s: Seconds = 0.0
-    resolution: Annotated[float, BeforeValidator(number(0, 1e9))] = 0.0
+    resolution: Annotated[Number, Field(ge=0, le=1e9)] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,29 +104,55 @@ class Count:
     fallen by so much, rises by so much while the condition holds.
     """
 
-    times: Annotated[int, BeforeValidator(whole(1, 32))] = 1
+    times: Annotated[Whole, Field(ge=1, le=32)] = 1
     span_s: Span = 86_400.0
     absent_s: Seconds = 5.0
     apart: Flag = False
-    reversal: Annotated[float | None, BeforeValidator(number(1e-9, 1e9))] = None
+    reversal: Above0 | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
     """A circle (``radius_m`` around its one point) or a polygon of at least 3 points (lat, lon), degrees."""
 
-    name: str
-    points: tuple[tuple[float, float], ...]
-    radius_m: float | None = None
+    name: Text
+    points: Annotated[
+        tuple[tuple[Annotated[Number, Field(ge=-90, le=90)], Annotated[Number, Field(ge=-180, le=180)]], ...],
+        Field(max_length=POINTS_MAX),
+    ]
+    radius_m: Annotated[Number, Field(gt=0, le=RADIUS_MAX_M)] | None = None
+
+
+def _fence(value: Any) -> Any:
+    """A fence of the file as a Fence has it."""
+    keys, polygon = set(value) if isinstance(value, dict) else (), None
+    if keys == {"name", "lat_deg", "lon_deg", "radius_m"}:
+        points = [(value["lat_deg"], value["lon_deg"])]
+        return {"name": value["name"], "points": points, "radius_m": value["radius_m"]}
+    if keys == {"name", "polygon"}:
+        polygon = value["polygon"]
+    if not isinstance(polygon, list) or len(polygon) < 3:
+        raise ValueError("is neither {name, lat_deg, lon_deg, radius_m} nor {name, polygon} of 3 [lat, lon]")
+    return {"name": value["name"], "points": polygon}
+
+
+def _told_apart(fences: tuple[Fence, ...]) -> tuple[Fence, ...]:
+    if len({fence.name for fence in fences}) < len(fences):
+        raise ValueError("has a name twice")
+    return fences
 
 
 @dataclass(frozen=True, slots=True)
 class Geofence:
     """In (``enter``) or out of (``exit``) a fence; a border is crossed ``margin_m`` beyond it."""
 
-    fences: tuple[Fence, ...]
-    on: Annotated[str, BeforeValidator(one_of(("enter", "exit")))] = "enter"
-    margin_m: Annotated[float, BeforeValidator(number(0, 10_000))] = 50.0
+    fences: Annotated[
+        tuple[Annotated[Fence, BeforeValidator(_fence)], ...],
+        Field(min_length=1, max_length=FENCES_MAX),
+        AfterValidator(_told_apart),
+    ]
+    on: Literal["enter", "exit"] = "enter"
+    margin_m: Annotated[Number, Field(ge=0, le=10_000)] = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +172,12 @@ class Unchanged:
     """
 
     raise_for_s: Span
-    frames: Annotated[int, BeforeValidator(whole(2, 100_000))] = 30
-    follows: OptionalText = None
-    per_fold: Annotated[float, BeforeValidator(number(1e-9, 1e9))] = 1.0
+    frames: Annotated[Whole, Field(ge=2, le=100_000)] = 30
+    follows: Text | None = None
+    per_fold: Above0 = 1.0
     lag_s: Span = 20.0
-    swings: Annotated[int, BeforeValidator(whole(1, 100))] = 3
-    resolution: Annotated[float | None, BeforeValidator(number(1e-9, 1e9))] = None
+    swings: Annotated[Whole, Field(ge=1, le=100)] = 3
+    resolution: Above0 | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +196,13 @@ _MORE: Final = {
 """Keys of a kind besides its fields."""
 
 
+class Step(NamedTuple):
+    """A further limit with its severity."""
+
+    limit: Limit
+    severity: Severity
+
+
 @dataclass(frozen=True, slots=True)
 class Stateful:
     """What a rule of the query ``vehicles`` has besides its expressions.
@@ -228,15 +214,15 @@ class Stateful:
     """
 
     spec: Level | Slope | Baseline | Count | Geofence | Silence | Unchanged | Clone
-    clear: str | None = None
-    clear_level: float | None = None
-    armed: OptionalText = None
+    clear: Text | None = None
+    clear_level: Limit | None = None
+    armed: Text | None = None
     armed_for_s: Seconds = 0.0
     armed_pause_s: Seconds = 0.0
-    learn: OptionalText = None
-    names: OptionalText = None
+    learn: Text | None = None
+    names: Text | None = None
     gap_s: Span = GAP_S
-    escalate: tuple[tuple[float, str], ...] = ()
+    escalate: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,17 +233,17 @@ class Rule:
     alert does not clear by itself.
     """
 
-    id: Annotated[str, BeforeValidator(name_of(64))]
-    version: Annotated[int, BeforeValidator(whole(1, 2**31 - 1))]
+    id: Name
+    version: Annotated[Whole, Field(ge=1, le=2**31 - 1)]
     severity: Severity
-    source: Annotated[str, BeforeValidator(one_of(SOURCES))]
+    source: Literal["frame", "crash"]
     condition: Text
     value: Text
-    limit: str | None
-    beyond: str | None
-    clear_for_s: float | None
+    limit: Text | None
+    beyond: Literal["above", "below"] | None
+    clear_for_s: Annotated[Number, Field(gt=0, le=86_400)] | None
     message: Text
-    query: Annotated[str, BeforeValidator(one_of(QUERIES))] = INSTANT
+    query: Literal["instant", "vehicles"] = INSTANT
     stateful: Stateful | None = None
 
     def summary(self) -> dict[str, Any]:
@@ -290,11 +276,10 @@ class Rule:
         return {word for _, sql, _ in self.expressions() for word in _WORD.findall(sql)}
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(NamedTuple):
     """So many vehicles whose alerts of a cause open within ``within_s`` are one incident of the fleet."""
 
-    vehicles: Annotated[int, BeforeValidator(whole(2, 1_000_000))]
+    vehicles: Annotated[Whole, Field(ge=2, le=1_000_000)]
     within_s: Span
 
 
@@ -302,9 +287,9 @@ class Fleet:
 class Cause:
     """What an incident is of. ``codes``: parts of rules, as trouble codes, which go before the rule."""
 
-    cause: Annotated[str, BeforeValidator(name_of(64))]
-    rules: Annotated[tuple[str, ...], BeforeValidator(_names)]
-    codes: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
+    cause: Name
+    rules: tuple[Text, ...]
+    codes: tuple[Text, ...] = ()
     join_s: Span = JOIN_MS / 1000
     fleet: Fleet | None = None
 
@@ -343,15 +328,8 @@ class Entry:
             if key not in self:
                 raise self.wrong(key, "is missing")
 
-    def checked(self, key: str, check: Check) -> Any:
-        """The value of ``key``, None where it is left out; raises ConfigError."""
-        try:
-            return check(self.values.get(key))
-        except ValueError as error:
-            raise self.wrong(key, str(error)) from error
-
     def read(self, form: type[Made], given: dict[str, Any]) -> Made:
-        """A dataclass out of the keys that are its fields, checked by their types; ``given`` ones are not."""
+        """A dataclass out of the keys that are its fields, and ``given`` ones, checked by their types."""
         keys = _keys(form)
         own = {name: self.values[key] for name, key in keys.items() if key in self}
         try:
@@ -359,16 +337,18 @@ class Entry:
             return made
         except ValidationError as failure:
             error = failure.errors()[0]
-        key = keys[str(error["loc"][0])]
-        if error["type"] == "missing":
+        key, place = keys[str(error["loc"][0])], ".".join(map(str, error["loc"][1:]))
+        if error["type"] == "missing" and not place:
             needs = f": kind {self.values['kind']} needs it" if "kind" in self else ""
             raise self.wrong(key, f"is missing{needs}")
-        raise self.wrong(key, str(error.get("ctx", {}).get("error", error["msg"])))
+        reason = error["msg"].removeprefix("Value error, ")
+        raise self.wrong(key, f"{place} {error['input']!r:.100}: {reason}".lstrip())
 
 
-_adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
+_adapter: Final[Any] = cache(TypeAdapter)
 _KEY_OF: Final = {
-    "armed": "while", "armed_for_s": "while_for_s", "armed_pause_s": "while_pause_s", "per_s": "per",
+    "armed": "while", "armed_for_s": "while_for_s", "armed_pause_s": "while_pause_s",
+    "clear_level": "clear",
 }  # fmt: skip
 """Keys of the rules file that are not the fields' names."""
 
@@ -402,12 +382,7 @@ def load_causes(path: Path | None, rules: Iterable[Rule], others: Iterable[str] 
     by_rule, by_cause = dict[str, str](), dict[str, Terms]()
     for entry in read_entries(file, "rules file", "causes", "cause", ("rules",)):
         entry.check_keys(("cause", "rules"), ("codes", "join_s", "fleet"))
-        given: dict[str, Any] = {}
-        if "fleet" in entry:
-            inner = replace(entry, values=entry.checked("fleet", _mapping), name=f"{entry.name}, fleet")
-            inner.check_keys(("vehicles", "within_s"), ())
-            given = {"fleet": inner.read(Fleet, {})}
-        cause = entry.read(Cause, given)
+        cause = entry.read(Cause, {})
         for name in (*cause.rules, *(f".{code}" for code in cause.codes)):
             if name in by_rule:
                 raise entry.wrong("rules", f"{name} is of the cause {by_rule[name]} already")
@@ -457,7 +432,9 @@ def _rule(entry: Entry) -> Rule:
     values, more = {"condition": "true", "query": INSTANT} | dict(entry.values), tuple[str, ...]()
     is_stateful = values["query"] == VEHICLES
     if is_stateful:
-        kind = entry.checked("kind", one_of(KINDS))
+        kind = values.get("kind")
+        if kind not in [*KINDS]:
+            raise entry.wrong("kind", f"{kind!r} is none of {', '.join(KINDS)}")
         values = {"source": "frame"} | ({"value": NO_VALUE} if kind in MOMENTS else {}) | values
         more = ("kind", "while", "while_for_s", "while_pause_s", "gap_s", "names")
         more += (*_keys(KINDS[kind]).values(), *_MORE.get(kind, ()))
@@ -466,31 +443,26 @@ def _rule(entry: Entry) -> Rule:
         ("id", "version", "severity", "source", "value", "message"),
         ("query", "condition", "beyond", "limit", "clear_for_s", *more),
     )
-    if is_stateful:
-        entry.checked("source", one_of(SOURCES[:1]))
+    if is_stateful and values["source"] != "frame":
+        raise entry.wrong("source", f"{values['source']!r}: rules of the query {VEHICLES} are about frames")
     limit: Any = values.get("limit")
-    beyond = None
     if ("limit" in entry) != ("beyond" in entry):
         missing = "beyond" if "limit" in entry else "limit"
         raise entry.wrong(missing, "is missing: `limit` and `beyond` go together")
-    if "limit" in entry:
-        beyond = entry.checked("beyond", one_of(("above", "below")))
-        limit = f"{float(limit)!r}D" if type(limit) in (int, float) else entry.checked("limit", text)
-    given = {"limit": limit, "beyond": beyond, "clear_for_s": _clear_for(entry)}
+    if type(limit) in (int, float):
+        limit = f"{float(limit)!r}D"
+    given = {"limit": limit, "beyond": values.get("beyond"), "clear_for_s": _clear_for(entry)}
     return entry.read(Rule, given | {"stateful": _stateful(entry) if is_stateful else None})
 
 
-def _clear_for(entry: Entry) -> float | None:
+def _clear_for(entry: Entry) -> Any:
     kind, endless = entry.values.get("kind"), entry.values["source"] == "crash"
-    if endless or kind in UNTIMED:
-        if "clear_for_s" in entry:
-            what = "a crash: it does not clear by itself" if endless else f"kind {kind}: it says when it ends"
-            raise entry.wrong("clear_for_s", f"has no meaning for {what}")
-        return None
-    seconds = entry.values.get("clear_for_s", CLEAR_FOR_S)
-    if type(seconds) not in (int, float) or not 0 < seconds <= 86_400:
-        raise entry.wrong("clear_for_s", f"{seconds!r} is not a number of seconds in 0..86400")
-    return float(seconds)
+    if not endless and kind not in UNTIMED:
+        return entry.values.get("clear_for_s", CLEAR_FOR_S)
+    if "clear_for_s" in entry:
+        what = "a crash: it does not clear by itself" if endless else f"kind {kind}: it says when it ends"
+        raise entry.wrong("clear_for_s", f"has no meaning for {what}")
+    return None
 
 
 def _stateful(entry: Entry) -> Stateful:
@@ -509,85 +481,31 @@ def _stateful(entry: Entry) -> Stateful:
             raise entry.wrong(key, f"has no meaning for kind {kind}: {why}")
     if kind in MOMENTS and values.get("while_for_s"):
         raise entry.wrong("while_for_s", f"has no meaning for kind {kind}: what it finds need not last")
-    clear, clear_level = None, None
-    if "clear" in entry:
-        if "limit" not in entry:
-            raise entry.wrong("clear", "has no meaning without a `limit`")
-        if type(values["clear"]) in (int, float):
-            clear_level = entry.checked("clear", _LEVEL)
-        elif isinstance(spec, Level) and spec.mean_s == 0:
-            clear = entry.checked("clear", text)
-        else:
-            raise entry.wrong("clear", f"{values['clear']!r} is not a number, which this kind needs")
-    own = {"spec": spec, "escalate": _escalate(entry), "clear": clear, "clear_level": clear_level}
-    return entry.read(Stateful, own)
+    for key in ("clear", "escalate"):
+        if key in entry and "limit" not in entry:
+            raise entry.wrong(key, "has no meaning without a `limit`")
+    clear: dict[str, Any] = {"clear": None, "clear_level": values.get("clear")}
+    if isinstance(clear["clear_level"], str) and isinstance(spec, Level) and spec.mean_s == 0:
+        clear = {"clear": values["clear"]}
+    found = entry.read(Stateful, {"spec": spec} | clear)
+    in_order = sorted(found.escalate, key=attrgetter("limit"), reverse=values.get("beyond") != "above")
+    if [*found.escalate] != in_order:
+        raise entry.wrong("escalate", "is not in order, from the nearest limit on")
+    return found
 
 
 def _derived(entry: Entry) -> dict[str, Any]:
     """Fields of a kind that are not read as they stand: fences, and what the contract says of a value."""
-    kind, signal = entry.values["kind"], BY_NAME.get(entry.values["value"])
+    kind, signal = entry.values["kind"], BY_NAME.get(str(entry.values["value"]))
     if kind == "geofence":
-        return {"fences": _fences(entry)}
+        if ("fences" in entry) == ("fences_file" in entry):
+            raise entry.wrong("fences", "or `fences_file` is wanted, one of them")
+        if "fences" in entry:
+            return {}
+        file, what = entry.folder / str(entry.values["fences_file"]), f"rule {entry.name}: `fences_file`"
+        return {"fences": read_yaml(file, f"{entry.file}, {what}")}
     if "resolution" in entry or (kind != "baseline" and "follows" not in entry):
         return {}
     if signal is None and "follows" in entry:
         raise entry.wrong("resolution", "is missing: the value is no signal, whose sensor's step is known")
     return {} if signal is None else {"resolution": max(signal.sensor_step, signal.resolution)}
-
-
-def _escalate(entry: Entry) -> tuple[tuple[float, str], ...]:
-    steps = entry.values.get("escalate", [])
-    if not isinstance(steps, list):
-        raise entry.wrong("escalate", "is not a list of {limit, severity}")
-    if steps and "beyond" not in entry:
-        raise entry.wrong("escalate", "has no meaning without a `limit`")
-    found = []
-    for step in steps:
-        if not isinstance(step, dict) or sorted(step) != ["limit", "severity"]:
-            raise entry.wrong("escalate", f"{step!r} is not {{limit, severity}}")
-        inner = replace(entry, values=step)
-        found.append((inner.checked("limit", _LEVEL), inner.checked("severity", one_of(SEVERITIES))))
-    if found != sorted(found, key=itemgetter(0), reverse=entry.values.get("beyond") != "above"):
-        raise entry.wrong("escalate", "is not in order, from the nearest limit on")
-    return tuple(found)
-
-
-def _fences(entry: Entry) -> tuple[Fence, ...]:
-    if ("fences" in entry) == ("fences_file" in entry):
-        raise entry.wrong("fences", "or `fences_file` is wanted, one of them")
-    key = "fences" if "fences" in entry else "fences_file"
-    listed = entry.values[key]
-    if key == "fences_file":
-        if not isinstance(listed, str):
-            raise entry.wrong(key, f"{listed!r} is not a file's name")
-        listed = read_yaml(entry.folder / listed, f"{entry.file}, rule {entry.name}: `fences_file`")
-    if not isinstance(listed, list) or not 1 <= len(listed) <= FENCES_MAX:
-        raise entry.wrong(key, f"is not a list of 1 to {FENCES_MAX} fences")
-    try:
-        fences = tuple(_fence(place, fence) for place, fence in enumerate(listed, start=1))
-    except ValueError as error:
-        raise entry.wrong(key, str(error)) from error
-    if len({fence.name for fence in fences}) < len(fences):
-        raise entry.wrong(key, "has a name twice")
-    return fences
-
-
-def _fence(place: int, fence: Any) -> Fence:
-    if not isinstance(fence, dict) or not isinstance(fence.get("name"), str) or not fence["name"].strip():
-        raise ValueError(f"fence {place} has no `name`")
-    name, radius_m, points = fence["name"].strip(), None, fence.get("polygon")
-    if set(fence) == {"name", "lat_deg", "lon_deg", "radius_m"}:
-        radius_m, points = fence["radius_m"], [(fence["lat_deg"], fence["lon_deg"])]
-        if type(radius_m) not in (int, float) or not 0 < radius_m <= RADIUS_MAX_M:
-            raise ValueError(f"fence {name}: radius_m {radius_m!r} is not in 0..{RADIUS_MAX_M:g}")
-    elif set(fence) != {"name", "polygon"} or not isinstance(points, list):
-        raise ValueError(
-            f"fence {name} is neither {{lat_deg, lon_deg, radius_m}} nor {{polygon}} of [lat, lon]"
-        )
-    for point in points:
-        numbers = isinstance(point, list | tuple) and [type(x) in (int, float) for x in point] == [True, True]
-        if not numbers or not (-90 <= point[0] <= 90 and -180 <= point[1] <= 180):
-            raise ValueError(f"fence {name}: {point!r} is not [lat, lon] in degrees")
-    if radius_m is None and not 3 <= len(points) <= POINTS_MAX:
-        raise ValueError(f"fence {name}: a polygon has 3 to {POINTS_MAX} points")
-    return Fence(name, tuple((float(lat), float(lon)) for lat, lon in points), radius_m and float(radius_m))

@@ -69,7 +69,7 @@ def _count(rule: model.Rule, _: model.Stateful, spec: model.Count) -> Detector:
 _OF_KIND: Final[dict[type, Callable[[model.Rule, model.Stateful, Any], Detector]]] = {
     model.Level: _level,
     model.Slope: lambda rule, more, spec: CourseDetector(
-        Raising.of(rule), _ms(spec.span_s), more.clear_level, spec.per_s, spec.sure,
+        Raising.of(rule), _ms(spec.span_s), more.clear_level, model.PER_S[spec.per], spec.sure,
         max(_ms(more.gap_s), _ms(spec.span_s)),
     ),
     model.Baseline: lambda rule, more, spec: BaselineDetector(

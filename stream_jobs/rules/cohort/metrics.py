@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, Field
 
 from stream_jobs.maintenance.rollups import NAMES
-from stream_jobs.rules.model import Severity, Text, name_of, one_of, read_entries, text, whole
+from stream_jobs.rules.model import Number, Severity, Text, Whole, read_entries
 
 SHIPPED: Final = Path(__file__).with_name("metrics.yaml")
 RULE: Final = "cohort_"  # before a metric's name it is the id of its rule
@@ -30,15 +30,8 @@ _PLAIN: Final = re.compile(r"[\s\w.,()<>=!+*/%-]+", re.ASCII)
 """No text, quoted name, statement's end, cast or parameter; remarks are looked for apart."""
 
 
-def _positive(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 < value < float("inf"):
-        raise ValueError(f"{value!r} is not a number above 0")
-    return float(value)
-
-
-def _sql(value: Any) -> str:
+def _sql(sql: str) -> str:
     """SQL that only computes from the columns of a bucket."""
-    sql: str = text(value)
     lower = sql.lower()
     if not _PLAIN.fullmatch(lower) or "--" in lower or "/*" in lower:
         raise ValueError(f"{lower!r} has more than columns, numbers, operators and functions")
@@ -52,24 +45,24 @@ def _sql(value: Any) -> str:
     return sql
 
 
-Positive = Annotated[float, BeforeValidator(_positive)]
-Sql = Annotated[str, BeforeValidator(_sql)]
-Whole = Annotated[int, BeforeValidator(whole(1, 100))]
+Positive = Annotated[Number, Field(gt=0)]
+Sql = Annotated[Text, AfterValidator(_sql)]
+Count = Annotated[Whole, Field(ge=1, le=100)]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One metric; ``value`` and ``when`` are SQL over the columns of a bucket, ``floor`` is in ``unit``."""
 
-    metric: Annotated[str, BeforeValidator(name_of(40))]
+    metric: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
     value: Sql
     unit: Text
-    side: Annotated[str, BeforeValidator(one_of(SIDES))]
+    side: Literal["above", "below", "both"]
     z: Positive
     floor: Positive
-    buckets: Whole
+    buckets: Count
     severity: Severity
-    version: Whole
+    version: Count
     message: Text
     clear_z: Positive
     when: Sql = "true"
@@ -100,8 +93,9 @@ def load_metrics(path: Path | None = None) -> tuple[Metric, ...]:
     found = []
     for entry in read_entries(path or SHIPPED, "cohort metrics", "metrics", "metric"):
         entry.check_keys(_KEYS[:-2], _KEYS[-2:])
-        z = entry.checked("z", _positive)
-        metric = entry.read(Metric, {} if "clear_z" in entry else {"clear_z": CLEAR_SHARE * z})
+        metric = entry.read(Metric, {} if "clear_z" in entry else {"clear_z": 1.0})
+        if "clear_z" not in entry:
+            metric = replace(metric, clear_z=CLEAR_SHARE * metric.z)
         if metric.clear_z > metric.z:
             raise entry.wrong("clear_z", f"{metric.clear_z:g} is not above 0 and at most z")
         found.append(metric)

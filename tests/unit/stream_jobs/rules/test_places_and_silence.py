@@ -60,11 +60,11 @@ def test_a_polygon_is_a_fence_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fences", "expected"),
     [
-        ([{"name": "a", "radius_m": 5}], "fence a is neither"),
-        ([DEPOT, DEPOT], "`fences` has a name twice"),
-        ([DEPOT | {"lat_deg": 91}], "fence depot: (91, 0.0) is not [lat, lon]"),
-        ([{"name": "a", "polygon": [[0, 0], [1, 1]]}], "a polygon has 3 to 1000 points"),
-        ([], "is not a list of 1 to 200 fences"),
+        ([{"name": "a", "radius_m": 5}], "`fences` 0 {'name': 'a', 'radius_m': 5}: is neither"),
+        ([DEPOT, DEPOT], "has a name twice"),
+        ([DEPOT | {"lat_deg": 91}], "`fences` 0.points.0.0 91: Input should be less than or equal to 90"),
+        ([{"name": "a", "polygon": [[0, 0], [1, 1]]}], "{name, polygon} of 3 [lat, lon]"),
+        ([], "`fences` []: Tuple should have at least 1 item"),
     ],
 )
 def test_a_wrong_fence_is_named(tmp_path: Path, fences: Any, expected: str) -> None:
