@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, Literal
 from urllib.parse import urlencode, urlsplit
 from zoneinfo import ZoneInfo
@@ -29,7 +31,9 @@ Tint = tuple[str, Mapping[str, str]]  # a table's column whose cells have the co
 
 PHONE_PX: Final = 360
 REPORT_PATH: Final = "/report"
-PICKED: Final = "row_picked"
+PICKED: Final = "row_picked"  # what chooses the row that was clicked
+LEAVING: Final = "leaving_for"
+LEAVE_S: Final = 20.0  # a browser that has not left by then was brought back by its reader
 ROW_PX: Final = 36
 ADDRESS: Final = {"trip_id": "trip", "alert_no": "alert", "incident_no": "incident", "record_name": "record"}
 """What names a thing in the address, by the column that holds it."""
@@ -117,6 +121,8 @@ def part(body: Callable[..., None], seconds: float | None = None, *args: Any, st
     every_s = None if still or paused() else max(seconds or 0.0, settings().dashboard.refresh_s)
 
     def timed() -> None:
+        if _left():
+            return
         with query_cache.measures().part_s.labels(name).time(), section():
             body(*args)
 
@@ -301,7 +307,7 @@ def open_list(
         cell = clicked(st.session_state[key])
         if cell is not None and cell[0] < len(found):
             choose(cell[0])
-            st.session_state[PICKED] = True
+            st.session_state[PICKED] = partial(choose, cell[0])
 
     table(found, columns, key, alt, on_select=pick, **options)
 
@@ -317,8 +323,20 @@ def leading(
 
 def renew() -> None:
     """At the begin of a part: the whole page anew, where a row was chosen or somebody asked for it."""
-    if st.session_state.pop(PICKED, False):
+    if _choose():
         st.rerun()
+
+
+def _choose() -> bool:
+    """Make a choice once more, if there was one since the page was drawn.
+
+    Another part's timer may have brought it first, and what runs now may come from a browser that knew
+    nothing yet of the address that the choice led to.
+    """
+    choose = st.session_state.pop(PICKED, None)
+    if choose is not None:
+        choose()
+    return choose is not None
 
 
 def clicked(event: Any) -> Cell | None:
@@ -334,7 +352,7 @@ def height(rows: int, most: int, high_px: int) -> Height:
 
 def search(pick: Callable[[str], None]) -> None:
     """Vehicles by a part of their id or model; a click on one picks it."""
-    st.session_state.pop(PICKED, None)  # the whole page is being drawn
+    _choose()  # the whole page is being drawn
     hint: Any = {"placeholder": "Part of its id or model", "bind": "query-params"}
     words = st.text_input("Find a vehicle", key="find", **hint).strip()
     if not words:
@@ -385,14 +403,17 @@ def map_size(wide_px: int, high_px: int) -> tuple[int, int]:
 
 
 def draw_map(
-    layers: Sequence[pdk.Layer], view: maps.View, high_px: int, key: str, alt: str, **options: Any
-) -> Any:
-    """A map of these layers over the roads; the event of what is chosen on it."""
+    layers: Sequence[pdk.Layer], view: maps.View, high_px: int, key: str, alt: str,
+    data: pd.DataFrame | None = None, **options: Any,
+) -> Any:  # fmt: skip
+    """A map of these layers over the roads, with its rows as files; the event of what is chosen on it."""
     address = road_address(network())
     roads = [] if address is None else [maps.roads(address, mode())]
     deck = maps.deck([*roads, *layers], view, basemap.address(ground()))
     chosen = st.pydeck_chart(deck, height=map_size(0, high_px)[1], key=key, alt=alt, **options)
     name_ground()
+    if data is not None:
+        st.html(downloads.links(key, alt, data))
     return chosen
 
 
@@ -448,10 +469,22 @@ def open_page(name: str, **wanted: str) -> None:
     """Go to a page with these words in its address as a link would: the browser leaves all it has drawn.
 
     Streamlit's own change of page lets late drawings of the old page's live parts reach the new one, which a
-    busy machine turns into a white page. The pause goes along in the address.
+    busy machine turns into a white page. The pause goes along in the address. Until the browser has left, all
+    that is drawn says so again: a slow one never sees what the next drawing takes away.
     """
     address = f"{name}?" + urlencode(wanted | ({PAUSED: "1"} if paused() else {}))
-    st.html(f"<script>window.location.assign({json.dumps(address)})</script>", unsafe_allow_javascript=True)
+    script = f"<script>window.location.assign({json.dumps(address)})</script>"
+    st.session_state[LEAVING] = script, monotonic() + LEAVE_S
+    _left()
+
+
+def _left() -> bool:
+    """Say to the browser where to go, if it is about to leave."""
+    script, until_s = st.session_state.get(LEAVING, ("", 0.0))
+    leaves: bool = monotonic() < until_s
+    if leaves:
+        st.html(script, unsafe_allow_javascript=True)
+    return leaves
 
 
 def vehicle_button(label: str, vehicle_id: str, **options: Any) -> None:

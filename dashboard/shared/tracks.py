@@ -27,7 +27,8 @@ def to_gpx(points: pd.DataFrame) -> bytes:
         for _, rows in trip.groupby("segment"):
             segment = ET.SubElement(track, "trkseg")
             for row in rows_of(rows):
-                place = {"lat": f"{row['lat_deg']:.6f}", "lon": f"{row['lon_deg']:.6f}"}
+                lon_deg = (round(row["lon_deg"], 6) + 180) % 360 - 180  # GPX knows no 180, but -180
+                place = {"lat": f"{row['lat_deg']:.6f}", "lon": f"{lon_deg:.6f}"}
                 ET.SubElement(ET.SubElement(segment, "trkpt", place), "time").text = _iso(row["time"])
     ET.indent(root)
     made: bytes = ET.tostring(root, encoding="UTF-8", xml_declaration=True)

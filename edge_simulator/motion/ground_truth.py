@@ -1,8 +1,8 @@
 """What truly happened on the road: trips, stops, harsh events, edges passed. Rows as they end.
 
 Every row has ``kind``, ``vehicle_id``, ``from_ms``, ``to_ms`` and ``whole``: False where the begin or the end
-was not seen, because the run began or ended meanwhile. ``harsh_near`` is no harsh event, but so near to the
-threshold that instruments may see one.
+was not seen, because the run began or ended meanwhile. ``harsh_near`` is no harsh event, but so near to a
+threshold, of the acceleration or of the speed, that instruments may see one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from edge_simulator.geo import Ints
 from edge_simulator.motion.agenda import PURPOSES
 from edge_simulator.motion.dynamics import G
 from edge_simulator.motion.fleet import Fleet
+from infra.contract.signals import BY_NAME
 
 KINDS = ("brake", "accelerate", "corner")
 THRESHOLD_G = {"car": (0.40, 0.35, 0.40), "van": (0.35, 0.30, 0.35), "heavy": (0.30, 0.25, 0.30)}  # by KINDS
@@ -24,13 +25,14 @@ GATE_MPS = np.array([[10.0], [10.0], [30.0]]) / 3.6
 LEAST_MS = 300
 MERGE_MS = 3000
 NEAR_MPS2 = 0.1  # so far below a threshold three standard deviations of what the instruments add may reach it
+NEAR_MPS = BY_NAME["speed_kmh"].sensor_step / 2 / 3.6  # below a gate: so far off a sensor's whole steps are
 
 
 @dataclass(slots=True)
 class Event:
     """Something too hard, m/s2 (absolute); a harsh event once a stretch of it is ``long`` enough.
 
-    ``near``: it would be one from ``NEAR_MPS2`` less on; ``outdone``: there was an event in it.
+    ``near``: it would be one from ``NEAR_MPS2`` or ``NEAR_MPS`` less on; ``outdone``: it has an event in it.
     """
 
     what: str
@@ -74,10 +76,11 @@ class Harsh:
         if len(rows):
             a, v = st.a[rows], st.v[rows]
             strength, least = np.stack([-a, a, np.abs(v * st.yaw_rps[rows])]), self._least[:, rows]
-            counts = (strength > least - NEAR_MPS2) & (v > GATE_MPS) & ~st.crashed[rows]
+            counts = (strength > least - NEAR_MPS2) & (v > GATE_MPS - NEAR_MPS) & ~st.crashed[rows]
+            true = (strength > least) & (v > GATE_MPS)
             for what, place in np.argwhere(counts).tolist():
                 peak, limit, row = float(strength[what, place]), float(least[what, place]), int(rows[place])
-                for near in (True, False) if peak > limit else (True,):
+                for near in (True, False) if true[what, place] else (True,):
                     fresh = Event(KINDS[what], row, limit, near, since_ms, since_ms, peak)
                     event = self._open.setdefault((what, row, near), fresh)
                     event.go_on(since_ms, now_ms, peak)
@@ -199,7 +202,7 @@ class GroundTruth:
     def _harsh_rows(self, events: Sequence[Event]) -> list[Row]:
         return [{
             "kind": "harsh_near" if event.near else "harsh", "vehicle_id": self._ids[event.vehicle],
-            "from_ms": event.from_ms + self._start_ms, "to_ms": event.to_ms + self._start_ms, "whole": True,
-            "what": event.what, "peak_g": round(event.peak_mps2 / G, 3),
+            "from_ms": event.from_ms + self._start_ms, "to_ms": event.to_ms + self._start_ms,
+            "whole": event.from_ms >= 0, "what": event.what, "peak_g": round(event.peak_mps2 / G, 3),
             "limit_g": round(event.least_mps2 / G, 3), "duration_ms": event.to_ms - event.from_ms,
         } for event in events]  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from functools import lru_cache
 
 import numpy as np
 from geopy.distance import geodesic
@@ -168,6 +169,7 @@ def city(seed: int, lat_deg: float, lon_deg: float) -> RoadNetwork:
     return region(seed, lat_deg, lon_deg, 1)
 
 
+@lru_cache(maxsize=1)
 def region(seed: int, lat_deg: float, lon_deg: float, towns: int) -> RoadNetwork:
     """``towns`` towns, not joined, ``TOWN_SPACING_M`` apart, the first in the middle. Raises ConfigError."""
     reach = range(-int(towns**0.5) - 1, int(towns**0.5) + 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,9 +35,9 @@ def run(settings: Settings, demo_fleet: Fleet, say: Say, announce: Say) -> Ledge
     Raises ServiceError where a part does not become ready or the simulator fails.
     """
     begun_s = time.monotonic()
-    home = settings.paths.home.resolve()
+    home, on_the_map = settings.paths.home.resolve(), threading.Event()
     with (
-        running(settings, say, NEEDED) as endpoints,
+        running(settings, say, NEEDED, on_the_map.is_set) as endpoints,
         stopped_by_signals() as stop,
         LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
     ):
@@ -52,6 +53,8 @@ def run(settings: Settings, demo_fleet: Fleet, say: Say, announce: Say) -> Ledge
                     announce(f"dashboard: http://{HOST}:{late['dashboard']}")
                 late = {name: late[name] for name in reasons}
                 say(pulse.line())
+                if pulse.first_map_s is not None:
+                    on_the_map.set()
         finally:
             code = stop_simulator(home, child)
         stop.clear()

@@ -22,16 +22,19 @@ Say = Callable[[str], None]
 ALL = ("",)
 FIRST = ("jobs", "bridge", "dashboard")
 """Begin of the names of programs that start with the services, because a first vehicle on the map needs them.
-The others follow when the jobs are ready: all at once would be slower for each.
+The others follow later: all at once would be slower for each.
 """
 ALONE_S = 60.0
 READY_S = 180.0
 
 
 @contextmanager
-def running(settings: Settings, say: Say, needed: tuple[str, ...] = ALL) -> Iterator[Endpoints]:
+def running(
+    settings: Settings, say: Say, needed: tuple[str, ...] = ALL, follow: Callable[[], bool] | None = None
+) -> Iterator[Endpoints]:
     """The pipeline while the block runs, which begins when the programs are ready whose names begin so.
 
+    ``follow``: whether it is time for the others; None: when the jobs are ready.
     One that ``odograph up`` started is used as it is and left running. Otherwise everything is started, and
     stopped at the end, however this process ends. Raises ServiceError where a part does not become ready.
     """
@@ -56,7 +59,8 @@ def running(settings: Settings, say: Say, needed: tuple[str, ...] = ALL) -> Iter
                 endpoints = coming.result()
                 others = [program for program in wanted if program not in first]
                 port = endpoints.http_ports["jobs"]
-                with in_background("others", partial(_follow, supervisor, others, port)):
+                ready = follow or (lambda: readyz(port) is None)
+                with in_background("others", partial(_follow, supervisor, others, ready)):
                     _wait_ready(endpoints, needed, say)
                     yield endpoints
         finally:
@@ -64,9 +68,11 @@ def running(settings: Settings, say: Say, needed: tuple[str, ...] = ALL) -> Iter
             stack.down()
 
 
-def _follow(supervisor: Supervisor, others: Sequence[Program], jobs_port: int, stop: Event) -> None:
+def _follow(
+    supervisor: Supervisor, others: Sequence[Program], ready: Callable[[], bool], stop: Event
+) -> None:
     end = time.monotonic() + ALONE_S
-    while readyz(jobs_port) is not None and time.monotonic() < end:
+    while not ready() and time.monotonic() < end:
         if stop.wait(POLL_S):
             return
     supervisor.add(others)

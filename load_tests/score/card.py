@@ -27,6 +27,7 @@ class Happened:
     harsh: Sequence[Truth]
     untrue: Sequence[Truth]
     clones: Sequence[Truth]
+    harsh_near: Sequence[Truth] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def _trips(definition: Definition, happened: Happened, claims: Sequence[Claim] |
 
 
 def _harsh(definition: Definition, happened: Happened, claims: Sequence[Claim] | None) -> list[Judged]:
-    """A line a kind. A crash looks like harsh driving and is none; one at the threshold need not be found."""
+    """A line a kind. A crash looks like harsh driving and is none; one at a threshold need not be found."""
     tolerance_ms = round(definition.harsh_within_s * 1000)
     untrue = {truth.vehicle_id for truth in happened.untrue}
     hits = spans.by_vehicle([fault for fault in happened.faults if fault.what in CRASHES])
@@ -117,17 +118,21 @@ def _harsh(definition: Definition, happened: Happened, claims: Sequence[Claim] |
     def excuse(truth: Truth) -> str | None:
         if truth.vehicle_id in untrue:
             return "clone or clock"
+        if not truth.details.get("whole", True):
+            return "cut by the run"
         peak_g, limit_g = (truth.details.get(key) for key in ("peak_g", "limit_g"))
-        if peak_g is None or limit_g is None:
-            return None
-        return "at the threshold" if abs(peak_g - limit_g) < definition.harsh_accuracy_g else None
+        at_limit = (
+            peak_g is not None and limit_g is not None and peak_g - limit_g < definition.harsh_accuracy_g
+        )
+        return "at the threshold" if truth in happened.harsh_near or at_limit else None
 
-    kinds = sorted({truth.what for truth in happened.harsh} | {claim.what for claim in claims or ()})
+    told = [*happened.harsh, *happened.harsh_near]
+    kinds = sorted({truth.what for truth in told} | {claim.what for claim in claims or ()})
     return [
         _noted(
             spans.judge(
                 f"harsh {kind}",
-                [truth for truth in happened.harsh if truth.what == kind],
+                [truth for truth in told if truth.what == kind],
                 [claim for claim in claims or () if claim.what == kind],
                 spans.within(tolerance_ms),
                 excuse,

@@ -108,7 +108,8 @@ def sorted_in(run_id: str, rows: Sequence[dict[str, Any]]) -> Happened:
         faults=[*kinds.get("fault", []), *kinds.get("code", []), *outages, *kinds.get("clone", [])],
         trips=[_with_ends(trip, begin_ms, end_ms) for trip in kinds.get("trip", [])],
         stops=kinds.get("stop", []),
-        harsh=[*kinds.get("harsh", []), *kinds.get("harsh_near", [])],
+        harsh=kinds.get("harsh", []),
+        harsh_near=kinds.get("harsh_near", []),
         untrue=[*kinds.get("clone", []), *kinds.get("clock", [])],
         clones=kinds.get("clone", []),
     )
@@ -137,7 +138,7 @@ def _last(connection: psycopg.Connection[dict[str, Any]]) -> str:
 
 
 def _found(connection: psycopg.Connection[dict[str, Any]], happened: Happened) -> Found:
-    told = [*happened.faults, *happened.trips, *happened.stops, *happened.harsh]
+    told = [*happened.faults, *happened.trips, *happened.stops, *happened.harsh, *happened.harsh_near]
     span = {
         "run_id": happened.run_id,
         "from_ms": min((truth.from_ms for truth in told), default=happened.end_ms),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from infra.contract.signals import SIGNALS
+from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import ClockLimits, clock_limits
 from infra.settings.sections import Journeys
 from infra.settings.settings import Settings
@@ -96,7 +96,8 @@ def sample_features(frames: Frames) -> dict[str, Floats]:
 def harsh_runs(frames: Frames, vehicle_class: Floats, limits: Journeys) -> list[list[float]]:
     """The runs of each frame, RUN numbers each; of an unknown class (NaN) as if it were a car.
 
-    The limits of a class are the same at every sample, so runs do not depend on what the frame before said.
+    The limits of a class are the same at every sample, so runs do not depend on what the frame before said. A
+    gate lies within the resolution of a speed in a standard sensor's whole steps: such a one may be above it.
     """
     of_class = np.where(np.isnan(vehicle_class), CLASSES.index("car"), vehicle_class).astype(np.int64)
     found: list[list[float]] = [[] for _ in range(len(frames.n))]
@@ -105,9 +106,13 @@ def harsh_runs(frames: Frames, vehicle_class: Floats, limits: Journeys) -> list[
     strengths = (-accel, long.known), (accel, long.known), (np.abs(across), lateral.known)
     least_g = limits.brake_g, limits.accelerate_g, limits.corner_g
     gates_kmh = limits.harsh_gate_kmh, limits.harsh_gate_kmh, limits.corner_gate_kmh
+    step = round(BY_NAME["speed_kmh"].sensor_step * steps("speed_kmh"))
+    begins = np.flatnonzero(frames.index == 0)
+    coarse = np.logical_and.reduceat(~speed.known | (speed.values % step == 0), begins)
+    highest = speed.values + np.where(coarse, step / 2, 0)[frames.of_sample]
     for kind, (strength, known) in enumerate(strengths):
         least = G_MPS2 * np.array(least_g[kind])[of_class][frames.of_sample]
-        fast = speed.values > gates_kmh[kind] * steps("speed_kmh")
+        fast = highest > gates_kmh[kind] * steps("speed_kmh")
         places = np.flatnonzero(known & speed.known & (strength > least) & fast)
         if not len(places):
             continue

@@ -92,7 +92,7 @@ def _listing(kind: Kind, asked: tuple[Any, ...]) -> None:
 
 def _renew() -> None:
     """Take the newcomers in; the open alert's neighbours are others then, so the whole page is drawn anew."""
-    st.session_state[live.PICKED] = True
+    st.session_state[live.PICKED] = lambda: None
     st.session_state.pop(LISTED, None)
     st.session_state[TURN] = st.session_state.get(TURN, 0) + 1
 

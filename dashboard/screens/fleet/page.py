@@ -72,7 +72,7 @@ def _draw() -> None:
     roads, layers = maps.view_of_roads(live.network(), size_px), _layers(fleet, wanted, states, traffic)
     view = live.kept_view(VIEW, None, lambda: roads or maps.view_of_rows(fleet, size_px))
     clicks: Any = {"on_select": "rerun", "selection_mode": "single-object"}
-    chosen = live.draw_map(layers, view, MAP_PX, "fleet_map", "Map of the fleet", **clicks)
+    chosen = live.draw_map(layers, view, MAP_PX, "fleet_map", "Map of the fleet", wanted, **clicks)
     st.html(pictures.states(live.mode(), {str(k): int(v) for k, v in wanted["state"].value_counts().items()}))
     if traffic is not None:
         live.bands(traffic)

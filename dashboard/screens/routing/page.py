@@ -23,7 +23,7 @@ SOURCES: Final = {
 def _congestion() -> None:
     span, zone = live.first(ask_slowly(queries.road_span)), live.tz()
     if span["last_at"] is None:
-        live.nothing("No traffic is stored yet: it is summed every five minutes once vehicles drive.")
+        live.nothing(f"No traffic is stored yet: it is summed every five minutes. {text.DRIVE}")
         return
     first, last = (span[name].astimezone(zone) for name in ("first_at", "last_at"))
     with live.toolbar():
@@ -42,7 +42,7 @@ def _congestion() -> None:
     size_px = live.map_size(1200, MAP_PX)
     roads, cells = maps.view_of_roads(live.network(), size_px), set(found.get("cell", ()))
     view = live.kept_view(VIEW, None, lambda: roads or maps.view_of_cells(cells, size_px))
-    live.draw_map([layer], view, MAP_PX, "routing_map", "Map of the traffic")
+    live.draw_map([layer], view, MAP_PX, "routing_map", "Map of the traffic", found)
     live.bands(found, span["first_at"])
     clock, counts = text.clock(at, zone), found["source"].value_counts()
     words = ", ".join(f"{counts[name]:,} {word}" for name, word in SOURCES.items() if counts.get(name))
@@ -62,7 +62,9 @@ def _hours(at: datetime) -> None:
 
 
 def _flows() -> None:
-    newest = live.rows(ask_slowly(queries.last_trip_day, str(live.tz())), "No trip is over yet.")
+    newest = live.rows(
+        ask_slowly(queries.last_trip_day, str(live.tz())), f"No trip is over yet. {text.DRIVE}"
+    )
     last: date = newest["day"].iloc[0]
     found = live.rows(ask_slowly(queries.flows, live.day("Day", last, "trip_day") or last))
     named = charts.names(found)
@@ -82,7 +84,7 @@ def _flows() -> None:
     with right:
         view = maps.view_of_cells(named, live.map_size(700, MAP_PX)) or maps.WORLD
         layers = charts.flow_layers(found, named)
-        live.draw_map(layers, view, MAP_PX, "flow_map", "Map of the flows between hexagons")
+        live.draw_map(layers, view, MAP_PX, "flow_map", "Map of the flows between hexagons", shown)
         st.caption(
             "An arc is blue where its trips begin and orange where they end, and as wide as they are many."
         )

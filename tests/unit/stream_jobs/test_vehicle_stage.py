@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pytest
 
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
@@ -124,6 +125,20 @@ def test_a_brake_over_the_border_of_two_frames_is_one_event_and_below_the_gate_i
     (event,) = [row for row in rows if isinstance(row, HarshRow)]
     assert (event.kind, event.began_ms, event.ended_ms, event.grade) == ("brake", T0 + 800, T0 + 1100, 3)
     assert (event.peak_g, event.speed_kmh) == (0.612, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("last_kmh", "curves"),
+    [(30.0, True), (29.0, False), (30.01, True), (30.25, True), (29.99, False)],
+)
+def test_a_speed_in_whole_kmh_that_reads_the_gate_may_be_above_it(last_kmh: float, curves: bool) -> None:
+    whole = last_kmh == round(last_kmh)
+    speeds = [40.0 if whole else 40.13] * 4 + [last_kmh] * 6
+    said = frame(1, 0, T0, speed_kmh=speeds, accel_lat_mps2=[0.0] * 4 + [4.2] * 4 + [0.0] * 2)
+    (of_car,) = features_by_name([said])
+    assert of_car is not None
+    run = [KINDS.index("corner"), T0 + 400, T0 + 800, 4.2, last_kmh]
+    assert of_car["runs"] == (run if curves else [])
 
 
 def test_the_lookup_is_written_at_once_and_read_again_when_it_changed(tmp_path: Path) -> None:

@@ -127,6 +127,24 @@ def test_hard_braking_below_10_kmh_does_not_count(town: RoadNetwork) -> None:
     assert braking(town, [0.0, *([-6.0] * 6)], mps=2.5) == []
 
 
+def test_hard_braking_at_a_speed_that_may_read_10_kmh_is_told_as_near(town: RoadNetwork) -> None:
+    hard = [0.0, *([-6.0] * 6)]
+    assert [event.near for event in happened(town, hard, mps=9.6 / 3.6)] == [True]
+    assert [event.near for event in happened(town, hard, mps=10.1 / 3.6)] == [False]
+    assert happened(town, hard, mps=9.4 / 3.6) == []
+
+
+def test_a_harsh_event_that_began_before_the_run_is_not_whole(town: RoadNetwork) -> None:
+    rng = np.random.default_rng(1)
+    car = Fleet(town, vehicles.Specs(np.zeros(1, dtype=np.int64)), rng)
+    watched, rows = GroundTruth(["v"], car, -2000), list[Row]()
+    for now_ms in range(-1900, 8000, 100):
+        braking = now_ms < -1000 or 4000 <= now_ms < 4600
+        car.state.a[:], car.state.v[:], car.state.yaw_rps[:] = -6.0 * braking, 15.0, 0.0
+        rows += of_kind(watched.step(now_ms, START_MS), "harsh")
+    assert [(row["from_ms"] - START_MS, row["whole"]) for row in rows] == [(-1900, False), (3900, True)]
+
+
 def test_hard_acceleration_counts_from_0_35_g_on(town: RoadNetwork) -> None:
     assert braking(town, [0.0, *([3.3] * 6)]) == []
     assert braking(town, [0.0, *([3.6] * 4)]) == [("accelerate", 400, 3.6)]

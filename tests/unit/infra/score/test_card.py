@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from load_tests.score.card import Found, Happened, card
 from load_tests.score.definition import load
 from load_tests.score.events import Claim, Judged, Truth
@@ -19,8 +22,8 @@ def claim(at_s: int) -> Claim:
     return Claim("accelerate", "A", 1000 * at_s, 1000 * at_s + 500)
 
 
-def accelerating(truths: list[Truth], claims: list[Claim]) -> Judged:
-    happened = Happened("run", HOUR_MS, [], [], [], truths, [], [])
+def accelerating(truths: list[Truth], claims: list[Claim], near: Sequence[Truth] = ()) -> Judged:
+    happened = Happened("run", HOUR_MS, [], [], [], truths, [], [], near)
     found = Found(alarms=[], trips=[], harsh=claims, confirmed=[], clones=[])
     return next(line for line in card(load(), happened, found).lines if line.detector == "harsh accelerate")
 
@@ -35,6 +38,17 @@ def test_a_harsh_event_beyond_that_has_to_be_found_and_one_of_nothing_is_false()
     line = accelerating([harsh(10, 0.36), harsh(40, 0.361)], [claim(10), claim(90)])
     assert (len(line.found), len(line.missed)) == (1, 1)
     assert [each.from_ms for each in line.false] == [90_000]
+
+
+def test_what_is_only_near_a_threshold_need_not_be_found_and_explains_what_is() -> None:
+    line = accelerating([harsh(70, 0.4)], [claim(10), claim(70)], [harsh(10, 0.42), harsh(40, 0.34)])
+    assert (len(line.found), line.missed, line.explained, line.false) == (1, [], 1, [])
+    assert line.excluded == {"at the threshold": 2}
+
+
+def test_a_harsh_event_that_the_run_cuts_need_not_be_found() -> None:
+    early = replace(harsh(0, 0.5), details={"peak_g": 0.5, "limit_g": 0.35, "whole": False})
+    assert accelerating([early], []).excluded == {"cut by the run": 1}
 
 
 def test_truth_that_does_not_know_its_threshold_has_to_be_found() -> None:

@@ -76,6 +76,33 @@ def test_a_ways_gpx_is_valid_and_has_a_time_a_point_and_a_segment_after_a_jump()
     }  # fmt: skip
 
 
+GPX_ORDER = {
+    "gpx": ("metadata", "wpt", "rte", "trk", "extensions"),
+    "trk": ("name", "cmt", "desc", "src", "link", "number", "type", "extensions", "trkseg"),
+    "trkseg": ("trkpt", "extensions"),
+    "trkpt": ("ele", "time", "magvar", "geoidheight", "name", "cmt", "desc", "src", "link", "sym", "type"),
+}
+"""By element its children in the order that the schema of GPX 1.1 wants them in."""
+GPX_ATTRIBUTES = {"gpx": {"version", "creator"}, "trkpt": {"lat", "lon"}}
+
+
+def test_a_ways_gpx_keeps_to_the_schema_of_gpx_1_1() -> None:
+    way = pd.concat([track(), track().assign(trip_id="a2", lon_deg=179.9999999, vehicle_id="A <&> B")])
+    root = ET.fromstring(tracks.to_gpx(way))
+    assert len(root) == 2
+    for element in root.iter():
+        space, _, name = element.tag.rpartition("}")
+        assert space == "{http://www.topografix.com/GPX/1/1"
+        assert set(element.attrib) == GPX_ATTRIBUTES.get(name, set())
+        order = [GPX_ORDER[name].index(child.tag.rpartition("}")[2]) for child in element]
+        assert order == sorted(order)
+        if name == "trkpt":
+            assert -90 <= float(element.attrib["lat"]) <= 90
+            assert -180 <= float(element.attrib["lon"]) < 180
+        if name == "time":
+            assert datetime.fromisoformat(element.text or "").tzinfo is not None
+
+
 def test_a_ways_geojson_has_a_line_or_point_a_segment_with_times_and_speeds() -> None:
     found = json.loads(tracks.to_geojson(track()))
     assert [f["geometry"] for f in found["features"]] == [
