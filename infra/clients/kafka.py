@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 
 from infra.contract.errors import ServiceError
-from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import kafka_topic
 
 TIMEOUT_S: Final = 5.0
 LOST: Final = (KafkaException, ServiceError)
@@ -64,7 +64,9 @@ def partition_counts(
     known = client.list_topics(timeout=timeout_s).topics
     missing = [name for name in topics if name not in known or known[name].error is not None]
     if missing:
-        raise ServiceError(f"topics are missing: {', '.join(missing)}; `odograph up` creates them")
+        raise ServiceError(
+            f"topics are missing: {', '.join(missing)}; `odograph up`, or `odograph install`, creates them"
+        )
     return {name: len(known[name].partitions) for name in topics}
 
 
@@ -143,6 +145,15 @@ class LogReader:
             raise ServiceError(f"Kafka {self._bootstrap}: no answer within {self._timeout_s:g} s")
         return int(found[0]), int(found[1])
 
+    def partitions(self, topic: str) -> int:
+        """How many the topic has now."""
+        with service_errors(f"Kafka {self._bootstrap}: partitions of {topic}"):
+            return partition_counts(self._consumer, [topic], self._timeout_s)[topic]
+
+    def spans(self, topic: str) -> dict[int, tuple[int, int]]:
+        """``bounds`` of each partition that the topic has now."""
+        return {partition: self.bounds(topic, partition) for partition in range(self.partitions(topic))}
+
     def since(self, topic: str, partition: int, at_ms: int) -> int:
         """The first offset received at ``at_ms`` or later by the log's time index; the end without one."""
         with service_errors(f"Kafka {self._bootstrap}: times of {topic}"):
@@ -189,7 +200,6 @@ class LogEnds(LogReader):
     def __init__(self, bootstrap: str, prefix: str, timeout_s: float = TIMEOUT_S) -> None:
         super().__init__(bootstrap, "odograph-log-ends", timeout_s)
         self._prefix = prefix
-        self._partitions = {t.name: t.partitions for t in KAFKA_TOPICS}
 
     def topic(self, name: str) -> str:
         """The full name of the contract's topic ``name``."""
@@ -197,7 +207,7 @@ class LogEnds(LogReader):
 
     def ends(self, name: str) -> dict[int, int]:
         """The next offset of each partition of the contract's topic ``name``."""
-        return {p: self.bounds(self.topic(name), p)[1] for p in range(self._partitions[name])}
+        return {p: high for p, (_, high) in self.spans(self.topic(name)).items()}
 
     def appended(self, name: str) -> int:
         """Records ever appended to the contract's topic ``name``."""
@@ -205,5 +215,4 @@ class LogEnds(LogReader):
 
     def kept(self, name: str) -> int:
         """Records that lie in the contract's topic ``name``."""
-        spans = (self.bounds(self.topic(name), p) for p in range(self._partitions[name]))
-        return sum(high - low for low, high in spans)
+        return sum(high - low for low, high in self.spans(self.topic(name)).values())

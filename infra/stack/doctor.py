@@ -15,10 +15,11 @@ from functools import partial
 from infra.clients.basemap import OPTION, find
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError
+from infra.settings.sections import Kafka
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
 from infra.stack import cache, fetch, probes
-from infra.stack.kafka import missing_topics
+from infra.stack.kafka import missing_topics, topic_faults
 from infra.stack.mosquitto import broker_figures
 from infra.stack.rootfs import PRIVATE_MOUNTS
 from infra.stack.stack import Stack
@@ -106,6 +107,7 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         "bridge's session": lambda: _sessions(found),
         "periodic tasks": lambda: _tasks(found),
         "topics": lambda: _none_of(topics()),
+        "copies of topics": lambda: _copies(found, stack.settings.kafka),
         "migrations": lambda: _none_of(pending(found.db_owner_url)),
     }
     for name, check in checks.items():
@@ -114,6 +116,12 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         except OdographError as error:
             answer = (False, str(error), "odograph status, then the log it names")
         yield Finding(name, True, answer) if isinstance(answer, str) else Finding(name, *answer)
+
+
+def _copies(addresses: Endpoints, terms: Kafka) -> Answer:
+    """A topic with fewer copies than the settings say loses records with a broker."""
+    wrong = topic_faults(addresses.kafka_bootstrap, terms.prefix, terms)
+    return not wrong, "\n".join(wrong) or "as the settings say, all in sync", "as each line says"
 
 
 def _queue(addresses: Endpoints) -> Answer:

@@ -18,7 +18,7 @@ from infra.clients import duck
 from infra.clients.db import connected
 from infra.clients.kafka import LogReader, Record, identity, record_of
 from infra.contract.shard import partition as partition_of
-from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON, KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON, kafka_topic
 from infra.contract.verdict import LATE, OK, UNREADABLE
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
@@ -130,20 +130,19 @@ class Follower:
     def copies(self, look_back: timedelta) -> list[Copy]:
         """All records of the frame, in the order of the log."""
         topic = self.topic("telemetry")
-        by_offset = {}
+        by_place = {}
         for place, partition, offset, received_ms, value in self._archived(look_back):
             record = self.log.at(topic, partition, offset)
-            by_offset[offset] = Copy(partition, offset, received_ms, value, record, place)
-        count = next(t.partitions for t in KAFKA_TOPICS if t.name == "telemetry")
-        partition = partition_of(self.wanted.vehicle_id.encode(), count)
+            by_place[offset, partition] = Copy(partition, offset, received_ms, value, record, place)
+        partition = partition_of(self.wanted.vehicle_id.encode(), self.log.partitions(topic))
         newest = query_offsets.committed(self.home, "archive")
         not_archived = newest.ends.get(topic, {}).get(partition) if newest is not None else None
         if not_archived is None:
             not_archived = self.log.since(topic, partition, int(time.time() * 1000) - TAIL_MS)
         for found in self._find(topic, partition, not_archived):
             copy = Copy(partition, found.offset, found.received_ms, found.value, found, None)
-            by_offset.setdefault(found.offset, copy)
-        return [by_offset[offset] for offset in sorted(by_offset)]
+            by_place.setdefault((found.offset, partition), copy)
+        return [by_place[place] for place in sorted(by_place)]
 
     def _archived(self, look_back: timedelta) -> list[tuple[str, int, int, int, bytes]]:
         """File and row, partition, offset, receipt and bytes of copies in the archive, oldest first.

@@ -21,7 +21,7 @@ from infra.clients.kafka import LogReader, Record
 from infra.contract.errors import ContractError
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
-from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import kafka_topic
 
 START: Final = "0" * 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -221,8 +221,7 @@ def read_log(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Coll
     """
     found, topic = CrashLog(), kafka_topic(prefix, TOPIC)
     with LogReader(bootstrap) as log:
-        for partition in range(next(t.partitions for t in KAFKA_TOPICS if t.name == TOPIC)):
-            low, end = log.bounds(topic, partition)
+        for partition, (low, end) in log.spans(topic).items():
             until, place = read_to.get(partition, 0), f"{topic}/{partition}"
             found.pending += max(0, end - until)
             if low > 0:

@@ -15,7 +15,8 @@ from confluent_kafka import Message
 from infra.clients import kafka
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.frame import SCHEMA
-from infra.contract.topics import HEADER_FIRST_RECEIVED_MS, HEADER_RECEIVED_MS, HEADER_SCHEMA, KAFKA_TOPICS
+from infra.contract.shard import partition as partition_of
+from infra.contract.topics import HEADER_FIRST_RECEIVED_MS, HEADER_RECEIVED_MS, HEADER_SCHEMA
 from stream_jobs.archive.writer import RECORD
 
 TIMEOUT_S: Final = 10.0
@@ -29,11 +30,6 @@ _WRITE: Final[dict[str, Any]] = {
     "queue.buffering.max.kbytes": 131_072,
     "message.timeout.ms": 60_000,
 }
-
-
-def partitions_of(name: str) -> int:
-    """Partitions of the contract's topic ``name``."""
-    return next(topic.partitions for topic in KAFKA_TOPICS if topic.name == name)
 
 
 class Writer:
@@ -95,9 +91,9 @@ class Log(kafka.LogReader):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap, "odograph-replay", TIMEOUT_S)
 
-    def ends(self, topic: str, partitions: int) -> tuple[int, ...]:
-        """The next offset of each partition."""
-        return tuple(self.bounds(topic, p)[1] for p in range(partitions))
+    def ends(self, topic: str) -> tuple[int, ...]:
+        """The next offset of each partition that the topic has now."""
+        return tuple(high for _, high in self.spans(topic).values())
 
     def read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
         """Records of offsets begin..end-1; raises ConfigError where Kafka keeps them no more."""
@@ -122,17 +118,18 @@ class Log(kafka.LogReader):
 
 def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_ms: int) -> int:
     """Crash records received in [since, until) into the run's topic, behind those that a killed copy left
-    there; how many.
+    there; how many. Each goes where its key belongs: the two topics may differ in partitions.
     """
-    partitions, copied = partitions_of("crash"), 0
+    copied = 0
     writer = Writer(bootstrap, target)
     with Log(bootstrap) as log:
-        there = list(log.ends(target, partitions))
-        for partition, end in enumerate(log.ends(source, partitions)):
-            for message in log.read(source, partition, log.since(source, partition, since_ms), end):
+        there = list(log.ends(target))
+        for origin, end in enumerate(log.ends(source)):
+            for message in log.read(source, origin, log.since(source, origin, since_ms), end):
                 at_ms = int(message.timestamp()[1])
                 if not since_ms <= at_ms < until_ms:
                     continue
+                partition = partition_of(message.key() or b"", len(there))
                 if there[partition]:
                     there[partition] -= 1
                     continue

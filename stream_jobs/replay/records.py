@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,13 +25,14 @@ import pyarrow.parquet as pq
 
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
+from infra.contract.shard import partition as partition_of
 from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import LATE, ClockLimits
 from infra.settings.values import day_ms
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import TELEMETRY, archive_of
 from stream_jobs.archive.writer import HourFiles
-from stream_jobs.replay.log import Log, partitions_of
+from stream_jobs.replay.log import Log
 
 ARCHIVE: Final = "archive"
 LOG: Final = "log"
@@ -46,6 +47,9 @@ ARCHIVED_MS: Final = 60_000
 TICK_MS: Final = 5_000
 """Slices begin and end at multiples of it."""
 COLUMNS: Final = ("partition", "log_offset", "key", "received_ms", "value", "topic")
+TARGET: Final = "coalesce(place(key), partition % $partitions)"
+"""The partition that a record's key belongs to; one without a key goes anywhere."""
+MOST_PARTITIONS: Final = 1 << 20
 MEMORY: Final = "512MB"
 _OFFSETS: Final = re.compile(r"(\d+):(\d+)")
 _RECEIVED: Final = """
@@ -171,8 +175,7 @@ def files_of(home: Path, source: str, run_folder: Path) -> Files:
 
 def since_time(log: Log, topic: str, at_ms: int) -> dict[int, tuple[int, int]]:
     """First offset and the one after the last of each partition, from a time of receipt on."""
-    ends = log.ends(topic, partitions_of(TELEMETRY))
-    return {p: (log.since(topic, p, at_ms), end) for p, end in enumerate(ends)}
+    return {p: (log.since(topic, p, at_ms), end) for p, end in enumerate(log.ends(topic))}
 
 
 def since_offsets(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, tuple[int, int]]:
@@ -206,6 +209,7 @@ def take(
         records = (log.batches(topic, p, begin, end) for p, (begin, end) in sorted(taken.items()))
         for _ in HourFiles(folder / TELEMETRY, limits)(chain.from_iterable(records)):
             pass
+        some = len(taken) < log.partitions(topic)
     files = reader.paths(folder)
     if not files:
         raise ConfigError(f"{topic}: there is no record in this stretch")
@@ -213,7 +217,6 @@ def take(
         spans = [Span(*row) for row in database.execute(_RECEIVED, [files]).fetchall()]
         vehicles = [row[0] for row in database.execute(_VEHICLES, [files]).fetchall()]
     received = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
-    some = len(taken) < partitions_of(TELEMETRY)
     return Source(LOG, whole_span(spans, reach, grid_ms), received), tuple(vehicles) if some else ()
 
 
@@ -255,7 +258,8 @@ class Stored:
     """The records of a replay: those received in ``received``, and late ones of ``event`` after it, received
     before ``late_until_ms``.
 
-    ``vehicles``: only theirs; empty: all. ``partitions``: of the topic they go into.
+    ``vehicles``: only theirs; empty: all. ``partitions``: of the topic they go into; there each lies where
+    its key belongs, however many partitions the log had that it comes from.
     """
 
     files: Files
@@ -280,8 +284,8 @@ class Stored:
         for late in (False, True):  # late ones move no watermark: any stretch of time is one slice
             most = Bounds(bounds.records, 1 << 62) if late else bounds
             ticks = (
-                f"SELECT received_ms // {TICK_MS} AS tick, partition % {self.partitions} AS part, "  # noqa: S608
-                "count(*)::bigint AS n FROM {files} WHERE {wanted} GROUP BY 1, 2 ORDER BY 1, 2"
+                f"SELECT received_ms // {TICK_MS} AS tick, {TARGET} AS part, count(*)::bigint AS n "  # noqa: S608
+                "FROM {files} WHERE {wanted} GROUP BY 1, 2 ORDER BY 1, 2"
             )
             counts = self._query(ticks, self._received(late), late)
             if counts is not None:
@@ -295,15 +299,15 @@ class Stored:
         received = Span(
             max(part.received.since_ms, whole.since_ms), min(part.received.until_ms, whole.until_ms)
         )
-        names = ", ".join(COLUMNS)
+        names = ", ".join((*COLUMNS, f"{TARGET} AS target"))
         found = self._query(f"SELECT {names} FROM {{files}} WHERE {{wanted}}", received, part.late)  # noqa: S608
-        partition = found["partition"].to_numpy() % self.partitions
         # The place of each topic among all by name, whatever file was read first.
         coded = found["topic"].combine_chunks().dictionary_encode()
         places = np.argsort(np.argsort(coded.dictionary.to_pylist()))[coded.indices.to_numpy()]
-        log, offset = places * self.partitions + partition, found["log_offset"].to_numpy()
-        order = log_order(log, offset, found["received_ms"].to_numpy())
-        return found.set_column(0, "partition", pa.array(partition, pa.int32())).take(pa.array(order))
+        log = places * MOST_PARTITIONS + found["partition"].to_numpy()
+        order = log_order(log, found["log_offset"].to_numpy(), found["received_ms"].to_numpy())
+        target = found["target"].cast(pa.int32())
+        return found.drop_columns("target").set_column(0, "partition", target).take(pa.array(order))
 
     def _received(self, late: bool) -> Span:
         return Span(self.received.until_ms, self.late_until_ms) if late else self.received
@@ -322,8 +326,10 @@ class Stored:
             wanted += " AND list_contains($vehicles, vehicle_id)"
             values["vehicles"] = list(self.vehicles)
         text = sql.format(files="read_parquet($files, hive_partitioning = false)", wanted=wanted)
+        place = lru_cache(None)(lambda key: partition_of(key, self.partitions))
         with connected(MEMORY) as database:
-            return database.sql(text, params=values).to_arrow_table()
+            database.create_function("place", place, ["BLOB"], "INTEGER")
+            return database.sql(text, params=values | {"partitions": self.partitions}).to_arrow_table()
 
     def _files(self, received: Span) -> list[str]:
         return list(self.files(*received)) if received.since_ms < received.until_ms else []
