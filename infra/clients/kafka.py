@@ -177,6 +177,12 @@ class LogReader:
         if begin >= end:
             return
         self._consumer.assign([TopicPartition(topic, partition, begin)])
+        try:
+            yield from self._until(topic, begin, end)
+        finally:
+            self._consumer.unassign()  # or it would go on fetching
+
+    def _until(self, topic: str, begin: int, end: int) -> Iterator[Message]:
         until_s = time.monotonic() + self._timeout_s
         while time.monotonic() < until_s:
             for message in self._consumer.consume(min(BATCH, end - begin), timeout=0.2):

@@ -287,7 +287,25 @@ class Watch(Section):
     """The process that measures all others, for the page Operations."""
 
     interval_s: float = setting(5.0, "pause between two measurements of every part, s", gt=0)
-    slow_interval_s: float = setting(300.0, "pause between two measurements of memory and disk, s", gt=0)
+    slow_interval_s: float = setting(
+        300.0, "pause between two measurements of memory, disk, top keys, s", gt=0
+    )
+    parts: str = setting("", "parts elsewhere, name=host:port[,...]; empty: those of this home's stack")
+    hot_ratio: float = setting(4.0, "a partition is hot from so many times the median of its topic on", gt=1)
+    hot_records: int = setting(5000, "and from so many waiting records on", ge=1)
+
+    @field_validator("parts")
+    @classmethod
+    def _parts(cls, text: str) -> str:
+        for part in text.split(",") if text else ():
+            name, _, place = part.partition("=")
+            if re.fullmatch(r"[a-z]+(-\d+)?", name) is None or _PLACE.fullmatch(place) is None:
+                raise ValueError(f"{part!r}: name=host:port is wanted, as bridge-1=10.0.0.5:8080")
+        return text
+
+    def places(self) -> dict[str, str]:
+        """``parts``: host and port of each health page, by the part's name."""
+        return dict(part.split("=") for part in self.parts.split(",")) if self.parts else {}
 
 
 class Dashboard(Section):

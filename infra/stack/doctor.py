@@ -15,7 +15,7 @@ from functools import partial
 from infra.clients.basemap import OPTION, find
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError
-from infra.settings.sections import Kafka
+from infra.settings.sections import Kafka, Watch
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
 from infra.stack import cache, fetch, probes
@@ -23,7 +23,7 @@ from infra.stack.kafka import missing_topics, topic_faults
 from infra.stack.mosquitto import broker_figures
 from infra.stack.rootfs import PRIVATE_MOUNTS
 from infra.stack.stack import Stack
-from infra.stack.status import Part, parts
+from infra.stack.status import Part, partitions, parts
 
 DISK_FREE_GB = 2.0
 RECENT_H = 24
@@ -108,6 +108,7 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         "periodic tasks": lambda: _tasks(found),
         "topics": lambda: _none_of(topics()),
         "copies of topics": lambda: _copies(found, stack.settings.kafka),
+        "partitions": lambda: _hot(found, stack.settings.watch),
         "migrations": lambda: _none_of(pending(found.db_owner_url)),
     }
     for name, check in checks.items():
@@ -130,6 +131,15 @@ def _queue(addresses: Endpoints) -> Answer:
     detail = f"{figures.queued:,} messages wait, {figures.dropped:,} dropped since its start"
     step = "see that the bridge runs and keeps up; count the loss: odograph audit"
     return figures.dropped == 0, detail, step
+
+
+def _hot(addresses: Endpoints, terms: Watch) -> Answer:
+    """A partition far behind the others of its topic holds up what is in it, and no more workers help."""
+    skews, keys = partitions(addresses.db_owner_url)
+    hot = [str(skew) for skew in skews if skew.hot(terms)]
+    most = f", the most of {keys[0].vehicle_id}: {100 * keys[0].share:.0f} %" if keys else ""
+    step = f"see its top keys (odograph status){most}; one vehicle that floods: ODOGRAPH_BRIDGE_VEHICLE_RATE"
+    return not hot, "; ".join(hot) or "none is hot", step
 
 
 def _sessions(addresses: Endpoints) -> str | Answer:

@@ -106,6 +106,7 @@ def test_what_the_file_says_and_nothing_reads_is_refused(empty_folder: Path, tex
         ("db", {"url": "postgresql://me:s3cret@h/d?sslmod=require"}, "does not know"),
         ("db", {"url": "postgresql://h/d?user=me&password=s3cret"}, "ODOGRAPH_DB_URL: postgresql"),
         ("db", {"url": "postgresql://me:s3cret@h/d", "ingest_url": "postgresql://me:x@h/d"}, "its own user"),
+        ("watch", {"parts": "jobs=h:8080,events"}, "'events': name=host:port is wanted"),
         ("bridge", {"password_file": "word"}, "ODOGRAPH_BRIDGE_PASSWORD_FILE is without"),
     ],
 )
