@@ -131,8 +131,11 @@ def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
     topic = kafka_topic(settings.kafka.prefix, "telemetry")
     ends = query_offsets.committed_ends(settings.paths.home.resolve(), topic)
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
-        appended = log.appended("telemetry")
-    return {query: max(0, appended - sum(end.values())) for query, end in ends.items()}
+        log_ends = log.ends("telemetry")
+    return {
+        query: sum(max(0, end - read.get(partition, 0)) for partition, end in log_ends.items())
+        for query, read in ends.items()
+    }
 
 
 def partitions(url: str) -> tuple[list[Skew], list[TopKey]]:

@@ -50,13 +50,15 @@ _PROGRESS: Final = """
 SELECT at + batch_ms * INTERVAL '1 ms' AS committed_at FROM odograph.query_progress
 WHERE query = %s AND query_id = %s AND batch_id = %s LIMIT 1
 """
-_LISTED: Final = "SELECT * FROM odograph.{} WHERE topic = %s AND partition = %s AND log_offset = %s"
-_DEAD: Final = (
-    "SELECT log_offset FROM odograph.dead_letter WHERE vehicle_id = %s ORDER BY log_offset DESC LIMIT %s"
-)
-_DEAD_END: Final = (
-    "SELECT coalesce(max(log_offset), -1) + 1 AS next FROM odograph.dead_letter WHERE partition = 0"
-)
+_LISTED: Final = "SELECT * FROM odograph.{} WHERE topic = %s AND partition = %s AND log_offset = %s AND {}"
+_OF_LOG: Final = "log_generation IN ('', %s)"
+_DEAD: Final = f"""
+SELECT log_offset FROM odograph.dead_letter WHERE vehicle_id = %s AND {_OF_LOG}
+ORDER BY log_offset DESC LIMIT %s
+"""  # noqa: S608  own words
+_DEAD_END: Final = f"""
+SELECT coalesce(max(log_offset), -1) + 1 AS next FROM odograph.dead_letter WHERE partition = 0 AND {_OF_LOG}
+"""  # noqa: S608  own words
 _ALERTS: Final = """
 SELECT alert_id, rule, severity, alerted_at, stored_at FROM odograph.alert_event
 WHERE vehicle_id = %s AND event_time BETWEEN to_timestamp(%s / 1000.0) AND to_timestamp(%s / 1000.0)
@@ -173,8 +175,10 @@ class Follower:
     def dead(self) -> list[Record]:
         """Dead letters of the frame: those that the table lists, and those it does not list yet."""
         topic = self.topic("dead-letter")
-        listed = self.database.execute(_DEAD, (self.wanted.vehicle_id, DEAD_LETTERS)).fetchall()
-        end = self.row(_DEAD_END)
+        generation = self.log.generation(topic)
+        asked = (self.wanted.vehicle_id, generation, DEAD_LETTERS)
+        listed = self.database.execute(_DEAD.encode(), asked).fetchall()
+        end = self.row(_DEAD_END, generation)
         found = [self.log.at(topic, 0, offset) for offset in sorted(int(row["log_offset"]) for row in listed)]
         fresh = self._find(topic, 0, int(end["next"]) if end else 0, any_key=True)
         return [r for r in found if r is not None and matches(r.value, self.wanted)] + fresh
@@ -236,14 +240,15 @@ class Follower:
             else Hop("archived", "not yet", f"offset {copy.offset} is in no file")
             for copy in copies
         ]
+        generation = self.log.generation(topic := self.topic("telemetry"))
         for copy in copies:
-            place = (self.topic("telemetry"), copy.partition, copy.offset)
-            if late := self.row(_LISTED.format("late_frame"), *place):
+            place = (topic, copy.partition, copy.offset, generation)
+            if late := self.row(_LISTED.format("late_frame", _OF_LOG), *place):
                 repaired = late["repaired_at"]
                 hops.append(Hop("listed as late", "done", f"offset {copy.offset} in late_frame"))
                 detail = "its windows are restated from the archive"
                 hops.append(Hop("repaired", "done" if repaired else "not yet", detail, _ms(repaired)))
-            if kept := self.row(_LISTED.format("quarantined_frame"), *place):
+            if kept := self.row(_LISTED.format("quarantined_frame", _OF_LOG), *place):
                 detail = f"{kept['verdict']}, offset {copy.offset} in quarantined_frame"
                 hops.append(Hop("quarantined", "done", detail))
         if judged == UNREADABLE:
