@@ -45,8 +45,6 @@ TICK_S: Final = 0.005
 CRASH_S: Final = 0.25
 READY_S: Final = 600.0
 SETTLE_S: Final = 2.0
-PARTITIONS: Final = 2
-"""Of the topic of alerts."""
 
 
 class Spent(NamedTuple):
@@ -105,7 +103,9 @@ class Variant:
     def read_alerts(self, stop: threading.Event) -> None:
         """Note when alerts of crashes come, until ``stop``."""
         consumer = kafka.consumer(self._bootstrap, self.name)
-        consumer.assign([TopicPartition(self.topic("alerts"), number, 0) for number in range(PARTITIONS)])
+        topic = self.topic("alerts")
+        count = kafka.partition_counts(consumer, [topic])[topic]
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
         while not stop.is_set():
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:

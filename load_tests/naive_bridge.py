@@ -15,11 +15,12 @@ import time
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Producer
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+
+from infra.clients.kafka import producer
 
 WINDOW = 10_000
 SESSION_S = 86_400
@@ -31,16 +32,14 @@ class NaiveBridge:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
-        self._producer = Producer(
+        self._producer = producer(
+            bootstrap,
             {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
                 "message.timeout.ms": 0,
                 "linger.ms": 5,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 4 * WINDOW,
-            }
+            },
         )
 
     def on_connect(self, client: Client, root: str, *_: Any) -> None:

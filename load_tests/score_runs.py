@@ -23,13 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-from confluent_kafka import Producer
 
 from edge_simulator import run_setup
 from edge_simulator.faults.kinds import KINDS
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
-from infra.clients.kafka import LogEnds
+from infra.clients.kafka import LogEnds, producer
 from infra.contract.errors import ServiceError
 from infra.contract.topics import HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, kafka_topic, mqtt_topic
 from infra.settings.settings import Endpoints, Settings, load
@@ -119,10 +118,8 @@ class Feed:
 
     def __init__(self, settings: Settings, found: Endpoints, world: World, speed: float) -> None:
         self._settings, self._world, self._speed = settings, world, speed
-        self._producer = Producer(
-            {"bootstrap.servers": found.kafka_bootstrap, "acks": "all", "linger.ms": 20,
-             "partitioner": "murmur2_random", "queue.buffering.max.messages": 200_000}
-        )  # fmt: skip
+        limits = {"linger.ms": 20, "queue.buffering.max.messages": 200_000}
+        self._producer = producer(found.kafka_bootstrap, limits)
         self.sent = 0
 
     def put(self, items: Sequence[Outgoing]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import orjson
@@ -163,7 +164,8 @@ class DeadLetters:
         newest: dict[str, int] = {}
         topic = topics.kafka_topic(self._prefix, "status")
         with LogReader(self._bootstrap, GROUP, READ_TIMEOUT_S) as log:
-            for record in log.records(topic, 0, *log.bounds(topic, 0)):
+            spans = log.spans(topic).items()
+            for record in chain.from_iterable(log.records(topic, p, *span) for p, span in spans):
                 if not record.value or record.key is None:
                     newest.pop(record.key or "", None)
                     continue

@@ -112,7 +112,8 @@ class Repeats:
 class Feed:
     """Alerts from where ``group`` stands. Partitions are assigned: a destination may take its time.
 
-    A group that never committed begins at the end: 30 old days are not delivered. Raises ``kafka.LOST``.
+    A group that never committed begins at the end: 30 old days are not delivered; so does one whose place is
+    beyond the log's end, in another log then. Raises ``kafka.LOST``.
     """
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
@@ -122,13 +123,19 @@ class Feed:
         self._kept_s = 0.0
 
     def __enter__(self) -> Feed:
-        """Begin as committed; else at the end, or at the beginning of a partition added since."""
+        """Begin as committed; else at the end, or at the beginning of a partition added since.
+
+        What the log holds no more, or not yet, is told; nothing is delivered again for it.
+        """
         try:
             count = kafka.partition_counts(self._consumer, [self._topic], ASK_S)[self._topic]
             asked = [TopicPartition(self._topic, p) for p in range(count)]
             held = {place.partition: place.offset for place in self._consumer.committed(asked, timeout=ASK_S)}
             known = any(offset >= 0 for offset in held.values())
-            self._next = {p: held[p] if held[p] >= 0 else (0 if known else self._end(p)) for p in held}
+            for partition, offset in held.items():
+                bounds, place = self._bounds(partition), f"{self._topic}/{partition}"
+                begin = offset if offset >= 0 else 0 if known else bounds[1]
+                self._next[partition] = kafka.resumed(begin, bounds, place, "end")
             self._consumer.assign(self._places())
             self._keep()
         except BaseException:
@@ -139,11 +146,11 @@ class Feed:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def _end(self, partition: int) -> int:
+    def _bounds(self, partition: int) -> tuple[int, int]:
         ends = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=ASK_S)
         if ends is None:
             raise ServiceError(f"Kafka does not report the end of {self._topic}/{partition}")
-        return int(ends[1])
+        return int(ends[0]), int(ends[1])
 
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(self._topic, p, offset) for p, offset in self._next.items()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 FORM: Final = "postgresql://user[:password]@host[:port]/database[?parameters of libpq] is wanted"
 
@@ -44,6 +44,12 @@ def to_primary(url: str, reads: bool = False) -> str:
 def user(url: str) -> str:
     """Who logs in."""
     return urlsplit(url).username or ""
+
+
+def login(url: str) -> tuple[str, str]:
+    """User and password as the server gets them; no password: empty."""
+    parts = urlsplit(url)
+    return unquote(parts.username or ""), unquote(parts.password or "")
 
 
 def with_name(url: str, database: str) -> str:

@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Literal, Self, cast
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+import structlog
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from infra.contract.errors import ServiceError
-from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import kafka_topic
 
 TIMEOUT_S: Final = 5.0
 LOST: Final = (KafkaException, ServiceError)
 """What is raised when Kafka is away or not ready."""
 BATCH: Final = 5000
+log = structlog.get_logger("infra.clients.kafka")
 _SEQ: Final = re.compile(rb'"seq"\s*:\s*(\d+)')
 _BOOT: Final = re.compile(rb'"boot_id"\s*:\s*(\d+)')
 
 
 def consumer(bootstrap: str, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:
-    """A consumer that commits nothing by itself and begins with the oldest record; ``settings`` override."""
+    """A consumer that commits nothing by itself and is told where to begin; ``settings`` override.
+
+    To read what the log does not hold, or holds no more, is an error: nobody begins anew unasked.
+    """
     common = {
-        "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "error",
         "enable.auto.commit": False, "enable.auto.offset.store": False, "reconnect.backoff.max.ms": 1000,
         "log_level": 0,
     }  # fmt: skip
@@ -64,8 +77,37 @@ def partition_counts(
     known = client.list_topics(timeout=timeout_s).topics
     missing = [name for name in topics if name not in known or known[name].error is not None]
     if missing:
-        raise ServiceError(f"topics are missing: {', '.join(missing)}; `odograph up` creates them")
+        raise ServiceError(
+            f"topics are missing: {', '.join(missing)}; `odograph up`, or `odograph install`, creates them"
+        )
     return {name: len(known[name].partitions) for name in topics}
+
+
+def log_generations(bootstrap: str, topics: Iterable[str]) -> dict[str, str]:
+    """The identity of each topic's log by its full name: what its offsets are places in. Raises ServiceError.
+
+    It is the topic's id, random, given by Kafka when the topic was made: one that was made anew has another,
+    and so has its mirror in another cluster. (A cluster's own id would be the same for the former.)
+    """
+    client = admin(bootstrap)  # its end would end the request
+    with service_errors(f"Kafka {bootstrap}: ids of topics"):
+        asked = client.describe_topics(TopicCollection([*topics]), request_timeout=TIMEOUT_S)
+        return {name: str(found.result(TIMEOUT_S + 1).topic_id) for name, found in asked.items()}
+
+
+def resumed(held: int, bounds: tuple[int, int], place: str, beyond: Literal["begin", "end"]) -> int:
+    """Where to read on from ``held``: there, or where the log begins or ends if it does not hold that.
+
+    Either is told as an error: records were never read, or the log is not the one that was. ``beyond``: what
+    is read then. ``bounds``: the oldest offset kept and the next to be written of ``place``.
+    """
+    low, high = bounds
+    if low <= held <= high or (not held and low):  # 0: nothing was read yet
+        return max(low, held)
+    goes_on = low if held < low or beyond == "begin" else high
+    why = "retention took records that were not read" if held < low else "the log ends before what was read"
+    log.error(why, place=place, read_to=held, log_begins=low, log_ends=high, goes_on_at=goes_on)
+    return goes_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +185,19 @@ class LogReader:
             raise ServiceError(f"Kafka {self._bootstrap}: no answer within {self._timeout_s:g} s")
         return int(found[0]), int(found[1])
 
+    def partitions(self, topic: str) -> int:
+        """How many the topic has now."""
+        with service_errors(f"Kafka {self._bootstrap}: partitions of {topic}"):
+            return partition_counts(self._consumer, [topic], self._timeout_s)[topic]
+
+    def generation(self, topic: str) -> str:
+        """The identity of the topic's log."""
+        return log_generations(self._bootstrap, [topic])[topic]
+
+    def spans(self, topic: str) -> dict[int, tuple[int, int]]:
+        """``bounds`` of each partition that the topic has now."""
+        return {partition: self.bounds(topic, partition) for partition in range(self.partitions(topic))}
+
     def since(self, topic: str, partition: int, at_ms: int) -> int:
         """The first offset received at ``at_ms`` or later by the log's time index; the end without one."""
         with service_errors(f"Kafka {self._bootstrap}: times of {topic}"):
@@ -166,6 +221,12 @@ class LogReader:
         if begin >= end:
             return
         self._consumer.assign([TopicPartition(topic, partition, begin)])
+        try:
+            yield from self._until(topic, begin, end)
+        finally:
+            self._consumer.unassign()  # or it would go on fetching
+
+    def _until(self, topic: str, begin: int, end: int) -> Iterator[Message]:
         until_s = time.monotonic() + self._timeout_s
         while time.monotonic() < until_s:
             for message in self._consumer.consume(min(BATCH, end - begin), timeout=0.2):
@@ -189,7 +250,6 @@ class LogEnds(LogReader):
     def __init__(self, bootstrap: str, prefix: str, timeout_s: float = TIMEOUT_S) -> None:
         super().__init__(bootstrap, "odograph-log-ends", timeout_s)
         self._prefix = prefix
-        self._partitions = {t.name: t.partitions for t in KAFKA_TOPICS}
 
     def topic(self, name: str) -> str:
         """The full name of the contract's topic ``name``."""
@@ -197,7 +257,7 @@ class LogEnds(LogReader):
 
     def ends(self, name: str) -> dict[int, int]:
         """The next offset of each partition of the contract's topic ``name``."""
-        return {p: self.bounds(self.topic(name), p)[1] for p in range(self._partitions[name])}
+        return {p: high for p, (_, high) in self.spans(self.topic(name)).items()}
 
     def appended(self, name: str) -> int:
         """Records ever appended to the contract's topic ``name``."""
@@ -205,5 +265,4 @@ class LogEnds(LogReader):
 
     def kept(self, name: str) -> int:
         """Records that lie in the contract's topic ``name``."""
-        spans = (self.bounds(self.topic(name), p) for p in range(self._partitions[name]))
-        return sum(high - low for low, high in spans)
+        return sum(high - low for low, high in self.spans(self.topic(name)).values())

@@ -158,6 +158,15 @@ class Kafka(Section):
     port: int = port("port of the embedded Kafka; 0: a free one, kept")
     prefix: str = setting("odograph.", "put before every topic's name")
     heap_mb: int = setting(768, "heap of the embedded Kafka, MiB", ge=256)
+    partitions: int = setting(4, "partitions of the topic telemetry when it is created", ge=1)
+    replication_factor: int = setting(
+        0, "copies of each topic; 0: 3, or one a broker where there are fewer", ge=0, le=32_767
+    )
+    min_insync: int = setting(
+        0,
+        "copies that have a record before it counts as stored; 0: one less than there are, at least 1",
+        ge=0,
+    )
 
     @field_validator("bootstrap")
     @classmethod
@@ -178,11 +187,18 @@ class Kafka(Section):
         return text
 
     @model_validator(mode="after")
-    def _port(self) -> Self:
+    def _fits(self) -> Self:
         if self.bootstrap and self.port:
             wrong = "ODOGRAPH_KAFKA_PORT is the embedded Kafka's"
             raise ValueError(f"{wrong}: put it into ODOGRAPH_KAFKA_BOOTSTRAP")
+        if 0 < self.replication_factor < self.min_insync:
+            raise ValueError("ODOGRAPH_KAFKA_MIN_INSYNC is more than ODOGRAPH_KAFKA_REPLICATION_FACTOR")
         return self
+
+    def copies(self, brokers: int) -> tuple[int, int]:
+        """Copies of a topic in a cluster of so many brokers, and how many must have a record."""
+        replicas = self.replication_factor or max(self.min_insync, min(3, brokers))
+        return replicas, self.min_insync or max(1, replicas - 1)
 
 
 class Db(Section):
@@ -271,7 +287,25 @@ class Watch(Section):
     """The process that measures all others, for the page Operations."""
 
     interval_s: float = setting(5.0, "pause between two measurements of every part, s", gt=0)
-    slow_interval_s: float = setting(300.0, "pause between two measurements of memory and disk, s", gt=0)
+    slow_interval_s: float = setting(
+        300.0, "pause between two measurements of memory, disk, top keys, s", gt=0
+    )
+    parts: str = setting("", "parts elsewhere, name=host:port[,...]; empty: those of this home's stack")
+    hot_ratio: float = setting(4.0, "a partition is hot from so many times the median of its topic on", gt=1)
+    hot_records: int = setting(5000, "and from so many waiting records on", ge=1)
+
+    @field_validator("parts")
+    @classmethod
+    def _parts(cls, text: str) -> str:
+        for part in text.split(",") if text else ():
+            name, _, place = part.partition("=")
+            if re.fullmatch(r"[a-z]+(-\d+)?", name) is None or _PLACE.fullmatch(place) is None:
+                raise ValueError(f"{part!r}: name=host:port is wanted, as bridge-1=10.0.0.5:8080")
+        return text
+
+    def places(self) -> dict[str, str]:
+        """``parts``: host and port of each health page, by the part's name."""
+        return dict(part.split("=") for part in self.parts.split(",")) if self.parts else {}
 
 
 class Dashboard(Section):

@@ -15,7 +15,7 @@ Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standa
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (setup, up, down, status, doctor, config, watch):
+    for command in (setup, up, install, down, status, doctor, config, watch):
         app.command()(command)
     app.command(hidden=True)(run)
 
@@ -52,6 +52,12 @@ def up(
     typer.echo(f"http://127.0.0.1:{addresses.http_ports['dashboard']}")
     if late:
         raise typer.Exit(1)
+
+
+def install() -> None:
+    """Create topics, roles and tables in external services, once and after an upgrade; starts nothing."""
+    _stack().install()
+    _say("all there")
 
 
 def down() -> None:

@@ -15,14 +15,15 @@ from functools import partial
 from infra.clients.basemap import OPTION, find
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError
+from infra.settings.sections import Kafka, Watch
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
 from infra.stack import cache, fetch, probes
-from infra.stack.kafka import missing_topics
+from infra.stack.kafka import missing_topics, topic_faults
 from infra.stack.mosquitto import broker_figures
 from infra.stack.rootfs import PRIVATE_MOUNTS
 from infra.stack.stack import Stack
-from infra.stack.status import Part, parts
+from infra.stack.status import Part, partitions, parts
 
 DISK_FREE_GB = 2.0
 RECENT_H = 24
@@ -106,6 +107,8 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         "bridge's session": lambda: _sessions(found),
         "periodic tasks": lambda: _tasks(found),
         "topics": lambda: _none_of(topics()),
+        "copies of topics": lambda: _copies(found, stack.settings.kafka),
+        "partitions": lambda: _hot(found, stack.settings.watch),
         "migrations": lambda: _none_of(pending(found.db_owner_url)),
     }
     for name, check in checks.items():
@@ -116,12 +119,27 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         yield Finding(name, True, answer) if isinstance(answer, str) else Finding(name, *answer)
 
 
+def _copies(addresses: Endpoints, terms: Kafka) -> Answer:
+    """A topic with fewer copies than the settings say loses records with a broker."""
+    wrong = topic_faults(addresses.kafka_bootstrap, terms.prefix, terms)
+    return not wrong, "\n".join(wrong) or "as the settings say, all in sync", "as each line says"
+
+
 def _queue(addresses: Endpoints) -> Answer:
     """Messages that the broker acknowledged to a vehicle and then dropped are lost."""
     figures = broker_figures(addresses.mqtt)
     detail = f"{figures.queued:,} messages wait, {figures.dropped:,} dropped since its start"
     step = "see that the bridge runs and keeps up; count the loss: odograph audit"
     return figures.dropped == 0, detail, step
+
+
+def _hot(addresses: Endpoints, terms: Watch) -> Answer:
+    """A partition far behind the others of its topic holds up what is in it, and no more workers help."""
+    skews, keys = partitions(addresses.db_owner_url)
+    hot = [str(skew) for skew in skews if skew.hot(terms)]
+    most = f", the most of {keys[0].vehicle_id}: {100 * keys[0].share:.0f} %" if keys else ""
+    step = f"see its top keys (odograph status){most}; one vehicle that floods: ODOGRAPH_BRIDGE_VEHICLE_RATE"
+    return not hot, "; ".join(hot) or "none is hot", step
 
 
 def _sessions(addresses: Endpoints) -> str | Answer:

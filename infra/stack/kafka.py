@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,12 +19,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigEntry,
     ConfigResource,
     ResourceType,
+    TopicMetadata,
 )
 from confluent_kafka.cimpl import NewTopic
 
 from infra.clients.kafka import LogEnds, admin, service_errors
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from infra.settings import sections
 from infra.stack import probes
 from infra.stack.service import HOST, Service
 
@@ -84,20 +86,31 @@ def _prepare(java: tuple[str, ...], data: Path, text: str) -> None:
 TIMEOUT_S = 30.0
 PROBE_S = 5.0
 POLL_S = 0.05
+TERMS: Final = sections.Kafka()
+IN_SYNC: Final = "min.insync.replicas"
+OFFSETS: Final = "__consumer_offsets"
+COPIES: Final = "ODOGRAPH_KAFKA_REPLICATION_FACTOR says how many"
+REASSIGN: Final = "kafka-reassign-partitions.sh with longer lists of replicas"
 FOR_EVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """Of a topic that takes records of any time, a generated day's of next year too."""
 
 
-def create_topics(bootstrap: str, prefix: str, *, for_ever: bool = False) -> list[str]:
+def create_topics(
+    bootstrap: str, prefix: str, terms: sections.Kafka = TERMS, *, for_ever: bool = False
+) -> list[str]:
     """Create the contract's topics under ``prefix``, ready for use; those that were missing. Idempotent.
 
-    Those that were there get the contract's bounds of size where they have others. ``for_ever``: records of
-    any time are taken and kept. Raises ServiceError.
+    Those that were there get the contract's bounds of size where they have others, and wait for as many
+    copies as ``terms`` say. ``for_ever``: records of any time are taken and kept. Raises ServiceError, for a
+    topic with fewer copies too.
     """
     client = admin(bootstrap)
-    kept = FOR_EVER if for_ever else {}
+    replicas, in_sync = _copies(client, bootstrap, terms)
+    kept = (FOR_EVER if for_ever else {}) | {IN_SYNC: str(in_sync)}
+    counts = {t.name: terms.partitions if t.name == "telemetry" else t.partitions for t in KAFKA_TOPICS}
     wanted = [
-        NewTopic(kafka_topic(prefix, t.name), t.partitions, config=t.config() | kept) for t in KAFKA_TOPICS
+        NewTopic(kafka_topic(prefix, t.name), counts[t.name], replicas, config=t.config() | kept)
+        for t in KAFKA_TOPICS
     ]
     created = []
     for name, future in client.create_topics(wanted, operation_timeout=TIMEOUT_S).items():
@@ -105,9 +118,10 @@ def create_topics(bootstrap: str, prefix: str, *, for_ever: bool = False) -> lis
             future.result(TIMEOUT_S)
             created.append(name)
         except (KafkaException, TimeoutError) as error:
-            there = KafkaError.TOPIC_ALREADY_EXISTS
-            if not isinstance(error, KafkaException) or error.args[0].code() != there:
-                raise ServiceError(f"Kafka {bootstrap}: topic {name} cannot be created: {error}") from error
+            code = error.args[0].code() if isinstance(error, KafkaException) else None
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                why = f"{error}" + (f"; {COPIES}" if code == KafkaError.INVALID_REPLICATION_FACTOR else "")
+                raise ServiceError(f"Kafka {bootstrap}: topic {name} cannot be created: {why}") from error
     end = time.monotonic() + TIMEOUT_S
     while created:  # a new topic exists a moment before its partitions have a leader
         try:
@@ -117,25 +131,84 @@ def create_topics(bootstrap: str, prefix: str, *, for_ever: bool = False) -> lis
             if time.monotonic() > end:
                 raise
             time.sleep(POLL_S)
-    with service_errors(f"Kafka {bootstrap}: the topics' size limits cannot be set"):
-        _bound(client, {kafka_topic(prefix, t.name): t.bounds() for t in KAFKA_TOPICS}, created)
+    old = {kafka_topic(prefix, t.name): t.bounds() for t in KAFKA_TOPICS}
+    old = {name: bounds for name, bounds in old.items() if name not in created}
+    with service_errors(f"Kafka {bootstrap}: the topics' settings cannot be changed"):
+        _bound(client, old, in_sync)
+    if old and not for_ever and (wrong := topic_faults(bootstrap, prefix, terms)):
+        raise ServiceError(f"Kafka {bootstrap}: {'; '.join(wrong)}")
     return created
 
 
-def _bound(client: AdminClient, bounds: dict[str, dict[str, str]], created: list[str]) -> None:
-    old = [ConfigResource(ResourceType.TOPIC, name) for name in bounds if name not in created]
-    changes = []
-    for topic, future in (client.describe_configs(old) if old else {}).items():
-        now = future.result(TIMEOUT_S)
+def _copies(client: AdminClient, bootstrap: str, terms: sections.Kafka) -> tuple[int, int]:
+    with service_errors(f"Kafka {bootstrap}"):
+        nodes = client.describe_cluster(request_timeout=PROBE_S).result(PROBE_S + 1).nodes
+    return terms.copies(len(nodes))
+
+
+def _copies_of(topic: TopicMetadata) -> int:
+    """Of its partition with the fewest."""
+    return min(len(partition.replicas) for partition in topic.partitions.values())
+
+
+def _bound(client: AdminClient, bounds: dict[str, dict[str, str]], in_sync: int) -> None:
+    """Set what is not as it must be; what waits for more copies than ``in_sync`` stays, and none for more
+    than it has: it would take no record.
+    """
+    changes, there = [], client.list_topics(timeout=PROBE_S).topics if bounds else {}
+    for topic, now in _configs(client, bounds).items():
+        least = {IN_SYNC: str(max(min(in_sync, _copies_of(there[topic])), int(now[IN_SYNC])))}
         wrong = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-            for key, value in bounds[topic.name].items()
-            if now[key].value != value
+            for key, value in (bounds[topic] | least).items()
+            if now[key] != value
         ]
         if wrong:
-            changes.append(ConfigResource(ResourceType.TOPIC, topic.name, incremental_configs=wrong))
+            changes.append(ConfigResource(ResourceType.TOPIC, topic, incremental_configs=wrong))
     for done in (client.incremental_alter_configs(changes) if changes else {}).values():
         done.result(TIMEOUT_S)
+
+
+def _configs(client: AdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Settings in force by topic; raises KafkaException."""
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    answers = client.describe_configs(asked) if asked else {}
+    found = {topic.name: future.result(TIMEOUT_S) for topic, future in answers.items()}
+    return {name: {key: entry.value for key, entry in entries.items()} for name, entries in found.items()}
+
+
+def topic_faults(bootstrap: str, prefix: str, terms: sections.Kafka) -> list[str]:
+    """Of the contract's topics that are there what ``terms`` do not allow, a line each with what to do.
+
+    Kafka's own topic of the consumers' offsets is one of them. Raises ServiceError.
+    """
+    client = admin(bootstrap)
+    replicas, in_sync = _copies(client, bootstrap, terms)
+    found = []
+    with service_errors(f"Kafka {bootstrap}"):
+        there = client.list_topics(timeout=PROBE_S).topics
+        ours = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) in there]
+        configs = _configs(client, ours)
+    for name in [*ours, *({OFFSETS} & there.keys())]:
+        copies = _copies_of(there[name])
+        live = min(len(p.isrs) for p in there[name].partitions.values())
+        least = int(configs[name][IN_SYNC]) if name in configs else in_sync
+        if copies < replicas:
+            found.append(f"{name} has {copies} of {replicas} copies: {COPIES}, or give it more: {REASSIGN}")
+        elif live < least:
+            found.append(
+                f"{name}: a partition has {live} copies in sync, and takes no record below {least}: "
+                "start the brokers that are away"
+            )
+        if least < in_sync <= copies:
+            found.append(f"{name} has {IN_SYNC} {least}, not {in_sync}: run `odograph install`")
+        parts = len(there[name].partitions)
+        if name == kafka_topic(prefix, "telemetry") and parts < terms.partitions:
+            more = f"give it more: kafka-topics.sh --alter --topic {name} --partitions {terms.partitions}"
+            found.append(
+                f"{name} has {parts} of {terms.partitions} partitions (ODOGRAPH_KAFKA_PARTITIONS): {more}"
+            )
+    return found
 
 
 def records_by_topic(bootstrap: str, prefix: str) -> dict[str, int]:

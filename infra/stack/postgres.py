@@ -18,7 +18,7 @@ from infra.clients import database_url
 from infra.clients.db import Connection, session
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Db
-from infra.sql.migrate import restates_compressed
+from infra.sql.migrate import UNBOUNDED, restates_compressed
 from infra.stack import cache, probes, rootfs
 from infra.stack.rootfs import CONFIG, DATA, inside
 from infra.stack.service import HOST, Service
@@ -31,6 +31,7 @@ DISPATCH = "odograph_dispatch"
 """What people do with alerts: it may call the functions of schema dispatch only."""
 BY_NAME: Final = {"owner": OWNER, "ingest": INGEST, "dashboard": DASHBOARD, "dispatch": DISPATCH}
 LIMITS: Final[dict[str, tuple[LiteralString, ...]]] = {
+    INGEST: (f"{UNBOUNDED} = 0",),
     DASHBOARD: ("default_transaction_read_only = on", "statement_timeout = '15s'"),
     DISPATCH: ("statement_timeout = '8s'",),
 }
@@ -125,19 +126,27 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
     """Create the four roles, or set their passwords and limits again. Idempotent."""
     with as_superuser(superuser_url) as connection:
         for name, role in BY_NAME.items():
-            _let_log_in(connection, role, words[name])
-        for role in (OWNER, INGEST):
-            connection.execute(restates_compressed(role))
+            _let_log_in(connection, role, words[name], role)
+        connection.execute(restates_compressed(OWNER))
         connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
 
 
-def _let_log_in(connection: Connection, role: str, password: str) -> None:
-    """Make the role, or set its password; and what holds for each of its sessions."""
-    there = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
-    statement = sql.SQL(("ALTER" if there else "CREATE") + " ROLE {} LOGIN PASSWORD {}")
-    connection.execute(statement.format(sql.Identifier(role), sql.Literal(password)))
+def _let_log_in(connection: Connection, user: str, password: str, role: str) -> None:
+    """Make the user or set its password; with the rights of ``role``, and what holds for its sessions."""
+
+    def there(name: str) -> bool:
+        found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,))
+        return found.fetchone() is not None
+
+    of, to = sql.Identifier(role), sql.Identifier(user)
+    if user != role and not there(role):
+        connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(of))
+    login = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}" if there(user) else "CREATE ROLE {} LOGIN PASSWORD {}")
+    connection.execute(login.format(to, sql.Literal(password)))
+    if user != role:
+        connection.execute(sql.SQL("GRANT {} TO {}").format(of, to))
     for limit in LIMITS.get(role, ()):
-        connection.execute(sql.SQL("ALTER ROLE {} SET " + limit).format(sql.Identifier(role)))
+        connection.execute(sql.SQL("ALTER ROLE {} SET " + limit).format(to))
 
 
 def ensure_database(superuser_url: str, name: str) -> None:
@@ -165,35 +174,33 @@ def check_owner(db: Db) -> None:
 def addresses(db: Db, words: Passwords) -> dict[str, str]:
     """By name of its address, how each role logs in: as the settings say, else under its own name."""
     given = db.given()
-    owner = given["url"]
-    found = {"db_owner_url": owner}
+    found = {"db_owner_url": given["url"]}
     for key, role in ROLES.items():
-        password = words[key.removesuffix("_url")]
-        made = database_url.with_user(owner, role, password)
-        found[f"db_{key}"] = given.get(key) or database_url.to_primary(made, reads=role == DASHBOARD)
+        if key not in given:
+            own = database_url.with_user(given["url"], role, words[key.removesuffix("_url")])
+            given[key] = database_url.to_primary(own, reads=role == DASHBOARD)
+        found[f"db_{key}"] = given[key]
     return found
 
 
 def ensure_logins(db: Db, words: Passwords) -> None:
-    """Let the roles log in that no setting names, with passwords of this home; who can already stays as is.
+    """Let each role's user log in: with the password of its setting, else of this home. Who can stays as is.
 
-    Raises ConfigError naming the settings that are missing where the owner may not do that.
+    Raises ConfigError naming the settings whose users are missing where the owner may not make them.
     """
-    wanted = {key: role for key, role in ROLES.items() if key not in db.given()}
-    if not wanted:
-        return
+    made, lacking = addresses(db, words), []
     query = "SELECT 1 FROM pg_roles WHERE rolname = %s AND rolcanlogin"
     try:
-        url = db.url.get_secret_value()
-        with session(url, connect_timeout_s=CONNECT_S, autocommit=True) as connection:
-            for key, role in wanted.items():
-                if not connection.execute(query, (role,)).fetchone():
-                    _let_log_in(connection, role, words[key.removesuffix("_url")])
+        with session(made["db_owner_url"], connect_timeout_s=CONNECT_S, autocommit=True) as connection:
+            for key, role in ROLES.items():
+                user, password = database_url.login(made[f"db_{key}"])
+                if password and not connection.execute(query, (user,)).fetchone():
+                    lacking.append(f"ODOGRAPH_DB_{key}".upper())
+                    _let_log_in(connection, user, password, role)
     except errors.InsufficientPrivilege as error:
-        missing = ", ".join(f"ODOGRAPH_DB_{key}".upper() for key in wanted)
         raise ConfigError(
-            f"{missing}: not set, and the user of ODOGRAPH_DB_URL may not make these roles ({error}); "
-            "set them, or allow it CREATEROLE"
+            f"{lacking[-1]}: its user is not there, and that of ODOGRAPH_DB_URL may not make it ({error}); "
+            "make it, or allow the owner CREATEROLE"
         ) from error
     except psycopg.Error as error:
         raise ServiceError(f"ODOGRAPH_DB_URL: {str(error).strip()}") from error

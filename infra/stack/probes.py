@@ -100,22 +100,23 @@ def session_losses(url: str, hours: int) -> list[tuple[datetime, str]]:
         return connection.execute(query, (hours,)).fetchall()
 
 
-def readyz(port: int) -> str | None:
-    """None when the process on ``port`` is ready, else why not."""
-    return readiness(port)[0]
+def readyz(where: int | str) -> str | None:
+    """None when the process there, a port of this machine or ``host:port``, is ready, else why not."""
+    return readiness(where)[0]
 
 
-def readiness(port: int) -> tuple[str | None, str | None]:
-    """Why the process on ``port`` is not ready, None when it is; and what it remarks when it is."""
+def readiness(where: int | str) -> tuple[str | None, str | None]:
+    """Why the process there is not ready, None when it is; and what it remarks when it is."""
+    place = where if isinstance(where, str) else f"{HOST}:{where}"
     try:
-        with urllib.request.urlopen(f"http://{HOST}:{port}/readyz", timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(f"http://{place}/readyz", timeout=TIMEOUT_S) as answer:
             said = answer.read().strip()
             return None, _reasons(said) if said not in (b"", b"{}", b"ok") else None
     except urllib.error.HTTPError as error:
         with error:
             return _reasons(error.read()), None
     except (OSError, TimeoutError) as error:
-        return f"no answer on {HOST}:{port} ({getattr(error, 'reason', error)})", None
+        return f"no answer on {place} ({getattr(error, 'reason', error)})", None
 
 
 def _reasons(body: bytes) -> str:
@@ -128,10 +129,11 @@ def _reasons(body: bytes) -> str:
     return "; ".join(f"{name}: {reason}" for name, reason in said.items()) or "not ready"
 
 
-def metrics(port: int) -> str:
-    """Prometheus' text of the process on ``port``; nothing where it does not answer."""
+def metrics(where: int | str) -> str:
+    """Prometheus' text of the process there; nothing where it does not answer."""
+    place = where if isinstance(where, str) else f"{HOST}:{where}"
     try:
-        with urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(f"http://{place}/metrics", timeout=TIMEOUT_S) as answer:
             return str(answer.read().decode())
     except (OSError, TimeoutError):
         return ""  # readiness says what is wrong with it

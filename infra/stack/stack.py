@@ -13,7 +13,16 @@ from infra.clients import database_url
 from infra.clients.locks import locked
 from infra.contract import downlink
 from infra.contract.errors import ConfigError
-from infra.settings.settings import ENDPOINTS_FILE, LOCK_FILE, Endpoints, Settings, external, fixed_ports
+from infra.settings.settings import (
+    ENDPOINTS_FILE,
+    LOCK_FILE,
+    SETTING_OF,
+    Endpoints,
+    Settings,
+    endpoints,
+    external,
+    fixed_ports,
+)
 from infra.sql.migrate import migrate
 from infra.stack import cache, postgres, processes, service
 from infra.stack.kafka import create_topics, kafka
@@ -76,9 +85,16 @@ class Stack:
                 for future in started:
                     future.result()
             addresses = self.endpoints(self.ports())
-            self._furnish(addresses)
+            self.furnish(addresses)
             postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
         return addresses
+
+    def install(self) -> None:
+        """Make what external services hold: topics, roles, tables. Nothing is started. Idempotent.
+
+        Raises ConfigError where the settings do not name them and every role's login.
+        """
+        self.furnish(endpoints(self.settings, [name for name in SETTING_OF if name != "mqtt_host"]))
 
     def down(self) -> list[str]:
         """Stop every service of this home; the names of those that ran."""
@@ -141,7 +157,8 @@ class Stack:
         same = ran is not None and self.runner.find(service.name) == ran
         self._say(f"{service.name}: {'runs already' if same else 'ready'}, {answer}")
 
-    def _furnish(self, addresses: Endpoints) -> None:
+    def furnish(self, addresses: Endpoints) -> None:
+        """Create roles, database, tables and topics that are missing. Raises ServiceError, ConfigError."""
         db, words = self.settings.db, self._passwords()
         if "postgres" in self.embedded:
             postgres.ensure_roles(self.superuser_url(), words)
@@ -153,11 +170,14 @@ class Stack:
         if db.given():
             postgres.check_logins(db, words)
         if "kafka" in self.only:
-            for name in create_topics(addresses.kafka_bootstrap, self.settings.kafka.prefix):
+            kafka = self.settings.kafka
+            for name in create_topics(addresses.kafka_bootstrap, kafka.prefix, kafka):
                 self._say(f"kafka: created topic {name}")
 
     def _passwords(self) -> postgres.Passwords:
-        return postgres.passwords(self.home / "secrets.json")
+        """Of this home; none where every role has its own address."""
+        every = postgres.ROLES.keys() <= self.settings.db.given().keys()
+        return postgres.Passwords() if every else postgres.passwords(self.home / "secrets.json")
 
     def _choose_ports(self) -> dict[str, int]:
         s, kept = self.settings, self.ports()

@@ -18,6 +18,7 @@ from infra.clients.kafka import LogEnds
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.topics import kafka_topic
+from infra.settings.sections import Watch
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets
 from infra.stack.cache import folder_bytes
@@ -27,7 +28,9 @@ from infra.stack.probes import readiness
 from infra.stack.service import HOST, Service
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import SUPERVISOR, programs, read_state
+from infra.stack.watch.samples import KEYS, SKEWS, Skew, TopKey
 
+TOP_SHOWN: Final = 5
 NOT_RUNNING: Final = "does not run; start it: odograph up"
 
 
@@ -129,8 +132,18 @@ def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
     with connected(addresses.db_owner_url) as connection:
         ends = query_offsets.committed_ends(connection, topic)
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
-        appended = log.appended("telemetry")
-    return {query: max(0, appended - sum(end.values())) for query, end in ends.items()}
+        log_ends = log.ends("telemetry")
+    return {
+        query: sum(max(0, end - read.get(partition, 0)) for partition, end in log_ends.items())
+        for query, read in ends.items()
+    }
+
+
+def partitions(url: str) -> tuple[list[Skew], list[TopKey]]:
+    """How unevenly readers are behind, and the keys that send most, by the watch; raises ServiceError."""
+    with connected(url) as connection:
+        skews = [Skew(*row) for row in connection.execute(SKEWS)]
+        return skews, [TopKey(*row) for row in connection.execute(KEYS)]
 
 
 def _event_times(url: str) -> dict[str, float | None]:
@@ -181,6 +194,7 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     records = _or_none(lambda: records_behind(s, endpoints(s)))
     times = _or_none(lambda: _event_times(endpoints(s).db_owner_url))
     broker = _or_none(lambda: broker_figures(endpoints(s).mqtt))
+    skews, keys = _or_none(lambda: partitions(endpoints(s).db_owner_url)) or ([], [])
     tables = _or_none(lambda: table_sizes(endpoints(s).db_owner_url))
     if tables is not None:  # tasks of their own see to these two
         days = {"alert_evidence": s.jobs.evidence_days, "cohort_residual": s.cohort.kept_days}
@@ -192,7 +206,13 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
         found = {
             "parts": [asdict(row) for row in rows],
             "topics": topics,
-            "lag": {"records": records, "times": times, "broker": broker and asdict(broker)},
+            "lag": {
+                "records": records,
+                "times": times,
+                "broker": broker and asdict(broker),
+                "partitions": [skew._asdict() for skew in skews],
+                "top_keys": [key._asdict() for key in keys],
+            },
             "sizes": {"tables": measured, "folder_bytes": folders},
         }
         return json.dumps(found, indent=1, default=str) + "\n"
@@ -205,7 +225,7 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     lines = [f"{row.name}: {row.trouble}" for row in rows if row.trouble]
     lines += [f"{row.name}: [yellow]{escape(row.remark)}[/]" for row in rows if row.remark]
     counts = [table("topic", "records", rows=[(name, f"{n:,}") for name, n in topics.items()])]
-    lag = _lag_lines(records, times, broker)
+    lag = [*_lag_lines(records, times, broker), *_partition_lines(skews, keys, s.watch)]
     on_disk = ", ".join(f"{name} {_mib(size)}" for name, size in folders.items()) or "nothing"
     kept = [_tables(tables)] if tables else []
     return rendered(shown, *lines, *(counts if topics else []), *lag, *kept, f"on the disk, MiB: {on_disk}")
@@ -243,6 +263,17 @@ def _lag_lines(
         clients = f"{broker.clients} clients connected"
         lines.append(f"broker: {broker.queued:,} messages wait, {dropped}, {clients}")
     return lines
+
+
+def _partition_lines(skews: Sequence[Skew], keys: Sequence[TopKey], terms: Watch) -> list[str]:
+    """The most uneven reader, each hot partition, and the keys that send most."""
+    lines = [f"[red]hot: {skew}[/]" for skew in skews if skew.hot(terms)] or [
+        f"most uneven: {skew}" for skew in skews[:1]
+    ]
+    each = (
+        f"{key.vehicle_id} {100 * key.share:.1f} % (partition {key.partition})" for key in keys[:TOP_SHOWN]
+    )
+    return lines + ([f"top keys of {keys[0].topic}: {', '.join(each)}"] if keys else [])
 
 
 def _span(seconds: float | None) -> str:

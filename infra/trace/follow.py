@@ -18,7 +18,7 @@ from infra.clients import duck
 from infra.clients.db import connected
 from infra.clients.kafka import LogReader, Record, identity, record_of
 from infra.contract.shard import partition as partition_of
-from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON, KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON, kafka_topic
 from infra.contract.verdict import LATE, OK, UNREADABLE
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
@@ -50,13 +50,15 @@ _PROGRESS: Final = """
 SELECT at + batch_ms * INTERVAL '1 ms' AS committed_at FROM odograph.query_progress
 WHERE query = %s AND query_id = %s AND batch_id = %s LIMIT 1
 """
-_LISTED: Final = "SELECT * FROM odograph.{} WHERE topic = %s AND partition = %s AND log_offset = %s"
-_DEAD: Final = (
-    "SELECT log_offset FROM odograph.dead_letter WHERE vehicle_id = %s ORDER BY log_offset DESC LIMIT %s"
-)
-_DEAD_END: Final = (
-    "SELECT coalesce(max(log_offset), -1) + 1 AS next FROM odograph.dead_letter WHERE partition = 0"
-)
+_LISTED: Final = "SELECT * FROM odograph.{} WHERE topic = %s AND partition = %s AND log_offset = %s AND {}"
+_OF_LOG: Final = "log_generation IN ('', %s)"
+_DEAD: Final = f"""
+SELECT log_offset FROM odograph.dead_letter WHERE vehicle_id = %s AND {_OF_LOG}
+ORDER BY log_offset DESC LIMIT %s
+"""  # noqa: S608  own words
+_DEAD_END: Final = f"""
+SELECT coalesce(max(log_offset), -1) + 1 AS next FROM odograph.dead_letter WHERE partition = 0 AND {_OF_LOG}
+"""  # noqa: S608  own words
 _ALERTS: Final = """
 SELECT alert_id, rule, severity, alerted_at, stored_at FROM odograph.alert_event
 WHERE vehicle_id = %s AND event_time BETWEEN to_timestamp(%s / 1000.0) AND to_timestamp(%s / 1000.0)
@@ -130,20 +132,19 @@ class Follower:
     def copies(self, look_back: timedelta) -> list[Copy]:
         """All records of the frame, in the order of the log."""
         topic = self.topic("telemetry")
-        by_offset = {}
+        by_place = {}
         for place, partition, offset, received_ms, value in self._archived(look_back):
             record = self.log.at(topic, partition, offset)
-            by_offset[offset] = Copy(partition, offset, received_ms, value, record, place)
-        count = next(t.partitions for t in KAFKA_TOPICS if t.name == "telemetry")
-        partition = partition_of(self.wanted.vehicle_id.encode(), count)
+            by_place[offset, partition] = Copy(partition, offset, received_ms, value, record, place)
+        partition = partition_of(self.wanted.vehicle_id.encode(), self.log.partitions(topic))
         newest = query_offsets.committed(self.database, "archive")
         not_archived = newest.ends.get(topic, {}).get(partition) if newest is not None else None
         if not_archived is None:
             not_archived = self.log.since(topic, partition, int(time.time() * 1000) - TAIL_MS)
         for found in self._find(topic, partition, not_archived):
             copy = Copy(partition, found.offset, found.received_ms, found.value, found, None)
-            by_offset.setdefault(found.offset, copy)
-        return [by_offset[offset] for offset in sorted(by_offset)]
+            by_place.setdefault((found.offset, partition), copy)
+        return [by_place[place] for place in sorted(by_place)]
 
     def _archived(self, look_back: timedelta) -> list[tuple[str, int, int, int, bytes]]:
         """File and row, partition, offset, receipt and bytes of copies in the archive, oldest first.
@@ -174,8 +175,10 @@ class Follower:
     def dead(self) -> list[Record]:
         """Dead letters of the frame: those that the table lists, and those it does not list yet."""
         topic = self.topic("dead-letter")
-        listed = self.database.execute(_DEAD, (self.wanted.vehicle_id, DEAD_LETTERS)).fetchall()
-        end = self.row(_DEAD_END)
+        generation = self.log.generation(topic)
+        asked = (self.wanted.vehicle_id, generation, DEAD_LETTERS)
+        listed = self.database.execute(_DEAD.encode(), asked).fetchall()
+        end = self.row(_DEAD_END, generation)
         found = [self.log.at(topic, 0, offset) for offset in sorted(int(row["log_offset"]) for row in listed)]
         fresh = self._find(topic, 0, int(end["next"]) if end else 0, any_key=True)
         return [r for r in found if r is not None and matches(r.value, self.wanted)] + fresh
@@ -235,14 +238,15 @@ class Follower:
             else Hop("archived", "not yet", f"offset {copy.offset} is in no file")
             for copy in copies
         ]
+        generation = self.log.generation(topic := self.topic("telemetry"))
         for copy in copies:
-            place = (self.topic("telemetry"), copy.partition, copy.offset)
-            if late := self.row(_LISTED.format("late_frame"), *place):
+            place = (topic, copy.partition, copy.offset, generation)
+            if late := self.row(_LISTED.format("late_frame", _OF_LOG), *place):
                 repaired = late["repaired_at"]
                 hops.append(Hop("listed as late", "done", f"offset {copy.offset} in late_frame"))
                 detail = "its windows are restated from the archive"
                 hops.append(Hop("repaired", "done" if repaired else "not yet", detail, _ms(repaired)))
-            if kept := self.row(_LISTED.format("quarantined_frame"), *place):
+            if kept := self.row(_LISTED.format("quarantined_frame", _OF_LOG), *place):
                 detail = f"{kept['verdict']}, offset {copy.offset} in quarantined_frame"
                 hops.append(Hop("quarantined", "done", detail))
         if judged == UNREADABLE:

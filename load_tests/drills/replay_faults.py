@@ -20,7 +20,7 @@ from load_tests.drills.site import Site, until
 from load_tests.drills.small_disk import fill, give_back
 from load_tests.drills.verdict import Promise, Verdict
 from stream_jobs.replay import runs
-from stream_jobs.replay.records import Log, partitions_of
+from stream_jobs.replay.records import Log
 from stream_jobs.replay.runs import Run, folder_of
 
 RUN: Final = "again"
@@ -101,7 +101,7 @@ def written(site: Site) -> int:
     """Records in the run's topic."""
     topic = kafka_topic(f"{site.settings.kafka.prefix}run-{RUN}.", "telemetry")
     with Log(site.endpoints.kafka_bootstrap) as log:
-        return sum(log.ends(topic, partitions_of("telemetry")))
+        return sum(log.ends(topic))
 
 
 def last(site: Site) -> str:

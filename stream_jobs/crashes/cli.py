@@ -65,7 +65,7 @@ def verify(
     may = {"received": {ingest, "migration"}, "refused": {ingest}, "deleted": {owner}}
     vault, log = tables.vault(places.db_ingest_url), None
     if not without_log:
-        log = custody.read_log(places.kafka_bootstrap, load().kafka.prefix, vault.read_to, vault.dead)
+        log = custody.read_log(places.kafka_bootstrap, load().kafka.prefix, vault)
     found = custody.verified(vault, may, log, head)
     typer.echo(bundle.as_json(found) if json else found.as_text())
     if found.wrong:

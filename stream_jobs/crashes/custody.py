@@ -18,10 +18,10 @@ from typing import Any, Final
 import orjson
 
 from infra.clients.kafka import LogReader, Record
-from infra.contract.errors import ContractError
+from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
-from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import kafka_topic
 
 START: Final = "0" * 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -214,16 +214,17 @@ class CrashLog:
         self.records[key][sha256_hex(raw)].add(received_ms)
 
 
-def read_log(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Collection[str]) -> CrashLog:
-    """The log up to the offsets, by partition, that the vault has read it to; raises ServiceError.
-
-    ``dead``: digests that the database has among the dead letters.
-    """
+def read_log(bootstrap: str, prefix: str, vault: Vault) -> CrashLog:
+    """The log up to where the vault has read it; raises ServiceError, also where that was another log."""
     found, topic = CrashLog(), kafka_topic(prefix, TOPIC)
     with LogReader(bootstrap) as log:
-        for partition in range(next(t.partitions for t in KAFKA_TOPICS if t.name == TOPIC)):
-            low, end = log.bounds(topic, partition)
-            until, place = read_to.get(partition, 0), f"{topic}/{partition}"
+        if not (generation := {log.generation(topic)}).issuperset(vault.logs):
+            raise ServiceError(
+                f"{topic} is another log ({generation}) than the vault was read of ({vault.logs}): start "
+                "`odograph jobs events` first, or leave the log out: --without-log"
+            )
+        for partition, (low, end) in log.spans(topic).items():
+            until, place = vault.read_to.get(partition, 0), f"{topic}/{partition}"
             found.pending += max(0, end - until)
             if low > 0:
                 found.damage.append(f"{place} was cut: it begins at offset {low} and is kept for ever")
@@ -231,10 +232,10 @@ def read_log(bootstrap: str, prefix: str, read_to: Mapping[int, int], dead: Coll
                 found.damage.append(f"{place} was made anew: it ends at {end}, {until} were read of it")
             for record in log.records(topic, partition, 0, min(until, end)):
                 found.add(record)
-        if dead:
+        if vault.dead:
             letters = kafka_topic(prefix, DEAD_LETTER)
             low, end = log.bounds(letters, 0)
-            found.note_refused(dead, log.records(letters, 0, low, end), whole=low == 0)
+            found.note_refused(vault.dead, log.records(letters, 0, low, end), whole=low == 0)
     return found
 
 
@@ -262,6 +263,7 @@ class Vault:
     records: Mapping[Key, Shown]
     read_to: Mapping[int, int]  # by partition the next offset of the crash topic that the event store reads
     dead: Collection[str]  # digests of crash messages among the dead letters
+    logs: Collection[str]  # identities of the logs that these offsets are places in
 
 
 @dataclass(frozen=True, slots=True)

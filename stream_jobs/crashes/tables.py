@@ -43,7 +43,8 @@ SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_
 FROM serving.crash_record
 """
 _READ_TO: Final = """
-SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events' AND topic = 'crash'
+SELECT partition, next_offset, log_generation FROM odograph.consumer_offset
+WHERE consumer = 'events' AND topic = 'crash'
 """
 _DEAD: Final = "SELECT DISTINCT digest FROM odograph.dead_letter WHERE mqtt_topic LIKE '%/crash'"
 
@@ -113,8 +114,10 @@ def vault(url: str) -> Vault:
         with connection.cursor("records") as cursor:
             cursor.itersize = AT_ONCE
             records = {_key(row): shown(row) for row in cursor.execute(_SHOWN)}
-        read_to = {row["partition"]: row["next_offset"] for row in connection.execute(_READ_TO)}
-        return Vault(entries, records, read_to, {row["digest"] for row in connection.execute(_DEAD)})
+        places = connection.execute(_READ_TO).fetchall()
+        read_to = {row["partition"]: row["next_offset"] for row in places}
+        logs = {row["log_generation"] for row in places} - {""}
+        return Vault(entries, records, read_to, {row["digest"] for row in connection.execute(_DEAD)}, logs)
 
 
 def user(url: str) -> str:

@@ -35,7 +35,10 @@ Cursor = psycopg.Cursor[Row]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A Kafka record; ``topic`` is the short name of the contract, ``at_ms`` its Kafka timestamp."""
+    """A Kafka record; ``topic`` is the short name of the contract, ``at_ms`` its Kafka timestamp.
+
+    ``generation``: the identity of the log that the offset is a place in.
+    """
 
     topic: str
     partition: int
@@ -44,6 +47,7 @@ class Record:
     key: bytes | None
     value: bytes
     headers: Mapping[str, bytes]
+    generation: str = ""
 
 
 def believed_ms(clocks: ClockLimits, device_ms: int, received_ms: int) -> int:
@@ -133,6 +137,7 @@ def dead_letter_row(record: Record) -> Row:
         "boot_id": frame.get("boot_id"),
         "seq": frame.get("seq"),
         "messages": _count(headers.get(topics.HEADER_MESSAGES), MESSAGES_MAX),
+        "log_generation": record.generation,
         "since_ms": _count(headers.get(topics.HEADER_SINCE_MS), record.at_ms),
     }
 

@@ -109,8 +109,12 @@ class EventStore:
                     self._incidents.write([(TABLE_KEY, self._causes.encode())])
                     while self._run(self._join):  # alerts of a version that knew no incidents
                         pass
-                    self._held = self._run(partial(writes.load_offsets, consumer=CONSUMER, places=places))
-                    reader.assign(self._held)
+                    load = partial(writes.load_offsets, consumer=CONSUMER, places=places)
+                    held, others = self._run(partial(load, logs=reader.generations))
+                    for topic, was in others.items():
+                        self._log.error("another log: it is read from its beginning", topic=topic, was=was)
+                    self._held = reader.assign(held)
+                    self._run(partial(writes.move_offsets, consumer=CONSUMER, held=held, after=self._held))
                     self._follow(reader)
             except LOST as error:
                 self.kafka_problem = str(error).strip()
@@ -224,17 +228,30 @@ class _Reader:
     """Reads all partitions of some topics from given offsets. ``names``: short name by full name."""
 
     def __init__(self, bootstrap: str, names: Mapping[str, str]) -> None:
-        self._names = names
+        self._names, self._bootstrap = names, bootstrap
         self._consumer = kafka.consumer(bootstrap, "odograph-events")
         self._counts: dict[str, int] = {}
+        self.generations: dict[str, str] = {}
+        """The identity of each log, by its short name."""
 
     def places(self) -> list[Place]:
         self._counts = kafka.partition_counts(self._consumer, list(self._names), STALL_TIMEOUT_S)
+        found = kafka.log_generations(self._bootstrap, self._names)
+        self.generations = {short: found[name] for name, short in self._names.items()}
         return [(self._names[name], p) for name, count in self._counts.items() for p in range(count)]
 
-    def assign(self, offsets: Mapping[Place, int]) -> None:
-        full = {short: name for name, short in self._names.items()}
-        self._consumer.assign([TopicPartition(full[t], p, offset) for (t, p), offset in offsets.items()])
+    def assign(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
+        """Where reading begins: there, as far as the log holds it."""
+        full, begun = {short: name for name, short in self._names.items()}, {}
+        for (short, partition), offset in offsets.items():
+            place = TopicPartition(full[short], partition)
+            bounds = self._consumer.get_watermark_offsets(place, timeout=STALL_TIMEOUT_S)
+            if bounds is None:
+                raise ServiceError(f"Kafka does not report the end of {place.topic}/{partition}")
+            named = f"{place.topic}/{partition}"
+            begun[short, partition] = kafka.resumed(offset, bounds, named, "begin")
+        self._consumer.assign([TopicPartition(full[t], p, offset) for (t, p), offset in begun.items()])
+        return begun
 
     def read(self) -> list[Record]:
         """What there is, at most a batch; waits for the first record only."""
@@ -247,7 +264,10 @@ class _Reader:
                 headers = {}
             at_ms, value = min(max(message.timestamp()[1], 0), LAST_MS), message.value() or b""
             topic, partition = self._names[message.topic()], message.partition()
-            found.append(Record(topic, partition, message.offset(), at_ms, message.key(), value, headers))
+            place = (topic, partition, message.offset())
+            found.append(
+                Record(*place, at_ms, message.key(), value, headers, self.generations.get(topic, ""))
+            )
         return found
 
     def lag(self, held: Mapping[Place, int]) -> dict[str, int]:

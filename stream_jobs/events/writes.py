@@ -23,13 +23,16 @@ from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
 Offsets = dict[tuple[str, int], int]  # next offset by topic (short name) and partition
 ENSURE_OFFSETS: Final = """
-INSERT INTO odograph.consumer_offset (consumer, topic, partition, next_offset)
-SELECT %(consumer)s, topic, partition, 0
-FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer)
-ON CONFLICT DO NOTHING
+INSERT INTO odograph.consumer_offset AS o (consumer, topic, partition, next_offset, log_generation)
+SELECT %(consumer)s, topic, partition, 0, log_generation
+FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, log_generation text)
+ON CONFLICT (consumer, topic, partition) DO UPDATE SET log_generation = excluded.log_generation,
+    next_offset = CASE WHEN o.log_generation IN ('', excluded.log_generation) THEN o.next_offset ELSE 0 END
 """
+"""A place in another log is none in this one."""
 OFFSETS: Final = """
-SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = %(consumer)s
+SELECT topic, partition, next_offset, log_generation FROM odograph.consumer_offset
+WHERE consumer = %(consumer)s
 """
 MOVE_OFFSETS: Final = """
 UPDATE odograph.consumer_offset o SET next_offset = n.next_offset
@@ -105,7 +108,7 @@ INSERT_CRASHES: Final = insert_json(
 INSERT_DEAD_LETTERS: Final = insert_json(
     "dead_letter",
     "reason detail mqtt_topic vehicle_id digest partition bytes messages log_offset received_ms boot_id seq "
-    "since_ms",
+    "since_ms log_generation",
 )
 UPSERT_VEHICLES: Final = insert_json(
     "vehicle AS v",
@@ -164,13 +167,24 @@ class OvertakenError(Exception):
     """The stored offsets are not those that this process holds: another moved them, or they were reset."""
 
 
-def load_offsets(cursor: Cursor, consumer: str, places: Sequence[tuple[str, int]]) -> Offsets:
-    """Where to read on at each (topic, partition); 0 where nothing was read yet."""
-    rows = [{"topic": topic, "partition": partition} for topic, partition in places]
+def load_offsets(
+    cursor: Cursor, consumer: str, places: Sequence[tuple[str, int]], logs: Mapping[str, str]
+) -> tuple[Offsets, dict[str, str]]:
+    """Where to read on at each (topic, partition); 0 where nothing of this log was read yet.
+
+    ``logs``: the identity of each topic's log. And of topics that another log was read of, that one's.
+    """
+    cursor.execute(OFFSETS, {"consumer": consumer})
+    others = {
+        row["topic"]: row["log_generation"]
+        for row in cursor.fetchall()
+        if row["log_generation"] not in ("", logs.get(row["topic"], ""))
+    }
+    rows = [{"topic": topic, "partition": p, "log_generation": logs[topic]} for topic, p in places]
     cursor.execute(ENSURE_OFFSETS, {"consumer": consumer, "rows": as_json(rows)})
     cursor.execute(OFFSETS, {"consumer": consumer})
     stored = {(row["topic"], row["partition"]): row["next_offset"] for row in cursor.fetchall()}
-    return {place: stored[place] for place in places}
+    return {place: stored[place] for place in places}, others
 
 
 def move_offsets(cursor: Cursor, consumer: str, held: Offsets, after: Offsets) -> None:

@@ -30,7 +30,7 @@ from infra.settings.values import duration_ms, moment_ms
 from stream_jobs.replay import databases, promote, records, runs, shadow
 from stream_jobs.replay.databases import Connection, Table
 from stream_jobs.replay.feed import Ends, Feed, Writer, bounds_of, progress
-from stream_jobs.replay.records import Log, Reach, Source, Span, partitions_of
+from stream_jobs.replay.records import Log, Reach, Source, Span
 from stream_jobs.replay.runs import Run, folder_of
 from stream_jobs.replay.shadow import JOBS, TOPIC, Say
 
@@ -191,7 +191,7 @@ def _out_of_the_log(
         if wanted.from_time is not None:
             taken = records.since_time(log, topic, moment_ms(wanted.from_time, "--from-time"))
         else:
-            asked = records.offsets(wanted.from_offset or "", partitions_of(TOPIC))
+            asked = records.offsets(wanted.from_offset or "", log.partitions(topic))
             taken = records.since_offsets(log, topic, asked)
     say(f"taking {sum(end - begin for begin, end in taken.values())} records of {topic} out of the log")
     grid_ms = max(settings.jobs.road_window_s * 1000, 60_000)
@@ -238,8 +238,8 @@ def _into_live(
     """The records into the live topic, received now, by consent only. Their first time of receipt is in a
     header.
     """
-    topic, source = kafka_topic(settings.kafka.prefix, TOPIC), shadow.stored(settings, run)
-    sent = [0] * source.partitions
+    topic = kafka_topic(settings.kafka.prefix, TOPIC)
+    source, sent = shadow.stored(settings, run, 1), [0]
     try:
         plan = source.plan(bounds_of(run.speed))
         count = sum(part.records for part in plan)
@@ -253,6 +253,9 @@ def _into_live(
                 f"--into live: {meaning}. With --yes it is done; --into shadow touches nothing that is live"
             )
         say(meaning)
+        with Log(live.kafka_bootstrap) as log:
+            source = replace(source, partitions=log.partitions(topic))
+        plan, sent = source.plan(bounds_of(run.speed)), [0] * source.partitions
         writer = Writer(live.kafka_bootstrap, topic)
 
         def write(rows: pa.Table, _skip: Ends) -> None:

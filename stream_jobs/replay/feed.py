@@ -26,8 +26,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from infra.clients import kafka
 from infra.contract.errors import ServiceError
 from infra.contract.frame import SCHEMA
+from infra.contract.shard import partition as partition_of
 from infra.contract.topics import HEADER_FIRST_RECEIVED_MS, HEADER_RECEIVED_MS, HEADER_SCHEMA
-from stream_jobs.replay.records import AT_ONCE, Bounds, Log, Slice, partitions_of
+from stream_jobs.replay.records import AT_ONCE, Bounds, Log, Slice
 
 FLUSH_S: Final = 60.0
 _WRITE: Final[dict[str, Any]] = {
@@ -118,14 +119,19 @@ class Writer:
 
 def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_ms: int) -> int:
     """Crash records received in [since, until), by the log's times, into the run's topic, behind those that a
-    killed copy left there; how many.
+    killed copy left there; how many. Each goes where its key belongs: the topics may differ in partitions.
     """
     with Log(bootstrap) as log:
 
         def missing() -> Iterator[Out]:
-            for partition, there in enumerate(log.ends(target, partitions_of("crash"))):
-                begin, end = (log.since(source, partition, at_ms) for at_ms in (since_ms, until_ms))
-                for m in log.read(source, partition, begin + there, end):
+            there = [*log.ends(target)]
+            for origin in range(len(log.ends(source))):
+                begin, end = (log.since(source, origin, at_ms) for at_ms in (since_ms, until_ms))
+                for m in log.read(source, origin, begin, end):
+                    partition = partition_of(m.key() or b"", len(there))
+                    if there[partition]:
+                        there[partition] -= 1
+                        continue
                     yield partition, m.key(), m.value(), int(m.timestamp()[1]), [*(m.headers() or [])]
 
         return Writer(bootstrap, target).write(missing())

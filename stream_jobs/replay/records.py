@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -27,7 +27,8 @@ from confluent_kafka import Message
 from infra.clients import kafka
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
-from infra.contract.topics import KAFKA_TOPICS, VEHICLE_ID
+from infra.contract.shard import partition as partition_of
+from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import LATE, ClockLimits
 from infra.settings.values import day_ms
 from stream_jobs.archive import reader
@@ -47,6 +48,9 @@ ARCHIVED_MS: Final = 60_000
 TICK_MS: Final = 5_000
 """Slices begin and end at multiples of it."""
 COLUMNS: Final = ("partition", "log_offset", "key", "received_ms", "value", "topic")
+TARGET: Final = "coalesce(place(key), partition % $partitions)"
+"""The partition that a record's key belongs to; one without a key goes anywhere."""
+MOST_PARTITIONS: Final = 1 << 20
 MEMORY: Final = "512MB"
 TIMEOUT_S: Final = 10.0
 AT_ONCE: Final = 5_000
@@ -69,20 +73,15 @@ others in their place.
 """
 
 
-def partitions_of(name: str) -> int:
-    """Partitions of the contract's topic ``name``."""
-    return next(topic.partitions for topic in KAFKA_TOPICS if topic.name == name)
-
-
 class Log(kafka.LogReader):
     """Offsets and records of the log by topic. Raises ServiceError."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap, "odograph-replay", TIMEOUT_S)
 
-    def ends(self, topic: str, partitions: int) -> tuple[int, ...]:
-        """The next offset of each partition."""
-        return tuple(self.bounds(topic, p)[1] for p in range(partitions))
+    def ends(self, topic: str) -> tuple[int, ...]:
+        """The next offset of each partition that the topic has now."""
+        return tuple(high for _, high in self.spans(topic).values())
 
     def read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
         """Records of offsets begin..end-1; raises ConfigError where Kafka keeps them no more."""
@@ -211,8 +210,7 @@ def files_of(home: Path, source: str, run_folder: Path) -> Files:
 
 def since_time(log: Log, topic: str, at_ms: int) -> dict[int, tuple[int, int]]:
     """First offset and the one after the last of each partition, from a time of receipt on."""
-    ends = log.ends(topic, partitions_of(TELEMETRY))
-    return {p: (log.since(topic, p, at_ms), end) for p, end in enumerate(ends)}
+    return {p: (log.since(topic, p, at_ms), end) for p, end in enumerate(log.ends(topic))}
 
 
 def since_offsets(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, tuple[int, int]]:
@@ -245,6 +243,7 @@ def take(
     with Log(bootstrap) as log:
         records = (log.batches(topic, p, begin, end) for p, (begin, end) in sorted(taken.items()))
         write_files(folder / TELEMETRY, chain.from_iterable(records), limits)
+        some = len(taken) < log.partitions(topic)
     paths = reader.paths(folder)
     if not paths:
         raise ConfigError(f"{topic}: there is no record in this stretch")
@@ -252,7 +251,6 @@ def take(
         spans = [Span(*row) for row in database.execute(_RECEIVED, [paths]).fetchall()]
         vehicles = [row[0] for row in database.execute(_VEHICLES, [paths]).fetchall()]
     received = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
-    some = len(taken) < partitions_of(TELEMETRY)
     return Source(LOG, whole_span(spans, reach, grid_ms), received), tuple(vehicles) if some else ()
 
 
@@ -294,7 +292,8 @@ class Stored:
     """The records of a replay: those received in ``received``, and late ones of ``event`` after it, received
     before ``late_until_ms``.
 
-    ``vehicles``: only theirs; empty: all. ``partitions``: of the topic they go into.
+    ``vehicles``: only theirs; empty: all. ``partitions``: of the topic they go into; there each lies where
+    its key belongs, however many partitions the log had that it comes from.
     """
 
     files: Files
@@ -319,8 +318,8 @@ class Stored:
         for late in (False, True):  # late ones move no watermark: any stretch of time is one slice
             most = Bounds(bounds.records, 1 << 62) if late else bounds
             ticks = (
-                f"SELECT received_ms // {TICK_MS} AS tick, partition % {self.partitions} AS part, "  # noqa: S608
-                "count(*)::bigint AS n FROM {files} WHERE {wanted} GROUP BY 1, 2 ORDER BY 1, 2"
+                f"SELECT received_ms // {TICK_MS} AS tick, {TARGET} AS part, count(*)::bigint AS n "  # noqa: S608
+                "FROM {files} WHERE {wanted} GROUP BY 1, 2 ORDER BY 1, 2"
             )
             counts = self._query(ticks, self._received(late), late)
             if counts is not None:
@@ -334,15 +333,15 @@ class Stored:
         received = Span(
             max(part.received.since_ms, whole.since_ms), min(part.received.until_ms, whole.until_ms)
         )
-        names = ", ".join(COLUMNS)
+        names = ", ".join((*COLUMNS, f"{TARGET} AS target"))
         found = self._query(f"SELECT {names} FROM {{files}} WHERE {{wanted}}", received, part.late)  # noqa: S608
-        partition = found["partition"].to_numpy() % self.partitions
         # The place of each topic among all by name, whatever file was read first.
         coded = found["topic"].combine_chunks().dictionary_encode()
         places = np.argsort(np.argsort(coded.dictionary.to_pylist()))[coded.indices.to_numpy()]
-        log, offset = places * self.partitions + partition, found["log_offset"].to_numpy()
-        order = log_order(log, offset, found["received_ms"].to_numpy())
-        return found.set_column(0, "partition", pa.array(partition, pa.int32())).take(pa.array(order))
+        log = places * MOST_PARTITIONS + found["partition"].to_numpy()
+        order = log_order(log, found["log_offset"].to_numpy(), found["received_ms"].to_numpy())
+        target = found["target"].cast(pa.int32())
+        return found.drop_columns("target").set_column(0, "partition", target).take(pa.array(order))
 
     def _received(self, late: bool) -> Span:
         return Span(self.received.until_ms, self.late_until_ms) if late else self.received
@@ -361,8 +360,10 @@ class Stored:
             wanted += " AND list_contains($vehicles, vehicle_id)"
             values["vehicles"] = list(self.vehicles)
         text = sql.format(files="read_parquet($files, hive_partitioning = false)", wanted=wanted)
+        place = lru_cache(None)(lambda key: partition_of(key, self.partitions))
         with connected(MEMORY) as database:
-            return database.sql(text, params=values).to_arrow_table()
+            database.create_function("place", place, ["BLOB"], "INTEGER")
+            return database.sql(text, params=values | {"partitions": self.partitions}).to_arrow_table()
 
     def _files(self, received: Span) -> list[str]:
         return list(self.files(*received)) if received.since_ms < received.until_ms else []

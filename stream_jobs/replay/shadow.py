@@ -18,6 +18,7 @@ from typing import Final
 import pyarrow as pa
 
 from infra.clients import database_url
+from infra.clients.kafka import TIMEOUT_S, admin, service_errors
 from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings, endpoints, load
@@ -40,7 +41,7 @@ from stream_jobs.replay.feed import (
     copy_crashes,
     progress,
 )
-from stream_jobs.replay.records import Log, Stored, files_of, partitions_of
+from stream_jobs.replay.records import Log, Stored, files_of
 from stream_jobs.replay.runs import DASHBOARD, FILE, LOCK, Run, folder_of
 from stream_jobs.vehicles import lookups
 
@@ -97,7 +98,7 @@ class Shadow:
     def prepare(self) -> None:
         """Database, topics, addresses and what jobs look up in files; what is there stays."""
         databases.create(self.live.db_owner_url, self.run.database)
-        kafka.create_topics(self.live.kafka_bootstrap, self.prefix, for_ever=True)
+        kafka.create_topics(self.live.kafka_bootstrap, self.prefix, self._settings.kafka, for_ever=True)
         self._look_up()
         self._introduce()
         chosen: dict[str, int] = {}
@@ -192,7 +193,7 @@ class Shadow:
         if found is None:
             return None
         ends = found.ends.get(self.topic, {})
-        return tuple(ends.get(p, 0) for p in range(partitions_of(TOPIC)))
+        return tuple(ends[partition] for partition in sorted(ends))
 
     def behind(self, ends: Ends) -> list[str]:
         """What of the run's jobs has not taken in all that is in its topics; [] when they are through."""
@@ -264,12 +265,12 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def stored(settings: Settings, run: Run) -> Stored:
-    """The records of a run."""
+def stored(settings: Settings, run: Run, partitions: int) -> Stored:
+    """The records of a run, for a topic of so many partitions."""
     home = settings.paths.home.absolute()
     files = files_of(home, run.source, folder_of(home, run.run_id))
     late_ms = max(run.late_until_ms, run.received_until_ms)
-    return Stored(files, run.received, run.span, late_ms, run.vehicles, partitions_of(TOPIC))
+    return Stored(files, run.received, run.span, late_ms, run.vehicles, partitions)
 
 
 def run_shadow(
@@ -281,7 +282,10 @@ def run_shadow(
     """
     begun_s = time.monotonic()
     shadow, bootstrap = Shadow(run, settings, live), live.kafka_bootstrap
-    records = stored(settings, run)
+    with service_errors(f"Kafka {bootstrap}"):
+        topics = admin(bootstrap).list_topics(timeout=TIMEOUT_S).topics
+    kept = len(topics[shadow.topic].partitions) if shadow.topic in topics else settings.kafka.partitions
+    records = stored(settings, run, kept)
     plan = records.plan(bounds_of(run.speed))
     total = sum(part.records for part in plan)
     run = runs.save(settings.paths.home, replace(run, records=total))
@@ -297,12 +301,12 @@ def run_shadow(
         if DASHBOARD in run.jobs:
             port = runs.watched(settings.paths.home)[run.run_id]
             say(f"run {run.run_id}: watch it at http://{settings.dashboard.address}:{port}")
-        writer, partitions = Writer(bootstrap, shadow.topic), partitions_of(TOPIC)
-        with Log(bootstrap) as topics, progress(total) as show:
+        writer = Writer(bootstrap, shadow.topic)
+        with Log(bootstrap) as log, progress(total) as show:
             watch = partial(shadow.watch, supervisor)
             feed = Feed(records.read, writer.rows, shadow.committed, watch, show, stop)
-            feed.run(plan, topics.ends(shadow.topic, partitions), run.speed)
-            ends = topics.ends(shadow.topic, partitions)
+            feed.run(plan, log.ends(shadow.topic), run.speed)
+            ends = log.ends(shadow.topic)
         run = runs.save(settings.paths.home, replace(run, state="fed"))
         shadow.settle(supervisor, ends, stop, say)
         took_s = time.monotonic() - fed_s

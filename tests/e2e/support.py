@@ -11,7 +11,7 @@ import psycopg
 from confluent_kafka import Consumer, Message, TopicPartition
 from psycopg.rows import dict_row
 
-from infra.contract.topics import KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import kafka_topic
 from load_tests.oracle import Limits
 from stream_jobs.audit.ledger import Ledger
 from tests.support import Lane
@@ -59,8 +59,8 @@ def rows(lane: Lane, sql: str, *values: Any) -> list[dict[str, Any]]:
 def whole_topic(lane: Lane, name: str) -> list[Message]:
     """Every record of a topic, partition by partition, read by a plain consumer."""
     topic = kafka_topic(lane.settings.kafka.prefix, name)
-    count = next(t.partitions for t in KAFKA_TOPICS if t.name == name)
     consumer = Consumer({"bootstrap.servers": lane.endpoints.kafka_bootstrap, "group.id": "strange-client"})
+    count = len(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
     try:
         return [m for p in range(count) for m in _partition(consumer, topic, p)]
     finally:

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from psycopg.rows import dict_row
 
 from infra.contract.messages import crash_digest
+from infra.contract.shard import partition as partition_of
 from infra.contract.topics import kafka_topic
 from tests.support import Lane, eventually
 
@@ -107,7 +108,7 @@ def produce(lane: Lane, topic: str, messages: Sequence[tuple[str, bytes]], at_ms
 
 
 def topic_values(lane: Lane, topic: str, partitions: int) -> list[dict[str, Any]]:
-    """All JSON records that a topic of the lane holds now."""
+    """All JSON records that a topic of the lane holds now, each where its key belongs."""
     name = kafka_topic(lane.settings.kafka.prefix, topic)
     settings = {"bootstrap.servers": lane.endpoints.kafka_bootstrap, "group.id": "test"}
     consumer = Consumer(settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False})
@@ -119,6 +120,8 @@ def topic_values(lane: Lane, topic: str, partitions: int) -> list[dict[str, Any]
         messages = consumer.consume(expected - len(found), 10)
         assert messages, f"{len(found)} of {expected} records of {name} within 10 s"
         found += [orjson.loads(message.value() or b"null") for message in messages]
+        places_of = {(m.key(), m.partition()) for m in messages if m.key() is not None}
+        assert all(p == partition_of(key, partitions) for key, p in places_of), "Java's partitioner for all"
     consumer.close()
     return found
 

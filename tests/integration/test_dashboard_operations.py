@@ -12,11 +12,15 @@ from dashboard.db import Connection
 from dashboard.screens.operations import queries as operations_queries
 from dashboard.screens.operations import tables
 from dashboard.shared import text
-from infra.stack.probes import readyz
+from infra.clients.kafka import producer
+from infra.contract.shard import partition
+from infra.contract.topics import kafka_topic
+from infra.stack.probes import metrics, readiness, readyz
+from infra.stack.stack import Stack
 from tests.integration.browser_support import Visit
 from tests.integration.dashboard_support import START_S, Site
 from tests.rows.town import vehicle_id
-from tests.support import Lane, eventually
+from tests.support import Lane, eventually, open_lane
 
 pytestmark = pytest.mark.integration
 
@@ -131,3 +135,41 @@ def test_the_watch_measures_what_runs_and_says_what_does_not(lane: Lane) -> None
     assert {name for name, state in states.items() if state == "works"} == {"mosquitto", "kafka", "postgres"}
     assert states["bridge"] == "does not work"
     assert judged.set_index("stage").loc["bridge", "reason"].startswith("no answer on 127.0.0.1:")
+
+
+def test_a_hot_partition_is_an_alarm_and_the_keys_that_send_most_are_named(stack: Stack) -> None:
+    one, other = (
+        vehicle_id(1),
+        next(v for n in range(2, 99) if place(v := vehicle_id(n)) == place(vehicle_id(1))),
+    )
+    with open_lane(stack, watch={"hot_records": 20, "interval_s": 0.5}) as lane:
+        bootstrap, prefix = lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix
+        writer = producer(bootstrap)
+        for topic, keys in {"alerts": [one] * 50, "telemetry": [one] * 30 + [other] * 10}.items():
+            for key in keys:
+                writer.produce(kafka_topic(prefix, topic), b"{}", key)
+        assert writer.flush(10) == 0
+        with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
+            ingest.execute("INSERT INTO odograph.consumer_offset VALUES ('events', 'alerts', 0, 0)")
+        with lane.process("watch") as watch, psycopg.connect(lane.endpoints.db_dashboard_url) as reader:
+            port = lane.endpoints.http_ports["watch"]
+
+            def hot() -> str:
+                watch.assert_running()
+                return readiness(port)[1] or ""
+
+            said = eventually(hot, START_S, "the partition is hot")
+            number = partition(one.encode(), 2)
+            assert f"events is 50 records behind in partition {number} of alerts, 50.0 times" in said
+            assert metrics(port).count('partition_skew{reader="events",topic="alerts"} 50.0') == 1
+            assert one not in metrics(port)
+            found = operations_queries.top_keys(reader)
+            shown = list(zip(found["vehicle_id"], found["share"], strict=True))
+            assert shown == [(one, 0.75), (other, 0.25)]
+            told = lane.run("status").stdout
+            assert f"top keys of telemetry: {one} 75.0 % (partition {place(one)})" in told
+            assert "hot: events is 50 records behind" in told
+
+
+def place(vehicle: str) -> int:
+    return partition(vehicle.encode(), 4)

@@ -10,14 +10,18 @@ from pathlib import Path
 import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 from psycopg import errors
 
+from infra.clients.kafka import LogEnds, admin, producer
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.shard import partition
 from infra.contract.topics import KAFKA_TOPICS
+from infra.settings.settings import load
 from infra.sql import migrate, queries
 from infra.stack import kafka, probes
 from infra.stack.stack import Stack
-from tests.support import Lane, open_lane
+from tests.support import Lane, eventually, open_lane
 
 pytestmark = pytest.mark.integration
 
@@ -82,6 +86,44 @@ def test_topics_are_created_once(lane: Lane) -> None:
     prefix = lane.settings.kafka.prefix
     assert kafka.create_topics(lane.endpoints.kafka_bootstrap, prefix) == []
     assert kafka.missing_topics(lane.endpoints.kafka_bootstrap, prefix) == []
+
+
+def test_copies_that_the_settings_ask_for_and_a_topic_has_not_are_named_with_what_to_do(lane: Lane) -> None:
+    bootstrap, prefix = lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix
+    assert kafka.topic_faults(bootstrap, prefix, load().kafka) == []
+    three = load(kafka={"replication_factor": 3}).kafka
+    lacking = rf"{prefix}telemetry has 1 of 3 copies: ODOGRAPH_KAFKA_REPLICATION_FACTOR .*kafka-reassign-part"
+    assert re.search(lacking, "; ".join(kafka.topic_faults(bootstrap, prefix, three)))
+    with pytest.raises(ServiceError, match=lacking):
+        kafka.create_topics(bootstrap, prefix, three)
+    assert kafka.topic_faults(bootstrap, prefix, load().kafka) == []  # and no topic waits for a second copy
+    with pytest.raises(ServiceError, match=r"x\.telemetry cannot be created: .*ODOGRAPH_KAFKA_REPLICATION_F"):
+        kafka.create_topics(bootstrap, f"{prefix}x.", three)
+
+
+def test_the_partitions_of_a_topic_are_asked_of_the_cluster(lane: Lane) -> None:
+    bootstrap, prefix = lane.endpoints.kafka_bootstrap, f"{lane.settings.kafka.prefix}wide."
+    kafka.create_topics(bootstrap, prefix, load(kafka={"partitions": 6}).kafka)
+    (few,) = kafka.topic_faults(bootstrap, prefix, load(kafka={"partitions": 7}).kafka)
+    assert few.startswith(
+        f"{prefix}telemetry has 6 of 7 partitions (ODOGRAPH_KAFKA_PARTITIONS): give it more"
+    )
+    with LogEnds(bootstrap, prefix) as log:
+        assert log.ends("telemetry") == dict.fromkeys(range(6), 0)
+        client = admin(bootstrap)
+        more = NewPartitions(f"{prefix}telemetry", 12)
+        client.create_partitions([more])[f"{prefix}telemetry"].result(30)
+        last = next(f"{n}".encode() for n in range(1000) if partition(f"{n}".encode(), 12) == 11)
+        writer = producer(bootstrap)
+
+        def grown() -> bool:
+            writer.produce(f"{prefix}telemetry", b"", last)
+            assert writer.flush(10) == 0
+            return log.ends("telemetry").get(11, 0) > 0
+
+        assert eventually(grown, 30, "the twelfth partition counts")
+        assert log.appended("telemetry") == sum(log.ends("telemetry").values()) > 0
+    kafka.delete_topics(bootstrap, prefix)
 
 
 def test_an_empty_lane_has_no_records(lane: Lane) -> None:

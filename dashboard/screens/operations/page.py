@@ -66,8 +66,11 @@ def _now() -> None:
     waiting, tasks = ask(queries.partition_lag), ask(queries.tasks)
     title, columns = "Records waiting, by partition", None
     if waiting is not None and not waiting.empty:
-        waiting, columns = tables.places(waiting)
+        waiting, columns = tables.places(waiting, settings().watch)
     live.listed(title, waiting, NOT_MEASURED, columns, "partitions", tint=BY_STATE)
+    live.listed(
+        "Vehicles that send most", ask_slowly(queries.top_keys), NOT_MEASURED, tables.TOP_KEYS, "keys"
+    )
     none = "None has been reported yet: `odograph maintenance` does not run; `odograph up` starts it."
     look: Any = {"looks": {"Failures": FAILURES}, "height": _height(0 if tasks is None else len(tasks))}
     live.listed("Periodic tasks", tasks, none, tables.TASKS, "tasks", tint=BY_STATE, **look)

@@ -73,6 +73,12 @@ partition_lag: Query[[]] = query("partition_lag")(
     "SELECT * FROM serving.partition_lag ORDER BY reader, topic, partition LIMIT 500"
 )
 
+# The keys that send most, as the watch counted them last; ``share`` of the topic's records
+top_keys: Query[[]] = query("top_keys")("""
+    SELECT * FROM serving.top_key WHERE at > now() - INTERVAL '1 day'
+    ORDER BY share DESC, vehicle_id LIMIT 100
+""")
+
 # One row: frames of the last day, how many were off time, and the delay that was needed
 watermark_defence: Query[[]] = query("watermark_defence")("SELECT * FROM serving.watermark_defence(24)")
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from dashboard.shared import text
 from dashboard.shared.text import GROUPED, ONE, Columns, Record, clock, duration, known
+from infra.settings.sections import Watch
 
 STAGES: Final = {
     "mosquitto": ("MQTT broker", "messages"),
@@ -123,25 +124,45 @@ def parts(found: pd.DataFrame, rates: pd.DataFrame) -> pd.DataFrame:
     return found.assign(**now, rates=found["stage"].map(lambda name: lines.get(name, [])))
 
 
-def places(lag: pd.DataFrame) -> tuple[pd.DataFrame, Columns]:
-    """Records that wait for each reader: a row a reader and topic, a column a partition."""
+def places(lag: pd.DataFrame, hot: Watch) -> tuple[pd.DataFrame, Columns]:
+    """Records that wait for each reader: a row a reader and topic, a column a partition.
+
+    Strained: a partition is ``hot``, far behind the others of its topic.
+    """
     keys = ["reader", "topic"]
     wide = lag.pivot_table(index=keys, columns="partition", values="lag", aggfunc="sum").astype(float)
     wide.columns = pd.Index([f"Partition {number}" for number in wide.columns])
     whole = lag.groupby(keys).agg(
         lag=("lag", "sum"), rate=("rate_per_s", "sum"), at=("at", "min"), measured=("measured", "all")
     )
+    median = lag.groupby(keys)["lag"].quantile(0.5, interpolation="lower").clip(lower=1)
+    most = lag.groupby(keys)["lag"].max().astype(float)
+    whole["ratio"] = most / median
+    is_hot = (whole["ratio"] >= hot.hot_ratio) & (most >= hot.hot_records)
+    state = pd.Series(WORKS, index=whole.index, dtype=object).mask(is_hot, STRAINED)
+    whole["state"] = state.mask(~whole["measured"].astype(bool), UNKNOWN)
     whole["rate"] = whole["rate"].astype(float).where(whole["measured"].astype(bool))
     columns: Columns = {
         "Reader": "reader",
         "Topic": "topic",
-        "State": ("measured", lambda measured: signed(WORKS if measured else UNKNOWN)),
+        "State": ("state", signed),
         "Waiting": ("lag", float, GROUPED),
+        "Most / median": ("ratio", float, ONE),
         **{name: (name, float, GROUPED) for name in wide.columns},
         "Appended, /s": ("rate", float, ONE),
         "Measured": ("at", clock),
     }
     return whole.join(wide).reset_index().sort_values(["topic", "reader"], ignore_index=True), columns
+
+
+TOP_KEYS: Final[Columns] = {  # vehicles that send most
+    "Vehicle": "vehicle_id",
+    "Topic": "topic",
+    "Partition": "partition",
+    "Share, %": ("share", lambda share: 100 * share, ONE),
+    "Records/s": ("rate_per_s", None, ONE),
+    "Counted": ("at", clock),
+}
 
 
 QUERIES: Final[Columns] = {  # the last batch of each streaming query

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections import Counter as Keys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 import psycopg
 import structlog
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from infra.clients.db import Connection, open_connection, service_errors
 from infra.clients.health import HealthServer, stopped_by_signals
@@ -28,12 +29,27 @@ from infra.stack.probes import metrics, readyz
 from infra.stack.stack import SERVICES
 from infra.stack.supervisor import read_state
 from infra.stack.watch import samples
-from infra.stack.watch.samples import NOTHING, Ends, Figures, Place, Reading, places, sample
+from infra.stack.watch.samples import (
+    NOTHING,
+    SKEWS,
+    Ends,
+    Figures,
+    Place,
+    Reading,
+    Skew,
+    places,
+    sample,
+    top_keys,
+)
 
 NAME: Final = "watch"
 GOOD: Final = 3
 """A sample counts as measured for so many intervals, and for as long as parts may take to answer."""
 ANSWER_S: Final = 10.0
+KEYED: Final = "telemetry"
+"""The topic whose keys are counted, in the newest TAIL records of each partition; TOP of them are kept."""
+TAIL: Final = 1000
+TOP: Final = 10
 EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 
 log = structlog.get_logger("infra.stack.watch")
@@ -47,7 +63,8 @@ def run(settings: Settings) -> None:
         ends = parts.enter_context(LogEnds(found.kafka_bootstrap, settings.kafka.prefix))
         watch = Watch(settings, found, parts.enter_context(broker), ends)
         checks = {"database": lambda: watch.problem}
-        parts.enter_context(HealthServer(found.health(NAME), checks, watch.registry))
+        remarks = {"hot partitions": lambda: "; ".join(map(str, watch.hot.values())) or None}
+        parts.enter_context(HealthServer(found.health(NAME), checks, watch.registry, remarks))
         parts.callback(watch.close)
         watch.run(stop)
 
@@ -59,15 +76,24 @@ class Watch:
         self.registry = CollectorRegistry()
         self.problem: str | None = "nothing measured yet"
         """Why nothing is written; None when all is well."""
+        self.hot: dict[tuple[str, str], Skew] = {}
+        """By reader and topic the partitions that are hot, since two looks."""
+        self._skew = Gauge(
+            "odograph_watch_partition_skew", "Records waiting in the worst partition over the median.",
+            ["reader", "topic"], registry=self.registry,
+        )  # fmt: skip
         self._looks = Counter("odograph_watch_looks", "Looks at all parts, stored", registry=self.registry)
         self._settings, self._found, self._broker, self._ends = settings, found, broker, ends
         self._home = settings.paths.home.resolve()
-        self._ports = {name: port for name, port in found.http_ports.items() if name != NAME}
+        own = {name: port for name, port in found.http_ports.items() if name != NAME}
+        self._ports: Mapping[str, int | str] = settings.watch.places() or own
         self._connection: Connection | None = None
         self._before: dict[str, Reading] = {}
         self._log_before: tuple[float, Mapping[str, Ends]] = (0.0, {})
         self._memory: dict[str, float] = {}
         self._slow_due_s = 0.0
+        self._rates: dict[int, float | None] = {}
+        self._hot_before: dict[tuple[str, str], Skew] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Look each ``interval_s``; a look that takes longer is followed by the next one."""
@@ -130,6 +156,10 @@ class Watch:
             if places_:
                 cursor.executemany(PUT_PLACE, [(*place, good_s) for place in places_])
         self._before, self._log_before = readings, (time.monotonic(), ends)
+        self._rates = {place.partition: place.rate_per_s for place in places_ if place.topic == KEYED}
+        self._judge(connection)
+        if self._hot_before.keys() - self.hot.keys():
+            self._slow_due_s = 0.0  # which keys is it?
 
     def _asked(self, name: str) -> tuple[float, str | None, Figures]:
         port = self._ports[name]
@@ -154,6 +184,30 @@ class Watch:
                 found += places(reader, topic, ends[topic], read, before.get(topic), seconds)
         return found
 
+    def _judge(self, connection: Connection) -> None:
+        """Which partitions are hot: seen so in two looks. That it begins and ends is logged."""
+        with service_errors():
+            skews = [Skew(*row) for row in connection.execute(SKEWS)]
+        for skew in skews:
+            self._skew.labels(skew.reader, skew.topic).set(skew.ratio)
+        now = {(skew.reader, skew.topic): skew for skew in skews if skew.hot(self._settings.watch)}
+        hot = {place: skew for place, skew in now.items() if place in self._hot_before}
+        for place in hot.keys() - self.hot.keys():
+            log.warning("a partition is hot", what=str(hot[place]))
+        for place in self.hot.keys() - hot.keys():
+            log.info("the partition is hot no more", reader=place[0], topic=place[1])
+        self._hot_before, self.hot = now, hot
+
+    def _top_keys(self, connection: Connection) -> None:
+        """The keys that send most, among the newest records of each partition."""
+        topic, tails = self._ends.topic(KEYED), dict[int, Keys[str]]()
+        for partition, (low, end) in self._ends.spans(topic).items():
+            newest = self._ends.messages(topic, partition, max(low, end - TAIL), end)
+            tails[partition] = Keys((message.key() or b"").decode(errors="replace") for message in newest)
+        with _transaction(connection) as cursor:
+            cursor.execute("DELETE FROM odograph.top_key")
+            cursor.executemany(PUT_KEY, top_keys(KEYED, tails, self._rates, TOP))
+
     def _slowly(self, connection: Connection) -> None:
         if time.monotonic() < self._slow_due_s:
             return
@@ -163,6 +217,8 @@ class Watch:
         with _transaction(connection) as cursor:
             rows = [(place, size, free) for place, size in status.folder_sizes(self._home).items()]
             cursor.executemany(PUT_STORAGE, rows)
+        if self._log_before[1]:  # Kafka answers
+            self._top_keys(connection)
 
 
 PUT_SAMPLE: Final = """
@@ -181,6 +237,9 @@ ON CONFLICT (reader, topic, partition) DO UPDATE SET log_end = excluded.log_end,
 PUT_STORAGE: Final = """
 INSERT INTO odograph.storage_sample (place, at, bytes, free_bytes) VALUES (%s, now(), %s, %s)
 ON CONFLICT DO NOTHING
+"""
+PUT_KEY: Final = """
+INSERT INTO odograph.top_key (topic, vehicle_id, partition, share, rate_per_s) VALUES (%s, %s, %s, %s, %s)
 """
 READ_TO: Final = (
     "SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events'"

@@ -6,12 +6,13 @@ or do, 1: full. What a part does not publish is None, never 0.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from infra.settings.sections import Watch
 from infra.settings.settings import Settings
 from infra.stack.mosquitto import BrokerFigures
 
@@ -198,3 +199,65 @@ def places(
         Place(reader, topic, n, end, min(end, read.get(n, 0)), _per(_risen(end, old.get(n)), seconds))
         for n, end in sorted(ends.items())
     ]
+
+
+SKEWS: Final = (
+    "SELECT reader, topic, partitions, most, most_partition, median, ratio FROM serving.partition_skew "
+    "ORDER BY ratio DESC, reader, topic"
+)
+KEYS: Final = (
+    "SELECT topic, vehicle_id, partition, share, rate_per_s FROM serving.top_key ORDER BY share DESC"
+)
+
+
+class Skew(NamedTuple):
+    """A row of serving.partition_skew: how far a reader is behind in the worst partition of a topic."""
+
+    reader: str
+    topic: str
+    partitions: int
+    most: int
+    most_partition: int
+    median: int
+    ratio: float
+
+    def hot(self, terms: Watch) -> bool:
+        """Whether that partition is hot."""
+        return self.ratio >= terms.hot_ratio and self.most >= terms.hot_records
+
+    def __str__(self) -> str:
+        return (
+            f"{self.reader} is {self.most:,} records behind in partition {self.most_partition} of "
+            f"{self.topic}, {self.ratio:,.1f} times the median of {self.partitions} partitions"
+        )
+
+
+class TopKey(NamedTuple):
+    """A row of odograph.top_key; ``share`` of the records that are appended to the topic."""
+
+    topic: str
+    vehicle_id: str
+    partition: int
+    share: float
+    rate_per_s: float | None
+
+
+def top_keys(
+    topic: str, tails: Mapping[int, Counter[str]], rates: Mapping[int, float | None], most: int
+) -> list[TopKey]:
+    """The ``most`` keys that appear most often, by partition, in ``tails``, the newest records of each.
+
+    ``rates``: records appended to each, per s; where they are not known, all with records count alike.
+    """
+    known = all(rates.get(partition) is not None for partition in tails)
+    weights = {p: (rates[p] or 0.0) if known else float(bool(counts)) for p, counts in tails.items()}
+    whole = sum(weights.values()) or 1.0
+    found = []
+    for partition, counts in tails.items():
+        share = weights[partition] / whole / (counts.total() or 1)
+        rate = weights[partition] / (counts.total() or 1) if known else None
+        found += [
+            TopKey(topic, key, partition, n * share, None if rate is None else n * rate)
+            for key, n in counts.most_common(most)
+        ]
+    return sorted(found, key=lambda key: (-key.share, key.vehicle_id))[:most]

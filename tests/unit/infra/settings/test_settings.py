@@ -99,12 +99,14 @@ def test_what_the_file_says_and_nothing_reads_is_refused(empty_folder: Path, tex
         ("kafka", {"bootstrap": "h:9092,h:99999"}, "ODOGRAPH_KAFKA_BOOTSTRAP: host:port"),
         ("kafka", {"bootstrap": "h:9092", "port": 9092}, "ODOGRAPH_KAFKA_PORT is the embedded"),
         ("kafka", {"prefix": "odo graph"}, "ODOGRAPH_KAFKA_PREFIX: "),
+        ("kafka", {"replication_factor": 2, "min_insync": 3}, "ODOGRAPH_KAFKA_MIN_INSYNC is more than"),
         ("db", {"url": "mysql://me:s3cret@h/d"}, "ODOGRAPH_DB_URL: postgresql"),
         ("db", {"url": "postgresql://me:s3cret@h"}, "ODOGRAPH_DB_URL: postgresql"),
         ("db", {"url": "postgresql://me:s3cret@h:70000/d"}, "from 1 to 65535"),
         ("db", {"url": "postgresql://me:s3cret@h/d?sslmod=require"}, "does not know"),
         ("db", {"url": "postgresql://h/d?user=me&password=s3cret"}, "ODOGRAPH_DB_URL: postgresql"),
         ("db", {"url": "postgresql://me:s3cret@h/d", "ingest_url": "postgresql://me:x@h/d"}, "its own user"),
+        ("watch", {"parts": "jobs=h:8080,events"}, "'events': name=host:port is wanted"),
         ("bridge", {"password_file": "word"}, "ODOGRAPH_BRIDGE_PASSWORD_FILE is without"),
     ],
 )
@@ -180,6 +182,23 @@ def test_a_program_runs_by_its_settings_alone_and_names_what_it_lacks(tmp_path: 
         settings.endpoints(settings.load(**given))
     with pytest.raises(ServiceError, match="no running stack here"):
         settings.endpoints(settings.load(paths=given["paths"]))
+
+
+@pytest.mark.parametrize(
+    ("given", "brokers", "copies"),
+    [
+        ({}, 1, (1, 1)),
+        ({}, 2, (2, 1)),
+        ({}, 5, (3, 2)),
+        ({"replication_factor": 3}, 1, (3, 2)),
+        ({"min_insync": 2}, 1, (2, 2)),
+        ({"replication_factor": 5, "min_insync": 3}, 5, (5, 3)),
+    ],
+)
+def test_a_topic_has_three_copies_two_of_them_in_sync_where_there_are_brokers_for_it(
+    given: dict[str, int], brokers: int, copies: tuple[int, int]
+) -> None:
+    assert settings.load(kafka=given).kafka.copies(brokers) == copies
 
 
 def test_where_data_lies_is_a_folder_or_a_url_and_by_default_the_home(empty_folder: Path) -> None:

@@ -172,6 +172,7 @@ def test_a_dead_letter_is_indexed_whatever_it_holds() -> None:
         "seq": None,
         "messages": None,
         "since_ms": None,
+        "log_generation": "",
     }
 
 

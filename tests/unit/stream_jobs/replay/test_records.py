@@ -85,6 +85,25 @@ def test_a_day_takes_what_can_reach_its_windows_and_its_late_frames_of_any_time_
     assert replayed(stored(tmp_path, ("B",)), everything) == [[4]]
 
 
+def test_a_vehicles_records_go_where_its_key_belongs_however_many_partitions_they_come_from(
+    tmp_path: Path,
+) -> None:
+    keys = {"1HGCM82633A000000": 1, "1HGCM82633A000002": 2, "1HGCM82633A000003": 0}  # of 4, by Java's client
+    since = DAY.since_ms
+    rows = [(n % 7, n, since + n, vehicle, "ok", since) for n in range(14) for vehicle in keys]
+    write(tmp_path, "a.parquet", rows)
+    (part,) = stored(tmp_path).plan(Bounds(1000, 1 << 60))
+    assert part.by_partition == (14, 14, 14, 0)
+    read = stored(tmp_path).read(part)
+    found = {
+        (key.decode(), p) for key, p in zip(*(read[c].to_pylist() for c in ("key", "partition")), strict=True)
+    }
+    assert found == set(keys.items())
+    ours = [n for n, key in zip(*(read[c].to_pylist() for c in ("log_offset", "key")), strict=True)
+            if key == b"1HGCM82633A000000"]  # fmt: skip
+    assert ours == [*range(14)]
+
+
 def test_slices_are_bounded_in_records_and_in_time_and_never_cut_a_tick(tmp_path: Path) -> None:
     counts = np.array([[10, 0, 3], [10, 1, 2], [11, 0, 4], [12, 1, 1], [500, 0, 1]])
     found = [*slices(counts, Bounds(records=9, span_ms=60_000), 2, late=False)]

@@ -10,6 +10,7 @@ import pytest
 
 from dashboard.screens.operations import tables
 from dashboard.shared import text
+from infra.settings.sections import Watch
 
 NOW = pd.Timestamp("2026-03-01 12:00", tz="UTC")
 
@@ -96,11 +97,26 @@ def test_records_waiting_are_a_row_a_reader_and_a_column_a_partition() -> None:
             {"reader": "telemetry", "partition": 0, "lag": 0, "measured": True, **keys},
         ]
     )
-    shown = text.table(*tables.places(lag), ZoneInfo("UTC"), NOW)
+    shown = text.table(*tables.places(lag, Watch()), ZoneInfo("UTC"), NOW)
     columns = ["Reader", "State", "Waiting", "Partition 0", "Partition 1"]
     assert shown[columns].to_numpy().tolist()[0] == ["archive", "? unknown", 507.0, 7.0, 500.0]
     assert shown.loc[1, "State"] == "✓ works"
     assert pd.isna(shown.loc[1, "Partition 1"])
+
+
+def test_a_partition_far_behind_the_others_of_its_topic_strains_the_reader() -> None:
+    lags = {"archive": (9, 9, 9000, 9), "telemetry": (9, 9, 40, 9), "instant": (5000, 5000, 9000, 6000)}
+    lag = pd.DataFrame(
+        [
+            {"reader": r, "topic": "telemetry", "partition": p, "lag": n, "measured": True, "rate_per_s": 1.0,
+             "at": NOW}
+            for r, each in lags.items() for p, n in enumerate(each)
+        ]
+    )  # fmt: skip
+    shown = text.table(*tables.places(lag, Watch()), ZoneInfo("UTC"), NOW)
+    assert shown[["Reader", "State", "Most / median"]].to_numpy().tolist() == [
+        ["archive", "! strained", 1000.0], ["instant", "✓ works", 1.8], ["telemetry", "✓ works", 40 / 9]
+    ]  # fmt: skip
 
 
 def told(**changed: Any) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from infra.settings.sections import Watch
 from infra.settings.settings import Settings
 from infra.stack.mosquitto import BrokerFigures
 from infra.stack.watch import samples
-from infra.stack.watch.samples import Figures, Place, Reading, places, sample
+from infra.stack.watch.samples import Figures, Place, Reading, Skew, places, sample, top_keys
 
 BRIDGE = """
 odograph_bridge_produced_total{lane="frames"} 900
@@ -72,3 +75,26 @@ def test_a_reader_stands_where_it_committed_and_at_the_beginning_of_what_it_neve
 
 def test_a_log_begun_anew_is_not_less_than_read() -> None:
     assert places("telemetry", "telemetry", {0: 5}, {0: 100}, None, None)[0].read_to == 5
+
+
+def test_the_keys_that_send_most_are_weighed_by_the_rate_of_their_partition() -> None:
+    tails = {0: Counter(A=75, B=25), 1: Counter(C=100), 2: Counter[str]()}
+    found = top_keys("telemetry", tails, {0: 80.0, 1: 20.0, 2: 0.1}, 2)
+    assert [(key.vehicle_id, key.partition, round(key.share, 3), key.rate_per_s) for key in found] == [
+        ("A", 0, 0.599, 60.0), ("B", 0, 0.2, 20.0)
+    ]  # fmt: skip
+    unknown = top_keys("telemetry", tails, {0: 80.0}, 9)
+    assert [(key.vehicle_id, round(key.share, 3), key.rate_per_s) for key in unknown] == [
+        ("C", 0.5, None), ("A", 0.375, None), ("B", 0.125, None)
+    ]  # fmt: skip
+
+
+def test_a_partition_is_hot_by_its_ratio_and_by_what_waits() -> None:
+    terms = Watch(hot_ratio=4, hot_records=100)
+    skew = Skew("archive", "telemetry", 4, 400, 3, 100, 4.0)
+    assert [skew.hot(terms), skew._replace(ratio=3.9).hot(terms), skew._replace(most=99).hot(terms)] == [
+        True, False, False
+    ]  # fmt: skip
+    assert str(skew) == (
+        "archive is 400 records behind in partition 3 of telemetry, 4.0 times the median of 4 partitions"
+    )
