@@ -23,8 +23,8 @@ from bridge.uplink.translate import SCHEMA_HEADER, receipt
 from infra.clients import kafka
 from infra.contract.errors import ContractError
 from infra.contract.messages import STATUS_STATES, decode_status
-from infra.contract.shard import Shard
-from infra.contract.topics import kafka_topic
+from infra.contract.slots import slot_of
+from infra.contract.topics import HEADER_MQTT_TOPIC, UNSLOTTED, kafka_topic, slotted
 from infra.settings.settings import Endpoints, Settings
 
 POLL_S: Final = 1.0
@@ -164,21 +164,27 @@ class StatusLog:
         """Whether all that was in the topic at the start has been read."""
         return not self._missing
 
-    def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int]]:
-        """Key, value and timestamp of at most a batch of records; waits for the first one only."""
+    def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int, str]]:
+        """Key, value, timestamp, MQTT topic of at most a batch of records; waits for the first one only."""
         message: Any
         for message in kafka.taken(self._consumer, BATCH, wait_s):
             end = self._missing.get(message.partition())
             if end is not None and message.offset() >= end - 1:
                 del self._missing[message.partition()]
             key = (message.key() or b"").decode(errors="replace")
-            yield key, message.value() or b"", message.timestamp()[1]
+            topic = dict(message.headers() or []).get(HEADER_MQTT_TOPIC, b"").decode(errors="replace")
+            yield key, message.value() or b"", message.timestamp()[1], topic
 
-    def write(self, records: Iterable[Status]) -> int:
-        """Write records in the service's name; how many. The rest is for the next turn."""
+    def write(self, records: Iterable[Status], topics: Mapping[str, str]) -> int:
+        """Write records in the service's name; how many. The rest is for the next turn.
+
+        ``topics``: of the vehicles whose record must say in which one they speak.
+        """
         now_ms, count = time.time_ns() // 1_000_000, 0
-        headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER]
         for vehicle_id, value in islice(records, WRITE_AT_ONCE):
+            headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER]
+            if vehicle_id in topics:
+                headers.append((HEADER_MQTT_TOPIC, topics[vehicle_id].encode()))
             self._producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
             count += 1
         self._producer.poll(0)
@@ -190,14 +196,15 @@ class StatusLog:
 
 
 class SilenceWatch:
-    """Watches the log in a thread of its own over our shard's vehicles; ``lanes[0]`` must listen."""
+    """Watches the log in a thread of its own over our slots' vehicles; ``lanes[0]`` must listen."""
 
     def __init__(
         self, settings: Settings, endpoints: Endpoints, lanes: Sequence[BaseLane], registry: CollectorRegistry
     ) -> None:
         self._bootstrap = endpoints.kafka_bootstrap
         self._topic = kafka_topic(settings.kafka.prefix, "status")
-        self._silent_s, self._owns = settings.bridge.silent_s, Shard.parse(settings.bridge.shard).owns
+        self._silent_s, self._root = settings.bridge.silent_s, settings.mqtt.root
+        self._unslotted: dict[str, str] = {}
         self._lanes = lanes
         self._calm = Calm()
         self._seen: dict[str, int] = {}
@@ -211,7 +218,7 @@ class SilenceWatch:
         self._words = Counter("odograph_bridge_status_words", meaning, registry=registry)
 
     def run(self, stop: threading.Event) -> None:
-        """Watch until ``stop``; begin anew when Kafka was lost."""
+        """Watch until ``stop``; begin anew when Kafka was lost, or with other slots."""
         log = structlog.get_logger()
         while not stop.is_set():
             try:
@@ -226,19 +233,26 @@ class SilenceWatch:
     def _follow(self, log: StatusLog, stop: threading.Event) -> None:
         watch = Watch(round(1000 * self._silent_s))
         every_s = min(JUDGE_S, self._silent_s / 4)
-        judge_s = 0.0
-        while not stop.is_set():
-            for key, value, at_ms in log.read(min(POLL_S, every_s)):
-                if self._owns(key.encode()):
+        judge_s, ours = 0.0, self._lanes[0].wanted
+        while not stop.is_set() and self._lanes[0].wanted == ours:
+            for key, value, at_ms, topic in log.read(min(POLL_S, every_s)):
+                if self._slot(key, topic) in ours or None in ours:
                     watch.note(key, value, at_ms)
             now_ms = time.time_ns() // 1_000_000
-            self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].source.epoch)
+            self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].epoch)
             if log.whole and time.monotonic() >= judge_s:
                 judge_s = time.monotonic() + every_s
                 self._collect_seen(watch)
                 self._forgotten.set(watch.forgotten)
-                self._words.inc(log.write(watch.judge(now_ms, self._seen, self._calm.since_ms)))
+                told = watch.judge(now_ms, self._seen, self._calm.since_ms)
+                self._words.inc(log.write(told, self._unslotted))
                 self._silent.set(watch.silent)
+
+    def _slot(self, vehicle_id: str, topic: str) -> int:
+        """The slot that a vehicle's messages come in; of our own words as well, which name its topic."""
+        if topic and not slotted(self._root, topic):
+            self._unslotted[vehicle_id] = topic
+        return UNSLOTTED if vehicle_id in self._unslotted else slot_of(vehicle_id)
 
     def _collect_seen(self, watch: Watch) -> None:
         """Keep what the lanes heard of the vehicles watched over: lanes forget, with too many topics."""

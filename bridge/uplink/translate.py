@@ -15,7 +15,6 @@ from bridge.uplink.wire import CutPayload, NamedTopic
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
 from infra.contract.fast_validator import USUAL_SAMPLES, Validator, validator
-from infra.contract.shard import Shard
 from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES
 
 ROUTES_KEPT: Final = 65_536
@@ -37,7 +36,6 @@ COUNTED_APART: Final = 50
 Header = tuple[str, bytes]
 Headers = list[Header]
 SCHEMA_HEADER: Final[Header] = (topics.HEADER_SCHEMA, b"%d" % frame.SCHEMA)
-WHOLE: Final = Shard()
 
 
 class VehicleLimit:
@@ -119,8 +117,8 @@ class Translator:
     """Knows the names in force: MQTT root and Kafka prefix.
 
     ``skipped`` are channels that another connection (or another service) handles: their messages translate
-    to None, and so do those of vehicles of another ``shard``. A channel is taken by its place in the topic,
-    ``<root>/<anything>/<channel>``, valid id or not. ``limit`` holds for each vehicle and channel.
+    to None. A channel is taken by its place in the topic, ``<root>/[s/<slot>/]<anything>/<channel>``, valid
+    id or not. ``limit`` holds for each vehicle and channel.
     """
 
     def __init__(
@@ -128,13 +126,11 @@ class Translator:
         root: str,
         prefix: str,
         skipped: frozenset[str] = frozenset(),
-        shard: Shard = WHOLE,
         limit: VehicleLimit = NO_LIMIT,
     ) -> None:
         self._root = root
         self._prefix = prefix
         self._skipped = skipped
-        self._shard = shard
         self._limit = limit
         self._cost_ms, self._slack_ms = limit.cost_ms, limit.slack_ms
         self.dead_letter_topic = topics.kafka_topic(prefix, "dead-letter")
@@ -220,8 +216,10 @@ class Translator:
         text = topic.decode(errors="surrogateescape")
         inside = text.startswith(self._root + "/")
         levels = text[len(self._root) + 1 :].split("/") if inside else [""]
+        if levels[0] == topics.SLOT_LEVEL and len(levels) > 2:
+            levels = levels[2:]
         key = levels[0].encode() if topics.VEHICLE_ID.fullmatch(levels[0]) else None
-        if (len(levels) == 2 and levels[1] in self._skipped) or not self._shard.owns(key):
+        if len(levels) == 2 and levels[1] in self._skipped:
             return None
         try:
             vehicle_id, channel = topics.parse_mqtt_topic(self._root, text)

@@ -218,6 +218,11 @@ class Db(Section):
         }
 
 
+def bridges(count: int) -> tuple[str, ...]:
+    """The names of so many bridges' processes; one alone has no number."""
+    return tuple(f"bridge-{number}" for number in range(1, count + 1)) if count > 1 else ("bridge",)
+
+
 class Bridge(Section):
     """MQTT to Kafka."""
 
@@ -229,8 +234,10 @@ class Bridge(Section):
     guarantee: Literal["at-least-once", "at-most-once"] = setting(
         "at-least-once", "at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost"
     )
-    shard: str = setting("1/1", "share of the fleet this bridge carries, i/n", pattern=r"^\d+/\d+$")
-    shards: int = setting(1, "bridges that `odograph up` starts, each with its share", ge=1, le=16)
+    shards: int = setting(
+        1, "bridges that share the fleet's slots; `odograph up` starts so many", ge=1, le=64
+    )
+    shard: int = setting(1, "which of them this one is: it names log and health port, nothing else", ge=1)
     max_in_flight: int = setting(20_000, "messages between MQTT and Kafka, at most", ge=1)
     max_in_flight_bytes: int = setting(64 << 20, "bytes between MQTT and Kafka, at most", ge=1 << 16)
     vehicle_rate: float = setting(200.0, "sustained messages/s of one vehicle and channel; 0: no limit", ge=0)
@@ -240,6 +247,16 @@ class Bridge(Section):
     dead_letters_per_minute: int = setting(6000, "rejected messages that a lane keeps; 0: all", ge=0)
     drain_s: float = setting(10.0, "time to finish what is in flight after SIGTERM, s", gt=0)
     silent_s: float = setting(900.0, "an online vehicle that sends nothing for this long is silent, s", gt=0)
+
+    @property
+    def leased(self) -> bool:
+        """Whether there are several, so that a slot is served by who has its lease."""
+        return self.shards > 1
+
+    @property
+    def process(self) -> str:
+        """The name of this bridge's process: of its pid file, its log and its port."""
+        return bridges(self.shards)[self.shard - 1] if self.shard <= self.shards else f"bridge-{self.shard}"
 
     @model_validator(mode="after")
     def _login(self) -> Self:

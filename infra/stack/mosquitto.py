@@ -6,8 +6,8 @@ import base64
 import hashlib
 import secrets
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -109,6 +109,12 @@ class BrokerFigures:
     received: int
     sent: int
     clients: int
+
+
+def total(figures: Iterable[BrokerFigures | None]) -> BrokerFigures | None:
+    """The sums over several brokers, as far as they say something; None where none does."""
+    found = [astuple(each) for each in figures if each is not None]
+    return BrokerFigures(*map(sum, zip(*found, strict=True))) if found else None
 
 
 class BrokerWatch:

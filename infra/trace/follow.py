@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 from infra.clients import duck
 from infra.clients.db import connected
 from infra.clients.kafka import LogReader, Record, identity, record_of
-from infra.contract.shard import partition as partition_of
+from infra.contract.slots import partition as partition_of
 from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON, KAFKA_TOPICS, kafka_topic
 from infra.contract.verdict import LATE, OK, UNREADABLE
 from infra.settings.settings import Endpoints, Settings

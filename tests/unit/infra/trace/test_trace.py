@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from infra.clients.kafka import identity
-from infra.contract.shard import partition as partition_of
+from infra.contract.slots import partition as partition_of
 from infra.stack.query_offsets import Taken, batch_of, committed
 from infra.trace.follow import Wanted, alert_id, matches
 from infra.trace.hops import Hop, Trace, text
