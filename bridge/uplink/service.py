@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
 from typing import Final
@@ -34,7 +34,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.slots import SLOTS
 from infra.settings.files import read_secret
 from infra.settings.settings import Endpoints, Settings
-from infra.stack.mosquitto import BrokerWatch, total
+from infra.stack.mosquitto import watched
 
 LANES: Final = ("telemetry", "crash")
 RECEIVE_MAXIMUM: Final = 65_535  # MQTT's own limit
@@ -168,10 +168,9 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     wanted = [topics.kafka_topic(prefix, n) for n in (*topics.KAFKA_TOPIC_OF.values(), "dead-letter")]
     with (
         kafka_sink.kafka_probe(endpoints.kafka_bootstrap, wanted) as kafka,
-        ExitStack() as watches,
+        watched(endpoints.brokers) as newest,
         stopped_by_signals(second_ends=True) as stop,
     ):
-        brokers = [watches.enter_context(BrokerWatch(b, reconnect=True)) for b in endpoints.brokers]
 
         def serve(lane: BaseLane) -> int:
             try:
@@ -181,7 +180,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
                 raise
 
         registry = CollectorRegistry()
-        registry.register(BrokerCollector(lambda: total(broker.newest() for broker in brokers)))
+        registry.register(BrokerCollector(newest))
         registry.register(BridgeCollector(ours, prefix, kafka))
         silence = SilenceWatch(settings, endpoints, ours, registry)
         checks = {"kafka": kafka} | {f"mqtt-{lane.name}": lane.reason for lane in ours}

@@ -6,7 +6,8 @@ import base64
 import hashlib
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
@@ -111,12 +112,6 @@ class BrokerFigures:
     clients: int
 
 
-def total(figures: Iterable[BrokerFigures | None]) -> BrokerFigures | None:
-    """The sums over several brokers, as far as they say something; None where none does."""
-    found = [astuple(each) for each in figures if each is not None]
-    return BrokerFigures(*map(sum, zip(*found, strict=True))) if found else None
-
-
 class BrokerWatch:
     """Keeps the newest figures while its ``with`` block runs; raises ServiceError where no broker answers.
 
@@ -164,7 +159,21 @@ class BrokerWatch:
             self._complete.set()
 
 
-def broker_figures(broker: MqttBroker) -> BrokerFigures:
-    """One reading, with a connection of its own; raises ServiceError."""
-    with BrokerWatch(broker) as watch:
-        return watch.figures()
+@contextmanager
+def watched(brokers: Sequence[MqttBroker]) -> Iterator[Callable[[], BrokerFigures | None]]:
+    """The newest figures of all brokers that say something, summed; None where none does."""
+    with ExitStack() as ending:
+        watches = [ending.enter_context(BrokerWatch(broker, reconnect=True)) for broker in brokers]
+        yield lambda: _total([figures for watch in watches if (figures := watch.newest())])
+
+
+def broker_figures(*brokers: MqttBroker) -> BrokerFigures:
+    """One reading, with connections of its own, summed over the brokers; raises ServiceError."""
+    with ExitStack() as ending:
+        found = _total([ending.enter_context(BrokerWatch(broker)).figures() for broker in brokers])
+    assert found is not None
+    return found
+
+
+def _total(figures: Sequence[BrokerFigures]) -> BrokerFigures | None:
+    return BrokerFigures(*map(sum, zip(*map(astuple, figures), strict=True))) if figures else None

@@ -179,7 +179,7 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     topics = _or_none(lambda: records_by_topic(endpoints(s).kafka_bootstrap, s.kafka.prefix)) or {}
     records = _or_none(lambda: records_behind(s, endpoints(s)))
     times = _or_none(lambda: _event_times(endpoints(s).db_owner_url))
-    broker = _or_none(lambda: broker_figures(endpoints(s).mqtt))
+    broker = _or_none(lambda: broker_figures(*endpoints(s).brokers))
     tables = _or_none(lambda: table_sizes(endpoints(s).db_owner_url))
     if tables is not None:  # tasks of their own see to these two
         days = {"alert_evidence": s.jobs.evidence_days, "cohort_residual": s.cohort.kept_days}

@@ -141,7 +141,7 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
     end_s = time.monotonic() + wait_s
     where = collect.sources(settings, addresses)
     with suppress(OdographError):  # an outer broker need not tell; what is missing stays unexplained then
-        where = replace(where, broker_dropped=broker_figures(addresses.mqtt).dropped)
+        where = replace(where, broker_dropped=broker_figures(*addresses.brokers).dropped)
     with connected(where.db_url) as database:
         ((dropped_ms,),) = database.execute(_HORIZON).fetchall()
     known = [ms for ms in (dropped_ms, archive.horizon_ms(where.home)) if ms is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
@@ -23,7 +23,7 @@ from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets, status
-from infra.stack.mosquitto import BrokerWatch
+from infra.stack.mosquitto import BrokerFigures, watched
 from infra.stack.probes import metrics, readyz
 from infra.stack.stack import SERVICES
 from infra.stack.supervisor import read_state
@@ -43,9 +43,9 @@ def run(settings: Settings) -> None:
     """Watch until SIGTERM or SIGINT."""
     found = endpoints(settings, ("mqtt_host", "kafka_bootstrap", "db_ingest_url"))
     with stopped_by_signals() as stop, ExitStack() as parts:
-        broker = BrokerWatch(found.mqtt, reconnect=True)
+        newest = parts.enter_context(watched(found.brokers))
         ends = parts.enter_context(LogEnds(found.kafka_bootstrap, settings.kafka.prefix))
-        watch = Watch(settings, found, parts.enter_context(broker), ends)
+        watch = Watch(settings, found, newest, ends)
         checks = {"database": lambda: watch.problem}
         parts.enter_context(HealthServer(found.health(NAME), checks, watch.registry))
         parts.callback(watch.close)
@@ -55,12 +55,14 @@ def run(settings: Settings) -> None:
 class Watch:
     """Looks, and remembers the look before."""
 
-    def __init__(self, settings: Settings, found: Endpoints, broker: BrokerWatch, ends: LogEnds) -> None:
+    def __init__(
+        self, settings: Settings, found: Endpoints, newest: Callable[[], BrokerFigures | None], ends: LogEnds
+    ) -> None:
         self.registry = CollectorRegistry()
         self.problem: str | None = "nothing measured yet"
         """Why nothing is written; None when all is well."""
         self._looks = Counter("odograph_watch_looks", "Looks at all parts, stored", registry=self.registry)
-        self._settings, self._found, self._broker, self._ends = settings, found, broker, ends
+        self._settings, self._found, self._newest, self._ends = settings, found, newest, ends
         self._home = settings.paths.home.resolve()
         self._ports = {name: port for name, port in found.http_ports.items() if name != NAME}
         self._connection: Connection | None = None
@@ -104,7 +106,7 @@ class Watch:
         except ServiceError as error:
             kafka_trouble = str(error)
         appended = Figures(passed=sum(sum(end.values()) for end in ends.values()))
-        counts = self._broker.newest()
+        counts = self._newest()
         silent = None if counts else f"{self._found.mqtt_host} publishes nothing under $SYS"
         at_s = time.monotonic()
         found = {
