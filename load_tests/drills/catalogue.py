@@ -10,6 +10,7 @@ from typing import Final
 from load_tests.drills.acks import acks
 from load_tests.drills.alert_faults import f9
 from load_tests.drills.backlog import f19
+from load_tests.drills.bridge_cluster import c5, c6
 from load_tests.drills.bridge_faults import Kills, f1, f1_windows, f2
 from load_tests.drills.broker_faults import f5, f6
 from load_tests.drills.checkpoint_faults import f12, f13
@@ -43,6 +44,8 @@ class Drill:
     times: int = 1
     """How often the fault is put in."""
     disk: Disk | None = None
+    brokers: int = 1
+    """MQTT brokers."""
 
 
 def _honest(run: Callable[[Site, Load], Verdict]) -> Run:
@@ -102,6 +105,10 @@ DRILLS: Final = (
           disk=Disk("replays", 256)),
     Drill("refused", "frames that only Kafka refuses", 0, 0,
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
+    Drill("c5", "kill -9 one of two MQTT brokers while it holds frames, through to windows and trips",
+          200, 60, c5, {}, ("no-keep",), brokers=2),
+    Drill("c6", "kill -9 one of three bridges, then a fourth one joins", 1000, 60, c6,
+          {"bridge": {"shards": 4, "max_in_flight": 4000}}, ("own-sessions", "whole-tree")),
     Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,
           lambda site, _, mutant: acks(site, mutant), {}, ("no-fifo", "no-epochs")),
     _poison("poison-2", "what a stranger, a web page or a hostile file tries, each attack in turn", ATTACKS),
