@@ -42,6 +42,7 @@ TELEMETRY_LINGER_MS: Final = 5.0
 TELEMETRY_GATHER_S: Final = 0.05
 """At 1,200 messages/s a turn, and the four requests it makes to Kafka, is for sixty of them."""
 PRIORITY_IN_FLIGHT: Final = 1000
+ROUTED: Final = (*topics.KAFKA_TOPIC_OF.values(), topics.DEFERRED, "policy", "dead-letter")
 LEAST_WINDOW: Final = 100  # messages the broker may send a slot's session unacknowledged, at least
 DIALLERS: Final = 4
 
@@ -165,7 +166,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     sys.setswitchinterval(SWITCH_S)
     bridge, prefix = settings.bridge, settings.kafka.prefix
     ours = [lane_of(name, settings, endpoints, bridge.guarantee == "at-most-once") for name in LANES]
-    wanted = [topics.kafka_topic(prefix, n) for n in (*topics.KAFKA_TOPIC_OF.values(), "dead-letter")]
+    wanted = [topics.kafka_topic(prefix, n) for n in ROUTED]
     with (
         kafka_sink.kafka_probe(endpoints.kafka_bootstrap, wanted) as kafka,
         watched(endpoints.brokers) as newest,

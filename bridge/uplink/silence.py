@@ -1,14 +1,17 @@
-"""Vehicles that said ``online`` and send nothing: the service says ``silent`` in their place.
+"""Vehicles that said ``online`` and send nothing: the service says ``silent`` in their place. And vehicles of
+which telemetry is put off while there is overload.
 
 All that is known of them is the compacted topic ``status``, read from its beginning and followed. A state
 follows from the vehicle's own last status and when it was last heard; where the log differs, it is corrected.
+Whose telemetry is put off follows from its class there and from the topic ``policy``.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -23,6 +26,7 @@ from bridge.uplink.translate import SCHEMA_HEADER, receipt
 from infra.clients import kafka
 from infra.contract.errors import ContractError
 from infra.contract.messages import STATUS_STATES, decode_status
+from infra.contract.overload import Deferral
 from infra.contract.slots import slot_of
 from infra.contract.topics import HEADER_MQTT_TOPIC, UNSLOTTED, kafka_topic, slotted
 from infra.settings.settings import Endpoints, Settings
@@ -77,6 +81,11 @@ class Watch:
     silent_ms: int
     forgotten: int = 0  # vehicles that went because there were too many
     _vehicles: dict[str, _Vehicle] = field(default_factory=dict)
+
+    def of_classes(self, classes: Collection[str]) -> frozenset[str]:
+        """The vehicles of these classes."""
+        found = (v for v, known in self._vehicles.items() if known.own.get("vehicle_class") in classes)
+        return frozenset(found if classes else ())
 
     def watches(self, vehicle_id: str) -> bool:
         """Whether the log has named the vehicle."""
@@ -137,10 +146,14 @@ class Watch:
 
 
 class StatusLog:
-    """The topic ``status``, followed from its beginning and written to; raises ``kafka.LOST``."""
+    """The topic ``status``, followed from its beginning and written to; raises ``kafka.LOST``.
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic = topic
+    And the topic ``policy``: ``deferral`` is what it said last.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, policy: str) -> None:
+        self._topic, self._policy = topic, policy
+        self.deferral = Deferral()
         self._consumer = kafka.consumer(bootstrap, "odograph-bridge-silence")
         self._producer = kafka.producer(bootstrap, {"message.timeout.ms": 10_000})
         self._missing: dict[int, int] = {}
@@ -153,7 +166,7 @@ class StatusLog:
                 low, high = self._consumer.get_watermark_offsets(place, timeout=ASK_S) or (0, 0)
                 if high > low:
                     self._missing[place.partition] = high
-            self._consumer.assign(places)
+            self._consumer.assign([*places, TopicPartition(self._policy, 0, OFFSET_BEGINNING)])
         except BaseException:
             self._consumer.close()
             raise
@@ -168,6 +181,10 @@ class StatusLog:
         """Key, value, timestamp, MQTT topic of at most a batch of records; waits for the first one only."""
         message: Any
         for message in kafka.taken(self._consumer, BATCH, wait_s):
+            if message.topic() == self._policy:
+                with suppress(ContractError):  # of a later version: what is known stands
+                    self.deferral = Deferral.decode(message.value() or b"")
+                continue
             end = self._missing.get(message.partition())
             if end is not None and message.offset() >= end - 1:
                 del self._missing[message.partition()]
@@ -202,7 +219,7 @@ class SilenceWatch:
         self, settings: Settings, endpoints: Endpoints, lanes: Sequence[BaseLane], registry: CollectorRegistry
     ) -> None:
         self._bootstrap = endpoints.kafka_bootstrap
-        self._topic = kafka_topic(settings.kafka.prefix, "status")
+        self._topic, self._policy = (kafka_topic(settings.kafka.prefix, n) for n in ("status", "policy"))
         self._silent_s, self._root = settings.bridge.silent_s, settings.mqtt.root
         self._unslotted: dict[str, str] = {}
         self._lanes = lanes
@@ -222,7 +239,7 @@ class SilenceWatch:
         log = structlog.get_logger()
         while not stop.is_set():
             try:
-                with StatusLog(self._bootstrap, self._topic) as status:
+                with StatusLog(self._bootstrap, self._topic, self._policy) as status:
                     self._follow(status, stop)
             except kafka.LOST as error:
                 log.info("no watch over silent vehicles", why=str(error))
@@ -247,6 +264,9 @@ class SilenceWatch:
                 told = watch.judge(now_ms, self._seen, self._calm.since_ms)
                 self._words.inc(log.write(told, self._unslotted))
                 self._silent.set(watch.silent)
+                translator = self._lanes[0].translator
+                translator.show_every_ms = round(1000 * log.deferral.show_every_s)
+                translator.deferred = watch.of_classes(log.deferral.classes)
 
     def _slot(self, vehicle_id: str, topic: str) -> int:
         """The slot that a vehicle's messages come in; of our own words as well, which name its topic."""

@@ -107,6 +107,7 @@ class Route:
     passes: Validator | None
     seen_ms: int = 0
     due_ms: float = 0.0
+    shown_ms: int = 0  # when the last frame of a vehicle that is put off went through
 
 
 _UNKNOWN: Final = Route("", "", "", b"", SCHEMA_HEADER, None)
@@ -134,6 +135,10 @@ class Translator:
         self._limit = limit
         self._cost_ms, self._slack_ms = limit.cost_ms, limit.slack_ms
         self.dead_letter_topic = topics.kafka_topic(prefix, "dead-letter")
+        self.deferred: frozenset[str] = frozenset()
+        """Vehicles whose frames are put off, but for one every ``show_every_ms``; any thread may set it."""
+        self.show_every_ms = 0
+        self._deferred_topic = topics.kafka_topic(prefix, topics.DEFERRED)
         self.forgotten = 0
         self._routes: dict[bytes, Route | None] = {}
         self._samples = USUAL_SAMPLES
@@ -165,10 +170,19 @@ class Translator:
             route.due_ms = received_ms + self._cost_ms
         if received_ms != self._received_ms:
             self._received_ms, self._received = received_ms, receipt(received_ms)
+        name = self._put_off(route, received_ms) if self.deferred else route.kafka_topic
         return _record(
-            Record,
-            (route.kafka_topic, route.key, raw, [route.header, self._received, SCHEMA_HEADER], received_ms),
+            Record, (name, route.key, raw, [route.header, self._received, SCHEMA_HEADER], received_ms)
         )
+
+    def _put_off(self, route: Route, received_ms: int) -> str:
+        """The topic of a message while there is overload."""
+        if route.passes is None or route.vehicle_id not in self.deferred:
+            return route.kafka_topic
+        if received_ms - route.shown_ms < self.show_every_ms:
+            return self._deferred_topic
+        route.shown_ms = received_ms
+        return route.kafka_topic
 
     def _decode(self, route: Route, raw: bytes) -> None:
         """Decide where the quick check does not know; raises ContractError."""

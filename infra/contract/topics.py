@@ -76,6 +76,8 @@ class KafkaTopic:
 
 KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
     KafkaTopic("telemetry", "vehicle", 4, 7 * DAY_MS, "delete", "frames, in order per vehicle"),
+    KafkaTopic("telemetry-deferred", "vehicle", 4, 7 * DAY_MS, "delete",
+               "frames put off while there is overload: the archive alone reads them"),
     KafkaTopic("crash", "vehicle", 2, -1, "delete", "the priority lane: crash records, kept for ever"),
     KafkaTopic("status", "vehicle", 1, -1, "compact", "the last word on each vehicle: birth, death, model"),
     KafkaTopic("vehicle-latest", "vehicle", 2, -1, "compact",
@@ -83,6 +85,7 @@ KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
     KafkaTopic("alerts", "vehicle", 2, 30 * DAY_MS, "delete", "what the jobs found"),
     KafkaTopic("incidents", "vehicle and cause", 1, -1, "compact",
                "which incident a vehicle's alerts of a cause are, and the table of causes"),
+    KafkaTopic("policy", "what it is about", 1, -1, "compact", "what the service has decided for the fleet"),
     KafkaTopic("dead-delivery", "vehicle", 1, 30 * DAY_MS, "delete", "alerts nobody took, and why"),
     KafkaTopic("dead-letter", "vehicle or none", 1, 30 * DAY_MS, "delete",
                "what could not be understood: raw bytes and the reason", DEAD_LETTER_BYTES),
@@ -103,6 +106,7 @@ MQTT_TOPICS: tuple[tuple[str, str, int, str], ...] = (
 """Topic, direction seen from the vehicle, QoS, content; the root is the setting ODOGRAPH_MQTT_ROOT.
 ``<slot>`` is murmur2 of the vehicle's id without its sign bit, modulo 64 (slots.py)."""
 
+DEFERRED = "telemetry-deferred"
 KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
 """Which Kafka topic an MQTT channel flows into."""
 

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, fi
 
 from infra.clients import database_url, mqtt_broker
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract.messages import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES
+from infra.contract.messages import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES, VEHICLE_CLASSES
 from infra.settings.values import host_name
 
 DB_URLS: Final = ("url", "ingest_url", "dashboard_url", "dispatch_url")
@@ -466,6 +466,27 @@ class Ledger(Section):
 
     interval_s: float = setting(300.0, "pause between two audits of the hours that changed, s", gt=0)
     hours: int = setting(48, "hours that are audited again when late frames come, at most", ge=1)
+
+
+class Overload(Section):
+    """When the fleet sends more than the stream carries: whose telemetry goes to the archive only."""
+
+    classes: str = setting(
+        "", "vehicle classes whose telemetry may be put off, car[,van][,heavy]; empty: none"
+    )
+    lag_records: int = setting(200_000, "it begins when more records wait for the query telemetry", ge=1)
+    grow_s: float = setting(30.0, "and their number has grown for so long, s", gt=0)
+    calm_records: int = setting(10_000, "it ends when no more records wait", ge=0)
+    least_s: float = setting(120.0, "and it has lasted so long, s", ge=0)
+    show_every_s: float = setting(60.0, "of a vehicle put off a frame goes through every s", gt=0)
+
+    @field_validator("classes")
+    @classmethod
+    def _known(cls, text: str) -> str:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        if unknown := [name for name in names if name not in VEHICLE_CLASSES]:
+            raise ValueError(f"{unknown[0]!r} is none of {', '.join(VEHICLE_CLASSES)}")
+        return ",".join(dict.fromkeys(names))
 
 
 class Retention(Section):

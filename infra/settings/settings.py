@@ -75,6 +75,7 @@ class Settings(BaseSettings):
     archive: sections.Archive = sections.Archive()
     journeys: sections.Journeys = sections.Journeys()
     ledger: sections.Ledger = sections.Ledger()
+    overload: sections.Overload = sections.Overload()
     retention: sections.Retention = sections.Retention()
     watch: sections.Watch = sections.Watch()
     dashboard: sections.Dashboard = sections.Dashboard()

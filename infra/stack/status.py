@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -17,7 +18,7 @@ from infra.clients.db import connected
 from infra.clients.kafka import LogEnds
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import DEFERRED, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets
 from infra.stack.cache import folder_bytes
@@ -125,11 +126,14 @@ def _or_none(read: Callable[[], T]) -> T | None:
 
 def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
     """By query: what is in the log less what its newest committed batch ends at; raises ServiceError."""
-    topic = kafka_topic(settings.kafka.prefix, "telemetry")
-    ends = query_offsets.committed_ends(settings.paths.home.resolve(), topic)
+    behind: Counter[str] = Counter()
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
-        appended = log.appended("telemetry")
-    return {query: max(0, appended - sum(end.values())) for query, end in ends.items()}
+        for name in ("telemetry", DEFERRED):
+            topic = kafka_topic(settings.kafka.prefix, name)
+            ends = query_offsets.committed_ends(settings.paths.home.resolve(), topic)
+            appended = log.appended(name)
+            behind.update({query: max(0, appended - sum(end.values())) for query, end in ends.items()})
+    return dict(behind)
 
 
 def _event_times(url: str) -> dict[str, float | None]:

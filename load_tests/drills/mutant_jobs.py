@@ -10,9 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.compute as pc
+
+from infra.contract.verdict import OK
 from infra.settings import settings
 from load_tests.drills.defects import put_in, replace
 from stream_jobs.app import jobs, session, sinks
+from stream_jobs.archive import query
 
 WORKERS: Final = Path(__file__).with_name("mutant_workers")
 
@@ -28,6 +32,18 @@ def no_ledger() -> None:
         return claim
 
     replace(sinks.BatchClaims, "claim", blind)
+
+
+def unlisted() -> None:
+    """What overload put off is archived and listed nowhere."""
+
+    def forgetful(honest: Any) -> Any:
+        def note_exceptions(connection: Any, found: Any, *more: Any) -> int:
+            return int(honest(connection, found.filter(pc.not_equal(found["verdict"], OK)), *more))
+
+        return note_exceptions
+
+    replace(query, "note_exceptions", forgetful)
 
 
 def in_workers(name: str) -> Callable[[], None]:
@@ -47,6 +63,7 @@ def in_workers(name: str) -> Callable[[], None]:
 
 MUTANTS: Final[dict[str, Callable[[], None]]] = {
     "no-ledger": no_ledger,
+    "unlisted": unlisted,
     "early-close": in_workers("early-close"),
     "no-sequencer": in_workers("no-sequencer"),
 }

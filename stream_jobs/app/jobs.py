@@ -21,7 +21,7 @@ from stream_jobs.app.checkpoints import checkpoint_of
 from stream_jobs.app.database import Connection, Database, insert_row
 from stream_jobs.app.hadoop_store import HadoopStore
 from stream_jobs.app.progress import Board, Listener, completeness, note
-from stream_jobs.app.queries import QUERIES, TOPIC, Query, SinkParts, kafka_stream
+from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream
 from stream_jobs.app.session import build_session
 from stream_jobs.app.sinks import BatchClaims
 from stream_jobs.app.topic_writer import dead_lettering
@@ -138,7 +138,7 @@ class Application:
         )
         claims = BatchClaims(query.name, checkpoint)
         sink = query.sink(SinkParts(s, self._addresses, self._database(query.name), claims, self._stop))
-        records = kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
+        records = kafka_stream(spark, s, self._addresses, query.max_offsets(s), *query.topics)
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
         # Kept by what starts now.
         spark.conf.set(PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK")

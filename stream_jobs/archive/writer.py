@@ -61,13 +61,16 @@ def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class HourFiles:
-    """Writes records below ``folder``, a file an hour of receipt, in their order; gives the exceptions."""
+    """Writes records below ``folder``, a file an hour of receipt, in their order; gives the exceptions: what
+    is not ok, and all of the topic ``deferred``.
+    """
 
     folder: Path
     limits: ClockLimits
+    deferred: str = ""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Records whose verdict is not ok; the files are whole when the last of them is out."""
+        """The exceptions; the files are whole when the last of them is out."""
         with ExitStack() as files:
             writers: dict[int, pq.ParquetWriter] = {}
             for batch in batches:
@@ -79,8 +82,8 @@ class HourFiles:
                         path.parent.mkdir(parents=True, exist_ok=True)
                         writers[hour] = files.enter_context(parquet_writer(path, table.schema))
                     writers[hour].write_table(table.filter(pa.array(hours == hour)))
-                exceptions = table.filter(pc.not_equal(table["verdict"], OK)).select([*EXCEPTION])
-                yield from exceptions.to_batches()
+                told = pc.or_(pc.not_equal(table["verdict"], OK), pc.equal(table["topic"], self.deferred))
+                yield from table.filter(told).select([*EXCEPTION]).to_batches()
 
 
 def place(folder: Path, hour_ms: int, staged: Path, name: str) -> bool:

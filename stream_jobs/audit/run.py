@@ -17,7 +17,7 @@ from infra.clients.db import connected
 from infra.clients.kafka import LogEnds, identity
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import Ranges
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import DEFERRED, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
@@ -31,8 +31,8 @@ from stream_jobs.audit.scope import WHOLE, Scope
 
 WINDOWS, ARCHIVE, EVENTS = "telemetry", "archive", "events"
 DEAD_LETTER: Final = "dead-letter"
-READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, EVENTS: DEAD_LETTER}
-"""Consumers that an audit waits for, and the topic of each."""
+READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, DEFERRED: DEFERRED, EVENTS: DEAD_LETTER}
+"""Consumers that an audit waits for, and the topic of each; DEFERRED is the archive's query once more."""
 DISORDER_MS: Final = 2_000
 """Records of a partition lie at most so much out of the order of their receipt: the bridge's batches."""
 RETRY_S: Final = 10.0
@@ -69,9 +69,9 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
     """Raises ServiceError where a service is away, or a query with work to do has never finished a batch."""
     prefix, home = settings.kafka.prefix, settings.paths.home.resolve()
     committed: dict[str, Offsets] = {}
-    for query in (WINDOWS, ARCHIVE):  # before the log's ends: what comes meanwhile is in flight
-        newest = query_offsets.committed(home, query)
-        committed[query] = {} if newest is None else newest.ends.get(kafka_topic(prefix, TELEMETRY), {})
+    for query in (WINDOWS, ARCHIVE, DEFERRED):  # before the log's ends: what comes meanwhile is in flight
+        newest = query_offsets.committed(home, ARCHIVE if query == DEFERRED else query)
+        committed[query] = {} if newest is None else newest.ends.get(kafka_topic(prefix, READS[query]), {})
     with connected(addresses.db_ingest_url) as database:
         rows = database.execute(_NEXT_OFFSETS, (EVENTS, DEAD_LETTER)).fetchall()
         committed[EVENTS] = dict(rows)
@@ -99,7 +99,7 @@ def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dic
     """Frames in the log that archive or dead letters' table do not have yet, by device."""
     found: list[tuple[str, int, int]] = []
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
-        for consumer in (ARCHIVE, EVENTS):
+        for consumer in (ARCHIVE, DEFERRED, EVENTS):
             topic, committed = READS[consumer], horizon.committed[consumer]
             for partition, end in horizon.ends[topic].items():
                 for record in log.records(log.topic(topic), partition, committed.get(partition, 0), end):
