@@ -107,6 +107,7 @@ MQTT_TOPICS: tuple[tuple[str, str, int, str], ...] = (
 ``<slot>`` is murmur2 of the vehicle's id without its sign bit, modulo 64 (slots.py)."""
 
 DEFERRED = "telemetry-deferred"
+LIVE = ("telemetry", DEFERRED)  # where frames lie
 KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
 """Which Kafka topic an MQTT channel flows into."""
 

@@ -18,7 +18,7 @@ from infra.clients.db import connected
 from infra.clients.kafka import LogEnds
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
-from infra.contract.topics import DEFERRED, kafka_topic
+from infra.contract.topics import LIVE, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets
 from infra.stack.cache import folder_bytes
@@ -128,7 +128,7 @@ def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
     """By query: what is in the log less what its newest committed batch ends at; raises ServiceError."""
     behind: Counter[str] = Counter()
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
-        for name in ("telemetry", DEFERRED):
+        for name in LIVE:
             topic = kafka_topic(settings.kafka.prefix, name)
             ends = query_offsets.committed_ends(settings.paths.home.resolve(), topic)
             appended = log.appended(name)

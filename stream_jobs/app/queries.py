@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from infra.contract.topics import DEFERRED, kafka_topic
+from infra.contract.topics import DEFERRED, LIVE, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Database
@@ -100,7 +100,7 @@ QUERIES: Final = (
             kafka_topic(p.settings.kafka.prefix, DEFERRED),
         ),
         interpreted=True,
-        topics=(TOPIC, DEFERRED),
+        topics=LIVE,
     ),
 )
 

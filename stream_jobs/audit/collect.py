@@ -18,7 +18,7 @@ from psycopg.rows import dict_row
 from infra.clients.db import Connection, connected
 from infra.clients.kafka import LogEnds
 from infra.contract.seq_ranges import Ranges, minus, size
-from infra.contract.topics import DEFERRED, kafka_topic
+from infra.contract.topics import LIVE, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
@@ -29,7 +29,6 @@ from stream_jobs.audit.ledger import Figures, Ledger
 from stream_jobs.audit.scope import WHOLE, Scope
 
 TELEMETRY: Final = "telemetry"
-LIVE: Final = (TELEMETRY, DEFERRED)
 POLL_S: Final = 1.0
 COMPARED_VEHICLES: Final = 20
 """Vehicles whose windows are compared one by one, where their sums differ."""
