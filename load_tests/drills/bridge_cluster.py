@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -18,7 +18,7 @@ from load_tests.drills.aggregates import accounted, balanced, start_jobs, window
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish, flows
 from load_tests.drills.journeys import trips
-from load_tests.drills.site import Site, until
+from load_tests.drills.site import POLL_S, Site, until
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
 
 CONNECTIONS: Final = ("--connections", "20")
@@ -125,7 +125,7 @@ def c6(site: Site, load: Load, mutant: str | None = None) -> Verdict:
     return Verdict("c6", promises, counts(found) | figures, mutant)
 
 
-def _shared_out(site: Site, names: Iterable[str]) -> float:
+def _shared_out(site: Site, names: Sequence[str]) -> float:
     """Wait until each slot is served by one of these bridges, on all lanes; how long it took, s."""
     begun_s, wanted = time.monotonic(), LANES * (UNSLOTTED + 1)
 
@@ -145,20 +145,17 @@ def _traffic(site: Site) -> tuple[int, int]:
     return found[BYTES[0]], found[BYTES[1]]
 
 
-def _drained(site: Site, bridges: Iterable[str]) -> None:
-    """Wait until no broker holds a message for the bridges, and they hold none."""
-    since_s = time.monotonic()
+def _drained(site: Site, bridges: Sequence[str]) -> None:
+    """Wait until no broker that lives holds a message for the bridges, and they hold none.
 
-    def quiet() -> bool:
-        nonlocal since_s
+    Not for ever: what a defect has left at a broker stays there, and is lost.
+    """
+    end_s = quiet_since_s = time.monotonic()
+    end_s += SETTLE_S
+    while time.monotonic() < end_s and time.monotonic() - quiet_since_s < QUIET_S:
+        dead = {broker.port for broker in site.brokers if not broker.pid}
+        alive = [broker for broker in site.endpoints.brokers if broker.port not in dead]
         left = [site.metrics(name).get("odograph_bridge_in_flight_messages", 1.0) for name in bridges]
-        brokers = [broker for broker in site.endpoints.brokers if _answers(broker.port, site)]
-        if any(left) or broker_figures(*brokers).queued:
-            since_s = time.monotonic()
-        return time.monotonic() - since_s > QUIET_S
-
-    until(quiet, SETTLE_S, "the brokers' queues are drained")
-
-
-def _answers(port: int, site: Site) -> bool:
-    return all(broker.pid for broker in site.brokers if broker.port == port)
+        if any(left) or broker_figures(*alive).queued:
+            quiet_since_s = time.monotonic()
+        time.sleep(POLL_S)
