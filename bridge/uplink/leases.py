@@ -74,7 +74,8 @@ class SlotLeases:
 
     def _make_topic(self) -> None:
         wanted = NewTopic(self._topic, BRIDGE_SLOTS.partitions, config=BRIDGE_SLOTS.config())
-        for made in kafka.admin(self._bootstrap).create_topics([wanted]).values():
+        client = kafka.admin(self._bootstrap)  # its end would end the request
+        for made in client.create_topics([wanted]).values():
             try:
                 made.result(kafka.TIMEOUT_S)
             except KafkaException as error:
