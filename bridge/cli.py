@@ -28,12 +28,15 @@ def register(app: typer.Typer) -> None:
 
 
 def bridge(
-    shard: Annotated[str | None, Option(help="share of the fleet it carries, i/n (default 1/1)")] = None,
-    guarantee: Annotated[str | None, Option(help="at-least-once (the default) or at-most-once")] = None,
-    prepare: Annotated[bool, Option("--prepare", help="only make this shard's sessions: they fill")] = False,
-    retire: Annotated[
-        str | None, Option(help="carry over what the broker holds for shard i/n, then end its sessions")
+    shard: Annotated[
+        int | None, Option(min=1, help="which of several bridges it is: names its log and port")
     ] = None,
+    guarantee: Annotated[str | None, Option(help="at-least-once (the default) or at-most-once")] = None,
+    prepare: Annotated[bool, Option("--prepare", help="only make the sessions: they fill")] = False,
+    retire: Annotated[
+        bool,
+        Option("--retire", help="carry over what the broker holds for stopped bridges, end the sessions"),
+    ] = False,
 ) -> None:
     """Carry MQTT messages to Kafka, in the foreground, until Ctrl-C or SIGTERM.
 
@@ -44,7 +47,7 @@ def bridge(
 
     \b
       ODOGRAPH_BRIDGE_CLIENT_ID            MQTT client id, never changed: it names our queue (odograph-bridge)
-      ODOGRAPH_BRIDGE_SHARD                what --shard says (1/1)
+      ODOGRAPH_BRIDGE_SHARDS               bridges that share the fleet, as --prepare and --retire take it (1)
       ODOGRAPH_BRIDGE_GUARANTEE            what --guarantee says (at-least-once)
       ODOGRAPH_BRIDGE_VEHICLE_RATE         messages/s that one vehicle may send for long; 0: no limit (200)
       ODOGRAPH_BRIDGE_VEHICLE_BURST        messages that one vehicle may send at once (20000)
@@ -63,22 +66,20 @@ def bridge(
     from bridge.uplink import service
     from infra.clients.log import configure
     from infra.contract.errors import ConfigError
-    from infra.contract.shard import Shard
     from infra.settings import settings
 
     configure("bridge")
-    if retire is not None and (shard is not None or prepare):
-        raise ConfigError("--retire I/N stands alone: it names the shard itself")
-    options = {"shard": retire or shard, "guarantee": guarantee}
+    if retire and prepare:
+        raise ConfigError("--prepare makes sessions, --retire ends them: one of them")
+    options = {"shard": shard, "guarantee": guarantee}
     given = {key: value for key, value in options.items() if value is not None}
     in_force = settings.load(**({"bridge": given} if given else {}))
-    Shard.parse(in_force.bridge.shard)  # a wrong one is an error before any service is used
     if prepare and in_force.bridge.guarantee == "at-most-once":
         raise ConfigError("--prepare makes sessions, which at-most-once does not use")
     addresses = settings.endpoints(in_force, ("mqtt_host", "kafka_bootstrap"))
     if prepare:
         raise typer.Exit(service.prepare(in_force, addresses))
-    if retire is not None:
+    if retire:
         raise typer.Exit(service.retire(in_force, addresses))
     raise typer.Exit(service.run(in_force, addresses))
 

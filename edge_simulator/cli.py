@@ -223,7 +223,7 @@ def resend(
     acked = 0
     if kept:
         address = settings.endpoints(in_force, ("mqtt_host",))
-        with PahoPublisher(address.mqtt, [f"odograph-resend-{now_ms()}"]) as publisher:
+        with PahoPublisher(address.brokers, [f"odograph-resend-{now_ms()}"]) as publisher:
             publisher.connect(deadline_s=5.0)
             crash_store.resend(publisher, in_force.mqtt.root, kept)
             publisher.drain(drain_s)

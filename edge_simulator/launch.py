@@ -21,6 +21,8 @@ from infra.contract.topics import mqtt_topic
 from infra.settings import settings as configuration
 from infra.sql import queries
 
+KEEP_S = 60.0  # longer than a broker takes to write what it holds, or the bridge to fetch it
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -44,6 +46,8 @@ def publish(
 ) -> Mapping[str, Any]:  # fmt: skip
     """Simulate and publish; the summary. ``begin_ms`` is asked for a live one once the world is ready."""
     address = configuration.endpoints(in_force, ("mqtt_host",))
+    # A broker that is left may still hold what it acknowledged: that goes again by the next one.
+    keep_s = options.keep_s or (KEEP_S if len(address.brokers) > 1 else 0.0)
     world = World(wanted)
     world.warm_up()
     if options.live:
@@ -60,8 +64,8 @@ def publish(
         subscriptions = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(options.clients))
     with (
         stop_flag(say) as stop,
-        publisher_of(options.client, wanted.vehicles, options.keep_s)(
-            address.mqtt, options.clients, wills, filters=subscriptions
+        publisher_of(options.client, wanted.vehicles, keep_s)(
+            address.brokers, options.clients, wills, filters=subscriptions
         ) as publisher,
     ):
         publisher.connect(deadline_s=5.0 + 0.01 * len(options.clients))

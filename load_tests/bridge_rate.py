@@ -56,12 +56,12 @@ class Variant:
             e = services.endpoints
             words = [e.mqtt_host, str(e.mqtt_port), e.kafka_bootstrap, self.root, topic]
             return [([sys.executable, "-m", "load_tests.naive_bridge", *words], {})]
-        shards = [f"{number}/{self.processes}" for number in range(1, self.processes + 1)]
         command = [sys.executable, "-m", "infra.cli", "bridge"]
         own = {"ODOGRAPH_MQTT_ROOT": self.root, "ODOGRAPH_PATHS_HOME": str(services.home)}
         if self.processes == 1:
             return [(command, own)]
-        return [(command, own | {"ODOGRAPH_BRIDGE_SHARD": shard}) for shard in shards]
+        several = own | {"ODOGRAPH_BRIDGE_SHARDS": str(self.processes)}
+        return [(command, several | {"ODOGRAPH_BRIDGE_SHARD": str(k + 1)}) for k in range(self.processes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def main() -> None:
     """Each run on stderr, the table of medians on stdout."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sizes", default="0.2,1,4", help="KB of a message")
-    parser.add_argument("--processes", default="1,2", help="processes (shards) of the bridge")
+    parser.add_argument("--processes", default="1,2", help="bridges, each a process; several share slots")
     parser.add_argument("--rate", type=float, help="messages/s, steady [a filled queue is drained]")
     parser.add_argument("--messages", type=int, default=60_000, help="messages a run; at 4 KB half of them")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each kind")

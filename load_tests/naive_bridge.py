@@ -44,7 +44,7 @@ class NaiveBridge:
 
     def on_connect(self, client: Client, root: str, *_: Any) -> None:
         """Subscribe to telemetry."""
-        client.subscribe(f"{root}/+/telemetry", 1)
+        client.subscribe(f"{root}/s/+/+/telemetry", 1)
 
     def on_message(self, client: Client, _root: str, message: MQTTMessage) -> None:
         """Hand it on; the report acknowledges it."""

@@ -95,10 +95,25 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A Mosquitto and its process."""
+    """A Mosquitto of its own, which may be killed and started again."""
 
-    port: int
-    pid: int
+    service: Service
+    runner: Runner
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on loopback."""
+        return self.service.port
+
+    @property
+    def pid(self) -> int:
+        """Its process; 0 while it does not run."""
+        found = self.runner.find(self.service.name)
+        return found.pid if found else 0
+
+    def start(self) -> None:
+        """Bring it back; returns when it answers."""
+        self.runner.start(self.service)
 
 
 @contextmanager
@@ -109,12 +124,12 @@ def broker_in(home: Path) -> Iterator[Broker]:
     with guarded(home):
         places = (home / "data" / "mosquitto", home / "config")
         service = mosquitto(cache.rootfs(folder), *places, free_port())
-        runner = Runner(home)
-        runner.start(service)
-        found = runner.find(service.name)
-        assert found is not None
-        yield Broker(service.port, found.pid)
-        runner.stop(service.name)
+        broker = Broker(service, Runner(home))
+        broker.start()
+        try:
+            yield broker
+        finally:
+            broker.runner.stop(service.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import structlog
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
@@ -34,6 +35,7 @@ PUBACK_S: Final = 30.0
 DRAIN_S: Final = 5.0
 NOTICE_S: Final = 10.0
 POLL_S: Final = 0.01
+REJOIN_S: Final = 30.0
 
 KEEPALIVE_S: Final = 15
 CONNECT_S: Final = 5.0
@@ -101,6 +103,74 @@ class MqttOut:
         self._client.loop_stop()
 
 
+class AllBrokers:
+    """Publishes at every broker that takes us in, for a vehicle may be at any, and as MqttOut does.
+
+    ``acks`` has a message when all of them have answered. A connection that ends is everybody's end; a broker
+    that was away is tried again every REJOIN_S. Raises ServiceError where none takes us in.
+    """
+
+    def __init__(self, brokers: Sequence[MqttBroker], client_id: str) -> None:
+        self._away = [(broker, client_id) for broker in brokers]
+        self._outs: list[MqttOut] = []
+        self._codes: dict[int, list[int]] = {}  # of each message, by its number
+        self._numbers: dict[tuple[int, int], int] = {}  # by connection and packet id
+        self._wanted: dict[int, int] = {}
+        self._number = 0
+        self._rejoin_s = 0.0
+
+    def __enter__(self) -> AllBrokers:
+        self._join()
+        return self
+
+    def _join(self) -> None:
+        self._rejoin_s = time.monotonic() + REJOIN_S
+        missing, self._away = self._away, []
+        for broker, client_id in missing:
+            try:
+                self._outs.append(MqttOut(broker, client_id).__enter__())
+            except ServiceError as error:
+                self._away.append((broker, client_id))
+                if not self._outs and len(self._away) == len(missing):
+                    raise
+                structlog.get_logger().warning("broker away", why=str(error))
+
+    def publish(self, topic: str, payload: bytes, valid_s: int, retain: bool = False) -> int:
+        """Send; the number under which ``acks`` has it. Brokers forget it after ``valid_s``."""
+        self.check()
+        self._number += 1
+        for k, out in enumerate(self._outs):
+            self._numbers[k, out.publish(topic, payload, valid_s, retain)] = self._number
+        self._codes[self._number], self._wanted[self._number] = [], len(self._outs)
+        return self._number
+
+    def acks(self) -> Iterator[tuple[int, int]]:
+        """Messages that all brokers have answered: number and reason code.
+
+        One that is busy is to be asked again; else the best answer counts, for the vehicle is at one of them.
+        """
+        for k, out in enumerate(self._outs):
+            while out.acks:
+                packet_id, code = out.acks.popleft()
+                number = self._numbers.pop((k, packet_id))
+                codes = self._codes[number]
+                codes.append(code)
+                if len(codes) == self._wanted[number]:
+                    del self._codes[number], self._wanted[number]
+                    yield number, next((c for c in codes if c in BUSY), min(codes))
+
+    def check(self) -> None:
+        """Raises ServiceError when a connection has ended."""
+        if self._away and time.monotonic() > self._rejoin_s:
+            self._join()
+        for out in self._outs:
+            out.check()
+
+    def __exit__(self, *error: object) -> None:
+        for out in self._outs:
+            out.__exit__(*error)
+
+
 @dataclass(slots=True)
 class Progress:
     """Records taken and not committed yet, by partition; ``open`` counts those that are not settled."""
@@ -134,7 +204,7 @@ class Vehicles(Destination):
     def __init__(self, process: Process) -> None:
         super().__init__(NAME, process)
         settings = process.settings
-        self._broker, self._root = process.endpoints.mqtt, settings.mqtt.root
+        self._brokers, self._root = process.endpoints.brokers, settings.mqtt.root
         self._client_id = f"{settings.bridge.client_id}-downlink"
         self._signer = downlink.signer(settings)
         self._in_flight: dict[int, Record] = {}
@@ -143,7 +213,7 @@ class Vehicles(Destination):
     def serve(self) -> None:
         """Deliver until trouble (KafkaException, ServiceError) or ``stop``."""
         self._in_flight = {}
-        out_by = MqttOut(self._broker, self._client_id)
+        out_by = AllBrokers(self._brokers, self._client_id)
         with self.feed(NAME) as feed, self.incidents() as known, out_by as out:
             self.ready()
             progress = Progress()
@@ -155,7 +225,7 @@ class Vehicles(Destination):
                 self._settle(out, progress)
             feed.commit(progress.committable())
 
-    def _turn(self, feed: Feed, known: Incidents, out: MqttOut, progress: Progress) -> None:
+    def _turn(self, feed: Feed, known: Incidents, out: AllBrokers, progress: Progress) -> None:
         room = IN_FLIGHT - progress.open
         for found, alert in self.read(feed, known, room, READ_S) if room > 0 else ():
             progress.take(found.partition, found.offset)
@@ -170,7 +240,7 @@ class Vehicles(Destination):
         if self._in_flight and time.monotonic() - self._heard_s > PUBACK_S:
             raise ServiceError(f"no PUBACK for {PUBACK_S:g} s")
 
-    def _publish(self, out: MqttOut, found: Record, alert: Frame) -> bool:
+    def _publish(self, out: AllBrokers, found: Record, alert: Frame) -> bool:
         """Publish the alert; False where it was skipped or given up."""
         now_ms = time.time_ns() // 1_000_000
         valid_s = alerts.valid_s(alert, now_ms)
@@ -185,17 +255,16 @@ class Vehicles(Destination):
         message = downlink.encode_alert(alert, now_ms, now_ms + 1000 * valid_s)
         topic = mqtt_topic(self._root, alert["vehicle_id"], "alert")
         try:
-            packet_id = out.publish(topic, self._signer.sealed("alert", message), valid_s)
+            number = out.publish(topic, self._signer.sealed("alert", message), valid_s)
         except ValueError as error:  # the MQTT client cannot carry the message
             self.give_up(found, f"{type(error).__name__}: {error}")
             return False
-        self._in_flight[packet_id] = found
+        self._in_flight[number] = found
         return True
 
-    def _settle(self, out: MqttOut, progress: Progress) -> None:
-        while out.acks:
-            packet_id, code = out.acks.popleft()
-            found = self._in_flight.pop(packet_id)
+    def _settle(self, out: AllBrokers, progress: Progress) -> None:
+        for number, code in out.acks():
+            found = self._in_flight.pop(number)
             self._heard_s = time.monotonic()
             if code in BUSY:
                 raise ServiceError(f"the broker takes no more for now (PUBACK 0x{code:02x})")
@@ -216,7 +285,7 @@ def notify(
     valid_s: int,
     keep: bool,
 ) -> str:
-    """Publish a notice to vehicles (none named: to all); its id, once the broker has acknowledged it.
+    """Publish a notice to vehicles (none named: to all); its id, once the brokers have acknowledged it.
 
     The broker holds it for ``valid_s``; ``keep``: retained for that time. Raises ConfigError, ServiceError.
     """
@@ -226,19 +295,19 @@ def notify(
         messages = {to: downlink.encode_notice(notice_id, to, *terms) for to in vehicles or (EVERYBODY,)}
     except ContractError as error:
         raise ConfigError(f"the notice cannot be sent: {error.detail}") from error
-    with MqttOut(endpoints.mqtt, f"odograph-notify-{os.getpid()}") as out:
+    with AllBrokers(endpoints.brokers, f"odograph-notify-{os.getpid()}") as out:
         for to, message in messages.items():
             topic = mqtt_topic(settings.mqtt.root, to, "notice")
             out.publish(topic, signer.sealed("notice", message), valid_s, retain=keep)
         count, deadline_s = len(messages), time.monotonic() + NOTICE_S
-        while len(out.acks) < count:
+        codes = [code for _, code in out.acks()]
+        while len(codes) < count:
             out.check()
             if time.monotonic() > deadline_s:
-                raise ServiceError(
-                    f"the broker acknowledged {len(out.acks)} of {count} within {NOTICE_S:g} s"
-                )
+                raise ServiceError(f"the broker acknowledged {len(codes)} of {count} within {NOTICE_S:g} s")
             time.sleep(POLL_S)
-        refused = [code for _, code in out.acks if code >= REFUSED and code != NO_SUBSCRIBER]
+            codes += [code for _, code in out.acks()]
+        refused = [code for code in codes if code >= REFUSED and code != NO_SUBSCRIBER]
         if refused:
             raise ServiceError(f"the broker refuses {len(refused)} of {count} (PUBACK 0x{refused[0]:02x})")
     return notice_id

@@ -33,6 +33,7 @@ class Ticket:
     some of its messages were counted only, and the ticket of the counts ``frees`` it.
     """
 
+    fifo: AckFifo
     packet_ids: Sequence[int]
     epoch: int
     size: int
@@ -45,13 +46,20 @@ class Ticket:
     frees: Sequence[Ticket] = ()
 
 
-class AckFifo:
-    """Tickets of one MQTT connection in receive order; ``outstanding``: not stored yet."""
+@dataclass(slots=True)
+class Outstanding:
+    """What was read and is not stored yet, of all FIFOs that share it."""
 
-    def __init__(self) -> None:
+    messages: int = 0
+    size: int = 0
+
+
+class AckFifo:
+    """Tickets of one MQTT connection in receive order."""
+
+    def __init__(self, outstanding: Outstanding | None = None) -> None:
         self.epoch = 0
-        self.outstanding = 0
-        self.outstanding_bytes = 0
+        self.outstanding = outstanding or Outstanding()
         self.stale = 0
         self._queue: deque[Ticket] = deque()
 
@@ -67,10 +75,10 @@ class AckFifo:
 
     def add(self, packet_ids: Sequence[int], size: int, records: list[Record], now_s: float) -> Ticket:
         """The ticket of the messages just received; without records it needs no storing and is done."""
-        ticket = Ticket(packet_ids, self.epoch, size, records, len(records), now_s, done=not records)
+        ticket = Ticket(self, packet_ids, self.epoch, size, records, len(records), now_s, done=not records)
         self._queue.append(ticket)
-        self.outstanding += ticket.count
-        self.outstanding_bytes += size
+        self.outstanding.messages += ticket.count
+        self.outstanding.size += size
         return ticket
 
     def complete(self, ticket: Ticket) -> bool:
@@ -78,8 +86,8 @@ class AckFifo:
         if ticket.done:
             return False
         ticket.done = True
-        self.outstanding -= ticket.count
-        self.outstanding_bytes -= ticket.size
+        self.outstanding.messages -= ticket.count
+        self.outstanding.size -= ticket.size
         if ticket.epoch != self.epoch:
             self.stale += len(ticket.packet_ids)
             return False
@@ -165,12 +173,15 @@ class InFlightBatch:
         self.solo = False
         return done
 
-    def drop_before(self, epoch: int, since: int = 0) -> list[Ticket]:
-        """Take away waiting tickets of connections before ``epoch``: the broker sends their messages again.
+    def drop_stale(self, fifo: AckFifo, since: int = 0) -> list[Ticket]:
+        """Take away waiting tickets of a FIFO's earlier connections: the broker sends their messages again.
 
         Not those before ``since``, when the session began, nor those of no message: nobody has these but us.
         """
-        dropped = [t for t in self.waiting if since <= t.epoch < epoch and (t.packet_ids or t.frees)]
+        dropped = [
+            t for t in self.waiting
+            if t.fifo is fifo and since <= t.epoch < fifo.epoch and (t.packet_ids or t.frees)
+        ]  # fmt: skip
         if dropped:
             gone = set(dropped)
             self.waiting = deque(ticket for ticket in self.waiting if ticket not in gone)

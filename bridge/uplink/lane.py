@@ -1,21 +1,25 @@
-"""A lane: one MQTT connection, one producer, one thread that serves both and waits for neither.
+"""A lane: MQTT sessions, one producer, one thread that serves all of them and waits for none.
 
 Each turn takes the messages that came, checks whether the batch that is out is finished, sends the next one,
-and acknowledges the completed head. All state belongs to this thread: there are no locks.
+and acknowledges the completed heads. All state belongs to this thread: there are no locks. Another thread may
+only say which slots are wanted.
 """
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from operator import itemgetter
 from typing import Final
 
 import structlog
 
-from bridge.uplink.in_flight import STUCK_S, AckFifo, InFlightBatch, Ticket, identity_of
+from bridge.uplink.in_flight import STUCK_S, AckFifo, InFlightBatch, Outstanding, Ticket, identity_of
 from bridge.uplink.kafka_sink import KafkaSink, RefusedError, is_about_the_record
 from bridge.uplink.metrics import LaneStats
 from bridge.uplink.mqtt_source import MqttSource
@@ -31,31 +35,101 @@ RETRY_S: Final = 1.0
 COUNT_S: Final = 1.0
 """Messages that are counted only wait so long for their acknowledgement: until their number is stored, or
 until they are a quarter of the window."""
+LEAVE_S: Final = 5.0
+"""So long a slot that is another bridge's now may take to finish; then its next owner gets the rest again."""
+TEND_S: Final = 0.2  # sessions with nothing to read are looked after so often: pings, new connections
+FEW: Final = 100  # after a turn of fewer messages the next one waits for more
+
+WHOLE: Final[frozenset[int | None]] = frozenset({None})
+"""Of a bridge that is alone: its one session is of all slots."""
 
 _kafka_topic = itemgetter(0)
 
 
+class Inlet:
+    """One session of a slot at one broker: the connection, the order of acknowledgement, and its reports.
+
+    The counts of messages that are not kept are the session's: with a connection they begin anew.
+    """
+
+    def __init__(self, slot: int | None, source: MqttSource, letters: Letters, fifo: AckFifo) -> None:
+        self.slot, self.source, self.letters, self.fifo = slot, source, letters, fifo
+        self.leave_by_s = inf
+        self.reopened = False  # whether waiting tickets may be of an earlier connection
+        self.held: list[Ticket] = []
+        self._held_s, self._held_messages = 0.0, 0
+
+    @property
+    def leaves(self) -> bool:
+        """Whether another bridge is to have the slot: nothing new is read."""
+        return self.leave_by_s < inf
+
+    @property
+    def busy(self) -> bool:
+        """Whether something of it is not stored, or its acknowledgement is not on its way."""
+        return self.fifo.in_flight > 0 or bool(self.held) or self.source.acks_waiting
+
+    def hold(self, ticket: Ticket, messages: int, now_s: float) -> None:
+        """Some of the ticket's messages were counted only: it waits until their number is stored."""
+        ticket.held = True
+        if not self.held:
+            self._held_s, self._held_messages = now_s, 0
+        self.held.append(ticket)
+        self._held_messages += messages
+
+    def report(self, now_s: float, now_ms: int, most: int, at_once: bool) -> list[Ticket]:
+        """Sessions that went, and how many messages were not kept, as tickets: the ledger needs both.
+
+        Counts are due after COUNT_S, when ``most`` messages wait for them, or ``at_once``.
+        """
+        losses, self.source.losses = self.source.losses, []
+        told = [self.fifo.add([], 0, [self.letters.lost(loss) for loss in losses], now_s)] if losses else []
+        if self.held and self.held[0].epoch != self.fifo.epoch:
+            if not self.source.connected:
+                return told  # whether the broker still has the session
+            if self.source.session_epoch < self.fifo.epoch:
+                self.letters.forget()
+                self.held = []
+        due = now_s - self._held_s > COUNT_S or self._held_messages > most
+        if self.held and (due or at_once):
+            ticket = self.fifo.add([], 0, self.letters.counts(now_ms), now_s)
+            ticket.frees, self.held = self.held, []
+            told.append(ticket)
+        return told
+
+
 @dataclass(eq=False)
 class BaseLane:
-    """What both kinds of lane share; ``figures``, ``listens`` and the translator's routes: any thread's.
+    """What both kinds of lane share; ``figures``, ``listens``, ``wanted`` and the translator's routes: any
+    thread's.
 
-    ``max_in_flight``: messages read and not stored yet; ``dead_letters_per_minute``: rejected messages that
-    are kept, 0: all.
+    ``opened``: the sources of a slot, one for each broker. ``wanted`` are the slots to serve, ``WHOLE``: all
+    by one session. ``max_in_flight``: messages read and not stored yet; ``dead_letters_per_minute``: rejected
+    messages that a session keeps, 0: all; ``gather_s``: how long the first of a few waits for those after it
+    where there are several sessions.
     """
 
     name: str
-    source: MqttSource
+    opened: Callable[[int | None], Sequence[MqttSource]]
+    wanted: frozenset[int | None]
     sink: KafkaSink
     translator: Translator
     max_in_flight: int
     max_in_flight_bytes: int
     busy_wait_s: float
     dead_letters_per_minute: int
+    gather_s: float
 
     def __post_init__(self) -> None:
         self.stats = LaneStats()
-        self._letters = Letters(self.translator.dead_letter_topic, self.dead_letters_per_minute)
+        self.inlets: tuple[Inlet, ...] = ()
+        self.moves = 0
+        self._outstanding = Outstanding()
+        self._gone: Counter[str] = Counter()
+        self._tend_s, self._turns = 0.0, 0
+        self._few = True
         self._log = structlog.get_logger().bind(lane=self.name)
+        self._move(0.0)
 
     def run(self, stop: threading.Event, drain_s: float) -> int:
         """Serve until ``stop``, then finish for ``drain_s``; how many are left."""
@@ -63,21 +137,102 @@ class BaseLane:
 
     def figures(self) -> dict[str, float]:
         """How the lane stands, by the metric's name."""
-        source, stats = self.source, self.stats
+        stats, inlets = self.stats, self.inlets
+        total = self._gone.copy()
+        for inlet in inlets:
+            total.update(_counted(inlet))
         return {
-            "produced": stats.produced, "acked": stats.acked, "stale_acks": 0,
-            "reconnects": max(0, source.epoch - 1), "sessions_lost": source.sessions_lost,
-            "taken_over": source.taken_over, "routes_forgotten": self.translator.forgotten,
+            "produced": stats.produced, "acked": stats.acked, "stale_acks": total["stale_acks"],
+            "reconnects": total["reconnects"], "sessions_lost": total["sessions_lost"],
+            "taken_over": total["taken_over"], "routes_forgotten": self.translator.forgotten,
             "producer_recoveries": stats.recoveries, "stuck_heads": stats.stuck,
-            "in_flight_messages": self.sink.queued, "in_flight_bytes": 0, "mqtt_connected": source.connected,
+            "in_flight_messages": self._outstanding.messages, "in_flight_bytes": self._outstanding.size,
+            "mqtt_connected": sum(inlet.source.connected for inlet in inlets),
+            "slots": len({inlet.slot for inlet in inlets}),
         }  # fmt: skip
+
+    @property
+    def epoch(self) -> int:
+        """Another number after each break: a connection that is new, a slot that came or went."""
+        return self.moves + sum(inlet.source.epoch for inlet in self.inlets)
+
+    def reason(self) -> str | None:
+        """Why nothing of some slot can arrive, or None: one of its brokers is enough."""
+        reasons: dict[int | None, str | None] = {}
+        for inlet in self.inlets:
+            if reasons.get(inlet.slot, "") is not None:
+                reasons[inlet.slot] = inlet.source.reason()
+        return next((reason for reason in reasons.values() if reason is not None), None)
 
     def listens(self) -> bool:
         """Whether what vehicles send arrives now and is not dropped."""
-        return self.source.reason() is None and self._room() > 0
+        return self.reason() is None and self._room() > 0
 
     def _room(self) -> int:
+        """Messages that may be read without loss."""
         raise NotImplementedError
+
+    def _limit(self) -> int:
+        """Messages that may be read in a turn."""
+        return self._room()
+
+    def _poll(self, wait_s: float) -> list[tuple[Inlet, list[Publish]]]:
+        """What came, by session; at most a turn's messages, after waiting ``wait_s`` for the first."""
+        if self.wanted is not WHOLE:
+            self._move(time.monotonic())
+        if len(self.inlets) == 1:
+            inlet = self.inlets[0]
+            return [(inlet, inlet.source.poll(0 if inlet.leaves else self._limit(), wait_s))]
+        limit, found = self._limit(), []
+        most = limit
+        for inlet in self._ready(wait_s, limit > 0):
+            found.append((inlet, inlet.source.poll(0 if inlet.leaves else limit, 0.0)))
+            limit -= len(found[-1][1])
+        self._few = most - limit < FEW
+        return found
+
+    def _ready(self, wait_s: float, reads: bool) -> list[Inlet]:
+        """The sessions that have something to read or to do; now and then all."""
+        by_line = {line: inlet for inlet in self.inlets if (line := inlet.source.line)} if reads else {}
+        work = [inlet for inlet in self.inlets if inlet.source.has_work] if reads else []
+        wait_s = 0.0 if work else wait_s
+        if self.gather_s and self._few and wait_s:
+            if select.select(list(by_line), [], [], wait_s)[0]:
+                time.sleep(self.gather_s)
+            wait_s = 0.0
+        lines = select.select(list(by_line), [], [], wait_s)[0]
+        now_s = time.monotonic()
+        if now_s >= self._tend_s:
+            self._tend_s = now_s + TEND_S
+            ready = list(self.inlets)
+        else:
+            ready = list(dict.fromkeys([*work, *(by_line[line] for line in lines)]))
+        self._turns += 1
+        at = self._turns % max(1, len(ready))  # none is always the first
+        return ready[at:] + ready[:at]
+
+    def _move(self, now_s: float) -> None:
+        """Open the sessions of slots that are wanted now; leave the others when what was read is stored."""
+        wanted, stay = self.wanted, []
+        for inlet in self.inlets:
+            inlet.leave_by_s = inf if inlet.slot in wanted else min(inlet.leave_by_s, now_s + LEAVE_S)
+            if inlet.leaves and (not inlet.busy or now_s >= inlet.leave_by_s):
+                inlet.source.close()
+                self._gone.update(_counted(inlet))
+            else:
+                stay.append(inlet)
+        for slot in wanted - {inlet.slot for inlet in stay}:
+            for source in self.opened(slot):
+                letters = Letters(self.translator.dead_letter_topic, self.dead_letters_per_minute)
+                stay.append(Inlet(slot, source, letters, AckFifo(self._outstanding)))
+        if tuple(stay) != self.inlets:
+            self.moves += 1
+            self.inlets = tuple(stay)
+
+    def _close(self) -> None:
+        for inlet in self.inlets:
+            inlet.source.close()
+        self.sink.close()
 
     def _give(self, records: list[Record], count: int) -> int:
         """The first ``count`` records to the producer; how many it took. Refused ones become dead letters."""
@@ -96,17 +251,23 @@ class BaseLane:
         return self.translator.unstorable(record, error)
 
 
-class Lane(BaseLane):
-    """Moves messages from ``source`` to ``sink``; acknowledges them when, and only when, they are stored."""
+def _counted(inlet: Inlet) -> dict[str, int]:
+    source = inlet.source
+    return {
+        "stale_acks": inlet.fifo.stale, "reconnects": max(0, source.epoch - 1),
+        "sessions_lost": source.sessions_lost, "taken_over": source.taken_over,
+    }  # fmt: skip
 
-    _held_s, _held_messages, _resume_s = 0.0, 0, 0.0
+
+class Lane(BaseLane):
+    """Moves messages from sessions to ``sink``; acknowledges them when, and only when, they are stored."""
+
+    _resume_s = 0.0
     _wait_s, _draining = IDLE_WAIT_S, False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.fifo = AckFifo()
         self._batch = InFlightBatch()
-        self._held: list[Ticket] = []
 
     def run(self, stop: threading.Event, drain_s: float) -> int:
         """Serve until ``stop``, then finish for ``drain_s``; how many are left for the next bridge."""
@@ -114,31 +275,20 @@ class Lane(BaseLane):
             self.turn()
         self._draining = True
         deadline_s = time.monotonic() + drain_s
-        while self.fifo.outstanding or self._held or self.source.acks_waiting:
+        while self._outstanding.messages or any(inlet.busy for inlet in self.inlets):
             if time.monotonic() >= deadline_s:
                 break
             self.turn()
-        self.source.close()
-        self.sink.close()
-        return self.fifo.in_flight
-
-    def figures(self) -> dict[str, float]:
-        """How the lane stands; in flight is what was read and is not stored."""
-        return super().figures() | {
-            "stale_acks": self.fifo.stale, "in_flight_messages": self.fifo.outstanding,
-            "in_flight_bytes": self.fifo.outstanding_bytes,
-        }  # fmt: skip
+        self._close()
+        return sum(inlet.fifo.in_flight for inlet in self.inlets)
 
     def turn(self) -> None:
         """One turn of the loop; waits for messages only, and briefly while a batch is out."""
-        found = self.source.poll(self._room(), self._wait_s)
+        progress = False
+        for inlet, found in self._poll(self._wait_s):
+            progress |= bool(found)
+            self._hear(inlet, found)
         now_s = time.monotonic()
-        if self.source.epoch != self.fifo.epoch:
-            self.fifo.open(self.source.epoch)
-        if self._held or self.source.losses:
-            self._report(now_s, time.time_ns() // 1_000_000)
-        if found:
-            self._receive(found, time.time_ns() // 1_000_000, now_s)
         reports = self.sink.poll()
         left = self.sink.queued
         if self.sink.failed or self.sink.broken:
@@ -151,65 +301,53 @@ class Lane(BaseLane):
             self._recover(now_s)
         if self._batch.waiting and not self._batch.out:
             self._send(now_s)
-        packet_ids = self.fifo.take()
-        if packet_ids:
-            self.source.ack(packet_ids)
-            self.stats.acked += len(packet_ids)
-        self._pace(bool(found) or reports > 0)
+        for inlet in self.inlets:
+            packet_ids = inlet.fifo.take()
+            if packet_ids:
+                inlet.source.ack(packet_ids)
+                self.stats.acked += len(packet_ids)
+        self._pace(progress or reports > 0)
 
     def _room(self) -> int:
         """Messages that may be read now; 0 holds them back in the broker."""
-        if self._draining or self.fifo.outstanding_bytes >= self.max_in_flight_bytes:
+        if self._draining or self._outstanding.size >= self.max_in_flight_bytes:
             return 0
-        return max(0, min(TURN_MESSAGES, self.max_in_flight - self.fifo.outstanding))
+        return max(0, min(TURN_MESSAGES, self.max_in_flight - self._outstanding.messages))
 
-    def _receive(self, found: list[Publish], received_ms: int, now_s: float) -> None:
-        """What came in one turn: translated, and under one ticket to the next batch."""
-        counted = self._letters.counted
-        records, size = translated(found, self.translator, self._letters, self.stats, received_ms)
-        ticket = self._submit([publish[1] for publish in found], size, records, now_s)
-        if self._letters.counted > counted:
-            ticket.held = True
-            if not self._held:
-                self._held_s, self._held_messages = now_s, 0
-            self._held.append(ticket)
-            self._held_messages += len(found)
-
-    def _submit(self, packet_ids: list[int], size: int, records: list[Record], now_s: float) -> Ticket:
-        ticket = self.fifo.add(packet_ids, size, records, now_s)
-        if records:
-            self._batch.waiting.append(ticket)
-        return ticket
-
-    def _report(self, now_s: float, now_ms: int) -> None:
-        """Sessions that went, and how many messages were not kept, become records: the ledger needs both."""
-        losses, self.source.losses = self.source.losses, []
-        if losses:
-            self._submit([], 0, [self._letters.lost(loss) for loss in losses], now_s)
-        if self._held and self._held[0].epoch != self.fifo.epoch:
-            if not self.source.connected:
-                return  # whether the broker still has the session
-            if self.source.session_epoch < self.fifo.epoch:
-                self._letters.forget()
-                self._held = []
-        due = now_s - self._held_s > COUNT_S or 8 * self._held_messages > self.max_in_flight
-        if self._held and (due or self._draining):
-            ticket = self._submit([], 0, self._letters.counts(now_ms), now_s)
-            ticket.frees, self._held = self._held, []
+    def _hear(self, inlet: Inlet, found: list[Publish]) -> None:
+        """What came over a session in one turn: translated, and under one ticket to the next batch."""
+        now_s, fifo = time.monotonic(), inlet.fifo
+        if inlet.source.epoch != fifo.epoch:
+            fifo.open(inlet.source.epoch)
+            inlet.reopened = True
+        if inlet.held or inlet.source.losses:
+            told = inlet.report(now_s, time.time_ns() // 1_000_000, self.max_in_flight // 8, self._draining)
+            self._batch.waiting.extend(told)
+        if found:
+            counted = inlet.letters.counted
+            received_ms = time.time_ns() // 1_000_000
+            records, size = translated(found, self.translator, inlet.letters, self.stats, received_ms)
+            ticket = fifo.add([publish[1] for publish in found], size, records, now_s)
+            if records:
+                self._batch.waiting.append(ticket)
+            if inlet.letters.counted > counted:
+                inlet.hold(ticket, len(found), now_s)
 
     def _send(self, now_s: float) -> None:
-        """The next batch, without what the broker sends again after a reconnect."""
-        unknown = self._batch.waiting[0].epoch != self.fifo.epoch and not self.source.connected
-        if now_s < self._resume_s or unknown:  # whether the broker still has the session
+        """The next batch, without what brokers send again after a reconnect."""
+        if now_s < self._resume_s:
             return
-        for ticket in self._batch.drop_before(self.fifo.epoch, self.source.session_epoch):
-            self.fifo.complete(ticket)
+        for inlet in self.inlets:
+            if inlet.reopened and inlet.source.connected:
+                inlet.reopened = False
+                for ticket in self._batch.drop_stale(inlet.fifo, inlet.source.session_epoch):
+                    inlet.fifo.complete(ticket)
         self._batch.send(self._give, now_s)
 
     def _settle(self, stored: list[Ticket], now_s: float) -> None:
         for ticket in stored:
             self.stats.latency.observe(now_s - ticket.received_s, ticket.count)
-            self.fifo.complete(ticket)
+            ticket.fifo.complete(ticket)
             for held in ticket.frees:
                 held.held = False
         self.stats.produced = self._batch.stored
@@ -238,7 +376,7 @@ class Lane(BaseLane):
 
     def _pace(self, progress: bool) -> None:
         """Wait little while reports are due, longer the longer none comes."""
-        if not self.fifo.outstanding:
+        if not self._outstanding.messages:
             self._wait_s = IDLE_WAIT_S
         elif progress:
             self._wait_s = self.busy_wait_s
@@ -256,7 +394,8 @@ class AtMostOnceLane(BaseLane):
         """Serve until ``stop``, then wait ``drain_s`` at most for what is on its way; how much is left."""
         while not stop.is_set():
             self.turn()
-        self.source.close()
+        for inlet in self.inlets:
+            inlet.source.close()
         deadline_s = time.monotonic() + drain_s
         while self.sink.queued and time.monotonic() < deadline_s:
             time.sleep(DRAIN_POLL_S)
@@ -268,14 +407,15 @@ class AtMostOnceLane(BaseLane):
 
     def turn(self) -> None:
         """One turn of the loop; waits for messages only."""
-        found = self.source.poll(TURN_MESSAGES, BUSY_WAIT_MAX_S if self.sink.queued else IDLE_WAIT_S)
+        came = self._poll(BUSY_WAIT_MAX_S if self.sink.queued else IDLE_WAIT_S)
         now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        due = now_s - self._count_s > COUNT_S
         records: list[Record] = []
-        if found:
-            records, _ = translated(found, self.translator, self._letters, self.stats, now_ms)
-        if self._letters.counted and now_s - self._count_s > COUNT_S:
-            self._count_s = now_s
-            records += self._letters.counts(now_ms)
+        for inlet, found in came:
+            records += translated(found, self.translator, inlet.letters, self.stats, now_ms)[0]
+            if due and inlet.letters.counted:
+                self._count_s = now_s
+                records += inlet.letters.counts(now_ms)
         if records:
             given = self._give(records, min(self._room(), len(records)))
             self._given += given
@@ -284,6 +424,13 @@ class AtMostOnceLane(BaseLane):
 
     def _room(self) -> int:
         return max(0, self.max_in_flight - self.sink.queued)
+
+    def _limit(self) -> int:
+        return TURN_MESSAGES
+
+    def figures(self) -> dict[str, float]:
+        """How the lane stands; in flight is what the producer has."""
+        return super().figures() | {"in_flight_messages": self.sink.queued}
 
     def _settle(self) -> None:
         """Count what the producer has given up."""

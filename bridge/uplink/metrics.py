@@ -75,7 +75,8 @@ BY_LANE: Final = (
     (CounterMetricFamily, "stuck_heads", "Reconnects by the watchdog."),
     (GaugeMetricFamily, "in_flight_messages", "Not stored yet."),
     (GaugeMetricFamily, "in_flight_bytes", "Not stored yet."),
-    (GaugeMetricFamily, "mqtt_connected", "1 while connected."),
+    (GaugeMetricFamily, "mqtt_connected", "MQTT connections that stand."),
+    (GaugeMetricFamily, "slots", "Slots served; 1 of a bridge that is alone."),
 )
 """Kind and name of the family, key of ``figures``; meaning."""
 

@@ -1,7 +1,8 @@
-"""One MQTT connection of the bridge: persistent session, manual acks, one thread, never blocks.
+"""One MQTT connection of the bridge: persistent session, manual acks, never blocks.
 
 paho speaks the protocol (connect, subscribe, ping); runs of PUBLISH packets are cut out of large reads by
-``wire`` and PUBACKs leave in bulk. The owner calls ``poll`` in a loop; there is no other thread.
+``wire`` and PUBACKs leave in bulk. The owner calls ``poll`` in a loop; only the dialling has another thread,
+so that a broker that does not answer holds up nobody.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -48,7 +50,7 @@ class SourceConfig:
     never was one, or it was ended on purpose. ``qos`` 0: no session, no acknowledgements.
     ``max_packet_bytes``: of a larger message only the first bytes are held. ``gather_s``: how long the first
     message waits for those after it. ``marker``: the session is to be emptied, and a message of this topic
-    follows all that the broker holds.
+    follows all that the broker holds. ``leased``: who holds the lease may take the session over.
     """
 
     broker: MqttBroker
@@ -61,6 +63,7 @@ class SourceConfig:
     max_packet_bytes: int = PACKET_BYTES
     identity_property: str = ""
     gather_s: float = 0.0
+    leased: bool = False
 
 
 class _Client(Client):
@@ -100,6 +103,11 @@ def end_session(config: SourceConfig) -> None:
     config.session.unlink(missing_ok=True)
 
 
+def _hang_up(dialling: Future[Client]) -> None:
+    if not dialling.cancelled() and dialling.exception() is None and (sock := dialling.result().socket()):
+        sock.close()
+
+
 class MqttSource:
     """The connection and its successors. ``epoch`` counts them; ``connected`` is True after CONNACK.
 
@@ -107,9 +115,11 @@ class MqttSource:
     then and not acknowledged. ``losses`` are sessions that went; their reader takes them away.
     """
 
-    def __init__(self, config: SourceConfig) -> None:
+    def __init__(self, config: SourceConfig, dialler: Executor | None = None) -> None:
         self._config = config
-        self._log = structlog.get_logger().bind(client_id=config.client_id)
+        self._dialler = dialler or ThreadPoolExecutor(1, "dial")
+        self._dialling: Future[Client] | None = None
+        self._log = structlog.get_logger().bind(client_id=config.client_id, broker=str(config.broker))
         self.connected = self.subscribed = False
         self.trouble = "not connected yet"
         self.epoch, self.session_epoch = 0, 1
@@ -213,8 +223,20 @@ class MqttSource:
         if time.monotonic() - self._subscribed_s > STEADY_S:
             self._backoff_s = BACKOFF_FIRST_S
         self._subscribed_s = inf
-        self._next_dial_s = time.monotonic() + self._backoff_s
+        # who was put out by another holder of the lease does not put it out before it knows better
+        pause_s = BACKOFF_MAX_S if self._thief and self._config.leased else self._backoff_s
+        self._next_dial_s = time.monotonic() + pause_s
         self._backoff_s = min(BACKOFF_MAX_S, self._backoff_s * 2)
+
+    @property
+    def line(self) -> BufferedSocket | None:
+        """What to select on; None while there is no connection."""
+        return self._sock
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a poll finds something to do though nothing new has come."""
+        return self.acks_waiting or (self._sock is not None and self._sock.buffer.is_whole())
 
     @property
     def acks_waiting(self) -> bool:
@@ -223,6 +245,9 @@ class MqttSource:
 
     def close(self) -> None:
         """Say goodbye; the broker keeps the session."""
+        if self._dialling is not None:
+            self._dialling.add_done_callback(_hang_up)
+            self._dialling = None
         if self._client is not None and self.connected:
             self._client.disconnect()
         self._forget("closed")
@@ -239,12 +264,17 @@ class MqttSource:
 
     def _dial(self, wait_s: float) -> bool:
         """Open a new connection when the pause is over, with a new client: nothing old remains."""
-        pause_s = self._next_dial_s - time.monotonic()
-        if pause_s > 0:
-            time.sleep(min(pause_s, wait_s))
+        if self._dialling is None:
+            pause_s = self._next_dial_s - time.monotonic()
+            if pause_s > 0:
+                time.sleep(min(pause_s, wait_s))
+                return False
+            self._dialling = self._dialler.submit(dial, self._config, refuse_large=self._refuse_large)
+        if not wait([self._dialling], wait_s).done:
             return False
+        dialling, self._dialling = self._dialling, None
         try:
-            client = dial(self._config, refuse_large=self._refuse_large)
+            client = dialling.result()
         except OSError as error:
             why = self._config.broker.trouble(error)
             self._log.warning("mqtt broker away", why=why)
@@ -280,7 +310,7 @@ class MqttSource:
 
     def _judge_session(self, present: bool) -> None:
         """Note a loss unless the broker has our session; one that another client took over may be empty."""
-        thief, self._thief = self._thief, False
+        thief, self._thief = self._thief and not self._config.leased, False
         if present and not thief:
             return
         self.session_epoch = self.epoch

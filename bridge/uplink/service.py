@@ -1,6 +1,6 @@
 """The bridge's uplink: its two lanes, their threads, the health page, statistics, the orderly end.
 
-A change of the number of shards: new sessions are made before the old ones are emptied and ended.
+A change between one bridge and several: new sessions are made before the old ones are emptied and ended.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import product
 from typing import Final
 from urllib.parse import quote
 
@@ -19,7 +21,8 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from bridge.uplink import kafka_sink
-from bridge.uplink.lane import AtMostOnceLane, BaseLane, Lane
+from bridge.uplink.lane import WHOLE, AtMostOnceLane, BaseLane, Lane
+from bridge.uplink.leases import SlotLeases
 from bridge.uplink.metrics import BridgeCollector, BrokerCollector
 from bridge.uplink.mqtt_source import MqttSource, SourceConfig, end_session
 from bridge.uplink.silence import SilenceWatch
@@ -28,10 +31,10 @@ from bridge.uplink.wire import Publish
 from infra.clients.health import Check, HealthServer, Listen, in_background, stopped_by_signals
 from infra.contract import topics
 from infra.contract.errors import ServiceError
-from infra.contract.shard import Shard
+from infra.contract.slots import SLOTS
 from infra.settings.files import read_secret
 from infra.settings.settings import Endpoints, Settings
-from infra.stack.mosquitto import BrokerWatch
+from infra.stack.mosquitto import watched
 
 LANES: Final = ("telemetry", "crash")
 RECEIVE_MAXIMUM: Final = 65_535  # MQTT's own limit
@@ -39,6 +42,9 @@ TELEMETRY_LINGER_MS: Final = 5.0
 TELEMETRY_GATHER_S: Final = 0.05
 """At 1,200 messages/s a turn, and the four requests it makes to Kafka, is for sixty of them."""
 PRIORITY_IN_FLIGHT: Final = 1000
+ROUTED: Final = (*topics.KAFKA_TOPIC_OF.values(), topics.DEFERRED, "policy", "dead-letter")
+LEAST_WINDOW: Final = 100  # messages the broker may send a slot's session unacknowledged, at least
+DIALLERS: Final = 4
 
 PREPARE_S: Final = 10.0
 MARK_S: Final = 2.0
@@ -56,42 +62,29 @@ def lane_of(
     settings: Settings,
     endpoints: Endpoints,
     once: bool = False,
-    make_source: Callable[[SourceConfig], MqttSource] = MqttSource,
+    wanted: frozenset[int | None] | None = None,
+    make_source: Callable[[SourceConfig, Executor | None], MqttSource] = MqttSource,
 ) -> BaseLane:
     """The lane ``telemetry`` or ``crash``; ``once``: at most once, not acknowledged when Kafka has a message.
 
-    Telemetry takes all below the root by one filter, so that nothing comes twice, and skips crash and
-    downlink. Crash records have a connection, a producer, a thread and a wide limit of their own; none waits.
-    At most once is another client id: the session of the other guarantee stays untouched.
+    ``wanted`` are the slots to begin with; None: all by one session for a bridge that is alone, else none.
+    Telemetry takes all that is sent, so that nothing comes twice, and skips crash and downlink. Crash records
+    have a connection, a producer, a thread and a wide limit of their own; none waits.
     """
-    bridge, root, broker = settings.bridge, settings.mqtt.root, endpoints.mqtt
+    bridge, root = settings.bridge, settings.mqtt.root
+    if wanted is None:
+        wanted = frozenset() if bridge.leased else WHOLE
     if name == "telemetry":
-        filters, skipped = f"{root}/#", frozenset({"crash", *topics.DOWNLINK_CHANNELS})
+        skipped = frozenset({"crash", *topics.DOWNLINK_CHANNELS})
         in_flight, busy_wait_s = bridge.max_in_flight, 0.002
         linger_ms, gather_s = TELEMETRY_LINGER_MS, TELEMETRY_GATHER_S
         vehicle_limit = VehicleLimit(bridge.vehicle_rate, bridge.vehicle_burst)
     else:
-        filters, skipped = topics.mqtt_filter(root, "crash"), frozenset()
+        skipped = frozenset()
         in_flight, busy_wait_s = min(PRIORITY_IN_FLIGHT, bridge.max_in_flight), 0.0005
         linger_ms, gather_s = 0.0, 0.0
         vehicle_limit = VehicleLimit(bridge.crash_rate, bridge.crash_burst)
-    shard = Shard.parse(bridge.shard)
-    client_id = shard.client_id(bridge.client_id, f"{name}-once" if once else name)
-    if bridge.user:
-        secret = bridge.password_file
-        password = "" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE")
-        broker = replace(broker, user=bridge.user, password=password)
-    source = SourceConfig(
-        broker,
-        client_id,
-        (filters,),
-        window(in_flight),
-        settings.paths.home / "sessions" / quote(client_id, safe=""),
-        qos=0 if once else 1,
-        max_packet_bytes=settings.mqtt.max_message_bytes,
-        identity_property=bridge.identity_property,
-        gather_s=gather_s,
-    )
+    client_id = _client_id(bridge.client_id, None, name, once)
     producer = (kafka_sink.ONCE if once else kafka_sink.LASTING) | {
         "client.id": client_id,
         "linger.ms": linger_ms,
@@ -101,10 +94,59 @@ def lane_of(
     }
     sink = kafka_sink.KafkaSink(endpoints.kafka_bootstrap, producer)
     kind = NamedTranslator if bridge.identity_property else Translator
-    translator = kind(root, settings.kafka.prefix, skipped, shard, vehicle_limit)
+    translator = kind(root, settings.kafka.prefix, skipped, vehicle_limit)
+    # By broker, so that one that does not answer holds up none of the others.
+    dialling = [ThreadPoolExecutor(DIALLERS, "dial") for _ in endpoints.brokers]
+
+    def opened(slot: int | None) -> list[MqttSource]:
+        configs = source_configs(name, settings, endpoints, slot, once, window(in_flight), gather_s)
+        return [make_source(config, pool) for config, pool in zip(configs, dialling, strict=True)]
+
     lane = AtMostOnceLane if once else Lane
-    limits = (in_flight, bridge.max_in_flight_bytes, busy_wait_s, bridge.dead_letters_per_minute)
-    return lane(name, make_source(source), sink, translator, *limits)
+    kept = bridge.dead_letters_per_minute
+    kept = max(1, kept // SLOTS) if kept and bridge.leased else kept
+    limits = (in_flight, bridge.max_in_flight_bytes, busy_wait_s, kept, gather_s)
+    return lane(name, opened, wanted, sink, translator, *limits)
+
+
+def source_configs(
+    name: str, settings: Settings, endpoints: Endpoints, slot: int | None, once: bool = False,
+    receive_maximum: int = 1, gather_s: float = 0.0,
+) -> list[SourceConfig]:  # fmt: skip
+    """A lane's session of a slot at each broker.
+
+    The client id is of the slot, not of the bridge, so its next owner finds the session. At most once is
+    another client id: the session of the other guarantee stays untouched.
+    """
+    bridge = settings.bridge
+    client_id = _client_id(bridge.client_id, slot, name, once)
+    brokers = endpoints.brokers
+    if bridge.user:
+        secret = bridge.password_file
+        password = "" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE")
+        brokers = tuple(replace(broker, user=bridge.user, password=password) for broker in brokers)
+    leased = slot is not None
+    return [
+        SourceConfig(
+            broker,
+            client_id,
+            topics.uplink_filters(settings.mqtt.root, slot, crash=name == "crash"),
+            max(LEAST_WINDOW, receive_maximum // SLOTS) if leased else receive_maximum,
+            settings.paths.home
+            / "sessions"
+            / quote(f"{client_id}@{broker}" if number else client_id, safe=""),
+            qos=0 if once else 1,
+            max_packet_bytes=settings.mqtt.max_message_bytes,
+            identity_property=bridge.identity_property,
+            gather_s=0.0 if leased or len(brokers) > 1 else gather_s,
+            leased=leased,
+        )
+        for number, broker in enumerate(brokers)
+    ]
+
+
+def _client_id(stem: str, slot: int | None, name: str, once: bool) -> str:
+    return f"{stem}{'' if slot is None else f'-s{slot}'}-{name}{'-once' if once else ''}"
 
 
 def window(in_flight: int) -> int:
@@ -113,8 +155,8 @@ def window(in_flight: int) -> int:
 
 
 def health_page(settings: Settings, endpoints: Endpoints) -> Listen:
-    """Where this shard's health page listens; on any free port where none was chosen for it."""
-    return endpoints.health(Shard.parse(settings.bridge.shard).process)
+    """Where this bridge's health page listens; on any free port where none was chosen for it."""
+    return endpoints.health(settings.bridge.process)
 
 
 def run(settings: Settings, endpoints: Endpoints) -> int:
@@ -124,10 +166,10 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     sys.setswitchinterval(SWITCH_S)
     bridge, prefix = settings.bridge, settings.kafka.prefix
     ours = [lane_of(name, settings, endpoints, bridge.guarantee == "at-most-once") for name in LANES]
-    wanted = [topics.kafka_topic(prefix, n) for n in (*topics.KAFKA_TOPIC_OF.values(), "dead-letter")]
+    wanted = [topics.kafka_topic(prefix, n) for n in ROUTED]
     with (
         kafka_sink.kafka_probe(endpoints.kafka_bootstrap, wanted) as kafka,
-        BrokerWatch(endpoints.mqtt, reconnect=True) as broker,
+        watched(endpoints.brokers) as newest,
         stopped_by_signals(second_ends=True) as stop,
     ):
 
@@ -139,17 +181,20 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
                 raise
 
         registry = CollectorRegistry()
-        registry.register(BrokerCollector(broker.newest))
+        registry.register(BrokerCollector(newest))
         registry.register(BridgeCollector(ours, prefix, kafka))
         silence = SilenceWatch(settings, endpoints, ours, registry)
-        checks = {"kafka": kafka} | {f"mqtt-{lane.name}": lane.source.reason for lane in ours}
+        checks = {"kafka": kafka} | {f"mqtt-{lane.name}": lane.reason for lane in ours}
+        leases = SlotLeases(settings, endpoints, ours) if bridge.leased else None
+        checks |= {"slots": leases.reason} if leases else {}
         with (
             HealthServer(health_page(settings, endpoints), checks, registry) as health,
             in_background("silence", silence.run),
+            in_background("leases", leases.run) if leases else nullcontext(),
             ThreadPoolExecutor(len(ours), "lane") as pool,
         ):
-            log.info("bridge started", health_port=health.port, root=settings.mqtt.root, shard=bridge.shard,
-                     guarantee=bridge.guarantee)  # fmt: skip
+            log.info("bridge started", health_port=health.port, root=settings.mqtt.root,
+                     bridges=bridge.shards, guarantee=bridge.guarantee)  # fmt: skip
             served = {lane.name: pool.submit(serve, lane) for lane in ours}
             _log_rates(ours, stop)
     left = {name: count for name, lane in served.items() if (count := lane.result())}
@@ -182,72 +227,88 @@ def _log_rates(ours: list[BaseLane], stop: threading.Event) -> None:
 
 
 class EmptiedSource(MqttSource):
-    """A session to be emptied: ``stop`` is set when all that the broker held has come, or with ``ended``.
+    """A session to be emptied; ``emptied`` when all that the broker held has come.
 
     The subscription is over, so behind the marker, which the broker queues like any message, nothing comes.
     """
 
-    def __init__(self, config: SourceConfig, stop: threading.Event, ended: threading.Event) -> None:
+    def __init__(self, config: SourceConfig, dialler: Executor | None, look: Callable[[], None]) -> None:
         self.config = replace(config, marker=f"{MARKER}/{config.client_id}")
-        super().__init__(self.config)
-        self.emptied_epoch = -1
-        self._stop, self._ended = stop, ended
+        super().__init__(self.config, dialler)
+        self._emptied_epoch = -1
+        self._look = look
         self._mark_s = time.monotonic() + MARK_S
+
+    @property
+    def emptied(self) -> bool:
+        """After a reconnect what was not acknowledged lies at the broker again."""
+        return self._emptied_epoch == self.epoch
 
     def poll(self, limit: int, wait_s: float) -> list[Publish]:
         """What came, the marker excepted."""
         found = super().poll(limit, wait_s)
-        if self._ended.is_set():
-            self._stop.set()
         marker = self.config.marker.encode()
         if any(publish[0] == marker for publish in found):
-            self.emptied_epoch = self.epoch
-            self._stop.set()
+            self._emptied_epoch = self.epoch
         elif time.monotonic() > self._mark_s:
             self._mark_s = time.monotonic() + MARK_S
             self.mark()
+        self._look()
         return [publish for publish in found if publish[0] != marker]
 
 
+def slots_of(settings: Settings) -> frozenset[int | None]:
+    """All slots that these settings make sessions of."""
+    return frozenset((*range(SLOTS), topics.UNSLOTTED)) if settings.bridge.leased else WHOLE
+
+
 def prepare(settings: Settings, endpoints: Endpoints) -> int:
-    """Make a shard's sessions and leave: the broker keeps its messages from now on. Raises ServiceError."""
-    for name in LANES:
-        source = lane_of(name, settings, endpoints).source
-        deadline_s = time.monotonic() + PREPARE_S
-        while not source.subscribed:
-            source.poll(1, 0.1)  # what comes is not acknowledged: it comes again
-            if time.monotonic() > deadline_s:
-                raise ServiceError(f"bridge: no session for {name}: {source.reason()}")
-        source.close()
-    structlog.get_logger().info("sessions made", shard=settings.bridge.shard)
+    """Make the sessions and leave: the brokers keep their messages from now on. Raises ServiceError."""
+    with ThreadPoolExecutor(DIALLERS, "dial") as pool:
+        for name, slot in product(LANES, slots_of(settings)):
+            for config in source_configs(name, settings, endpoints, slot):
+                source = MqttSource(config, pool)
+                deadline_s = time.monotonic() + PREPARE_S
+                while not source.subscribed:
+                    source.poll(1, 0.1)  # what comes is not acknowledged: it comes again
+                    if time.monotonic() > deadline_s:
+                        where = f"no session {config.client_id} at {config.broker}"
+                        raise ServiceError(f"bridge: {where}: {source.reason()}")
+                source.close()
+    structlog.get_logger().info("sessions made", slots=len(slots_of(settings)))
     return 0
 
 
 def retire(settings: Settings, endpoints: Endpoints) -> int:
-    """Carry over what the broker holds for a stopped shard and end its sessions; 1: not all, run it again."""
+    """Carry over what the brokers hold for stopped bridges and end the sessions; 1: not all, run it again."""
     checks: dict[str, Check] = {"sessions": lambda: "they are being emptied and ended"}
     with (
         stopped_by_signals() as ended,
         HealthServer(health_page(settings, endpoints), checks, CollectorRegistry()),
     ):
-        # crash records first; a list, so that the second session is emptied whatever became of the first
+        # crash records first; a list, so that the second lane is emptied whatever became of the first
         return max([_empty(settings, endpoints, name, ended) for name in reversed(LANES)])
 
 
 def _empty(settings: Settings, endpoints: Endpoints, name: str, ended: threading.Event) -> int:
     stop, sources = threading.Event(), list[EmptiedSource]()
 
-    def make(config: SourceConfig) -> EmptiedSource:
-        sources.append(EmptiedSource(config, stop, ended))
-        return sources[0]
+    def look() -> None:
+        if ended.is_set() or all(source.emptied for source in sources):
+            stop.set()
 
-    lane = lane_of(name, settings, endpoints, make_source=make)
-    log = structlog.get_logger().bind(lane=name, shard=settings.bridge.shard)
+    def make(config: SourceConfig, dialler: Executor | None) -> EmptiedSource:
+        sources.append(EmptiedSource(config, dialler, look))
+        return sources[-1]
+
+    lane = lane_of(name, settings, endpoints, wanted=slots_of(settings), make_source=make)
+    log = structlog.get_logger().bind(lane=name)
     left = lane.run(stop, settings.bridge.drain_s)
-    # After a reconnect what was not acknowledged lies at the broker again.
-    if left or sources[0].emptied_epoch != sources[0].epoch:
-        log.error("session not emptied, it stays", not_stored=left, next_step="run it again")
+    full = [source.config.client_id for source in sources if left or not source.emptied]
+    for config in (source.config for source in sources if source.config.client_id not in full):
+        end_session(config)
+    if full:
+        log.error("sessions not emptied, they stay", sessions=full, not_stored=left, next_step="run it again")
         return 1
-    end_session(sources[0].config)
-    log.info("session ended", stored=lane.stats.produced, skipped=lane.stats.skipped)
+    log.info("sessions ended", stored=lane.stats.produced, skipped=lane.stats.skipped)
     return 0

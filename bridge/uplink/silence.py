@@ -1,14 +1,17 @@
-"""Vehicles that said ``online`` and send nothing: the service says ``silent`` in their place.
+"""Vehicles that said ``online`` and send nothing: the service says ``silent`` in their place. And vehicles of
+which telemetry is put off while there is overload.
 
 All that is known of them is the compacted topic ``status``, read from its beginning and followed. A state
 follows from the vehicle's own last status and when it was last heard; where the log differs, it is corrected.
+Whose telemetry is put off follows from its class there and from the topic ``policy``.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -23,8 +26,9 @@ from bridge.uplink.translate import SCHEMA_HEADER, receipt
 from infra.clients import kafka
 from infra.contract.errors import ContractError
 from infra.contract.messages import STATUS_STATES, decode_status
-from infra.contract.shard import Shard
-from infra.contract.topics import kafka_topic
+from infra.contract.overload import Deferral
+from infra.contract.slots import slot_of
+from infra.contract.topics import HEADER_MQTT_TOPIC, UNSLOTTED, kafka_topic, slotted
 from infra.settings.settings import Endpoints, Settings
 
 POLL_S: Final = 1.0
@@ -77,6 +81,11 @@ class Watch:
     silent_ms: int
     forgotten: int = 0  # vehicles that went because there were too many
     _vehicles: dict[str, _Vehicle] = field(default_factory=dict)
+
+    def of_classes(self, classes: Collection[str]) -> frozenset[str]:
+        """The vehicles of these classes."""
+        found = (v for v, known in self._vehicles.items() if known.own.get("vehicle_class") in classes)
+        return frozenset(found if classes else ())
 
     def watches(self, vehicle_id: str) -> bool:
         """Whether the log has named the vehicle."""
@@ -137,10 +146,14 @@ class Watch:
 
 
 class StatusLog:
-    """The topic ``status``, followed from its beginning and written to; raises ``kafka.LOST``."""
+    """The topic ``status``, followed from its beginning and written to; raises ``kafka.LOST``.
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic = topic
+    And the topic ``policy``: ``deferral`` is what it said last.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, policy: str) -> None:
+        self._topic, self._policy = topic, policy
+        self.deferral = Deferral()
         self._consumer = kafka.consumer(bootstrap, "odograph-bridge-silence")
         self._producer = kafka.producer(bootstrap, {"message.timeout.ms": 10_000})
         self._missing: dict[int, int] = {}
@@ -153,7 +166,7 @@ class StatusLog:
                 low, high = self._consumer.get_watermark_offsets(place, timeout=ASK_S) or (0, 0)
                 if high > low:
                     self._missing[place.partition] = high
-            self._consumer.assign(places)
+            self._consumer.assign([*places, TopicPartition(self._policy, 0, OFFSET_BEGINNING)])
         except BaseException:
             self._consumer.close()
             raise
@@ -164,21 +177,31 @@ class StatusLog:
         """Whether all that was in the topic at the start has been read."""
         return not self._missing
 
-    def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int]]:
-        """Key, value and timestamp of at most a batch of records; waits for the first one only."""
+    def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int, str]]:
+        """Key, value, timestamp, MQTT topic of at most a batch of records; waits for the first one only."""
         message: Any
         for message in kafka.taken(self._consumer, BATCH, wait_s):
+            if message.topic() == self._policy:
+                with suppress(ContractError):  # of a later version: what is known stands
+                    self.deferral = Deferral.decode(message.value() or b"")
+                continue
             end = self._missing.get(message.partition())
             if end is not None and message.offset() >= end - 1:
                 del self._missing[message.partition()]
             key = (message.key() or b"").decode(errors="replace")
-            yield key, message.value() or b"", message.timestamp()[1]
+            topic = dict(message.headers() or []).get(HEADER_MQTT_TOPIC, b"").decode(errors="replace")
+            yield key, message.value() or b"", message.timestamp()[1], topic
 
-    def write(self, records: Iterable[Status]) -> int:
-        """Write records in the service's name; how many. The rest is for the next turn."""
+    def write(self, records: Iterable[Status], topics: Mapping[str, str]) -> int:
+        """Write records in the service's name; how many. The rest is for the next turn.
+
+        ``topics``: of the vehicles whose record must say in which one they speak.
+        """
         now_ms, count = time.time_ns() // 1_000_000, 0
-        headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER]
         for vehicle_id, value in islice(records, WRITE_AT_ONCE):
+            headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER]
+            if vehicle_id in topics:
+                headers.append((HEADER_MQTT_TOPIC, topics[vehicle_id].encode()))
             self._producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
             count += 1
         self._producer.poll(0)
@@ -190,14 +213,15 @@ class StatusLog:
 
 
 class SilenceWatch:
-    """Watches the log in a thread of its own over our shard's vehicles; ``lanes[0]`` must listen."""
+    """Watches the log in a thread of its own over our slots' vehicles; ``lanes[0]`` must listen."""
 
     def __init__(
         self, settings: Settings, endpoints: Endpoints, lanes: Sequence[BaseLane], registry: CollectorRegistry
     ) -> None:
         self._bootstrap = endpoints.kafka_bootstrap
-        self._topic = kafka_topic(settings.kafka.prefix, "status")
-        self._silent_s, self._owns = settings.bridge.silent_s, Shard.parse(settings.bridge.shard).owns
+        self._topic, self._policy = (kafka_topic(settings.kafka.prefix, n) for n in ("status", "policy"))
+        self._silent_s, self._root = settings.bridge.silent_s, settings.mqtt.root
+        self._unslotted: dict[str, str] = {}
         self._lanes = lanes
         self._calm = Calm()
         self._seen: dict[str, int] = {}
@@ -211,11 +235,11 @@ class SilenceWatch:
         self._words = Counter("odograph_bridge_status_words", meaning, registry=registry)
 
     def run(self, stop: threading.Event) -> None:
-        """Watch until ``stop``; begin anew when Kafka was lost."""
+        """Watch until ``stop``; begin anew when Kafka was lost, or with other slots."""
         log = structlog.get_logger()
         while not stop.is_set():
             try:
-                with StatusLog(self._bootstrap, self._topic) as status:
+                with StatusLog(self._bootstrap, self._topic, self._policy) as status:
                     self._follow(status, stop)
             except kafka.LOST as error:
                 log.info("no watch over silent vehicles", why=str(error))
@@ -226,19 +250,29 @@ class SilenceWatch:
     def _follow(self, log: StatusLog, stop: threading.Event) -> None:
         watch = Watch(round(1000 * self._silent_s))
         every_s = min(JUDGE_S, self._silent_s / 4)
-        judge_s = 0.0
-        while not stop.is_set():
-            for key, value, at_ms in log.read(min(POLL_S, every_s)):
-                if self._owns(key.encode()):
+        judge_s, ours = 0.0, self._lanes[0].wanted
+        while not stop.is_set() and self._lanes[0].wanted == ours:
+            for key, value, at_ms, topic in log.read(min(POLL_S, every_s)):
+                if self._slot(key, topic) in ours or None in ours:
                     watch.note(key, value, at_ms)
             now_ms = time.time_ns() // 1_000_000
-            self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].source.epoch)
+            self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].epoch)
             if log.whole and time.monotonic() >= judge_s:
                 judge_s = time.monotonic() + every_s
                 self._collect_seen(watch)
                 self._forgotten.set(watch.forgotten)
-                self._words.inc(log.write(watch.judge(now_ms, self._seen, self._calm.since_ms)))
+                told = watch.judge(now_ms, self._seen, self._calm.since_ms)
+                self._words.inc(log.write(told, self._unslotted))
                 self._silent.set(watch.silent)
+                translator = self._lanes[0].translator
+                translator.show_every_ms = round(1000 * log.deferral.show_every_s)
+                translator.deferred = watch.of_classes(log.deferral.classes)
+
+    def _slot(self, vehicle_id: str, topic: str) -> int:
+        """The slot that a vehicle's messages come in; of our own words as well, which name its topic."""
+        if topic and not slotted(self._root, topic):
+            self._unslotted[vehicle_id] = topic
+        return UNSLOTTED if vehicle_id in self._unslotted else slot_of(vehicle_id)
 
     def _collect_seen(self, watch: Watch) -> None:
         """Keep what the lanes heard of the vehicles watched over: lanes forget, with too many topics."""

@@ -15,7 +15,6 @@ from bridge.uplink.wire import CutPayload, NamedTopic
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
 from infra.contract.fast_validator import USUAL_SAMPLES, Validator, validator
-from infra.contract.shard import Shard
 from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES
 
 ROUTES_KEPT: Final = 65_536
@@ -37,7 +36,6 @@ COUNTED_APART: Final = 50
 Header = tuple[str, bytes]
 Headers = list[Header]
 SCHEMA_HEADER: Final[Header] = (topics.HEADER_SCHEMA, b"%d" % frame.SCHEMA)
-WHOLE: Final = Shard()
 
 
 class VehicleLimit:
@@ -109,6 +107,7 @@ class Route:
     passes: Validator | None
     seen_ms: int = 0
     due_ms: float = 0.0
+    shown_ms: int = 0  # when the last frame of a vehicle that is put off went through
 
 
 _UNKNOWN: Final = Route("", "", "", b"", SCHEMA_HEADER, None)
@@ -119,8 +118,8 @@ class Translator:
     """Knows the names in force: MQTT root and Kafka prefix.
 
     ``skipped`` are channels that another connection (or another service) handles: their messages translate
-    to None, and so do those of vehicles of another ``shard``. A channel is taken by its place in the topic,
-    ``<root>/<anything>/<channel>``, valid id or not. ``limit`` holds for each vehicle and channel.
+    to None. A channel is taken by its place in the topic, ``<root>/[s/<slot>/]<anything>/<channel>``, valid
+    id or not. ``limit`` holds for each vehicle and channel.
     """
 
     def __init__(
@@ -128,16 +127,18 @@ class Translator:
         root: str,
         prefix: str,
         skipped: frozenset[str] = frozenset(),
-        shard: Shard = WHOLE,
         limit: VehicleLimit = NO_LIMIT,
     ) -> None:
         self._root = root
         self._prefix = prefix
         self._skipped = skipped
-        self._shard = shard
         self._limit = limit
         self._cost_ms, self._slack_ms = limit.cost_ms, limit.slack_ms
         self.dead_letter_topic = topics.kafka_topic(prefix, "dead-letter")
+        self.deferred: frozenset[str] = frozenset()
+        """Vehicles whose frames are put off, but for one every ``show_every_ms``; any thread may set it."""
+        self.show_every_ms = 0
+        self._deferred_topic = topics.kafka_topic(prefix, topics.DEFERRED)
         self.forgotten = 0
         self._routes: dict[bytes, Route | None] = {}
         self._samples = USUAL_SAMPLES
@@ -169,10 +170,19 @@ class Translator:
             route.due_ms = received_ms + self._cost_ms
         if received_ms != self._received_ms:
             self._received_ms, self._received = received_ms, receipt(received_ms)
+        name = self._put_off(route, received_ms) if self.deferred else route.kafka_topic
         return _record(
-            Record,
-            (route.kafka_topic, route.key, raw, [route.header, self._received, SCHEMA_HEADER], received_ms),
+            Record, (name, route.key, raw, [route.header, self._received, SCHEMA_HEADER], received_ms)
         )
+
+    def _put_off(self, route: Route, received_ms: int) -> str:
+        """The topic of a message while there is overload."""
+        if route.passes is None or route.vehicle_id not in self.deferred:
+            return route.kafka_topic
+        if received_ms - route.shown_ms < self.show_every_ms:
+            return self._deferred_topic
+        route.shown_ms = received_ms
+        return route.kafka_topic
 
     def _decode(self, route: Route, raw: bytes) -> None:
         """Decide where the quick check does not know; raises ContractError."""
@@ -220,8 +230,10 @@ class Translator:
         text = topic.decode(errors="surrogateescape")
         inside = text.startswith(self._root + "/")
         levels = text[len(self._root) + 1 :].split("/") if inside else [""]
+        if levels[0] == topics.SLOT_LEVEL and len(levels) > 2:
+            levels = levels[2:]
         key = levels[0].encode() if topics.VEHICLE_ID.fullmatch(levels[0]) else None
-        if (len(levels) == 2 and levels[1] in self._skipped) or not self._shard.owns(key):
+        if len(levels) == 2 and levels[1] in self._skipped:
             return None
         try:
             vehicle_id, channel = topics.parse_mqtt_topic(self._root, text)

@@ -197,7 +197,7 @@ def publish(
     drives = convoy(folder, mapping, speed, parse_start(start))
     address = configuration.endpoints(in_force, ("mqtt_host",))
     name = run_id or f"replay-{now_ms()}"
-    with stop_flag(say) as stop, PahoPublisher(address.mqtt, [f"odograph-{name}"]) as publisher:
+    with stop_flag(say) as stop, PahoPublisher(address.brokers, [f"odograph-{name}"]) as publisher:
         publisher.connect(deadline_s=5.0)
         with RunFiles(in_force.paths.home, name, log_frames) as files:
             plan = Plan(name, in_force.mqtt.root, 20_000, drain_s)

@@ -121,7 +121,7 @@ class _Connection(Link):
         return self.sock.fileno(), selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
 
     def open(self, now: float) -> None:
-        broker = self.identity.broker
+        broker = self.broker
         self.sock = socket.socket(socket.AF_INET6 if ":" in broker.host else socket.AF_INET)
         self.sock.setblocking(False)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -180,7 +180,7 @@ class _Connection(Link):
         try:
             if self._context is not None and not isinstance(self.sock, ssl.SSLSocket):
                 self.sock = self._context.wrap_socket(
-                    self.sock, server_hostname=who.broker.host, do_handshake_on_connect=False
+                    self.sock, server_hostname=self.broker.host, do_handshake_on_connect=False
                 )
             if isinstance(self.sock, ssl.SSLSocket):
                 self.sock.do_handshake()
@@ -189,11 +189,11 @@ class _Connection(Link):
         except ssl.SSLWantWriteError:
             return
         except OSError as error:
-            self.lose(who.broker.trouble(error))
+            self.lose(self.broker.trouble(error))
         else:
             self._opening, self._heard_at = "", now
             will = who.will and (who.will.topic, who.will.payload)
-            keepalive_s, login = max(1, round(who.keepalive_s)), (who.broker.user, who.broker.password)
+            keepalive_s, login = max(1, round(who.keepalive_s)), (self.broker.user, self.broker.password)
             self._write(packets.connect(who.client_id, keepalive_s, will, not who.filters, login), now)
 
     def on_readable(self, now: float) -> None:
@@ -255,8 +255,9 @@ class _Connection(Link):
             self._write(packets.PINGREQ, now)
 
     def lose(self, why: str) -> None:
-        """The connection is gone; what is owed stays."""
+        """The connection is gone; what is owed stays, and the next broker is tried."""
         self.trouble = why
+        self._losses += 1
         self._counts.reconnects += self.up
         self.up, self._opening, self._pinged_at = False, "", None
         self._unsent, self._unread, self._replies = memoryview(b""), b"", []

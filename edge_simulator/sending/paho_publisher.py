@@ -29,7 +29,7 @@ class _Connection(Link):
             CallbackAPIVersion.VERSION2, client_id=identity.client_id, clean_session=not identity.filters
         )
         client.max_inflight_messages_set(0)
-        identity.broker.log_in(client)
+        self.broker.log_in(client)
         if identity.will is not None:
             client.will_set(identity.will.topic, identity.will.payload, qos=1, retain=True)
         client.on_connect = self._on_connect
@@ -45,11 +45,12 @@ class _Connection(Link):
         return None if sock is None else (sock.fileno(), selectors.EVENT_READ | writes)
 
     def open(self, _now: float) -> None:
-        broker, keepalive_s = self.identity.broker, max(1, round(self.identity.keepalive_s))
+        broker, keepalive_s = self.broker, max(1, round(self.identity.keepalive_s))
         try:
             self._client.connect(broker.host, broker.port, keepalive=keepalive_s)
         except OSError as error:
             self.trouble = broker.trouble(error)  # whoever waits reports it
+            self._losses += 1
 
     def on_readable(self, now: float) -> None:
         self._client.loop_read()
@@ -93,6 +94,7 @@ class _Connection(Link):
             self.trouble = "the broker refuses a subscription; try --no-react"
 
     def _on_disconnect(self, *_ignored: Any) -> None:
+        self._losses += 1
         self._counts.reconnects += self.up
         self.up = False
 

@@ -77,9 +77,9 @@ class Counts:
 
 
 class Identity(NamedTuple):
-    """Who connects where; for will and filters see Publishing."""
+    """Who connects where, one of the brokers after the other; for will and filters see Publishing."""
 
-    broker: MqttBroker
+    brokers: Sequence[MqttBroker]
     client_id: str
     keepalive_s: float
     will: Message | None
@@ -96,10 +96,16 @@ class Link(ABC):
         self.trouble = "no answer"
         self.retry_at = 0.0
         self.failures = 0
+        self._losses = 0
         self._waiting: deque[Message] = deque()
         self._last_retained: Message | None = None
         """What stands retained under the will's topic as far as we know."""
         self._counts, self._latency, self._inbox = pool.counts, pool.latency, pool.inbox
+
+    @property
+    def broker(self) -> MqttBroker:
+        """The broker of this connection: after each loss, and each vain attempt, the next one."""
+        return self.identity.brokers[self._losses % len(self.identity.brokers)]
 
     def send(self, messages: Sequence[Message], now: float) -> None:
         """Publish, or keep until the connection is back."""
@@ -145,7 +151,9 @@ class Link(ABC):
 
 
 class Publishing:
-    """Connections to one broker at QoS 1; a context manager. One thread does everything.
+    """Connections at QoS 1, each to one of the brokers, the first ones spread over them; a context manager.
+
+    One thread does everything.
 
     By connection, where there is one: ``wills``, its last will, and ``filters``, what it listens to. One
     with a will sends its last retained message again when it is back, for the will was published meanwhile.
@@ -160,7 +168,8 @@ class Publishing:
     kind: ClassVar[type[Link]]
 
     def __init__(
-        self, broker: MqttBroker, client_ids: Sequence[str], wills: Mapping[int, Message] | None = None,
+        self, brokers: Sequence[MqttBroker], client_ids: Sequence[str],
+        wills: Mapping[int, Message] | None = None,
         keepalive_s: float = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
         keep_s: float = 0.0,
     ) -> None:  # fmt: skip
@@ -168,11 +177,13 @@ class Publishing:
         self.latency = Latency()
         self.inbox: list[packets.Incoming] = []
         self.keep_s = keep_s
-        self.context = broker.context()  # what TLS is spoken with, where the broker wants it
-        self._broker = broker
+        self.context = brokers[0].context()  # what TLS is spoken with, where the brokers want it
+        self._brokers = brokers
         ends, ears = wills or {}, filters or {}
         self._links = [
-            self.kind(Identity(broker, name, keepalive_s, ends.get(k), tuple(ears.get(k, ()))), self)
+            self.kind(
+                Identity(_from(brokers, k), name, keepalive_s, ends.get(k), tuple(ears.get(k, ()))), self
+            )
             for k, name in enumerate(client_ids)
         ]
         self._selector = selectors.DefaultSelector()
@@ -191,8 +202,9 @@ class Publishing:
         end = time.monotonic() + deadline_s
         while missing := [link for link in self._links if not (link.up and link.listening)]:
             if time.monotonic() > end:
+                where = " or ".join(map(str, self._brokers))
                 raise ServiceError(
-                    f"no MQTT broker at {self._broker} after {deadline_s:g} s ({missing[0].trouble}); "
+                    f"no MQTT broker at {where} after {deadline_s:g} s ({missing[0].trouble}); "
                     "start it (odograph up) or check ODOGRAPH_MQTT_URL"
                 )
             self.drive(0.02)
@@ -266,10 +278,18 @@ class Publishing:
             link.close()
         self._selector.close()
         # A clean session that ends at once ends the kept one; a broker that is away keeps it.
-        with suppress(OSError):
-            for who in (link.identity for link in self._links if link.identity.filters):
-                with opened(self._broker, CONNECT_S) as sock:
-                    login = (self._broker.user, self._broker.password)
-                    sock.sendall(packets.connect(who.client_id, 1, login=login))
-                    sock.recv(4)  # CONNACK: the old session is gone
-                    sock.sendall(packets.DISCONNECT)
+        listening = [link.identity.client_id for link in self._links if link.identity.filters]
+        for broker in self._brokers:
+            with suppress(OSError):
+                for client_id in listening:
+                    with opened(broker, CONNECT_S) as sock:
+                        login = (broker.user, broker.password)
+                        sock.sendall(packets.connect(client_id, 1, login=login))
+                        sock.recv(4)  # CONNACK: the old session is gone
+                        sock.sendall(packets.DISCONNECT)
+
+
+def _from(brokers: Sequence[MqttBroker], first: int) -> Sequence[MqttBroker]:
+    """The brokers, beginning with number ``first`` modulo how many there are."""
+    at = first % len(brokers)
+    return (*brokers[at:], *brokers[:at])

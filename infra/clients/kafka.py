@@ -48,7 +48,7 @@ def consumer(bootstrap: str, group: str, settings: Mapping[str, Any] | None = No
 
 
 def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Producer:
-    """An idempotent producer that chooses partitions as ``contract.shard`` does; ``settings`` override."""
+    """An idempotent producer that chooses partitions as ``contract.slots`` does; ``settings`` override."""
     common = {
         "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True,
         "partitioner": "murmur2_random", "log_level": 0,

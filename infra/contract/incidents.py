@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from infra.contract.errors import ContractError
+from infra.contract.overload import FLEET
 
 JOIN_MS: Final = 3_600_000
 TABLE_KEY: Final = "causes"
@@ -117,9 +118,10 @@ def joined(pieces: Sequence[Piece], terms: Terms) -> list[list[Piece]]:
 
 
 def is_fleet(group: Iterable[Piece]) -> bool:
-    """Whether a group is the fleet's: nothing else joins vehicles."""
+    """Whether a group is the fleet's: nothing else joins vehicles; an alert may be of the fleet itself."""
     found = list(group)
-    return any(piece.fleet for piece in found) or len({piece.vehicle_id for piece in found}) > 1
+    vehicles = {piece.vehicle_id for piece in found}
+    return any(piece.fleet for piece in found) or len(vehicles) > 1 or FLEET in vehicles
 
 
 def _crowds(pieces: Sequence[Piece], terms: Terms) -> set[int]:

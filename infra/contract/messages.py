@@ -51,6 +51,7 @@ CRASH_EXTRAS: Final = (
 DEVICE_STATES: Final = ("online", "offline")  # what a vehicle (or its last will) says of itself
 STATUS_STATES: Final = (*DEVICE_STATES, "silent")
 """``silent`` is the service's word on an online vehicle that sends nothing; never taken from a device."""
+VEHICLE_CLASSES: Final = ("car", "van", "heavy")
 STATUS_KEYS: Final = ("state", "at_ms", "model", "powertrain", "vehicle_class")
 """Keys of a status message after the head; model, powertrain and vehicle_class may be null.
 

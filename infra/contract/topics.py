@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from infra.contract.errors import ContractError
+from infra.contract.slots import SLOTS, slot_of
 
 MAX_RECORD_BYTES = 1 << 20
 """Largest batch of records that any topic takes, as stored; a producer's batch is 1,000,000 bytes at most."""
@@ -75,6 +76,8 @@ class KafkaTopic:
 
 KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
     KafkaTopic("telemetry", "vehicle", 4, 7 * DAY_MS, "delete", "frames, in order per vehicle"),
+    KafkaTopic("telemetry-deferred", "vehicle", 4, 7 * DAY_MS, "delete",
+               "frames put off while there is overload: the archive alone reads them"),
     KafkaTopic("crash", "vehicle", 2, -1, "delete", "the priority lane: crash records, kept for ever"),
     KafkaTopic("status", "vehicle", 1, -1, "compact", "the last word on each vehicle: birth, death, model"),
     KafkaTopic("vehicle-latest", "vehicle", 2, -1, "compact",
@@ -82,48 +85,82 @@ KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
     KafkaTopic("alerts", "vehicle", 2, 30 * DAY_MS, "delete", "what the jobs found"),
     KafkaTopic("incidents", "vehicle and cause", 1, -1, "compact",
                "which incident a vehicle's alerts of a cause are, and the table of causes"),
+    KafkaTopic("policy", "what it is about", 1, -1, "compact", "what the service has decided for the fleet"),
     KafkaTopic("dead-delivery", "vehicle", 1, 30 * DAY_MS, "delete", "alerts nobody took, and why"),
     KafkaTopic("dead-letter", "vehicle or none", 1, 30 * DAY_MS, "delete",
                "what could not be understood: raw bytes and the reason", DEAD_LETTER_BYTES),
 )  # fmt: skip
 
+BRIDGE_SLOTS = KafkaTopic("bridge-slots", "none", SLOTS + 1, HOUR_MS, "delete",
+                          "empty: its partitions are the slots that several bridges share")  # fmt: skip
+"""Made where there are several bridges. The last partition is ``UNSLOTTED``."""
+
 MQTT_TOPICS: tuple[tuple[str, str, int, str], ...] = (
-    ("`<root>/<vehicle>/telemetry`", "up", 1, "frames"),
-    ("`<root>/<vehicle>/crash`", "up", 1, "crash records, large ones in parts"),
-    ("`<root>/<vehicle>/status`", "up", 1, "birth and last will, retained"),
+    ("`<root>/s/<slot>/<vehicle>/telemetry`", "up", 1, "frames"),
+    ("`<root>/s/<slot>/<vehicle>/crash`", "up", 1, "crash records, large ones in parts"),
+    ("`<root>/s/<slot>/<vehicle>/status`", "up", 1, "birth and last will, retained"),
+    ("`<root>/<vehicle>/telemetry`, `crash`, `status`", "up", 1, "the same, of devices that know no slots"),
     ("`<root>/<vehicle>/alert`", "down", 1, "alerts of this vehicle, signed; expire after 15 min"),
     ("`<root>/<vehicle>/notice`, `<root>/all/notice`", "down", 1, "notices to one or all vehicles, signed"),
 )
-"""Topic, direction seen from the vehicle, QoS, content; the root is the setting ODOGRAPH_MQTT_ROOT."""
+"""Topic, direction seen from the vehicle, QoS, content; the root is the setting ODOGRAPH_MQTT_ROOT.
+``<slot>`` is murmur2 of the vehicle's id without its sign bit, modulo 64 (slots.py)."""
 
+DEFERRED = "telemetry-deferred"
+LIVE = ("telemetry", DEFERRED)  # where frames lie
 KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
 """Which Kafka topic an MQTT channel flows into."""
 
 
+SLOT_LEVEL = "s"  # before a slot, in the place of a vehicle id
+UNSLOTTED = SLOTS  # stands for the topics of devices that know no slots, in the place of a slot
+
+
 def mqtt_topic(root: str, vehicle_id: str, channel: str) -> str:
-    """The MQTT topic of one vehicle's channel, as ``odograph/v1/<vehicle>/telemetry``."""
-    return f"{root}/{vehicle_id}/{channel}"
+    """The MQTT topic of one vehicle's channel, as ``odograph/v1/s/<slot>/<vehicle>/telemetry``.
+
+    Downlink channels have no slot, as ``odograph/v1/<vehicle>/alert``.
+    """
+    slot = f"{SLOT_LEVEL}/{slot_of(vehicle_id)}/" if channel in UPLINK_CHANNELS else ""
+    return f"{root}/{slot}{vehicle_id}/{channel}"
 
 
 def mqtt_filter(root: str, channel: str) -> str:
-    """The MQTT filter that matches a channel of every vehicle."""
+    """The MQTT filter that matches a channel of every vehicle, in topics without a slot."""
     return f"{root}/+/{channel}"
 
 
+def uplink_filters(root: str, slot: int | None, crash: bool) -> tuple[str, ...]:
+    """The filters of a slot, of ``UNSLOTTED``, or (None) of all: crash records, or whatever is sent there."""
+    if slot is None:
+        return (f"{root}/+/crash", f"{root}/{SLOT_LEVEL}/+/+/crash") if crash else (f"{root}/#",)
+    if slot == UNSLOTTED:
+        return (f"{root}/+/{'crash' if crash else '+'}",)
+    return (f"{root}/{SLOT_LEVEL}/{slot}/{'+/crash' if crash else '#'}",)
+
+
+def slotted(root: str, topic: str) -> bool:
+    """Whether a topic has a slot level."""
+    return topic.startswith(f"{root}/{SLOT_LEVEL}/")
+
+
 def parse_mqtt_topic(root: str, topic: str) -> tuple[str, str]:
-    """Vehicle id and channel of an uplink topic.
+    """Vehicle id and channel of an uplink topic, with its slot or without one.
 
     Raises ContractError: ``unknown_topic`` for a channel that is not an uplink, ``bad_topic`` for another
-    shape, ``bad_identity`` for an id that is not a VIN.
+    shape or another vehicle's slot, ``bad_identity`` for an id that is not a VIN.
     """
     parts = topic.removeprefix(root + "/").split("/") if topic.startswith(root + "/") else []
-    if len(parts) != 2:
-        raise ContractError("bad_topic", f"{topic!r} is not {root}/<vehicle>/<channel>")
-    vehicle_id, channel = parts
+    slot = parts[1] if len(parts) == 4 and parts[0] == SLOT_LEVEL else None
+    if slot is None and len(parts) != 2:
+        raise ContractError("bad_topic", f"{topic!r} is not {root}/[{SLOT_LEVEL}/<slot>/]<vehicle>/<channel>")
+    vehicle_id, channel = parts[-2:]
     if channel not in UPLINK_CHANNELS:
         raise ContractError("unknown_topic", f"channel {channel!r} is none of {', '.join(UPLINK_CHANNELS)}")
     if VEHICLE_ID.fullmatch(vehicle_id) is None:
         raise ContractError("bad_identity", f"{vehicle_id!r} is not a 17-character VIN")
+    if slot is not None and slot != str(slot_of(vehicle_id)):
+        raise ContractError("bad_topic", f"{vehicle_id} is of slot {slot_of(vehicle_id)}, not {slot}")
     return vehicle_id, channel
 
 

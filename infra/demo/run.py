@@ -197,6 +197,11 @@ def ledger_text(ledger: Ledger) -> str:
         ("archived", x.archived, "records in the Parquet archive"),
         ("counted", x.counted, "frames in windows by the stream"),
         ("late", x.late, f"records; {x.repaired} frames repaired, {x.late_open} open"),
+        *(
+            [("deferred", x.deferred, f"frames put off by overload, {x.deferred_open} open")]
+            if x.deferred
+            else []
+        ),
         ("quarantined", x.quarantined, "records with an impossible clock"),
         ("duplicate", x.duplicate, "records seen before"),
         ("dead", x.dead, letters),

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, fi
 
 from infra.clients import database_url, mqtt_broker
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract.messages import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES
+from infra.contract.messages import CHUNK_BYTES, CRASH_MAX_BYTES, MIN_CHUNK_BYTES, VEHICLE_CLASSES
 from infra.settings.values import host_name
 
 DB_URLS: Final = ("url", "ingest_url", "dashboard_url", "dispatch_url")
@@ -234,6 +234,11 @@ class Db(Section):
         }
 
 
+def bridges(count: int) -> tuple[str, ...]:
+    """The names of so many bridges' processes; one alone has no number."""
+    return tuple(f"bridge-{number}" for number in range(1, count + 1)) if count > 1 else ("bridge",)
+
+
 class Bridge(Section):
     """MQTT to Kafka."""
 
@@ -245,8 +250,10 @@ class Bridge(Section):
     guarantee: Literal["at-least-once", "at-most-once"] = setting(
         "at-least-once", "at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost"
     )
-    shard: str = setting("1/1", "share of the fleet this bridge carries, i/n", pattern=r"^\d+/\d+$")
-    shards: int = setting(1, "bridges that `odograph up` starts, each with its share", ge=1, le=16)
+    shards: int = setting(
+        1, "bridges that share the fleet's slots; `odograph up` starts so many", ge=1, le=64
+    )
+    shard: int = setting(1, "which of them this one is: it names log and health port, nothing else", ge=1)
     max_in_flight: int = setting(20_000, "messages between MQTT and Kafka, at most", ge=1)
     max_in_flight_bytes: int = setting(64 << 20, "bytes between MQTT and Kafka, at most", ge=1 << 16)
     vehicle_rate: float = setting(200.0, "sustained messages/s of one vehicle and channel; 0: no limit", ge=0)
@@ -256,6 +263,16 @@ class Bridge(Section):
     dead_letters_per_minute: int = setting(6000, "rejected messages that a lane keeps; 0: all", ge=0)
     drain_s: float = setting(10.0, "time to finish what is in flight after SIGTERM, s", gt=0)
     silent_s: float = setting(900.0, "an online vehicle that sends nothing for this long is silent, s", gt=0)
+
+    @property
+    def leased(self) -> bool:
+        """Whether there are several, so that a slot is served by who has its lease."""
+        return self.shards > 1
+
+    @property
+    def process(self) -> str:
+        """The name of this bridge's process: of its pid file, its log and its port."""
+        return bridges(self.shards)[self.shard - 1] if self.shard <= self.shards else f"bridge-{self.shard}"
 
     @model_validator(mode="after")
     def _login(self) -> Self:
@@ -491,6 +508,27 @@ class Ledger(Section):
 
     interval_s: float = setting(300.0, "pause between two audits of the hours that changed, s", gt=0)
     hours: int = setting(48, "hours that are audited again when late frames come, at most", ge=1)
+
+
+class Overload(Section):
+    """When the fleet sends more than the stream carries: whose telemetry goes to the archive only."""
+
+    classes: str = setting(
+        "", "vehicle classes whose telemetry may be put off, car[,van][,heavy]; empty: none"
+    )
+    lag_records: int = setting(200_000, "it begins when more records wait for the query telemetry", ge=1)
+    grow_s: float = setting(30.0, "and their number has grown for so long, s", gt=0)
+    calm_records: int = setting(10_000, "it ends when no more records wait", ge=0)
+    least_s: float = setting(120.0, "and it has lasted so long, s", ge=0)
+    show_every_s: float = setting(60.0, "of a vehicle put off a frame goes through every s", gt=0)
+
+    @field_validator("classes")
+    @classmethod
+    def _known(cls, text: str) -> str:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        if unknown := [name for name in names if name not in VEHICLE_CLASSES]:
+            raise ValueError(f"{unknown[0]!r} is none of {', '.join(VEHICLE_CLASSES)}")
+        return ",".join(dict.fromkeys(names))
 
 
 class Retention(Section):

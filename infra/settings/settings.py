@@ -25,7 +25,6 @@ from infra.clients.health import HOST, Listen
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.shard import shards
 from infra.settings import sections
 
 PREFIX = "ODOGRAPH_"
@@ -76,6 +75,7 @@ class Settings(BaseSettings):
     archive: sections.Archive = sections.Archive()
     journeys: sections.Journeys = sections.Journeys()
     ledger: sections.Ledger = sections.Ledger()
+    overload: sections.Overload = sections.Overload()
     retention: sections.Retention = sections.Retention()
     watch: sections.Watch = sections.Watch()
     dashboard: sections.Dashboard = sections.Dashboard()
@@ -187,7 +187,7 @@ def fixed_ports(settings: Settings) -> dict[str, int]:
     s = settings
     found = {"downlink": s.downlink.http_port, "dashboard": s.dashboard.port}
     if s.bridge.http_port:
-        found |= {x.process: s.bridge.http_port + x.number - 1 for x in shards(s.bridge.shards)}
+        found |= {name: s.bridge.http_port + k for k, name in enumerate(sections.bridges(s.bridge.shards))}
     return {name: port for name, port in found.items() if port}
 
 

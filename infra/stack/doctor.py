@@ -100,7 +100,7 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
     roles |= {"dashboard": found.db_dashboard_url, "dispatch": found.db_dispatch_url}
     topics = partial(missing_topics, found.kafka_bootstrap, stack.settings.kafka.prefix)
     checks: dict[str, Callable[[], str | Answer]] = {
-        "MQTT round trip": lambda: probes.mqtt_echo(found.mqtt),
+        "MQTT round trip": lambda: "; ".join(map(probes.mqtt_echo, found.brokers)),
         "Kafka round trip": lambda: probes.kafka_cluster(found.kafka_bootstrap),
         **{f"database as {role}": partial(probes.database, url) for role, url in roles.items()},
         "broker's queue": lambda: _queue(found),
@@ -127,7 +127,7 @@ def _copies(addresses: Endpoints, terms: Kafka) -> Answer:
 
 def _queue(addresses: Endpoints) -> Answer:
     """Messages that the broker acknowledged to a vehicle and then dropped are lost."""
-    figures = broker_figures(addresses.mqtt)
+    figures = broker_figures(*addresses.brokers)
     detail = f"{figures.queued:,} messages wait, {figures.dropped:,} dropped since its start"
     step = "see that the bridge runs and keeps up; count the loss: odograph audit"
     return figures.dropped == 0, detail, step

@@ -6,8 +6,9 @@ import base64
 import hashlib
 import secrets
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -158,7 +159,21 @@ class BrokerWatch:
             self._complete.set()
 
 
-def broker_figures(broker: MqttBroker) -> BrokerFigures:
-    """One reading, with a connection of its own; raises ServiceError."""
-    with BrokerWatch(broker) as watch:
-        return watch.figures()
+@contextmanager
+def watched(brokers: Sequence[MqttBroker]) -> Iterator[Callable[[], BrokerFigures | None]]:
+    """The newest figures of all brokers that say something, summed; None where none does."""
+    with ExitStack() as ending:
+        watches = [ending.enter_context(BrokerWatch(broker, reconnect=True)) for broker in brokers]
+        yield lambda: _total([figures for watch in watches if (figures := watch.newest())])
+
+
+def broker_figures(*brokers: MqttBroker) -> BrokerFigures:
+    """One reading, with connections of its own, summed over the brokers; raises ServiceError."""
+    with ExitStack() as ending:
+        found = _total([ending.enter_context(BrokerWatch(broker)).figures() for broker in brokers])
+    assert found is not None
+    return found
+
+
+def _total(figures: Sequence[BrokerFigures]) -> BrokerFigures | None:
+    return BrokerFigures(*map(sum, zip(*map(astuple, figures), strict=True))) if figures else None

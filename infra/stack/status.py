@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -17,7 +18,7 @@ from infra.clients.db import connected
 from infra.clients.kafka import LogEnds
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import LIVE, kafka_topic
 from infra.settings.sections import Watch
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets
@@ -128,15 +129,18 @@ def _or_none(read: Callable[[], T]) -> T | None:
 
 def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
     """By query: what is in the log less what its newest committed batch ends at; raises ServiceError."""
-    topic = kafka_topic(settings.kafka.prefix, "telemetry")
-    with connected(addresses.db_owner_url) as connection:
-        ends = query_offsets.committed_ends(connection, topic)
-    with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
-        log_ends = log.ends("telemetry")
-    return {
-        query: sum(max(0, end - read.get(partition, 0)) for partition, end in log_ends.items())
-        for query, read in ends.items()
-    }
+    behind: Counter[str] = Counter()
+    with (
+        connected(addresses.db_owner_url) as connection,
+        LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log,
+    ):
+        for name in LIVE:
+            read_by = query_offsets.committed_ends(connection, kafka_topic(settings.kafka.prefix, name))
+            for partition, end in log.ends(name).items():
+                behind.update(
+                    {query: max(0, end - read.get(partition, 0)) for query, read in read_by.items()}
+                )
+    return dict(behind)
 
 
 def partitions(url: str) -> tuple[list[Skew], list[TopKey]]:
@@ -193,7 +197,7 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     topics = _or_none(lambda: records_by_topic(endpoints(s).kafka_bootstrap, s.kafka.prefix)) or {}
     records = _or_none(lambda: records_behind(s, endpoints(s)))
     times = _or_none(lambda: _event_times(endpoints(s).db_owner_url))
-    broker = _or_none(lambda: broker_figures(endpoints(s).mqtt))
+    broker = _or_none(lambda: broker_figures(*endpoints(s).brokers))
     skews, keys = _or_none(lambda: partitions(endpoints(s).db_owner_url)) or ([], [])
     tables = _or_none(lambda: table_sizes(endpoints(s).db_owner_url))
     if tables is not None:  # tasks of their own see to these two

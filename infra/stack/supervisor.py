@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ServiceError
-from infra.contract.shard import shards
+from infra.settings.sections import bridges as bridge_names
 from infra.stack import processes
 from infra.stack.probes import readyz
 from infra.stack.service import HOST
@@ -180,10 +180,10 @@ def odograph(*arguments: str) -> tuple[str, ...]:
 
 
 def programs(bridges: int = 1) -> tuple[Program, ...]:
-    """What ``odograph up`` keeps running; ``bridges``: into so many shares the fleet is cut."""
-    commands = {
-        shard.process: ("bridge",) if shard.whole else ("bridge", "--shard", str(shard))
-        for shard in shards(bridges)
+    """What ``odograph up`` keeps running; ``bridges`` of them share the fleet."""
+    commands: dict[str, tuple[str, ...]] = {
+        name: ("bridge", "--shard", f"{number}") if bridges > 1 else ("bridge",)
+        for number, name in enumerate(bridge_names(bridges), 1)
     }
     return tuple(Program(name, odograph(*words)) for name, words in (commands | COMMANDS).items())
 

@@ -17,8 +17,15 @@ from psycopg.rows import dict_row
 from infra.clients import duck
 from infra.clients.db import connected
 from infra.clients.kafka import LogReader, Record, identity, record_of
-from infra.contract.shard import partition as partition_of
-from infra.contract.topics import HEADER_DETAIL, HEADER_MQTT_TOPIC, HEADER_REASON, kafka_topic
+from infra.contract.slots import partition as partition_of
+from infra.contract.topics import (
+    DEFERRED,
+    HEADER_DETAIL,
+    HEADER_MQTT_TOPIC,
+    HEADER_REASON,
+    LIVE,
+    kafka_topic,
+)
 from infra.contract.verdict import LATE, OK, UNREADABLE
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
@@ -35,7 +42,7 @@ DEAD_LETTERS: Final = 500
 """Newest dead letters of a vehicle that are looked into."""
 RULE_VERSIONS: Final = 1000
 _ARCHIVED: Final = """
-SELECT filename, file_row_number, partition, log_offset, received_ms, value
+SELECT filename, file_row_number, topic, partition, log_offset, received_ms, value
 FROM read_parquet(?, hive_partitioning = false, filename = true, file_row_number = true)
 WHERE vehicle_id = ? AND seq = ? AND (? IS NULL OR boot_id = ?)
 ORDER BY received_ms, log_offset
@@ -82,6 +89,7 @@ class Wanted:
 class Copy(NamedTuple):
     """One record of the frame: as the log has it, in the archive's file and row, or both."""
 
+    topic: str
     partition: int
     offset: int
     received_ms: int
@@ -131,23 +139,25 @@ class Follower:
 
     def copies(self, look_back: timedelta) -> list[Copy]:
         """All records of the frame, in the order of the log."""
-        topic = self.topic("telemetry")
-        by_place = {}
-        for place, partition, offset, received_ms, value in self._archived(look_back):
-            record = self.log.at(topic, partition, offset)
-            by_place[offset, partition] = Copy(partition, offset, received_ms, value, record, place)
-        partition = partition_of(self.wanted.vehicle_id.encode(), self.log.partitions(topic))
+        live, copies = [self.topic(name) for name in LIVE], dict[tuple[str, int, int], Copy]()
+        for place, topic, partition, offset, received_ms, value in self._archived(look_back):
+            record = self.log.at(topic, partition, offset) if topic in live else None
+            copies[topic, partition, offset] = Copy(
+                topic, partition, offset, received_ms, value, record, place
+            )
         newest = query_offsets.committed(self.database, "archive")
-        not_archived = newest.ends.get(topic, {}).get(partition) if newest is not None else None
-        if not_archived is None:
-            not_archived = self.log.since(topic, partition, int(time.time() * 1000) - TAIL_MS)
-        for found in self._find(topic, partition, not_archived):
-            copy = Copy(partition, found.offset, found.received_ms, found.value, found, None)
-            by_place.setdefault((found.offset, partition), copy)
-        return [by_place[place] for place in sorted(by_place)]
+        for topic in live:
+            partition = partition_of(self.wanted.vehicle_id.encode(), self.log.partitions(topic))
+            not_archived = newest.ends.get(topic, {}).get(partition) if newest is not None else None
+            if not_archived is None:
+                not_archived = self.log.since(topic, partition, int(time.time() * 1000) - TAIL_MS)
+            for found in self._find(topic, partition, not_archived):
+                copy = Copy(topic, partition, found.offset, found.received_ms, found.value, found, None)
+                copies.setdefault((topic, partition, found.offset), copy)
+        return sorted(copies.values(), key=lambda copy: (copy.received_ms, copy.topic, copy.offset))
 
-    def _archived(self, look_back: timedelta) -> list[tuple[str, int, int, int, bytes]]:
-        """File and row, partition, offset, receipt and bytes of copies in the archive, oldest first.
+    def _archived(self, look_back: timedelta) -> list[tuple[str, str, int, int, int, bytes]]:
+        """File and row, topic, partition, offset, receipt and bytes of copies in the archive, oldest first.
 
         Searched by hour of receipt, the newest first. The hour before the one that has it is looked into
         too: copies may lie on both sides of a full hour.
@@ -155,7 +165,7 @@ class Follower:
         archive, wanted = archive_of(self.home), self.wanted
         oldest_ms = (datetime.now(UTC) - look_back).timestamp() * 1000
         stored = [hour_ms for hour_ms in reversed(hours(archive)) if hour_ms + HOUR_MS > oldest_ms]
-        found: list[tuple[str, int, int, int, bytes]] = []
+        found: list[tuple[str, str, int, int, int, bytes]] = []
         for number, hour_ms in enumerate(stored):
             if number and number % SAY_EVERY_HOURS == 0:
                 self.say(f"not in the archive's newest {number} of {len(stored)} hours, going on")
@@ -205,7 +215,7 @@ class Follower:
     def in_log(self, copy: Copy, number: int) -> list[Hop]:
         """Receipt by the bridge and the place in the log; the log's own time is the receipt."""
         which = "" if number == 1 else f" (copy {number})"
-        place = f"{self.topic('telemetry')}[{copy.partition}]@{copy.offset}, {len(copy.value):,} bytes"
+        place = f"{copy.topic}[{copy.partition}]@{copy.offset}, {len(copy.value):,} bytes"
         by, stored = "by the bridge", Hop(f"stored{which}", "done", place)
         if copy.record is None:
             stored = Hop(f"stored{which}", "gone", f"{place}; retention has taken it, the archive has it")
@@ -217,8 +227,10 @@ class Follower:
         """Each streaming query's batch that took the record in."""
         hops = []
         for query in query_offsets.all_committed(self.database):
+            if copy.topic == self.topic(DEFERRED) and query != "archive":
+                continue  # put off because of overload: the repair brings it into windows
             lines = query_offsets.lines_of(self.database, query)
-            taken = query_offsets.batch_of(lines, self.topic("telemetry"), copy.partition, copy.offset)
+            taken = query_offsets.batch_of(lines, copy.topic, copy.partition, copy.offset)
             if taken is None:
                 hops.append(Hop(f"query {query}", "not yet", "in none of its committed batches"))
                 continue
@@ -238,12 +250,12 @@ class Follower:
             else Hop("archived", "not yet", f"offset {copy.offset} is in no file")
             for copy in copies
         ]
-        generation = self.log.generation(topic := self.topic("telemetry"))
         for copy in copies:
-            place = (topic, copy.partition, copy.offset, generation)
+            place = (copy.topic, copy.partition, copy.offset, self.log.generation(copy.topic))
             if late := self.row(_LISTED.format("late_frame", _OF_LOG), *place):
                 repaired = late["repaired_at"]
-                hops.append(Hop("listed as late", "done", f"offset {copy.offset} in late_frame"))
+                why = "put off" if copy.topic == self.topic(DEFERRED) else "late"
+                hops.append(Hop(f"listed as {why}", "done", f"offset {copy.offset} in late_frame"))
                 detail = "its windows are restated from the archive"
                 hops.append(Hop("repaired", "done" if repaired else "not yet", detail, _ms(repaired)))
             if kept := self.row(_LISTED.format("quarantined_frame", _OF_LOG), *place):

@@ -10,12 +10,14 @@ from typing import Final
 from load_tests.drills.acks import acks
 from load_tests.drills.alert_faults import f9
 from load_tests.drills.backlog import f19
+from load_tests.drills.bridge_cluster import c5, c6
 from load_tests.drills.bridge_faults import Kills, f1, f1_windows, f2
 from load_tests.drills.broker_faults import f5, f6
 from load_tests.drills.checkpoint_faults import f12, f13
 from load_tests.drills.cluster import c2
 from load_tests.drills.flow import Load
 from load_tests.drills.kafka_faults import f3, f4, f14
+from load_tests.drills.overload import overload
 from load_tests.drills.payload_faults import f16, refused
 from load_tests.drills.poison.attack import Attack
 from load_tests.drills.poison.run import poison
@@ -44,6 +46,8 @@ class Drill:
     times: int = 1
     """How often the fault is put in."""
     disk: Disk | None = None
+    brokers: int = 1
+    """MQTT brokers."""
 
 
 def _honest(run: Callable[[Site, Load], Verdict]) -> Run:
@@ -67,6 +71,13 @@ def _poison(name: str, title: str, attacks: tuple[Attack, ...]) -> Drill:
 KILL_EVERY_S: Final = 5.0
 SMALL_WINDOW: Final[Sections] = {"bridge": {"max_in_flight": 4000}}
 """So that bounds on duplicates and memory mean something."""
+
+OVERLOAD: Final[Sections] = {
+    "jobs": {"max_offsets": 250},
+    "overload": {"classes": "car", "lag_records": 1500, "grow_s": 5, "calm_records": 300, "least_s": 15,
+                 "show_every_s": 10},
+}  # fmt: skip
+"""So much a batch that a fleet of this size is too much, without its cars not."""
 
 SMALL_BATCHES: Final[Sections] = {"jobs": {"max_offsets": 500}}
 """So that late frames come batches later on a slow machine too: no window is closed within a batch."""
@@ -105,6 +116,12 @@ DRILLS: Final = (
           disk=Disk("replays", 256)),
     Drill("refused", "frames that only Kafka refuses", 0, 0,
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
+    Drill("c5", "kill -9 one of two MQTT brokers while it holds frames, through to windows and trips",
+          200, 60, c5, {}, ("no-keep",), brokers=2),
+    Drill("c6", "kill -9 one of three bridges, then a fourth one joins", 1000, 60, c6,
+          {"bridge": {"shards": 4, "max_in_flight": 4000}}, ("own-sessions", "whole-tree")),
+    Drill("overload", "more than the stream takes: cars are put off, and taken in when it is over", 300, 60,
+          overload, OVERLOAD, ("unlisted",)),
     Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,
           lambda site, _, mutant: acks(site, mutant), {}, ("no-fifo", "no-epochs")),
     _poison("poison-2", "what a stranger, a web page or a hostile file tries, each attack in turn", ATTACKS),

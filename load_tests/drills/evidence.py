@@ -117,7 +117,7 @@ class Log:
             value = message.value() or b""
             headers: dict[str, bytes] = dict(message.headers() or [])  # type: ignore[arg-type]
             topic = headers.get(topics.HEADER_MQTT_TOPIC, b"").decode(errors="replace")
-            vehicle_id = topic.removeprefix(f"{self._root}/").partition("/")[0]
+            *_, vehicle_id, _ = ("", *topic.removeprefix(f"{self._root}/").split("/"))
             reason = headers.get(topics.HEADER_REASON, b"").decode()
             yield DeadLetter(reason, vehicle_id, kept(value)), value
 

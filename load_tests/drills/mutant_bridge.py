@@ -6,11 +6,14 @@ switch for any of them. Where that method is gone this fails: it never runs a br
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 from bridge.uplink import in_flight, kafka_sink, service
+from infra.contract import topics
 from infra.settings import settings
 from load_tests.drills.defects import put_in, replace
 
@@ -67,11 +70,38 @@ def no_gapless() -> None:
     replace(kafka_sink, "LASTING", lambda honest: honest | plain)
 
 
+def own_sessions() -> None:
+    """A session belongs to the bridge, not to the slot: the next owner of a slot does not find it."""
+
+    def private(honest: Any) -> Any:
+        def source_configs(*arguments: Any, **named: Any) -> Any:
+            found = honest(*arguments, **named)
+            return [dataclasses.replace(c, client_id=f"{c.client_id}-{os.getpid()}") for c in found]
+
+        return source_configs
+
+    replace(service, "source_configs", private)
+
+
+def whole_tree() -> None:
+    """The bridge that has the topics without a slot subscribes to all of the tree."""
+
+    def greedy(honest: Any) -> Any:
+        def uplink_filters(root: str, slot: int | None, crash: bool) -> Any:
+            return honest(root, None if slot == topics.UNSLOTTED else slot, crash)
+
+        return uplink_filters
+
+    replace(topics, "uplink_filters", greedy)
+
+
 MUTANTS: Final[dict[str, Callable[[], None]]] = {
     "ack-before-produce": ack_before_produce,
     "no-fifo": no_fifo,
     "no-epochs": no_epochs,
     "no-gapless": no_gapless,
+    "own-sessions": own_sessions,
+    "whole-tree": whole_tree,
 }
 
 

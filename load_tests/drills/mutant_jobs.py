@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.compute as pc
+
+from infra.contract.verdict import OK
 from infra.settings import settings
 from load_tests.drills.defects import put_in, replace
 from stream_jobs.app import jobs, ledger, session
@@ -30,6 +33,18 @@ def no_ledger() -> None:
         return claim
 
     replace(ledger.BatchClaims, "claim", blind)
+
+
+def unlisted() -> None:
+    """What overload put off is archived and listed nowhere."""
+
+    def forgetful(honest: Any) -> Any:
+        def note_exceptions(connection: Any, found: Any, *more: Any) -> int:
+            return int(honest(connection, found.filter(pc.not_equal(found["verdict"], OK)), *more))
+
+        return note_exceptions
+
+    replace(query, "note_exceptions", forgetful)
 
 
 def in_workers(name: str) -> Callable[[], None]:
@@ -53,8 +68,8 @@ def local_staging() -> None:
     class Left:
         """In the place of HourFiles: sends the exceptions, keeps the files."""
 
-        def __init__(self, limits: Any) -> None:
-            self._files, self._folder = HourFiles(limits), Path.cwd().absolute() / "staging"
+        def __init__(self, *given: Any) -> None:
+            self._files, self._folder = HourFiles(*given), Path.cwd().absolute() / "staging"
 
         def __call__(self, batches: Any) -> Any:
             for rows in self._files(batches):
@@ -72,6 +87,7 @@ def local_staging() -> None:
 MUTANTS: Final[dict[str, Callable[[], None]]] = {
     "no-ledger": no_ledger,
     "local-staging": local_staging,
+    "unlisted": unlisted,
     "early-close": in_workers("early-close"),
     "no-sequencer": in_workers("no-sequencer"),
 }

@@ -62,5 +62,6 @@ def _one(drill: Drill, mutant: str | None, wanted: Wanted, say: Say) -> Verdict:
     if wanted.duration is not None:
         seconds = duration_ms(wanted.duration, "--duration") / 1000
     size = Load(wanted.rate or drill.rate, seconds, wanted.seed, wanted.times or drill.times)
-    with opened(load(), drill.name.replace(":", "-"), say, wanted.keep, drill.disk, **drill.settings) as site:
+    name = drill.name.replace(":", "-")
+    with opened(load(), name, say, wanted.keep, drill.disk, drill.brokers, **drill.settings) as site:
         return drill.run(site, size, mutant)

@@ -24,6 +24,7 @@ from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import odograph
 from load_tests.drills.small_disk import small_disk
+from load_tests.rate_support import Broker, broker_in
 
 POLL_S = 0.05
 READY_S = 60.0
@@ -53,6 +54,8 @@ class Site:
     env: dict[str, str]
     stack: Stack
     say: Say = lambda _: None
+    brokers: tuple[Broker, ...] = ()
+    """The MQTT brokers where there are several; else the stack has one."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -60,22 +63,25 @@ class Site:
         """Where pid files lie."""
         return self.home / "run"
 
-    def start(self, name: str, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
-        """Start a program; its output goes to the log of that name."""
+    def start(self, name: str, command: tuple[str, ...], **more: str) -> subprocess.Popen[bytes]:
+        """Start a program, with ``more`` in its environment; its output goes to the log of that name."""
         log = self.home / "logs" / f"{name}.log"
-        return self.adopt(name, processes.spawn(self.run_dir, name, command, log, env=self.env))
+        return self.adopt(name, processes.spawn(self.run_dir, name, command, log, env=self.env | more))
 
     def adopt(self, name: str, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         """A program of this site from now on, ended with it."""
         self._children[name] = child
         return child
 
-    def bridge(self, mutant: str | None = None) -> None:
-        """Start a bridge, with a defect where one is named; returns when it is ready."""
-        plain = odograph("bridge")
+    def bridge(self, mutant: str | None = None, number: int | None = None) -> None:
+        """Start a bridge, with a defect where one is named; returns when it is ready.
+
+        ``number``: which of several that share the fleet.
+        """
+        name = "bridge" if number is None else f"bridge-{number}"
         patched = (sys.executable, "-m", "load_tests.drills.mutant_bridge", str(mutant))
-        self.start("bridge", patched if mutant else plain)
-        self.wait_ready("bridge")
+        self.start(name, patched if mutant else odograph("bridge"), ODOGRAPH_BRIDGE_SHARD=f"{number or 1}")
+        self.wait_ready(name)
 
     def wait_ready(self, name: str, deadline_s: float = READY_S) -> None:
         """Until a program's health page says it is ready; raises ServiceError, also when it has ended."""
@@ -211,9 +217,13 @@ def opened(
     say: Say,
     keep: bool = False,
     disk: Disk | None = None,
+    brokers: int = 1,
     **overrides: dict[str, object],
 ) -> Iterator[Site]:
-    """A site below the home in force with its services; all is stopped at its end, gone if not ``keep``."""
+    """A site below the home in force with its services; all is stopped at its end, gone if not ``keep``.
+
+    ``brokers``: MQTT brokers; several are no part of the stack.
+    """
     home = base.paths.home.resolve() / "drills" / f"{name}-{time.time_ns() // 1_000_000}"
     sections: Sections = {"paths": {"home": str(home), "cache": str(base.paths.cache)}}
     for part in (EXTERNAL, {"kafka": {"heap_mb": 512}}, overrides):
@@ -222,13 +232,22 @@ def opened(
     settings = load(**sections)
     fetch_all(settings.paths.cache, SERVICES)
     home.mkdir(parents=True)
-    for folder in (home.parent, home.parent.parent):
+    for folder in (home, home.parent, home.parent.parent):
         folder.chmod(0o711)  # the services' users must reach their folders
-    small = small_disk(home / disk.folder, disk.megabytes) if disk else contextlib.nullcontext()
-    with small, guarded(home):
+    with contextlib.ExitStack() as ending:
+        if disk:
+            ending.enter_context(small_disk(home / disk.folder, disk.megabytes))
+        ending.enter_context(guarded(home))
+        more = [
+            ending.enter_context(broker_in(home / f"broker-{k}"))
+            for k in range(brokers if brokers > 1 else 0)
+        ]
+        if more:
+            sections["mqtt"]["url"] = f"mqtt://{','.join(f'127.0.0.1:{broker.port}' for broker in more)}"
+            settings = load(**sections)
         stack = Stack(settings, say=lambda _: None, preferred={})
         say(f"starting services in {home}")
-        site = Site(home, settings, stack.up(), _environment(sections), stack, say)
+        site = Site(home, settings, stack.up(), _environment(sections), stack, say, tuple(more))
         try:
             yield site
         finally:

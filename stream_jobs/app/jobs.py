@@ -21,7 +21,7 @@ from stream_jobs.app.database import Connection, Database, insert_row
 from stream_jobs.app.hadoop_store import HadoopStore, checkpoint_files
 from stream_jobs.app.ledger import BatchClaims, begun, reconciled
 from stream_jobs.app.progress import Board, Listener, completeness, note
-from stream_jobs.app.queries import QUERIES, TOPIC, Query, SinkParts, kafka_stream
+from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream
 from stream_jobs.app.session import build_session
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive.manifest import archive_of
@@ -149,7 +149,7 @@ class Application:
             checkpoint = checkpoint_of(files, query.name, query.operators, (), query.buckets(s))
         fresh = checkpoint.query_id() is None
         sink = query.sink(parts)
-        records = kafka_stream(spark, s, self._addresses, TOPIC, query.max_offsets(s))
+        records = kafka_stream(spark, s, self._addresses, query.max_offsets(s), *query.topics)
         self._locations[query.name] = checkpoint.location
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
         # Kept by what starts now.

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import DEFERRED, LIVE, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database
@@ -67,6 +67,7 @@ class Query:
     interpreted: bool = False
     again: Callable[[SinkParts], Again] | None = None
     """Makes the rows of a gap between ledger and checkpoint again; None: Kafka is read again."""
+    topics: tuple[str, ...] = (TOPIC,)
 
 
 QUERIES: Final = (
@@ -101,10 +102,14 @@ QUERIES: Final = (
             p.claims,
             telemetry_of(p.settings.paths.home),
             clock_limits(p.settings),
+            kafka_topic(p.settings.kafka.prefix, DEFERRED),
             p.settings.archive.writers,
         ),
-        again=lambda p: note_again(archive_of(p.settings.paths.home)),
+        again=lambda p: note_again(
+            archive_of(p.settings.paths.home), kafka_topic(p.settings.kafka.prefix, DEFERRED)
+        ),
         interpreted=True,
+        topics=LIVE,
     ),
 )
 
@@ -114,19 +119,19 @@ FETCHING: Final = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.
 
 
 def kafka_stream(
-    spark: SparkSession, settings: Settings, endpoints: Endpoints, topic: str, max_offsets: int
+    spark: SparkSession, settings: Settings, endpoints: Endpoints, max_offsets: int, *topics: str
 ) -> DataFrame:
-    """Records of a topic as they come, at most ``max_offsets`` in a batch; lost offsets are an error."""
-    options = kafka_options(settings, endpoints, topic) | FETCHING
+    """Records of topics as they come, at most ``max_offsets`` in a batch; lost offsets are an error."""
+    options = kafka_options(settings, endpoints, *topics) | FETCHING
     reader = spark.readStream.format("kafka").options(**options)
     return record_columns(reader.option("maxOffsetsPerTrigger", max_offsets).load())
 
 
-def kafka_options(settings: Settings, endpoints: Endpoints, topic: str) -> dict[str, str]:
-    """Options of Spark's Kafka source for one topic of this installation."""
+def kafka_options(settings: Settings, endpoints: Endpoints, *topics: str) -> dict[str, str]:
+    """Options of Spark's Kafka source for topics of this installation."""
     return {
         "kafka.bootstrap.servers": endpoints.kafka_bootstrap,
-        "subscribe": kafka_topic(settings.kafka.prefix, topic),
+        "subscribe": ",".join(kafka_topic(settings.kafka.prefix, topic) for topic in topics),
         "startingOffsets": "earliest",
         "failOnDataLoss": "true",
     }

@@ -26,7 +26,7 @@ from infra.stack.processes import guarded
 from infra.stack.service import HOST, Runner, free_port
 from stream_jobs.app import instant
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.queries import QUERIES, TOPIC, kafka_stream
+from stream_jobs.app.queries import QUERIES, kafka_stream
 from stream_jobs.app.session import JAVA_OPTIONS, build_session
 from stream_jobs.rules.model import INSTANT, load_rules, of_query
 
@@ -86,7 +86,7 @@ def _queries(settings: Settings, where: Endpoints, archive: Path) -> None:
 def _micro_batches(spark: SparkSession, settings: Settings, where: Endpoints) -> None:
     done: list[str] = []
     for query in QUERIES:
-        records = kafka_stream(spark, settings, where, TOPIC, query.max_offsets(settings))
+        records = kafka_stream(spark, settings, where, query.max_offsets(settings), *query.topics)
         writer = query.transform(records, settings).writeStream.outputMode(query.output_mode)
         folder = f"{settings.paths.place('checkpoints')}/{query.name}"
         writer.foreachBatch(partial(_take, done, query.name)).option("checkpointLocation", folder).start()

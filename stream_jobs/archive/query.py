@@ -30,6 +30,7 @@ from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import Entry, described
 from stream_jobs.archive.writer import EXCEPTION, FILE, WRITTEN, HourFiles, place
+from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
 
 _SPARK_TYPES: Final = {
     pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"
@@ -38,25 +39,28 @@ _WRITTEN_TYPE: Final = ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" fo
 
 QUERY: Final = "archive"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
-LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at", "repaired_at")
+LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at", "repaired_at", "deferred")
 QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSink:
-    """foreachBatch writer: files first, then the batch's late and quarantined frames in one transaction."""
+    """foreachBatch writer: files first, then the batch's exceptions in one transaction: late and quarantined
+    frames, and those of the topic ``deferred`` that were in time.
+    """
 
     database: Database
     claims: BatchClaims
     folder: Path
     limits: ClockLimits
+    deferred: str = ""
     writers: int = 1
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Archive the batch, whatever it takes."""
         stem = f"{self.claims.query_id[:8]}-{batch_id:09d}"
         # In the order of the log, a task a writer.
-        write = HourFiles(self.limits)
+        write = HourFiles(self.limits, self.deferred)
         rows = batch.coalesce(self.writers).mapInArrow(write.__call__, _WRITTEN_TYPE).toArrow()
         is_file = pc.is_valid(rows["hour_ms"])
         publish(rows.filter(is_file).select([*FILE]), self.folder, stem, self.claims.range_of(batch_id))
@@ -64,30 +68,52 @@ class ArchiveSink:
         self.database.run(lambda connection: self.write(connection, exceptions, batch_id))
 
     def write(self, connection: Connection, exceptions: pa.Table, batch_id: int) -> None:
-        """Late and quarantined frames of the batch; nothing where the ledger has it."""
+        """The batch's exceptions; nothing where the ledger has it."""
         if not self.claims.claim(connection, batch_id, exceptions.num_rows) or not exceptions.num_rows:
             return
         note_late(connection, QUERY, int(time.time() * 1000))
         note_exceptions(connection, exceptions)
+        _note_vehicles(connection, exceptions)
+
+
+def _note_vehicles(connection: Connection, exceptions: pa.Table) -> None:
+    """Vehicles whose journeys lack what was put off: the stream has never seen it, and cannot say so."""
+    deferred = exceptions.filter(pc.equal(exceptions["verdict"], OK))
+    if not deferred.num_rows:
+        return
+    until_ms = pc.add(deferred["t0_ms"], deferred["span_ms"])
+    told = deferred.append_column("until_ms", until_ms).group_by("vehicle_id").aggregate(
+        [("t0_ms", "min"), ("until_ms", "max"), ("received_ms", "max"), ("seq", "count")]
+    )  # fmt: skip
+    columns = [
+        told[name].to_pylist()
+        for name in ("vehicle_id", "t0_ms_min", "until_ms_max", "received_ms_max", "seq_count")
+    ]
+    for table, rows in tables_of(map(LateVehicleFrames, *columns)).items():
+        insert_rows(connection, table.name, rows)
 
 
 def note_exceptions(connection: Connection, found: pa.Table, repaired_at: datetime | None = None) -> int:
-    """Late and quarantined frames (columns EXCEPTION) into their lists; how many are late.
+    """Late and quarantined frames (columns EXCEPTION) into their lists, those put off with the late ones; how
+    many are late or put off.
 
     ``repaired_at``: when the late ones were taken into their windows, if they are.
     """
     received_at = found["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
     repaired = pa.array([repaired_at] * found.num_rows, pa.timestamp("us", tz="UTC"))
     found = found.append_column("received_at", received_at).append_column("repaired_at", repaired)
-    is_late = pc.equal(found["verdict"], LATE)
+    deferred = pc.equal(found["verdict"], OK)
+    is_late = pc.or_(deferred, pc.equal(found["verdict"], LATE))
+    found = found.append_column("deferred", deferred)
     late, quarantined = found.filter(is_late), found.filter(pc.invert(is_late))
     insert_rows(connection, LATE_TABLE, late.select(LATE_COLUMNS))
     insert_rows(connection, QUARANTINE_TABLE, quarantined.select(QUARANTINE_COLUMNS))
     return int(late.num_rows)
 
 
-def note_again(folder: Path) -> Callable[[Connection, Gap], None]:
+def note_again(folder: Path, deferred: str) -> Callable[[Connection, Gap], None]:
     """The exceptions of a gap from its files, which are there, into a database that has lost them."""
+    told = (pc.field("verdict") != OK) | (pc.field("topic") == deferred)
 
     def again(connection: Connection, gap: Gap) -> None:
         lost = gap.differing()
@@ -96,10 +122,9 @@ def note_again(folder: Path) -> Callable[[Connection, Gap], None]:
             if any(
                 each.last >= lost.get((each.topic, each.partition), (each.last + 1,))[0] for each in offsets
             ):
-                columns = {"columns": [*EXCEPTION], "partitioning": None}
-                note_exceptions(
-                    connection, pq.read_table(file.path, **columns, filters=pc.field("verdict") != OK)
-                )
+                found = pq.read_table(file.path, columns=[*EXCEPTION], partitioning=None, filters=told)
+                note_exceptions(connection, found)
+                _note_vehicles(connection, found)
         note_late(connection, QUERY, int(time.time() * 1000))
 
     return again

@@ -67,16 +67,18 @@ def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class HourFiles:
-    """Makes Parquet files of records, one an hour of receipt, in their order: rows of WRITTEN.
+    """Makes Parquet files of records, one an hour of receipt, in their order: rows of WRITTEN. Exceptions are
+    what is not ok, and all of the topic ``deferred``.
 
     The files are rows, with their bytes, since the disk of a worker is not the driver's: a file is there
     whole, or the batch has not come to its end.
     """
 
     limits: ClockLimits
+    deferred: str = ""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The records whose verdict is not ok, and the files."""
+        """The exceptions, and the files."""
         files: dict[int, tuple[pa.BufferOutputStream, pq.ParquetWriter]] = {}
         for batch in batches:
             table = indexed(batch, self.limits)
@@ -89,8 +91,8 @@ class HourFiles:
                 writer.write_table(table.filter(pa.array(hours == hour)))
                 if sink.tell() >= FILE_BYTES:
                     yield _file_row(hour * HOUR_MS, *files.pop(hour))
-            exceptions = table.filter(pc.not_equal(table["verdict"], OK))
-            for found in exceptions.select([*EXCEPTION]).to_batches():
+            told = pc.or_(pc.not_equal(table["verdict"], OK), pc.equal(table["topic"], self.deferred))
+            for found in table.filter(told).select([*EXCEPTION]).to_batches():
                 yield _row(dict(zip(EXCEPTION, found.columns, strict=True)), found.num_rows)
         for hour, file in files.items():
             yield _file_row(hour * HOUR_MS, *file)

@@ -149,7 +149,7 @@ FROM record WHERE vehicle_id = $vehicle AND verdict = 'ok' AND inside GROUP BY 1
 _TOTALS = f"""
 SELECT sum(records), count(*), sum(ok) - count_if(ok > 0), sum(records - live), count_if(live = 0)
 FROM (SELECT count(*) AS records, count_if(verdict = 'ok') AS ok,
-             count_if(coalesce(topic = $live, true)) AS live
+             count_if(coalesce(list_contains($live, topic), true)) AS live
       FROM record WHERE {_SHARE} GROUP BY vehicle_id, boot_id, seq)
 """  # noqa: S608  constants of this file
 _GAP: Final = pa.schema(
@@ -208,13 +208,15 @@ class Archive:
                 found[vehicle_id, boot_id].following = seq
         return found
 
-    def totals(self, live_topic: str | None = None, share_rows: int = SHARE_ROWS) -> dict[str, int]:
+    def totals(self, *live: str, share_rows: int = SHARE_ROWS) -> dict[str, int]:
         """Sums of all records for the ledger, whatever the scope.
 
-        Records of other topics than ``live_topic`` are of a back-fill; None: all are live.
+        Records of other topics than ``live`` are of a back-fill; none given: all are live.
         """
         names = ("archived", "distinct", "duplicate", "backfilled", "backfilled_distinct")
-        rows = [self._run(_TOTALS, share | {"live": live_topic})[0] for share in self._shares(share_rows)]
+        rows = [
+            self._run(_TOTALS, share | {"live": list(live) or None})[0] for share in self._shares(share_rows)
+        ]
         return {name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate(names)}
 
     def _shares(self, share_rows: int) -> Iterator[dict[str, Any]]:

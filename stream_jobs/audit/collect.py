@@ -18,7 +18,7 @@ from psycopg.rows import dict_row
 from infra.clients.db import Connection, connected
 from infra.clients.kafka import LogEnds
 from infra.contract.seq_ranges import Ranges, minus, size
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import LIVE, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
@@ -41,7 +41,9 @@ WHERE window_start >= to_timestamp(%(since)s / 1000.0) AND window_start < to_tim
 GROUP BY 1
 """
 _LATE = """
-SELECT vehicle_id, count(*) AS late_listed, count(*) FILTER (WHERE repaired_at IS NULL) AS late_open
+SELECT vehicle_id, count(*) FILTER (WHERE NOT deferred) AS late_listed,
+       count(*) FILTER (WHERE repaired_at IS NULL AND NOT deferred) AS late_open,
+       count(DISTINCT (boot_id, seq)) FILTER (WHERE repaired_at IS NULL AND deferred) AS deferred
 FROM odograph.late_frame
 WHERE t0_ms >= %(since)s AND t0_ms < %(until)s AND received_at < to_timestamp(%(seen)s / 1000.0)
 GROUP BY 1
@@ -83,11 +85,12 @@ def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
     """
     runs = edge.run_totals(home)
     with archive.opened(home, WHOLE) as store:
-        archived = store.totals(ends.topic(TELEMETRY))
+        archived = store.totals(*map(ends.topic, LIVE))
     database = queries.ledger(endpoints.db_ingest_url)
     dead = queries.dead_frames(endpoints.db_ingest_url)
     with archive.opened(home, WHOLE) as store:  # what has come meanwhile too
-        found = ledger.balance(runs, ends.appended(TELEMETRY), archived, database, store.dead_archived(dead))
+        appended = sum(map(ends.appended, LIVE))
+        found = ledger.balance(runs, appended, archived, database, store.dead_archived(dead))
         if found.missing_in_archive or found.missing_in_windows >= 0:
             return found
         own = min(-found.missing_in_windows, store.again_in_all())  # frames, though their numbers were used
@@ -290,7 +293,7 @@ def _sessions(found: Account, store: Archive, database: Connection) -> None:
 
 def _windows(found: Account, store: Archive, database: Connection, window_ms: int) -> None:
     """Where a vehicle's sums differ, the windows that differ."""
-    differ = [v for v, one in sorted(found.vehicles.items()) if one.in_time != one.counted]
+    differ = [v for v, one in sorted(found.vehicles.items()) if one.in_time != one.counted + one.deferred]
     for vehicle_id in differ[:COMPARED_VEHICLES]:
         archived = store.windows(vehicle_id, window_ms)
         values = found.scope.bounds() | {"vehicle": vehicle_id}

@@ -6,12 +6,13 @@ on their own::
     generated + poison  = distinct frames archived + distinct dead letters not archived
                           + rejected and counted only                       (simulator, archive, database)
     appended to the log = archived                                          (Kafka, archive)
-    archived            = counted + late + quarantined + duplicate          (archive, database)
+    archived            = counted + late + quarantined + duplicate
+                          + deferred_open                                   (archive, database)
 
 ``Figures`` are the frames of one vehicle (a frame is a vehicle, a boot and a sequence number)::
 
     generated = lost on the link + dropped on board + on board + on the way + dead + missing
-                + counted + late + quarantined
+                + counted + late + quarantined + deferred
 
 ``duplicate`` are the further records of frames that are in one of the last three places. ``counted`` is what
 windows have; the archive has its own figure, ``in_time``, and the two must agree.
@@ -36,6 +37,7 @@ class Ledger:
     ``dead_archived``: distinct dead letters whose frame the archive holds too (sent in again, or another copy
     passed). ``backfilled``: records that were never in the live topic, ``backfilled_distinct``: frames that
     came no other way. ``not_kept``: messages that the bridge rejected and counted without keeping them.
+    ``deferred``: frames put off because of overload; the ``deferred_open`` are in no window yet.
     """
 
     generated: int
@@ -57,6 +59,8 @@ class Ledger:
     backfilled: int = 0
     backfilled_distinct: int = 0
     not_kept: int = 0
+    deferred: int = 0
+    deferred_open: int = 0
 
     def __sub__(self, before: Ledger) -> Ledger:
         """What came in between."""
@@ -79,8 +83,9 @@ class Ledger:
 
     @property
     def missing_in_windows(self) -> int:
-        """Archived records that are in no window, not late, not quarantined and no duplicate."""
-        return self.archived - self.counted - self.late - self.quarantined - self.duplicate
+        """Archived records that are in no window, not late, quarantined or put off, and no duplicate."""
+        known = self.counted + self.late + self.quarantined + self.duplicate + self.deferred_open
+        return self.archived - known
 
     @property
     def residual(self) -> int:
@@ -88,7 +93,7 @@ class Ledger:
         return abs(self.missing_on_the_way) + abs(self.missing_in_archive) + abs(self.missing_in_windows)
 
 
-RECORDS: Final = ("late", "late_open", "quarantined", "dead", "dead_distinct")
+RECORDS: Final = ("late", "late_open", "quarantined", "dead", "dead_distinct", "deferred", "deferred_open")
 """Figures that the database counts by records."""
 
 
@@ -119,7 +124,8 @@ class Figures:
 
     ``in_time``: frames that the archive holds in time, windows are to count as many. ``dead_unknown``: dead
     letters whose frame is not known, each may be one of the missing. ``not_kept``: messages beyond the
-    vehicle's limit that were counted and not kept: they explain so many missing.
+    vehicle's limit that were counted and not kept: they explain so many missing. ``deferred``: put off
+    because of overload and in no window yet.
     """
 
     generated: int = 0
@@ -142,13 +148,14 @@ class Figures:
     quarantined_listed: int = 0
     dead_unknown: int = 0
     not_kept: int = 0
+    deferred: int = 0
 
     @property
     def residual(self) -> int:
         """Frames and records unaccounted for."""
         return (
             max(0, self.missing - self.not_kept)
-            + abs(self.in_time - self.counted)
+            + abs(self.in_time - self.counted - self.deferred)
             + abs(self.late_records - self.late_listed)
             + abs(self.quarantined_records - self.quarantined_listed)
         )

@@ -133,6 +133,7 @@ def _figures(audit: Audit, zone: tzinfo) -> Iterator[tuple[str, int, str]]:
         yield "in Kafka", ledger.appended, f"records in the topic; {ledger.archived:,} archived{brought}"
     repaired = f"{f.repaired:,} repaired, {f.late_open:,} open"
     yield "late", f.late, f"frames ({f.late_records:,} records); {repaired}"
+    yield "deferred", f.deferred, "frames put off because of overload, in the archive and in no window yet"
     limited = "messages beyond a vehicle's limit that were counted only: they explain so many"
     yield "not kept", f.not_kept, limited
     yield "quarantined", f.quarantined, f"frames with an impossible clock ({f.quarantined_records:,} records)"

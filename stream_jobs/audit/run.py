@@ -17,7 +17,7 @@ from infra.clients.db import connected
 from infra.clients.kafka import LogEnds, identity
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import Ranges
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import DEFERRED, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
@@ -31,8 +31,8 @@ from stream_jobs.audit.scope import WHOLE, Scope
 
 WINDOWS, ARCHIVE, EVENTS = "telemetry", "archive", "events"
 DEAD_LETTER: Final = "dead-letter"
-READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, EVENTS: DEAD_LETTER}
-"""Consumers that an audit waits for, and the topic of each."""
+READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, DEFERRED: DEFERRED, EVENTS: DEAD_LETTER}
+"""Consumers that an audit waits for, and the topic of each; DEFERRED is the archive's query once more."""
 DISORDER_MS: Final = 2_000
 """Records of a partition lie at most so much out of the order of their receipt: the bridge's batches."""
 RETRY_S: Final = 10.0
@@ -71,9 +71,9 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
     committed: dict[str, Offsets] = {}
     with connected(addresses.db_ingest_url) as database:
         newest = query_offsets.all_committed(database)
-        for query in (WINDOWS, ARCHIVE):  # before the log's ends: what comes meanwhile is in flight
-            ends_of = newest[query].ends if query in newest else {}
-            committed[query] = ends_of.get(kafka_topic(prefix, TELEMETRY), {})
+        for query in (WINDOWS, ARCHIVE, DEFERRED):  # before the log's ends: what comes meanwhile is in flight
+            done = newest.get(ARCHIVE if query == DEFERRED else query)
+            committed[query] = {} if done is None else done.ends.get(kafka_topic(prefix, READS[query]), {})
         rows = database.execute(_NEXT_OFFSETS, (EVENTS, DEAD_LETTER)).fetchall()
         committed[EVENTS] = dict(rows)
     now_ms = time.time_ns() // 1_000_000
@@ -100,7 +100,7 @@ def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dic
     """Frames in the log that archive or dead letters' table do not have yet, by device."""
     found: list[tuple[str, int, int]] = []
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as log:
-        for consumer in (ARCHIVE, EVENTS):
+        for consumer in (ARCHIVE, DEFERRED, EVENTS):
             topic, committed = READS[consumer], horizon.committed[consumer]
             for partition, end in horizon.ends[topic].items():
                 for record in log.records(log.topic(topic), partition, committed.get(partition, 0), end):
@@ -142,7 +142,7 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
     end_s = time.monotonic() + wait_s
     where = collect.sources(settings, addresses)
     with suppress(OdographError):  # an outer broker need not tell; what is missing stays unexplained then
-        where = replace(where, broker_dropped=broker_figures(addresses.mqtt).dropped)
+        where = replace(where, broker_dropped=broker_figures(*addresses.brokers).dropped)
     with connected(where.db_url) as database:
         ((dropped_ms,),) = database.execute(_HORIZON).fetchall()
     known = [ms for ms in (dropped_ms, archive.horizon_ms(where.home)) if ms is not None]

@@ -28,6 +28,7 @@ from infra.clients.kafka import LOST
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
 from infra.contract.incidents import TABLE_KEY, Causes
+from infra.contract.overload import RULE
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
@@ -59,7 +60,7 @@ def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
     rules, metrics = load_rules(settings.jobs.rules), load_metrics(settings.cohort.metrics)
     others = [metric.id for metric in metrics]
-    clear_times = writes.ClearTimes.of(rules, others)
+    clear_times = writes.ClearTimes.of(rules, [*others, RULE])
     causes = load_causes(settings.jobs.rules, rules, others)
     where = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"))
     with stopped_by_signals() as stop:

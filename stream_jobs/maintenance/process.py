@@ -28,6 +28,7 @@ from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.maintenance.copies import TOPIC, publish_latest, write_history, write_vehicle_lookup
 from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.ledger import HourlyLedger
+from stream_jobs.maintenance.overload import Overload, unless_overloaded
 from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.maintenance.trends import renew
@@ -39,6 +40,7 @@ from stream_jobs.rules.cohort.update import CohortUpdate
 
 NAME: Final = "maintenance"
 LOCK_POLL_S: Final = 2.0
+OVERLOAD_S: Final = 2.0
 
 log = structlog.get_logger("stream_jobs.maintenance")
 
@@ -128,13 +130,16 @@ class Maintenance:
         topic = partial(TopicWriter, self._addresses.kafka_bootstrap, settings.kafka.prefix, stop=stop)
         closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
         cohort = CohortUpdate(settings.cohort, database("cohort"), topic("alerts").write, closes_s)
+        told = topic("policy").write, topic("alerts").write
+        overload = Overload(settings.overload, database("overload"), *told)
         forget = partial(execute, statement=sql.FORGET_BATCHES)
         pack = partial(upkeep, archive_of(home), settings.archive)
         ledger = HourlyLedger(settings, self._addresses, audit_db, closed_ms)
         expire = partial(drop_expired, database("retention"), settings.retention)
         tasks: list[tuple[str, float, Callable[[], Any]]] = [
             ("latest", 5.0, partial(publish_latest, database("latest"), topic(TOPIC))),
-            ("repair", jobs.repair_interval_s, repair),
+            ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, repair)),
+            ("overload", OVERLOAD_S, overload),
             ("rollups", jobs.rollup_interval_s, RollUps(database("rollups"), settings.tz)),
             ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
             ("cohort", settings.cohort.interval_s, cohort),

@@ -26,7 +26,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from infra.clients import kafka
 from infra.contract.errors import ServiceError
 from infra.contract.frame import SCHEMA
-from infra.contract.shard import partition as partition_of
+from infra.contract.slots import partition as partition_of
 from infra.contract.topics import HEADER_FIRST_RECEIVED_MS, HEADER_RECEIVED_MS, HEADER_SCHEMA
 from stream_jobs.replay.records import AT_ONCE, Bounds, Log, Slice
 

@@ -27,7 +27,7 @@ from confluent_kafka import Message
 from infra.clients import kafka
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
-from infra.contract.shard import partition as partition_of
+from infra.contract.slots import partition as partition_of
 from infra.contract.topics import VEHICLE_ID
 from infra.contract.verdict import LATE, ClockLimits
 from infra.settings.values import day_ms

@@ -147,6 +147,7 @@ class Shadow:
             "KAFKA_PREFIX": self.prefix,
             "JOBS_RECEIPT_SKEW_S": str(self._settings.jobs.receipt_skew_s + OUTSTANDING.span_ms // 1000),
             **PACE,
+            "OVERLOAD_CLASSES": "",  # a day at full speed is no overload
             **self.run.settings,
         }
         environment = {**os.environ, **{f"{PREFIX}{name}": value for name, value in own.items()}}

@@ -137,7 +137,7 @@ def test_a_strange_client_reads_along_on_mqtt_and_kafka(pipeline: Lane, drive: D
 def _mosquitto_sub(lane: Lane) -> dict[str, object]:
     root = str(cache.rootfs(lane.settings.paths.cache))
     where = ("-h", lane.endpoints.mqtt_host, "-p", str(lane.endpoints.mqtt_port))
-    what = ("-t", f"{lane.settings.mqtt.root}/+/status", "-C", "1", "-W", "10")
+    what = ("-t", f"{lane.settings.mqtt.root}/s/+/+/status", "-C", "1", "-W", "10")
     command = ["chroot", root, "mosquitto_sub", *where, *what]
     output = subprocess.run(command, capture_output=True, check=True, timeout=120).stdout
     return dict(orjson.loads(output.splitlines()[0]))

@@ -111,7 +111,7 @@ class Listener:
 
     def reporting(self) -> set[str]:
         """Vehicles that have sent a frame."""
-        return {topic.split("/")[1] for topic, _ in list(self.received) if topic.endswith("/telemetry")}
+        return {topic.split("/")[-2] for topic, _ in list(self.received) if topic.endswith("/telemetry")}
 
     def sequences(self, boot_id: int) -> dict[str, list[int]]:
         """Sequence numbers of each vehicle in order of arrival, repeated ones once."""

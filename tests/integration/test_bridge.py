@@ -7,6 +7,7 @@ import random
 import orjson
 import pytest
 
+from infra.contract.topics import mqtt_topic
 from infra.stack.kafka import create_topics
 from load_tests.mqtt_flood import FloodError, frame, vehicle_id
 from tests.integration.bridge_support import (
@@ -52,10 +53,9 @@ def test_frames_arrive_unchanged_keyed_by_vehicle_in_order_with_the_receive_time
     for record in records:
         assert record.timestamp_ms == int(record.headers["received_ms"])
         assert record.headers["schema"] == b"1"
-        assert record.headers["mqtt_topic"] == b"%s/%s/telemetry" % (
-            lane.settings.mqtt.root.encode(),
-            record.key,
-        )
+        assert record.key is not None
+        topic = mqtt_topic(lane.settings.mqtt.root, record.key.decode(), "telemetry")
+        assert record.headers["mqtt_topic"] == topic.encode()
 
 
 def test_poison_goes_to_dead_letter_with_its_reason_while_healthy_frames_flow(lane: Lane) -> None:

@@ -15,6 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from bridge.uplink import service
 from bridge.uplink.mqtt_source import MqttSource
 from infra.contract.errors import ServiceError
+from infra.contract.topics import mqtt_topic
 from infra.settings.settings import Settings
 from infra.stack import cache, mosquitto
 from infra.stack.rootfs import CONFIG, write_config
@@ -87,7 +88,7 @@ def bridge_source(lane: Lane, port: int, folder: Path) -> MqttSource:
     word.chmod(0o600)
     bridge = lane.settings.bridge.model_copy(update={"user": "odograph-bridge", "password_file": word})
     settings: Settings = lane.settings.model_copy(update={"bridge": bridge})
-    return service.lane_of("telemetry", settings, replace(lane.endpoints, mqtt_port=port)).source
+    return service.lane_of("telemetry", settings, replace(lane.endpoints, mqtt_port=port)).inlets[0].source
 
 
 def test_a_vehicle_writes_below_its_own_topic_only_and_the_bridge_reads_all(
@@ -105,13 +106,21 @@ def test_a_vehicle_writes_below_its_own_topic_only_and_the_bridge_reads_all(
         vehicle.connect("127.0.0.1", port)
         vehicle.loop_start()
         try:
-            forged = vehicle.publish(f"{root}/{OTHER}/telemetry", b"forged", qos=1).mid
-            honest = vehicle.publish(f"{root}/{ME}/telemetry", b"honest", qos=1).mid
-            eventually(lambda: len(answers) == 2, 60, "both are answered")
+            others = (mqtt_topic(root, OTHER, "telemetry"), f"{root}/{OTHER}/telemetry")
+            ours = (mqtt_topic(root, ME, "telemetry"), f"{root}/{ME}/telemetry")
+            forged = [vehicle.publish(topic, b"forged", qos=1).mid for topic in others]
+            honest = [vehicle.publish(topic, b"honest", qos=1).mid for topic in ours]
+            eventually(lambda: len(answers) == 4, 60, "all are answered")
         finally:
             vehicle.disconnect()
             vehicle.loop_stop()
-        assert answers == {forged: "Not authorized", honest: "Success"}
-        found = eventually(lambda: source.poll(10, 0.1), 60, "the honest message")
-        assert [(topic, raw) for topic, _, raw in found] == [(f"{root}/{ME}/telemetry".encode(), b"honest")]
+        assert [answers[mid] for mid in forged + honest] == ["Not authorized"] * 2 + ["Success"] * 2
+        found: list[tuple[bytes, bytes]] = []
+
+        def both() -> bool:
+            found.extend((topic, raw) for topic, _, raw in source.poll(10, 0.1))
+            return len(found) == 2
+
+        eventually(both, 60, "the honest messages")
+        assert found == [(topic.encode(), b"honest") for topic in ours]
         source.close()

@@ -57,7 +57,7 @@ def addresses(broker: MqttBroker) -> Endpoints:
 
 
 def source_of(settings: Settings, broker: MqttBroker) -> MqttSource:
-    return service.lane_of("telemetry", settings, addresses(broker)).source
+    return service.lane_of("telemetry", settings, addresses(broker)).inlets[0].source
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_frames_and_what_vehicles_are_told_pass_in_both_directions(
     source = source_of(settings, broker)
     eventually(lambda: source.poll(1, 0.1) == [] and source.subscribed, 60, "the bridge is connected")
     frames = [b"%d " % k + b"x" * 3000 for k in range(300)]  # more than records of TLS and buffers hold
-    with kind(broker, ["tls-vehicle"], filters={0: [f"{root}/all/notice"]}) as vehicle:
+    with kind([broker], ["tls-vehicle"], filters={0: [f"{root}/all/notice"]}) as vehicle:
         vehicle.connect(60)
         vehicle.publish_many([0] * 300, [Message(f"{root}/v/telemetry", frame) for frame in frames])
         assert vehicle.drain(60) == 0
@@ -118,7 +118,7 @@ def test_a_certificate_of_another_authority_is_refused_in_clear_words(
 ) -> None:
     wrong = replace(broker, ca_file=str(Path(broker.ca_file).with_name("other.pem")))
     told = r"certificate that is not trusted \(.*\); check ODOGRAPH_MQTT_CA_FILE"
-    with pytest.raises(ServiceError, match=told), kind(wrong, ["stranger"]) as vehicle:
+    with pytest.raises(ServiceError, match=told), kind([wrong], ["stranger"]) as vehicle:
         vehicle.connect(1.0)
     with pytest.raises(ServiceError, match=told):
         probes.mqtt_echo(wrong)
@@ -142,7 +142,7 @@ def test_a_wrong_password_no_certificate_and_no_tls_are_refused_in_clear_words(
 
 
 def connected(kind: type[PahoPublisher] | type[LeanPublisher], broker: MqttBroker) -> None:
-    with kind(broker, ["stranger"]) as vehicle:
+    with kind([broker], ["stranger"]) as vehicle:
         vehicle.connect(1.0)
 
 

@@ -13,7 +13,7 @@ from dashboard.screens.operations import queries as operations_queries
 from dashboard.screens.operations import tables
 from dashboard.shared import text
 from infra.clients.kafka import producer
-from infra.contract.shard import partition
+from infra.contract.slots import partition
 from infra.contract.topics import kafka_topic
 from infra.stack.probes import metrics, readiness, readyz
 from infra.stack.stack import Stack

@@ -73,7 +73,7 @@ def test_every_message_is_acknowledged_counted_and_received_once_in_order(
     name = f"all-{client.__name__}"
     with (
         Listener(name).listening(broker.port) as listener,
-        client(MqttBroker("127.0.0.1", broker.port), [f"{name}-{k}" for k in range(3)]) as publisher,
+        client([MqttBroker("127.0.0.1", broker.port)], [f"{name}-{k}" for k in range(3)]) as publisher,
     ):
         publisher.connect(5)
         send(publisher, name, 10, range(200))
@@ -95,7 +95,7 @@ def test_through_a_broken_link_nothing_is_lost_and_each_vehicles_order_is_kept(
     with (
         Listener(name).listening(broker.port) as listener,
         Link("127.0.0.1", broker.port) as link,
-        client(MqttBroker("127.0.0.1", link.port), [f"{name}-{k}" for k in range(2)]) as publisher,
+        client([MqttBroker("127.0.0.1", link.port)], [f"{name}-{k}" for k in range(2)]) as publisher,
     ):
         publisher.connect(5)
         for cut in range(3):
@@ -116,7 +116,7 @@ def test_what_had_no_acknowledgement_goes_again_first_in_order_and_is_marked(
     name = f"dup-{client.__name__}"
     with (
         Link("127.0.0.1", broker.port) as link,
-        client(MqttBroker("127.0.0.1", link.port), [name]) as publisher,
+        client([MqttBroker("127.0.0.1", link.port)], [name]) as publisher,
     ):
         publisher.connect(5)
         send(publisher, name, 1, range(3))
@@ -139,7 +139,7 @@ def test_a_broker_that_falls_silent_is_left_after_the_keep_alive_time(broker: Br
     name = f"silent-{client.__name__}"
     with (
         Link("127.0.0.1", broker.port) as link,
-        client(MqttBroker("127.0.0.1", link.port), [name], keepalive_s=1) as publisher,
+        client([MqttBroker("127.0.0.1", link.port)], [name], keepalive_s=1) as publisher,
     ):
         publisher.connect(5)
         link.stall()
@@ -150,11 +150,36 @@ def test_a_broker_that_falls_silent_is_left_after_the_keep_alive_time(broker: Br
         assert publisher.counts.acked == {"telemetry": 5}
 
 
+def test_connections_are_spread_over_the_brokers_and_go_to_the_next_one_when_theirs_is_lost(
+    broker: Broker, client: Client
+) -> None:
+    name = f"two-{client.__name__}"
+    with (
+        Listener(name).listening(broker.port) as listener,
+        Link("127.0.0.1", broker.port) as one,
+        Link("127.0.0.1", broker.port) as other,
+        client(
+            [MqttBroker("127.0.0.1", one.port), MqttBroker("127.0.0.1", other.port)],
+            [f"{name}-{k}" for k in range(4)],
+        ) as publisher,
+    ):
+        publisher.connect(5)
+        assert (len(one.heard), len(other.heard)) == (2, 2)
+        for lost, numbers in ((one, range(50)), (other, range(50, 100))):
+            send(publisher, name, 4, numbers)
+            lost.refuse()
+            assert publisher.drain(20) == 0
+            lost.heal()
+        assert publisher.counts.acked == {"telemetry": 400}
+        eventually(lambda: sum(len(once(s)) for s in received(listener, name, 4)) == 400, 60, "all of them")
+        assert [once(seqs) for seqs in received(listener, name, 4)] == [list(range(100))] * 4
+
+
 def test_an_idle_connection_is_kept_alive(broker: Broker, client: Client) -> None:
     name = f"idle-{client.__name__}"
     with (
         Link("127.0.0.1", broker.port) as link,
-        client(MqttBroker("127.0.0.1", link.port), [name], keepalive_s=4) as publisher,
+        client([MqttBroker("127.0.0.1", link.port)], [name], keepalive_s=4) as publisher,
     ):
         publisher.connect(5)
         eventually(lambda: publisher.drive(0.01) or link.heard[0].count(b"\xc0\x00") >= 2, 90, "two pings")
@@ -164,7 +189,7 @@ def test_an_idle_connection_is_kept_alive(broker: Broker, client: Client) -> Non
 def test_more_than_one_connection_may_have_in_flight_waits_its_turn(broker: Broker, client: Client) -> None:
     name = f"many-{client.__name__}"
     count = MAX_PER_CONNECTION + 1500
-    with client(MqttBroker("127.0.0.1", broker.port), [name]) as publisher:
+    with client([MqttBroker("127.0.0.1", broker.port)], [name]) as publisher:
         publisher.connect(5)
         publisher.publish_many([0] * count, [Message(f"{ROOT}/{name}/telemetry", b"1")] * count)
         assert publisher.drain(60) == 0
@@ -176,7 +201,7 @@ def test_no_broker_is_one_clear_error(client: Client) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     with (
-        client(MqttBroker("127.0.0.1", port), ["nobody"]) as publisher,
+        client([MqttBroker("127.0.0.1", port)], ["nobody"]) as publisher,
         pytest.raises(ServiceError, match=f"no MQTT broker at mqtt://127.0.0.1:{port} after 0.3 s .*refused"),
     ):
         publisher.connect(0.3)
@@ -195,7 +220,7 @@ def test_a_broker_that_wants_a_password_is_named_with_its_reason(client: Client)
         guard = threading.Thread(target=turn_away)
         guard.start()
         with (
-            client(MqttBroker("127.0.0.1", port), ["stranger"]) as publisher,
+            client([MqttBroker("127.0.0.1", port)], ["stranger"]) as publisher,
             pytest.raises(ServiceError, match=r"(?i)not authorized"),
         ):
             publisher.connect(0.15)
@@ -225,11 +250,13 @@ def test_a_listener_hears_what_came_while_it_was_away_and_leaves_no_session_behi
 ) -> None:
     name = f"ear-{client.__name__}"
     filters = {0: [f"{ROOT}/{name}/alert", f"{ROOT}/all/notice"]}
-    with client(MqttBroker("127.0.0.1", broker.port), [f"{name}-sender"]) as sender:
+    with client([MqttBroker("127.0.0.1", broker.port)], [f"{name}-sender"]) as sender:
         sender.connect(5)
         with (
             Link("127.0.0.1", broker.port) as link,
-            client(MqttBroker("127.0.0.1", link.port), [name, f"{name}-deaf"], filters=filters) as publisher,
+            client(
+                [MqttBroker("127.0.0.1", link.port)], [name, f"{name}-deaf"], filters=filters
+            ) as publisher,
         ):
             publisher.connect(5)
             tell(sender, f"{ROOT}/{name}/alert", "1")
@@ -246,7 +273,7 @@ def test_a_listener_hears_what_came_while_it_was_away_and_leaves_no_session_behi
             assert publisher.drain(20) == 0
             assert publisher.counts.acked == {"telemetry": 50}
         with client(
-            MqttBroker("127.0.0.1", broker.port), [name], filters={0: [f"{ROOT}/{name}/else"]}
+            [MqttBroker("127.0.0.1", broker.port)], [name], filters={0: [f"{ROOT}/{name}/else"]}
         ) as again:
             again.connect(5)
             tell(sender, f"{ROOT}/{name}/alert", "4")
@@ -268,7 +295,7 @@ def test_who_comes_back_after_its_last_will_says_again_that_it_is_there(
     with (
         Listener(name).listening(broker.port) as listener,
         Link("127.0.0.1", broker.port) as link,
-        client(MqttBroker("127.0.0.1", link.port), [f"{name}-0"], {0: gone}) as publisher,
+        client([MqttBroker("127.0.0.1", link.port)], [f"{name}-0"], {0: gone}) as publisher,
     ):
         publisher.connect(5)
         publisher.publish_many([0], [here])

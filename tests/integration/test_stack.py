@@ -15,7 +15,7 @@ from psycopg import errors
 
 from infra.clients.kafka import LogEnds, admin, producer
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.shard import partition
+from infra.contract.slots import partition
 from infra.contract.topics import KAFKA_TOPICS
 from infra.settings.settings import load
 from infra.sql import migrate, queries

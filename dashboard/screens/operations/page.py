@@ -60,6 +60,12 @@ def _now() -> None:
             "Dropped late": text.number(fresh["dropped_late"]),
         }
         live.figures("figures", tiles)
+    put_off = ask(queries.overload)
+    if put_off is not None and not put_off.empty:
+        with live.section("Overload"):
+            if lasting := tables.overload_now(put_off):
+                st.warning(lasting)
+            live.table(put_off, tables.OVERLOAD, "overload")
     with live.section("Streaming queries, last batch"):
         none = f"No batch within a day: the jobs do not run (`odograph up`), or had no data. {text.DRIVE}"
         live.table(live.rows(ask(queries.queries_now), none), tables.QUERIES, "queries")

@@ -68,6 +68,9 @@ stage_rates: Query[[]] = query("stage_rates")("""
     GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 5000
 """)
 
+# When telemetry of some classes of vehicles went to the archive only; ``waiting``: frames in no window yet
+overload: Query[[]] = query("overload")("SELECT * FROM serving.overload ORDER BY began_at DESC LIMIT 10")
+
 # records that wait for each reader, by partition
 partition_lag: Query[[]] = query("partition_lag")(
     "SELECT * FROM serving.partition_lag ORDER BY reader, topic, partition LIMIT 500"

@@ -265,6 +265,28 @@ AUDIT_FINDINGS: Final[Columns] = {  # what is missing, or counted otherwise than
     "Frames": "frames",
 }
 
+OVERLOAD: Final[Columns] = {
+    "Began": ("began_at", clock),
+    "Ended": ("ended_at", clock),
+    "Classes": "classes",
+    "Waited at its begin": ("lag_records", None, GROUPED),
+    "Frames put off": ("deferred", None, GROUPED),
+    "Not in windows yet": ("waiting", None, GROUPED),
+}
+
+
+def overload_now(found: pd.DataFrame) -> str | None:
+    """The overload that lasts, in words; None where there is none."""
+    lasting = found[found["ended_at"].isna()] if len(found) else found
+    if not len(lasting):
+        return None
+    (row,) = lasting.to_dict("records")
+    return (
+        f"Overload: telemetry of {row['classes'].replace(',', ', ')} goes to the archive only, "
+        f"{text.number(row['deferred'])} frames so far. It is taken into windows and trips when it is over."
+    )
+
+
 REJECTED: Final[Columns] = {"Kind": "kind", "Reason": "reason", "Count": "frames", "Last": ("last_at", clock)}
 """What went into no window."""
 

@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections import Counter as Keys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
@@ -24,7 +24,7 @@ from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets, status
-from infra.stack.mosquitto import BrokerWatch
+from infra.stack.mosquitto import BrokerFigures, watched
 from infra.stack.probes import metrics, readyz
 from infra.stack.stack import SERVICES
 from infra.stack.supervisor import read_state
@@ -59,9 +59,9 @@ def run(settings: Settings) -> None:
     """Watch until SIGTERM or SIGINT."""
     found = endpoints(settings, ("mqtt_host", "kafka_bootstrap", "db_ingest_url"))
     with stopped_by_signals() as stop, ExitStack() as parts:
-        broker = BrokerWatch(found.mqtt, reconnect=True)
+        newest = parts.enter_context(watched(found.brokers))
         ends = parts.enter_context(LogEnds(found.kafka_bootstrap, settings.kafka.prefix))
-        watch = Watch(settings, found, parts.enter_context(broker), ends)
+        watch = Watch(settings, found, newest, ends)
         checks = {"database": lambda: watch.problem}
         remarks = {"hot partitions": lambda: "; ".join(map(str, watch.hot.values())) or None}
         parts.enter_context(HealthServer(found.health(NAME), checks, watch.registry, remarks))
@@ -72,7 +72,9 @@ def run(settings: Settings) -> None:
 class Watch:
     """Looks, and remembers the look before."""
 
-    def __init__(self, settings: Settings, found: Endpoints, broker: BrokerWatch, ends: LogEnds) -> None:
+    def __init__(
+        self, settings: Settings, found: Endpoints, newest: Callable[[], BrokerFigures | None], ends: LogEnds
+    ) -> None:
         self.registry = CollectorRegistry()
         self.problem: str | None = "nothing measured yet"
         """Why nothing is written; None when all is well."""
@@ -83,7 +85,7 @@ class Watch:
             ["reader", "topic"], registry=self.registry,
         )  # fmt: skip
         self._looks = Counter("odograph_watch_looks", "Looks at all parts, stored", registry=self.registry)
-        self._settings, self._found, self._broker, self._ends = settings, found, broker, ends
+        self._settings, self._found, self._newest, self._ends = settings, found, newest, ends
         self._home = settings.paths.home.resolve()
         own = {name: port for name, port in found.http_ports.items() if name != NAME}
         self._ports: Mapping[str, int | str] = settings.watch.places() or own
@@ -130,7 +132,7 @@ class Watch:
         except ServiceError as error:
             kafka_trouble = str(error)
         appended = Figures(passed=sum(sum(end.values()) for end in ends.values()))
-        counts = self._broker.newest()
+        counts = self._newest()
         silent = None if counts else f"{self._found.mqtt_host} publishes nothing under $SYS"
         at_s = time.monotonic()
         found = {

@@ -34,7 +34,7 @@ def test_a_completed_head_releases_all_that_completed_behind_it() -> None:
 def test_messages_received_together_are_acknowledged_together_in_receive_order() -> None:
     fifo, _ = fifo_of(0)
     ticket = fifo.add([7, 3, 5], 200, [RECORD, RECORD], 0.0)
-    assert (fifo.in_flight, fifo.outstanding) == (3, 2)
+    assert (fifo.in_flight, fifo.outstanding.messages) == (3, 2)
     fifo.complete(ticket)
     assert fifo.take() == [7, 3, 5]
 
@@ -45,7 +45,7 @@ def test_each_message_is_acknowledged_once() -> None:
     assert not fifo.complete(tickets[0])
     assert fifo.take() == [1]
     assert fifo.take() == []
-    assert fifo.outstanding == 0
+    assert fifo.outstanding.messages == 0
 
 
 def test_a_message_of_an_older_connection_is_never_acknowledged() -> None:
@@ -60,9 +60,9 @@ def test_a_message_of_an_older_connection_is_never_acknowledged() -> None:
 def test_messages_of_older_connections_count_as_outstanding_until_they_are_stored() -> None:
     fifo, tickets = fifo_of(2)
     fifo.open(2)
-    assert (fifo.outstanding, fifo.outstanding_bytes, fifo.in_flight) == (2, 200, 0)
+    assert (fifo.outstanding.messages, fifo.outstanding.size, fifo.in_flight) == (2, 200, 0)
     fifo.complete(tickets[0])
-    assert (fifo.outstanding, fifo.outstanding_bytes) == (1, 100)
+    assert (fifo.outstanding.messages, fifo.outstanding.size) == (1, 100)
 
 
 def test_a_skipped_message_is_acknowledged_in_its_turn() -> None:
@@ -71,7 +71,7 @@ def test_a_skipped_message_is_acknowledged_in_its_turn() -> None:
     assert fifo.take() == []
     fifo.complete(tickets[0])
     assert fifo.take() == [1, 2]
-    assert fifo.outstanding == 0
+    assert fifo.outstanding.messages == 0
 
 
 class AcksArePrefixesOfReceipts(RuleBasedStateMachine):
@@ -122,8 +122,8 @@ class AcksArePrefixesOfReceipts(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_counted_below_zero(self) -> None:
-        assert self.fifo.outstanding >= 0
-        assert self.fifo.outstanding_bytes == 10 * self.fifo.outstanding
+        assert self.fifo.outstanding.messages >= 0
+        assert self.fifo.outstanding.size == 10 * self.fifo.outstanding.messages
 
 
 TestAcksArePrefixesOfReceipts = AcksArePrefixesOfReceipts.TestCase

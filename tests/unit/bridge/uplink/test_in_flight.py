@@ -128,7 +128,7 @@ def test_what_an_older_connection_received_and_did_not_send_is_left_to_the_broke
     new = fifo.add([1], 1, [record("b")], 0.0)
     batch.waiting.extend([old, new])
     batch.suspects = names("a")
-    assert batch.drop_before(2) == [old]
+    assert batch.drop_stale(fifo) == [old]
     assert (list(batch.waiting), batch.suspects) == ([new], set())
 
 

@@ -96,6 +96,6 @@ def test_with_the_session_goes_the_right_to_forget_what_was_read() -> None:
     told = fifo.add([], 0, [record], 0.0)
     batch.waiting.append(told)
     fifo.open(4)
-    dropped = batch.drop_before(4, since=2)
+    dropped = batch.drop_stale(fifo, since=2)
     assert [ticket.epoch for ticket in dropped] == [2, 3], "what came before the session comes no more"
     assert [ticket.epoch for ticket in batch.waiting] == [1, 3]

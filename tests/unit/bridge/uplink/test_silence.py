@@ -129,3 +129,11 @@ def test_more_vehicles_than_are_watched_over_take_the_place_of_the_first(
         watch.note(vehicle, orjson.dumps(head), 1)
     assert [watch.watches(f"1HGCM82633A00000{n}") for n in (1, 2, 3)] == [False, True, True]
     assert watch.forgotten == 1
+
+
+def test_the_vehicles_of_classes_are_known_by_their_last_status() -> None:
+    watch = a_watch(status())
+    watch.note("WDDWF4KB0FR000002", status(vehicle_class="van").replace(b"R000001", b"R000002"), 1000)
+    assert watch.of_classes(("car",)) == {VIN}
+    assert watch.of_classes(("car", "van")) == {VIN, "WDDWF4KB0FR000002"}
+    assert watch.of_classes(()) == frozenset()

@@ -276,3 +276,26 @@ def test_a_million_invented_vehicles_are_forgotten_one_by_one_but_not_one_that_i
     again = ours.translate(TOPIC, frame(), 0)
     assert isinstance(again, Rejection)
     assert again.reason == "rate_limited"
+
+
+def test_frames_of_a_vehicle_put_off_go_to_their_topic_but_for_one_now_and_then() -> None:
+    ours = translator()
+    ours.deferred, ours.show_every_ms = frozenset({VIN}), 1000
+    other = f"odograph/v1/{OTHER}/telemetry".encode()
+    others = orjson.dumps(FRAME | {"vehicle_id": OTHER})
+
+    def topic(name: bytes, raw: bytes, at_ms: int) -> str:
+        outcome = ours.translate(name, raw, at_ms)
+        assert isinstance(outcome, Record)
+        return outcome.topic
+
+    raw = orjson.dumps(FRAME)
+    found = [topic(TOPIC, raw, at_ms) for at_ms in (5000, 5001, 5999, 6000, 6001)]
+    put_off = "test.telemetry-deferred"
+    assert found == ["test.telemetry", put_off, put_off, "test.telemetry", put_off]
+    assert topic(other, others, 5001) == "test.telemetry"
+    for channel in ("crash", "status"):
+        name = f"odograph/v1/{VIN}/{channel}".encode()
+        assert topic(name, orjson.dumps(HEALTHY[channel]), 5001) == f"test.{channel}"
+    ours.deferred = frozenset()
+    assert topic(TOPIC, raw, 6002) == "test.telemetry"

@@ -11,13 +11,30 @@ ROOT = "odograph/v1"
 VIN = "WVWZZZ1KZAW000001"
 
 
-def test_the_topic_of_a_channel_names_the_vehicle() -> None:
-    assert topics.mqtt_topic(ROOT, VIN, "crash") == "odograph/v1/WVWZZZ1KZAW000001/crash"
+def test_an_uplink_topic_names_the_vehicle_and_its_slot_and_a_downlink_topic_the_vehicle_alone() -> None:
+    assert topics.mqtt_topic(ROOT, VIN, "crash") == "odograph/v1/s/6/WVWZZZ1KZAW000001/crash"
+    assert topics.mqtt_topic(ROOT, VIN, "alert") == "odograph/v1/WVWZZZ1KZAW000001/alert"
 
 
 @pytest.mark.parametrize("channel", ["telemetry", "crash", "status"])
-def test_an_uplink_topic_is_read_back(channel: str) -> None:
+def test_an_uplink_topic_is_read_back_with_its_slot_or_without_one(channel: str) -> None:
     assert topics.parse_mqtt_topic(ROOT, topics.mqtt_topic(ROOT, VIN, channel)) == (VIN, channel)
+    assert topics.parse_mqtt_topic(ROOT, f"{ROOT}/{VIN}/{channel}") == (VIN, channel)
+
+
+@pytest.mark.parametrize(
+    ("slot", "telemetry", "crash"),
+    [
+        (None, ("r/#",), ("r/+/crash", "r/s/+/+/crash")),
+        (7, ("r/s/7/#",), ("r/s/7/+/crash",)),
+        (topics.UNSLOTTED, ("r/+/+",), ("r/+/crash",)),
+    ],
+)
+def test_the_filters_of_a_slot_match_its_topics_and_no_others(
+    slot: int | None, telemetry: tuple[str, ...], crash: tuple[str, ...]
+) -> None:
+    assert topics.uplink_filters("r", slot, crash=False) == telemetry
+    assert topics.uplink_filters("r", slot, crash=True) == crash
 
 
 @pytest.mark.parametrize(
@@ -26,6 +43,10 @@ def test_an_uplink_topic_is_read_back(channel: str) -> None:
         ("other/v1/WVWZZZ1KZAW000001/telemetry", "bad_topic"),
         ("odograph/v1/telemetry", "bad_topic"),
         ("odograph/v1/WVWZZZ1KZAW000001/telemetry/more", "bad_topic"),
+        ("odograph/v1/s/6/WVWZZZ1KZAW000001", "bad_topic"),
+        ("odograph/v1/s/7/WVWZZZ1KZAW000001/telemetry", "bad_topic"),
+        ("odograph/v1/s/06/WVWZZZ1KZAW000001/telemetry", "bad_topic"),
+        ("odograph/v1/s/6/WVWZZZ1KZAW00000/telemetry", "bad_identity"),
         ("odograph/v1/WVWZZZ1KZAW000001/alert", "unknown_topic"),
         ("odograph/v1/WVWZZZ1KZAW000001/", "unknown_topic"),
         ("odograph/v1/WVWZZZ1KZAW00000/telemetry", "bad_identity"),

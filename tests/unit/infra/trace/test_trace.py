@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.clients.kafka import identity
-from infra.contract.shard import partition as partition_of
+from infra.contract.slots import partition as partition_of
 from infra.stack.query_offsets import Line, Taken, batch_of
 from infra.trace.follow import Wanted, alert_id, matches
 from infra.trace.hops import Hop, Trace, text

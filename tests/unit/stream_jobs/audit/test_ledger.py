@@ -18,6 +18,8 @@ DATABASE = {
     "records_dead": 5,
     "records_dead_distinct": 4,
     "messages_not_kept": 0,
+    "records_deferred": 0,
+    "records_deferred_open": 0,
 }
 EDGE = {"generated": 95, "poison": 4, "sent": 104, "acked": 104}
 ARCHIVE = {"archived": 100, "distinct": 95, "duplicate": 5}
@@ -55,6 +57,16 @@ def test_a_record_the_archive_lacks_is_missing() -> None:
 def test_a_frame_counted_twice_in_windows_shows() -> None:
     ledger = balance(EDGE, 100, ARCHIVE, DATABASE | {"frames_counted": 94})
     assert (ledger.missing_in_windows, ledger.residual) == (-1, 1)
+
+
+def test_frames_put_off_are_accounted_for_until_they_are_in_their_windows() -> None:
+    put_off = {"records_deferred": 7, "records_deferred_open": 7}
+    during = balance(EDGE, 100, ARCHIVE, DATABASE | put_off | {"frames_counted": 86})
+    after = balance(EDGE, 100, ARCHIVE, DATABASE | put_off | {"records_deferred_open": 0})
+    assert (during.residual, after.residual) == (0, 0)
+    assert balance(EDGE, 100, ARCHIVE, DATABASE | put_off).missing_in_windows == -7, "in two places"
+    one = Figures(generated=9, in_time=9, counted=5, deferred=4)
+    assert (one.residual, Figures(generated=9, in_time=9, counted=5).residual) == (0, 4)
 
 
 def test_losses_and_gains_do_not_cancel() -> None:

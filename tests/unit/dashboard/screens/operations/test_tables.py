@@ -148,3 +148,14 @@ def test_a_disk_that_fills_says_when_it_is_full() -> None:
     assert tables.room(begun) == "10.0 GiB free on the disk; its growth is known after six hours."
     still = folders.assign(growth_per_day=[0.0, -5.0])
     assert tables.room(still) == "10.0 GiB free on the disk."
+
+
+def test_overload_is_told_while_it_lasts() -> None:
+    over = {"began_at": NOW, "ended_at": NOW, "classes": "van", "deferred": 5, "waiting": 0, "lag_records": 9}
+    lasts = over | {"ended_at": None, "classes": "car,van", "deferred": 1234}
+    assert tables.overload_now(pd.DataFrame()) is None
+    assert tables.overload_now(pd.DataFrame([over])) is None
+    assert tables.overload_now(pd.DataFrame([lasts, over])) == (
+        "Overload: telemetry of car, van goes to the archive only, 1,234 frames so far. "
+        "It is taken into windows and trips when it is over."
+    )

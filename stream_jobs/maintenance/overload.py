@@ -1,0 +1,130 @@
+"""The periodic task ``overload``: begins and ends putting telemetry of chosen classes of vehicles off.
+
+It begins when what waits for the query ``telemetry`` is beyond the limit and has grown for a while, and ends
+when little waits. The table odograph.overload is what is known of it; the topic ``policy`` tells the bridges,
+the topic ``alerts`` the operators. Both are told again until they stand there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra.contract.overload import FLEET, POLICY_KEY, RULE, Deferral
+from infra.settings.sections import Overload as Terms
+from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.vehicles.rows import AlertRow, finding_id, pack
+
+FRESH_S: Final = 60.0
+"""Older progress says nothing of now: the query does not run, which is no overload."""
+SEVERITY: Final = "MAJOR"
+
+_LAGS: Final = """
+SELECT (extract(epoch FROM at) * 1000)::bigint, lag_records FROM odograph.query_progress
+WHERE query = 'telemetry' AND at > now() - make_interval(secs => %(since_s)s) ORDER BY at
+"""
+_OPEN: Final = """
+SELECT (extract(epoch FROM began_at) * 1000)::bigint, classes FROM odograph.overload WHERE ended_at IS NULL
+"""
+_LAST: Final = """
+SELECT (extract(epoch FROM began_at) * 1000)::bigint, (extract(epoch FROM ended_at) * 1000)::bigint, classes,
+       lag_records
+FROM odograph.overload ORDER BY began_at DESC LIMIT 1
+"""
+_BEGIN: Final = """
+INSERT INTO odograph.overload (began_at, classes, lag_records)
+VALUES (to_timestamp(%(at_ms)s / 1000.0), %(classes)s, %(lag)s)
+"""
+_END: Final = """
+UPDATE odograph.overload SET ended_at = to_timestamp(%(at_ms)s / 1000.0) WHERE ended_at IS NULL
+"""
+
+Lags = Sequence[tuple[int, int]]
+"""Moments, ms since 1970, and how many records waited then; in order of time."""
+
+
+def begins(lags: Lags, now_ms: int, terms: Terms) -> bool:
+    """Whether more than the limit waits, and more than before throughout the last ``grow_s``."""
+    since_ms = now_ms - round(1000 * terms.grow_s)
+    before, within = [n for at, n in lags if at <= since_ms], [n for at, n in lags if at > since_ms]
+    if not before or not within or within[-1] < terms.lag_records:
+        return False
+    return within[-1] > before[-1] and min(within) >= before[-1]
+
+
+def ends(lags: Lags, now_ms: int, began_ms: int, terms: Terms) -> bool:
+    """Whether it has lasted ``least_s``, and little waits."""
+    if not lags or now_ms - began_ms < 1000 * terms.least_s:
+        return False
+    return lags[-1][0] > now_ms - 1000 * FRESH_S and lags[-1][1] <= terms.calm_records
+
+
+def lasts(connection: Connection) -> bool:
+    """Whether telemetry is put off now."""
+    return bool(fetch(connection, _OPEN))
+
+
+@dataclass(slots=True)
+class Overload:
+    """One pass decides, and tells what the bridges and operators were not told yet."""
+
+    terms: Terms
+    database: Database
+    policy: Callable[[Sequence[tuple[Any, ...]]], None]
+    alerts: Callable[[Sequence[tuple[Any, ...]]], None]
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    _told: tuple[int, int | None] | None = None
+
+    def __call__(self) -> bool:
+        """Whether telemetry is put off now."""
+        last = self.database.run(self._decide)
+        began_ms, ended_ms, classes, lag = last or (0, 0, "", 0)
+        if self._told != (began_ms, ended_ms):
+            chosen = tuple(classes.split(",")) if ended_ms is None else ()
+            self.policy([(POLICY_KEY, Deferral(chosen, self.terms.show_every_s).encode())])
+            if last is not None:
+                row = self._alert(began_ms, ended_ms, classes, lag)
+                self.alerts([(FLEET, pack(row))])
+            self._told = began_ms, ended_ms
+        return last is not None and ended_ms is None
+
+    def _decide(self, connection: Connection) -> tuple[int, int | None, str, int] | None:
+        """The last overload: begin, end where it is over, classes, lag at its begin."""
+        terms, now_ms = self.terms, self.now_ms()
+        opened = fetch(connection, _OPEN)
+        lags = fetch(connection, _LAGS, {"since_s": FRESH_S + 2 * terms.grow_s})
+        if opened and (ends(lags, now_ms, opened[0][0], terms) or opened[0][1] != terms.classes):
+            execute(connection, _END, {"at_ms": now_ms})
+        elif not opened and terms.classes and begins(lags, now_ms, terms):
+            values = {"at_ms": now_ms, "classes": terms.classes, "lag": lags[-1][1]}
+            execute(connection, _BEGIN, values)
+        return next(iter(fetch(connection, _LAST)), None)
+
+    def _alert(self, began_ms: int, ended_ms: int | None, classes: str, lag: int) -> AlertRow:
+        over = ended_ms is not None
+        what = f"telemetry of {classes.replace(',', ', ')} goes to the archive only"
+        return AlertRow(
+            alert_id=finding_id(FLEET, RULE, 1, began_ms, ended=over),
+            vehicle_id=FLEET,
+            rule=RULE,
+            rule_version=1,
+            severity=SEVERITY,
+            event_ms=began_ms if ended_ms is None else ended_ms,
+            value=float(lag),
+            limit=float(self.terms.lag_records),
+            message=f"Overload: {f'{what} no longer' if over else what}; {lag:,} records waited at its begin",
+            boot_id=0,
+            seq=0,
+            received_ms=began_ms if ended_ms is None else ended_ms,
+            lat_deg=None,
+            lon_deg=None,
+            since_ms=began_ms,
+            ended=over,
+        )
+
+
+def unless_overloaded(database: Database, work: Callable[[], int]) -> Callable[[], int]:
+    """``work`` that can wait: it is not done while telemetry is put off."""
+    return lambda: 0 if database.run(lasts) else work()
