@@ -27,6 +27,7 @@ RETRY_S: Final = 2.0
 RELEASE_POLL_S: Final = 0.01
 MEMBER: Final[dict[str, Any]] = {
     "partition.assignment.strategy": "cooperative-sticky",
+    "auto.offset.reset": "latest",  # nothing is read
     "session.timeout.ms": 6000,  # Kafka's least: a killed bridge's slots are with others after so long
     "heartbeat.interval.ms": 1500,
     "topic.metadata.refresh.interval.ms": 10_000,
