@@ -7,7 +7,7 @@ from confluent_kafka import TopicPartition
 
 from bridge.downlink.feed import Feed
 from infra.clients.kafka import admin, consumer, log_generations
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.stack.kafka import create_topics, delete_topics, missing_topics
 from tests.integration.events_support import (
     T0,
@@ -40,7 +40,7 @@ def test_records_of_a_log_made_anew_do_not_vanish_behind_those_of_the_old_one(la
     with lane.process("jobs", "events"):
         until_read(lane, 3)
     delete_topics(bootstrap, prefix)
-    eventually(lambda: len(missing_topics(bootstrap, prefix)) == 8, 30, "the topics are gone")
+    eventually(lambda: len(missing_topics(bootstrap, prefix)) == len(KAFKA_TOPICS), 30, "the topics are gone")
     create_topics(bootstrap, prefix)
     produce(lane, "dead-letter", [(VINS[0], b"the second")], T0)
     produce(lane, "alerts", [alert(0, 2)], T0)
@@ -85,8 +85,8 @@ def test_a_destination_whose_place_is_gone_says_so_and_tells_nothing_again(
     lane: Lane, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bootstrap, prefix = bound(lane)
-    topic = kafka_topic(prefix, "incidents")  # of one partition
-    produce(lane, "incidents", [alert(0, n) for n in range(5)], T0)
+    topic = kafka_topic(prefix, "dead-delivery")  # of one partition
+    produce(lane, "dead-delivery", [alert(0, n) for n in range(5)], T0)
 
     def committed(offset: int) -> Feed:
         group = consumer(bootstrap, "gone")
@@ -96,7 +96,7 @@ def test_a_destination_whose_place_is_gone_says_so_and_tells_nothing_again(
 
     with committed(900) as feed:
         assert feed.read(10, 1.0) == []
-        produce(lane, "incidents", [alert(0, 5)], T0)
+        produce(lane, "dead-delivery", [alert(0, 5)], T0)
         assert [record.offset for record in feed.read(10, 10.0)] == [5]
     assert "the log ends before what was read" in "".join(capfd.readouterr())
     client = admin(bootstrap)
