@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from infra.clients import database_url
 from infra.contract import downlink
@@ -106,8 +107,10 @@ def test_all_of_it_is_installed_once_and_each_program_runs_by_its_own_settings(
         "maintenance": jobs,
         "dashboard": (site.dashboard,),
     }
-    (tmp_path / "key.pem").write_text(downlink.new_key())
-    (tmp_path / "key.pem").chmod(0o600)
+    key, public = downlink.new_key(), tmp_path / "key.pub"
+    postgres.write_private(tmp_path / "key.pem", key)
+    signer = downlink.Signer(serialization.load_pem_private_key(key.encode(), None))
+    public.write_bytes(signer.public_pem())
     ports: dict[str, int] = {}
     with ExitStack() as running:
         for name, parts in needs.items():
@@ -116,7 +119,8 @@ def test_all_of_it_is_installed_once_and_each_program_runs_by_its_own_settings(
         for name, port in ports.items():
             eventually(lambda port=port: readyz(port) is None, 120, f"{name} is ready: {tmp_path}/{name}.log")
         words = ("simulate", "-c", "2", "--rate", "2", "--duration", "5s", "--run-id", "alone")
-        drive = site.run(*words, env=site.environment("simulator", site.mqtt))
+        verified = {"DOWNLINK_PUBLIC_KEY_FILE": str(public)}
+        drive = site.run(*words, env=site.environment("simulator", site.mqtt, verified))
         assert drive.returncode == 0, drive.stderr
 
         def users() -> set[str]:
