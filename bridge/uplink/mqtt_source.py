@@ -88,7 +88,12 @@ def dial(config: SourceConfig, kind: type[Client] = _Client, refuse_large: bool 
     if refuse_large:
         properties.MaximumPacketSize = config.max_packet_bytes
     host, port = config.broker.host, config.broker.port
-    client.connect(host, port, KEEPALIVE_S, clean_start=config.qos == 0, properties=properties)
+    try:
+        client.connect(host, port, KEEPALIVE_S, clean_start=config.qos == 0, properties=properties)
+    except OSError:
+        if sock := client.socket():
+            sock.close()
+        raise
     return client
 
 
