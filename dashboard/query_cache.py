@@ -5,7 +5,8 @@ comes within it gets the same rows, and who comes while the query is under way w
 
 A map is given the address of a result's rows: the browser fetches them beside the page's own channel and
 keeps drawing the rows before until they are there. They live as long as a session shows them, so a paused
-map can still be moved; the last few are kept for browsers that are behind.
+map can still be moved; the last few are kept for browsers that are behind. Rows that another dashboard has
+made, behind the same address, are not here: the browser gets those of now.
 """
 
 import gzip
@@ -123,10 +124,9 @@ class QueryCache:
             return rows
 
     def layer_rows(self, layer: Layer) -> LayerRows | None:
-        """Those rows, else the newest of the kind: a browser that is far behind gets what is now."""
+        """Those rows; None where they are no longer kept, or were never here."""
         with self._lock:
-            newest = self._newest[layer[0]]
-            return self._layers.get(layer) or (newest[-1] if newest else None)
+            return self._layers.get(layer)
 
 
 def hold(held: dict[str, pd.DataFrame], key: str, result: pd.DataFrame, most: int = HELD_OF_ONE) -> None:
@@ -213,18 +213,11 @@ def _ask(
 ) -> pd.DataFrame | None:
     state = st.session_state
     held: dict[str, pd.DataFrame] = state.setdefault(HELD, {})
-    key = f"{_name(query)}{args}{sorted(kwargs.items())}"
+    key = _key(query, *args, **kwargs)
     if paused() and key in held:
         return held[key]
-
-    def run() -> pd.DataFrame:
-        asked_s = time.monotonic()
-        rows = run_now(query, *args, **kwargs)
-        rows.attrs[ASKED] = asked_s
-        return rows
-
     try:
-        result = cache().get(key, good_s, run)
+        result = cache().get(key, good_s, later(query, *args, **kwargs))
     except ServiceError as error:
         state[AWAY], state[AWAY_SINCE] = str(error), time.monotonic()
         return held.get(key)
@@ -235,10 +228,18 @@ def _ask(
     return result
 
 
+def ask_for_all(query: Query[[]], good_s: float) -> pd.DataFrame:
+    """As pages have the rows, for whoever is no page. Raises ServiceError."""
+    return cache().get(_key(query), good_s, later(query))
+
+
 def run_now(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
     """The rows of this moment, for whoever is no page; how long it took is measured. Raises ServiceError."""
+    asked_s = time.monotonic()
     with measures().question_s.labels(query.__name__).time(), database().connection() as connection:
-        return query(connection, *args, **kwargs)
+        rows = query(connection, *args, **kwargs)
+    rows.attrs[ASKED] = asked_s
+    return rows
 
 
 def later(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> Callable[[], pd.DataFrame]:
@@ -267,6 +268,10 @@ def forget(*queries: Callable[..., pd.DataFrame]) -> None:
         cache().drop(start)
         for key in [key for key in held if key.startswith(start)]:
             del held[key]
+
+
+def _key(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> str:
+    return f"{_name(query)}{args}{sorted(kwargs.items())}"
 
 
 def _name(query: Callable[..., pd.DataFrame]) -> str:

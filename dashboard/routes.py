@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -19,11 +20,22 @@ from starlette.routing import Route
 
 from dashboard import basemap
 from dashboard.auth import LOCAL, Roles, guarded, identity
-from dashboard.query_cache import Build, cache, database, measures, run_now
+from dashboard.query_cache import (
+    RARE_S,
+    SHARED,
+    SLOW_S,
+    Build,
+    ask_for_all,
+    cache,
+    database,
+    measures,
+    run_now,
+)
 from dashboard.report import report
 from dashboard.screens.crashes.queries import Key
+from dashboard.screens.fleet import queries as fleet_queries
 from dashboard.screens.fleet.maps import CLUSTERS_PATH, tile
-from dashboard.shared import downloads, live, maps, queries
+from dashboard.shared import downloads, live, maps, queries, traffic
 from dashboard.shared.theme import STATES
 from infra.clients.health import readiness
 from infra.contract.errors import ConfigError, ServiceError
@@ -34,12 +46,19 @@ from stream_jobs.crashes.bundle import one_line
 TILE: Final = CLUSTERS_PATH + "/{z:int}/{x:int}/{y:int}.json"
 TILES: Final = basemap.TILES_PATH + "/{z:int}/{x:int}/{y:int}"
 DEEPEST: Final = 24
+Rows = Callable[[], pd.DataFrame]
 BUNDLE_PATH: Final = "/crash/bundle"
 
 
 def routes(known: Roles | None, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps and data only for those who have."""
-    ours = (roads_route(), *layer_routes(), *ground_routes(), data_route(), report_route(settings.tz))
+    ours = (
+        roads_route(),
+        *layer_routes(settings.dashboard.refresh_s),
+        *ground_routes(),
+        data_route(),
+        report_route(settings.tz),
+    )
     return [*health_routes(), *(guarded(route, known) for route in ours), bundle_route(settings, known)]
 
 
@@ -98,8 +117,16 @@ def ground_routes() -> list[Route]:
     return [*(Route(path, stored) for path in basemap.STORED), Route(TILES, tile)]
 
 
-def layer_routes() -> list[Route]:
+def layer_routes(refresh_s: float) -> list[Route]:
     """Vehicles and bubbles of the fleet; cells and edges of the traffic: what pages have put into layers."""
+
+    def fleet_now() -> pd.DataFrame:
+        return ask_for_all(fleet_queries.fleet_latest, refresh_s * SHARED)
+
+    def traffic_now(by_cell: bool) -> pd.DataFrame:
+        of_now = fleet_queries.road_cells if by_cell else fleet_queries.road_edge_traffic
+        limits = traffic.limits_of(ask_for_all(queries.road_edges, RARE_S)) if by_cell else {}
+        return traffic.judged(ask_for_all(of_now, SLOW_S), limits)
 
     def of_states(request: Request, build: Callable[[pd.DataFrame], Any], place: str) -> Response:
         asked = set(request.query_params.get("states", "").split(",")) & set(STATES)
@@ -108,7 +135,7 @@ def layer_routes() -> list[Route]:
         def chosen(fleet: pd.DataFrame) -> Any:
             return build(fleet[fleet["state"].isin(states)] if states else fleet)
 
-        return _layer(request, "fleet", f"{place} {states}", chosen)
+        return _layer(request, "fleet", f"{place} {states}", chosen, fleet_now)
 
     def bubbles(request: Request) -> Response:
         z, x, y = (int(request.path_params[name]) for name in "zxy")
@@ -119,16 +146,22 @@ def layer_routes() -> list[Route]:
     paths: dict[str, Callable[[Request], Response]] = {
         maps.VEHICLES_PATH: lambda request: of_states(request, maps.vehicle_rows, "vehicles"),
         TILE: bubbles,
-        maps.CELLS_PATH: lambda request: _layer(request, "traffic", "cells", maps.cell_rows),
-        maps.EDGES_PATH: lambda request: _layer(request, "traffic", "edges", maps.edge_rows),
+        maps.CELLS_PATH: lambda request: _layer(
+            request, "traffic", "cells", maps.cell_rows, partial(traffic_now, by_cell=True)
+        ),
+        maps.EDGES_PATH: lambda request: _layer(
+            request, "traffic", "edges", maps.edge_rows, partial(traffic_now, by_cell=False)
+        ),
     }
     return [Route(path, endpoint) for path, endpoint in paths.items()]
 
 
-def _layer(request: Request, kind: str, variant: str, build: Build) -> Response:
+def _layer(request: Request, kind: str, variant: str, build: Build, now: Rows) -> Response:
     rows = cache().layer_rows((kind, request.query_params.get("at", "")))
-    if rows is None:
-        return PlainTextResponse("no such rows: open the page anew\n", 410)
+    try:
+        rows = rows or cache().layer(kind, now())
+    except ServiceError as error:
+        return PlainTextResponse(f"{error}\n", 503)
     headers = {"Content-Encoding": "gzip", "Cache-Control": "no-store"}
     return Response(rows.body(variant, build), media_type="application/json", headers=headers)
 

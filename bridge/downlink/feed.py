@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from bridge.downlink.incidents import Incidents
 from infra.clients import kafka
 from infra.clients.kafka import Record
+from infra.clients.leases import Term
 from infra.contract.downlink import Silences, silence_file
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import Frame
@@ -116,8 +117,8 @@ class Feed:
     beyond the log's end, in another log then. Raises ``kafka.LOST``.
     """
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self._topic = topic
+    def __init__(self, bootstrap: str, topic: str, group: str, term: Term) -> None:
+        self._topic, self._term = topic, term
         self._consumer = kafka.consumer(bootstrap, group, READ)
         self._next: dict[int, int] = {}
         self._kept_s = 0.0
@@ -166,6 +167,7 @@ class Feed:
             self._keep()
 
     def _keep(self) -> None:
+        self._term.require()
         self._consumer.commit(offsets=self._places(), asynchronous=False)
         self._kept_s = time.monotonic()
 
@@ -206,7 +208,7 @@ class DownlinkMetrics:
 class Process(NamedTuple):
     """What the destinations of one process share."""
 
-    stop: threading.Event
+    stop: Term
     settings: Settings
     endpoints: Endpoints
     metrics: DownlinkMetrics
@@ -233,6 +235,7 @@ class Destination(threading.Thread):
         while not self.stop.is_set():
             begun_s = time.monotonic()
             try:
+                self.stop.require()
                 self.serve()
             except kafka.LOST as error:
                 self._lost(str(error))
@@ -249,7 +252,9 @@ class Destination(threading.Thread):
 
     def feed(self, group: str) -> Feed:
         """The alerts from where this destination stands."""
-        return Feed(self._kafka, kafka_topic(self._prefix, "alerts"), f"{self._prefix}downlink.{group}")
+        return Feed(
+            self._kafka, kafka_topic(self._prefix, "alerts"), f"{self._prefix}downlink.{group}", self.stop
+        )
 
     def incidents(self) -> Incidents:
         """Which incidents alerts are of."""

@@ -254,6 +254,7 @@ class Vehicles(Destination):
             self._heard_s = time.monotonic()
         message = downlink.encode_alert(alert, now_ms, now_ms + 1000 * valid_s)
         topic = mqtt_topic(self._root, alert["vehicle_id"], "alert")
+        self.stop.require()
         try:
             number = out.publish(topic, self._signer.sealed("alert", message), valid_s)
         except ValueError as error:  # the MQTT client cannot carry the message

@@ -274,6 +274,7 @@ class HookDelivery(Destination):
         for attempt in itertools.count(1):
             if self.stop.is_set():
                 break
+            self.stop.require()
             headers = signed_headers(hook.secret, alert["alert_id"], int(time.time()), body)
             answer = post(urlsplit(hook.url), headers, body, hook.timeout_s)
             self.metrics.attempts.labels(self.name, answer.outcome).inc()

@@ -13,13 +13,16 @@ from ipaddress import ip_address
 from pathlib import Path
 from socket import AF_INET6
 from types import MappingProxyType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from infra.contract.errors import ServiceError
 from infra.settings.values import LOOPBACK, host_name, is_ours
+
+if TYPE_CHECKING:
+    from infra.clients.leases import Lease
 
 HOST: Final = "127.0.0.1"
 LOOKUPS: Final = "/lookups"
@@ -73,8 +76,8 @@ class HealthServer(ThreadingHTTPServer):
     """Serves /livez, /readyz and /metrics from a thread of its own while the ``with`` block runs.
 
     The attribute ``port`` holds the port in use. ``remarks`` are shown by /readyz too, and change nothing in
-    its status. Files of the folder ``lookups`` are served under /lookups, for workers of other hosts. Raises
-    ServiceError where the port is taken.
+    its status. Files of the folder ``lookups`` are served under /lookups, for workers of other hosts. Who
+    stands by for a ``lease`` is ready, and says so. Raises ServiceError where the port is taken.
     """
 
     daemon_threads = True
@@ -86,9 +89,10 @@ class HealthServer(ThreadingHTTPServer):
         registry: CollectorRegistry,
         remarks: Mapping[str, Check] = MappingProxyType({}),
         lookups: Path | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self._checks, self._remarks, self._registry = checks, remarks, registry
-        self._lookups = lookups
+        self._lookups, self._lease = lookups, lease
         self.names = listen.names
         if ":" in listen.address:
             self.address_family = AF_INET6
@@ -117,8 +121,14 @@ class HealthServer(ThreadingHTTPServer):
         if path == "/livez":
             return 200, TEXT, b"ok\n"
         if path == "/readyz":
-            status, reasons = readiness(self._checks)
-            shown = readiness(self._remarks)[1] | reasons
+            checks, remarks = self._checks, self._remarks
+            if (lease := self._lease) is not None:
+                away: dict[str, Check] = {"lease": lambda: lease.problem}
+                needed = lease.standby or not lease.optional
+                checks = {**({} if lease.standby else checks), **(away if needed else {})}
+                remarks = {"standby": lambda: lease.standby, **remarks, **away}
+            status, reasons = readiness(checks)
+            shown = readiness(remarks)[1] | reasons
             return status, "application/json", json.dumps(shown).encode() + b"\n"
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)

@@ -300,6 +300,13 @@ class Health(Section):
     hosts: HostNames = setting("", "names, host[,host], under which it answers beside loopback and addresses")
 
 
+class Lease(Section):
+    """Which process acts where several are the same: stream jobs, events, downlink, maintenance."""
+
+    ttl_s: float = setting(8.0, "a holder that stalls for this long is succeeded by a standby, s", ge=1)
+    holder: str = setting("", "who holds leases here; empty: host and home. Another one on each host")
+
+
 class Watch(Section):
     """The process that measures all others, for the page Operations."""
 

@@ -77,6 +77,7 @@ class Settings(BaseSettings):
     ledger: sections.Ledger = sections.Ledger()
     overload: sections.Overload = sections.Overload()
     retention: sections.Retention = sections.Retention()
+    lease: sections.Lease = sections.Lease()
     watch: sections.Watch = sections.Watch()
     dashboard: sections.Dashboard = sections.Dashboard()
 

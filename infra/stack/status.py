@@ -95,7 +95,8 @@ def _process(stack: Stack, name: str, port: int, kept: dict[str, int | None]) ->
         return replace(part, trouble=NOT_RUNNING)
     reason, remark = readiness(port)
     if reason is None:
-        return _measured(replace(part, remark=remark), running, "ready", None)
+        state = "standby" if remark and remark.startswith("standby: ") else "ready"
+        return _measured(replace(part, remark=remark), running, state, None)
     return _measured(part, running, "not ready", f"{reason}; its log: {log}")
 
 

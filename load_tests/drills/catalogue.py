@@ -15,8 +15,11 @@ from load_tests.drills.bridge_faults import Kills, f1, f1_windows, f2
 from load_tests.drills.broker_faults import f5, f6
 from load_tests.drills.checkpoint_faults import f12, f13
 from load_tests.drills.cluster import c2
+from load_tests.drills.dashboard_faults import c8
+from load_tests.drills.database_faults import ASYNCHRONOUS, c7
 from load_tests.drills.flow import Load
 from load_tests.drills.kafka_faults import f3, f4, f14
+from load_tests.drills.lease_faults import c9
 from load_tests.drills.overload import overload
 from load_tests.drills.payload_faults import f16, refused
 from load_tests.drills.poison.attack import Attack
@@ -100,6 +103,12 @@ DRILLS: Final = (
           {"jobs": {"instant_trigger_s": 5, "crash_trigger_s": 5}}, times=20),
     Drill("c2", "kill -9 executors, a worker, the master and the driver of a Spark cluster", 60, 240, c2,
           SMALL_BATCHES, ("local-staging",), times=5),
+    Drill("c7", "kill -9 PostgreSQL's primary amid COPY, then while its standby lags; promote each", 100, 20,
+          c7, {}, (ASYNCHRONOUS,), times=2),
+    Drill("c8", "kill -9 the dashboard that has the page, of two behind one address; rate: vehicles", 300, 0,
+          _honest(c8), times=2),
+    Drill("c9", "SIGSTOP the holder of each lease past its time, beside a second of each program", 60, 10, c9,
+          {"jobs": {"instant_trigger_s": 5, "crash_trigger_s": 5}}, ("no-fencing",)),
     Drill("f12", "the disk of the checkpoints fills up", 50, 20, _honest(f12), disk=Disk("checkpoints", 64)),
     Drill("f13", "the newest state file is cut in half", 50, 20, _honest(f13)),
     Drill("f14", "Kafka's disk fills up", 1000, 60, _honest(f14), disk=Disk("data/kafka", 400)),

@@ -10,14 +10,14 @@ from types import TracebackType
 
 
 class Link:
-    """Forwards 127.0.0.1:``port`` to a target while the ``with`` block runs.
+    """Forwards 127.0.0.1:``port`` to a target while the ``with`` block runs; to several in turn.
 
     ``refuse`` ends every connection and turns new ones away; ``stall`` leaves them standing, takes bytes and
     passes nothing on; ``heal`` forwards again.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
+    def __init__(self, host: str, port: int, *others: tuple[str, int]) -> None:
+        self._targets = [(host, port), *others]
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._refusing = threading.Event()
@@ -28,6 +28,8 @@ class Link:
         self._ends: list[socket.socket] = []
         self.heard: list[bytearray] = []
         """What clients have said, one entry a connection, passed on or not."""
+        self.open: dict[socket.socket, tuple[int, bytearray]] = {}
+        """Of the connections that stand: the port they lead to, and what the client has said."""
         self._accepting = threading.Thread(target=self._accept, name="link", daemon=True)
 
     def __enter__(self) -> Link:
@@ -74,18 +76,37 @@ class Link:
             threading.Thread(target=self._carry, args=(client,), name="link-pair", daemon=True).start()
 
     def _carry(self, client: socket.socket) -> None:
-        with client, contextlib.suppress(OSError), socket.create_connection(self._target) as server:
-            with self._lock:
-                self._ends += [client, server]
+        with client, contextlib.suppress(OSError), self._reached() as server:
             other = {client: server, server: client}
             said = bytearray()
+            with self._lock:
+                self._ends += [client, server]
+                self.open[client] = (server.getpeername()[1], said)
             self.heard.append(said)
-            while not self._ended.is_set():
-                for source in select.select(list(other), [], [], 0.05)[0]:
-                    data = source.recv(1 << 16)
-                    if source is client:
-                        said += data
-                    self._flowing.wait()
-                    if not data:
-                        return
-                    other[source].sendall(data)
+            try:
+                self._forward(client, other, said)
+            finally:
+                del self.open[client]
+
+    def _reached(self) -> socket.socket:
+        """The next target that takes a connection; raises OSError where none does."""
+        with self._lock:
+            self._targets.append(self._targets.pop(0))
+            *targets, last = self._targets
+        for target in targets:
+            with contextlib.suppress(OSError):
+                return socket.create_connection(target)
+        return socket.create_connection(last)
+
+    def _forward(
+        self, client: socket.socket, other: dict[socket.socket, socket.socket], said: bytearray
+    ) -> None:
+        while not self._ended.is_set():
+            for source in select.select(list(other), [], [], 0.05)[0]:
+                data = source.recv(1 << 16)
+                if source is client:
+                    said += data
+                self._flowing.wait()
+                if not data:
+                    return
+                other[source].sendall(data)

@@ -130,6 +130,10 @@ class Site:
         """A signal to a program of this site and all of its process group."""
         os.killpg(self._children[name].pid, number)
 
+    def ended_by_itself(self, name: str) -> bool:
+        """Whether a program of this site runs no more."""
+        return self._children[name].poll() is not None
+
     def log(self, name: str) -> str:
         """All that a program has written."""
         return (self.home / "logs" / f"{name}.log").read_text(errors="replace")

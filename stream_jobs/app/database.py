@@ -18,6 +18,7 @@ import structlog
 
 from infra.clients import db
 from infra.clients.db import Cause, cause_of, open_connection, socket_deadline
+from infra.clients.leases import Term
 from infra.contract.errors import ServiceError
 from stream_jobs.app import statements as sql
 
@@ -69,7 +70,7 @@ class Database:
     """One connection that comes back by itself; for one thread at a time. ``problem`` is for readiness.
 
     ``bury`` takes refused rows, and returns when they are safe or raises ServiceError; without it an error of
-    a row is one of its transaction.
+    a row is one of its transaction. Where ``stop`` is the term of a lease, each transaction is fenced by it.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Database:
         self._url = url
         self._name = name
         self._stop = stop
+        self._term = stop if isinstance(stop, Term) else None
         self._attempt_s = attempt_s
         self._bury = bury
         self._connection: Connection | None = None
@@ -96,8 +98,8 @@ class Database:
     def run(self, work: Callable[[Connection], Result]) -> Result:
         """The result of ``work`` in one transaction, tried until the database takes it.
 
-        Raises ServiceError when asked to stop meanwhile. What neither waiting nor leaving staged rows out
-        mends goes up as it is, and so does a race lost again and again.
+        Raises ServiceError when asked to stop meanwhile, LeaseLostError where the term is over. What neither
+        waiting nor leaving staged rows out mends goes up as it is, and so does a race lost again and again.
         """
         pause_s, busy, isolating = FIRST_PAUSE_S, 0, False
         while True:
@@ -128,11 +130,13 @@ class Database:
 
     def _attempt(self, work: Callable[[Connection], Result], isolating: bool) -> Result:
         if self._connection is None or self._connection.closed:
-            self._connection = _connect(self._url, self._name, self._attempt_s)
+            self._connection = _connect(self._url, self._name, self._attempt_s, self._term)
         connection, bury = self._connection, self._bury
         connection.refused = [] if isolating else None
         limit_s = self._attempt_s * (ISOLATING if isolating else 1)
         with socket_deadline(connection.fileno(), limit_s), connection.transaction():
+            if self._term is not None:
+                self._term.check(connection)
             result = work(connection)
             if connection.refused and bury is not None:
                 bury(connection.refused)  # before the commit: nothing else would know of them
@@ -146,9 +150,9 @@ class Database:
             log.warning("database away, trying again", sink=self._name, error=str(error).strip())
 
 
-def _connect(url: str, name: str, attempt_s: float) -> Connection:
+def _connect(url: str, name: str, attempt_s: float, term: Term | None) -> Connection:
     """A connection that gives up on a dead link: on connect, on unacknowledged bytes, on slow statements."""
-    return open_connection(
+    opened = open_connection(
         url,
         Connection,
         connect_timeout_s=5,
@@ -161,6 +165,13 @@ def _connect(url: str, name: str, attempt_s: float) -> Connection:
         keepalives_count=3,
         autocommit=True,
     )
+    try:
+        if term is not None:
+            term.join(opened)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def stage(connection: Connection, table: str, rows: pa.Table) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 import structlog
@@ -22,6 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
+from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
@@ -75,8 +77,10 @@ def run(settings: Settings) -> None:
     rules = of_query(load_rules(settings.jobs.rules), INSTANT)
     state = State({query: _trigger_s(settings, query) for query in SOURCES})
     where = endpoints(settings, ("kafka_bootstrap",))
-    page = HealthServer(where.health(PROGRAM), {"queries": state.reason}, state.registry)
-    with stopped_by_signals() as stop, page:
+    with stopped_by_signals() as stop, ExitStack() as parts:
+        lease = Lease(settings, where.db_ingest_url, PROGRAM, stop, optional=True)
+        page = HealthServer(where.health(PROGRAM), {"queries": state.reason}, state.registry, lease=lease)
+        parts.enter_context(page)
         structlog.get_logger().info("serving", port=page.port, rules=len(rules))
         topics = [kafka_topic(settings.kafka.prefix, name) for name in TOPICS.values()]
         partitions = wait_for_partitions(where.kafka_bootstrap, topics, stop)
@@ -85,13 +89,14 @@ def run(settings: Settings) -> None:
         slots = sum(partitions.values())
         master = settings.jobs.instant_master or f"local[{slots}]"
         spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, master, _CONF)
-        try:
-            gathered(lambda: spark.sparkContext.defaultParallelism, slots, stop)
-            require_slots(spark.sparkContext.defaultParallelism, partitions)
-            check_expressions(spark, settings.jobs.rules or SHIPPED, rules, rule_schemas())
-            watch([start(spark, settings, where, rules, query) for query in SOURCES], state, stop)
-        finally:
-            spark.stop()
+        parts.callback(spark.stop)
+        gathered(lambda: spark.sparkContext.defaultParallelism, slots, stop)
+        require_slots(spark.sparkContext.defaultParallelism, partitions)
+        check_expressions(spark, settings.jobs.rules or SHIPPED, rules, rule_schemas())
+        term = parts.enter_context(lease.held())
+        if term is None:
+            return
+        watch([start(spark, settings, where, rules, query) for query in SOURCES], state, term)
 
 
 def gathered(slots: Callable[[], int], wanted: int, stop: threading.Event) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
+from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of
@@ -35,6 +36,7 @@ from stream_jobs.user_sql.queries import user_queries
 
 log = structlog.get_logger("stream_jobs.app.jobs")
 
+NAME: Final = "jobs"
 STREAM_CONF: Final = {
     "spark.scheduler.mode": "FAIR",
     "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods -Xss4m -XX:+UseSerialGC",
@@ -98,6 +100,7 @@ class Application:
         self._settings = settings
         self._addresses = addresses
         self._stop = stop
+        self._lease = Lease(settings, addresses.db_ingest_url, NAME, stop)
         self._wanted = {query.name: query for query in queries}
         self._running: dict[str, StreamingQuery] = {}
         self._locations: dict[str, str] = {}
@@ -109,7 +112,7 @@ class Application:
         self._tasks: TaskRunner | None = None
 
     def run(self) -> None:
-        """Start everything, then wait for the signal or a failure."""
+        """Start everything when the lease is ours, then wait for the signal or a failure, as its loss is."""
         with ExitStack() as parts:
             checks = {
                 "queries": self._queries_problem,
@@ -119,10 +122,15 @@ class Application:
                 "degraded": lambda: "; ".join(self._degraded.values()) or None,
                 "tasks": lambda: None if self._tasks is None else self._tasks.problem(),
             }
-            listen = self._addresses.health("jobs")
-            page = parts.enter_context(HealthServer(listen, checks, self._registry, remarks))
+            listen = self._addresses.health(NAME)
+            page = HealthServer(listen, checks, self._registry, remarks, lease=self._lease)
+            parts.enter_context(page)
             spark = SparkSession.getActiveSession() or _session(self._settings)
             parts.callback(spark.stop)
+            term = parts.enter_context(self._lease.held())
+            if term is None:
+                return
+            self._stop = term
             self._wanted |= {query.name: query for query in user_queries(self._settings, spark)}
             for listener in self.listeners:
                 spark.streams.addListener(listener)
@@ -132,7 +140,7 @@ class Application:
             owner_url = self._addresses.db_owner_url
             tasks = stream_tasks(spark, self._settings, self._board, self._database, owner_url, self._stop)
             metrics = TaskMetrics(self._registry)
-            self._tasks = TaskRunner("jobs", tasks, self._database("report"), self._stop, metrics)
+            self._tasks = TaskRunner(NAME, tasks, self._database("report"), self._stop, metrics)
             self._tasks.start()
             log.info("running", queries=[*self._wanted], port=page.port)
             self._watch()
@@ -168,7 +176,7 @@ class Application:
         return database
 
     def _watch(self) -> None:
-        """Until the signal. A user's query may end; raises ServiceError where another one does."""
+        """Until the term is over. A user's query may end; raises ServiceError where another one does."""
         while not self._stop.wait(0.2):
             for name, query in self._running.items():
                 if query.isActive or name in self._degraded:

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from infra.clients import kafka
 from infra.clients.db import described
+from infra.clients.leases import Term
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.topics import (
     DETAIL_CHARS,
@@ -50,7 +51,10 @@ class Message(NamedTuple):
 
 
 class TopicWriter:
-    """Writes records to one topic and waits until Kafka has them. For one thread at a time."""
+    """Writes records to one topic and waits until Kafka has them. For one thread at a time.
+
+    Where ``stop`` is the term of a lease, nothing is written without it.
+    """
 
     def __init__(self, bootstrap: str, prefix: str, name: str, stop: threading.Event) -> None:
         self._bootstrap = bootstrap
@@ -66,6 +70,8 @@ class TopicWriter:
         """
         left = [Message(*record) for record in records]
         while left:
+            if isinstance(self._stop, Term):
+                self._stop.require()
             left = self._attempt(left)
             if left:
                 log.warning("not written yet, trying again", topic=self._topic, count=len(left))

@@ -25,6 +25,7 @@ from infra.clients import kafka
 from infra.clients.db import Cause, cause_of, described
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LOST
+from infra.clients.leases import Lease
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
 from infra.contract.incidents import TABLE_KEY, Causes
@@ -67,10 +68,11 @@ def run(settings: Settings) -> None:
         store = EventStore(
             settings, where, clear_times, causes, writes.rule_notes(rules, metrics, causes), stop
         )
-        checks = {"database": store.database.problem, "kafka": lambda: store.kafka_problem}
-        with HealthServer(where.health(CONSUMER), checks, store.metrics.registry) as page:
+        checks = {"database": store.database_problem, "kafka": lambda: store.kafka_problem}
+        lease = Lease(settings, where.db_ingest_url, CONSUMER, stop)
+        with HealthServer(where.health(CONSUMER), checks, store.metrics.registry, lease=lease) as page:
             structlog.get_logger().info("serving", port=page.port)
-            store.serve()
+            lease.run(store.serve)
 
 
 class EventStore:
@@ -81,30 +83,37 @@ class EventStore:
         rules: Sequence[Row], stop: threading.Event,
     ) -> None:  # fmt: skip
         self.metrics = EventMetrics()
-        self.database = Database(where.db_ingest_url, CONSUMER, stop)
         self.kafka_problem: str | None = "not connected yet"
-        self._bootstrap = where.kafka_bootstrap
+        self._where, self._prefix = where, settings.kafka.prefix
         self._names = {kafka_topic(settings.kafka.prefix, name): name for name in TOPICS}
-        self._letters, self._incidents = (
-            TopicWriter(where.kafka_bootstrap, settings.kafka.prefix, name, stop)
-            for name in ("dead-letter", "incidents")
-        )
         self._clocks = clock_limits(settings)
         self._clear_times, self._causes = clear_times, causes
         self._rules = rules
         self._terms = settings.crash
-        self._stop = stop
         self._log = structlog.get_logger()
         self._held: writes.Offsets = {}
+        self._begin(stop)
 
-    def serve(self) -> None:
-        """Until ``stop``; each time Kafka is lost, start again from the stored offsets."""
+    def _begin(self, stop: threading.Event) -> None:
+        self._stop, self.database = stop, Database(self._where.db_ingest_url, CONSUMER, stop)
+        self._letters, self._incidents = (
+            TopicWriter(self._where.kafka_bootstrap, self._prefix, name, stop)
+            for name in ("dead-letter", "incidents")
+        )
+
+    def database_problem(self) -> str | None:
+        """Why the database cannot be reached at present, or None."""
+        return self.database.problem()
+
+    def serve(self, term: threading.Event) -> None:
+        """Until ``term`` is over; each time Kafka is lost, start again from the stored offsets."""
+        self._begin(term)
         pauses = backoff()
         while not self._stop.is_set():
             started = time.monotonic()
             try:
                 self._run(partial(writes.note_rules, rows=self._rules))
-                with closing(_Reader(self._bootstrap, self._names)) as reader:
+                with closing(_Reader(self._where.kafka_bootstrap, self._names)) as reader:
                     places = reader.places()
                     self.kafka_problem = None
                     self._incidents.write([(TABLE_KEY, self._causes.encode())])

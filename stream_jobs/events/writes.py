@@ -164,7 +164,7 @@ class ClearTimes:
 
 
 class OvertakenError(Exception):
-    """The stored offsets are not those that this process holds: another moved them, or they were reset."""
+    """The stored offsets are not those that this process holds: they were reset meanwhile."""
 
 
 def load_offsets(
@@ -188,17 +188,14 @@ def load_offsets(
 
 
 def move_offsets(cursor: Cursor, consumer: str, held: Offsets, after: Offsets) -> None:
-    """Move the offsets on; raises OvertakenError unless they stand where ``held`` says.
-
-    It locks their rows: two processes on the same topics follow one after the other, and the second fails.
-    """
+    """Move the offsets on; raises OvertakenError unless they stand where ``held`` says."""
     rows = [
         {"topic": topic, "partition": partition, "held": held[topic, partition], "next_offset": offset}
         for (topic, partition), offset in sorted(after.items())
     ]
     cursor.execute(MOVE_OFFSETS, {"consumer": consumer, "rows": as_json(rows)})
     if cursor.rowcount != len(rows):
-        raise OvertakenError("the stored offsets were moved by another process or reset")
+        raise OvertakenError("the stored offsets were reset")
 
 
 def clear(cursor: Cursor, clear_times: ClearTimes) -> int:

@@ -1,6 +1,6 @@
 """The process ``odograph maintenance``: periodic tasks beside the stream application, without Spark.
 
-One at a time works on a database, by an advisory lock; a second one stands by.
+One at a time works on a database, by a lease; a second one stands by.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from infra.clients.health import HealthServer, stopped_by_signals
-from infra.contract.errors import ServiceError
+from infra.clients.leases import Lease, Term
 from infra.settings.sections import Retention
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app import statements as sql
@@ -33,13 +33,12 @@ from stream_jobs.maintenance.rollups import RollUps
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.maintenance.trends import renew
 from stream_jobs.reprocess.feed import Feeder
-from stream_jobs.reprocess.restate import MAINTENANCE, LockLostError, Tools, require_lock, writer_lock
+from stream_jobs.reprocess.restate import Tools
 from stream_jobs.reprocess.work import Repair
 from stream_jobs.roads.history import NetworkFile, RoadHistory, place_stops, predict_arrivals
 from stream_jobs.rules.cohort.update import CohortUpdate
 
 NAME: Final = "maintenance"
-LOCK_POLL_S: Final = 2.0
 OVERLOAD_S: Final = 2.0
 
 log = structlog.get_logger("stream_jobs.maintenance")
@@ -52,72 +51,50 @@ def run(settings: Settings) -> None:
         process = Maintenance(settings, addresses, stop)
         checks, remarks = {"database": process.database_problem}, {"tasks": process.remark}
         files = folder_of(settings)
-        with HealthServer(addresses.health(NAME), checks, process.registry, remarks, files):
+        with HealthServer(addresses.health(NAME), checks, process.registry, remarks, files, process.lease):
             process.run()
 
 
 class Maintenance:
-    """Waits for the lock, then runs the tasks until it is asked to stop or has lost the lock."""
+    """Runs the tasks while the lease ``maintenance`` is its own."""
 
     def __init__(self, settings: Settings, addresses: Endpoints, stop: threading.Event) -> None:
         self.registry = CollectorRegistry()
+        self.lease = Lease(settings, addresses.db_ingest_url, NAME, stop)
         self._metrics = TaskMetrics(self.registry)
-        self._settings, self._addresses, self._stop = settings, addresses, stop
+        self._settings, self._addresses = settings, addresses
         self._databases: list[Database] = []
         self._runner: TaskRunner | None = None
-        self._standby = False
 
     def database_problem(self) -> str | None:
         """Why the database cannot be reached at present, None where it can."""
         return next((d.problem() for d in self._databases if d.problem()), None)
 
     def remark(self) -> str | None:
-        """Which tasks fail and since when, or that another process has the lock."""
-        if self._standby:
-            return "standby: another maintenance process works on this database"
+        """Which tasks fail and since when."""
         return None if self._runner is None else self._runner.problem()
 
     def run(self) -> None:
-        """Until ``stop``."""
-        lock = Database(self._addresses.db_ingest_url, NAME, self._stop)
-        try:
-            while not self._stop.is_set():
-                self._databases = [lock]
-                with writer_lock(lock, MAINTENANCE) as ours:
-                    self._standby = not ours
-                    if ours:
-                        self._work(lock)
-                self._stop.wait(LOCK_POLL_S)
-        except ServiceError:
-            if not self._stop.is_set():  # else: asked to stop while the database was away
-                raise
-        finally:
-            lock.close()
+        """Until its end is asked for."""
+        self.lease.run(self._work)
 
-    def _work(self, lock: Database) -> None:
-        ended = threading.Event()
-        self._databases = [lock]
+    def _work(self, term: Term) -> None:
+        self._databases = []
         with ExitStack() as opened:
 
             def database(name: str) -> Database:
-                made = dead_lettering(self._settings, self._addresses, name, ended)
+                made = dead_lettering(self._settings, self._addresses, name, term)
                 opened.callback(made.close)
                 self._databases.append(made)
                 return made
 
-            tasks = self._tasks(database, ended)
-            self._runner = TaskRunner(NAME, tasks, database("report"), ended, self._metrics)
+            tasks = self._tasks(database, term)
+            self._runner = TaskRunner(NAME, tasks, database("report"), term, self._metrics)
             self._runner.start()
             log.info("running", tasks=[task.name for task in tasks])
-            try:
-                while not self._stop.wait(LOCK_POLL_S):
-                    lock.run(lambda connection: require_lock(connection, MAINTENANCE))
-            except LockLostError:
-                log.warning("the connection with the lock was lost: waiting for the lock again")
-            finally:
-                ended.set()
-                self._runner.join()
-                self._runner = None
+            term.wait()
+            self._runner.join()
+            self._runner = None
 
     def _tasks(self, database: Callable[[str], Database], stop: threading.Event) -> list[PeriodicTask]:
         """All, with pauses in s; ``database`` makes a connection of a task's own. Raises ConfigError."""

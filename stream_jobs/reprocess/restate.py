@@ -50,14 +50,12 @@ from stream_jobs.vehicles.rows import AlertRow, Row, TripRow, restated_tables, u
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from stream_jobs.windows.vehicle import NO_WINDOWS, latest_of
 
-BATCH: Final = 7020
-MAINTENANCE: Final = 7022
-_TAKE: Final = "SELECT pg_try_advisory_lock(%(key)s)"
+_TAKE: Final = "SELECT pg_try_advisory_lock(7020)"
 _HELD: Final = """
 SELECT count(*) FROM pg_locks
-WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND classid = 0 AND objid = %(key)s AND granted
+WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND classid = 0 AND objid = 7020 AND granted
 """
-_RELEASE: Final = f"SELECT pg_advisory_unlock(%(key)s) WHERE ({_HELD}) > 0"
+_RELEASE: Final = f"SELECT pg_advisory_unlock(7020) WHERE ({_HELD}) > 0"
 """Nothing where the session that took it is gone and another one asks."""
 
 
@@ -66,9 +64,9 @@ class LockLostError(Exception):
 
 
 @contextmanager
-def writer_lock(database: Database, key: int) -> Iterator[bool]:
-    """Whether the lock ``key`` is ours while the block runs; False: another process holds it."""
-    if not database.run(lambda c: fetch(c, _TAKE, {"key": key}))[0][0]:
+def writer_lock(database: Database) -> Iterator[bool]:
+    """Whether the lock is ours while the block runs; False: another process holds it."""
+    if not database.run(partial(fetch, statement=_TAKE))[0][0]:
         yield False
         return
     try:
@@ -76,12 +74,12 @@ def writer_lock(database: Database, key: int) -> Iterator[bool]:
     finally:
         # Asked to stop while the database was away: the lock went with the session.
         with suppress(ServiceError):
-            database.run(lambda c: execute(c, _RELEASE, {"key": key}))
+            database.run(partial(execute, statement=_RELEASE))
 
 
-def require_lock(connection: Connection, key: int) -> None:
+def require_lock(connection: Connection) -> None:
     """In the transaction that writes: raises LockLostError where the lock went with its session."""
-    if fetch(connection, _HELD, {"key": key})[0][0] == 0:
+    if fetch(connection, _HELD)[0][0] == 0:
         raise LockLostError
 
 
@@ -153,7 +151,7 @@ class Restater:
         ServiceError when asked to stop.
         """
         while not self._stop.is_set():
-            with writer_lock(self._database, BATCH) as ours:
+            with writer_lock(self._database) as ours:
                 if ours:
                     try:
                         return self._restate(piece, seen_ms)
@@ -234,7 +232,7 @@ class Restater:
         self, piece: Piece, windows: Interval, rows: Mapping[Table, pa.Table],
         late: Sequence[LateFrame], connection: Connection,
     ) -> Counts:  # fmt: skip
-        require_lock(connection, BATCH)
+        require_lock(connection)
         bounds = {"since": moment(windows[0]), "until": moment(windows[1]), "vehicle": piece.vehicle_id}
         restated, orphaned = dict.fromkeys((VEHICLE, ROAD, EDGE), 0), 0
         for table, found in rows.items():
@@ -260,7 +258,7 @@ class Restater:
     def _write_vehicle(
         self, work: Work, rows: Sequence[feed.Made], piece: Piece, seen_ms: int, connection: Connection
     ) -> Counts:
-        require_lock(connection, BATCH)
+        require_lock(connection)
         found = [(kind, unpack(body)) for kind, _, body in rows if kind != feed.SEEN]
         counts = Counts(vehicles=1)
         if work.journeys:

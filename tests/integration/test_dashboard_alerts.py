@@ -18,12 +18,12 @@ from dashboard.basemap import COLOURS
 from dashboard.routes import bundle_address
 from infra.contract.downlink import Silences, silence_file
 from infra.stack.stack import Stack
+from load_tests.dashboard.oidc_provider import Provider, provider, settings_file
 from stream_jobs.alerts.store import alert_store
 from stream_jobs.crashes import bundle, tables
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, desk, drawn, near, pixels_of, visit
 from tests.integration.dashboard_support import START_S, status
-from tests.integration.oidc_provider import Provider, provider, settings_file
 from tests.rows.found import alerts
 from tests.rows.town import vehicle_id
 from tests.support import Lane, eventually, open_lane

@@ -108,6 +108,14 @@ def test_maps_fetch_vehicles_and_bubbles_by_address(reader: Visit, site: Site) -
         fetched(site, "/map/clusters/5/16/99.json?at=")
 
 
+def test_rows_that_another_dashboard_has_made_are_those_of_now(site: Site) -> None:
+    """No page of this one shows the traffic: the browser has the addresses from another one."""
+    site.report()
+    assert {row["vehicle_id"] for row in fetched(site, "/map/vehicles.json?at=anothers")}
+    assert {row["tip"].partition(":")[0] for row in fetched(site, "/map/cells.json?at=anothers")}
+    assert fetched(site, "/map/edges.json?at=anothers") == []
+
+
 def test_four_hundred_silent_vehicles_are_a_line_on_the_map_and_one_incident_in_the_list(
     reader: Visit, site: Site
 ) -> None:

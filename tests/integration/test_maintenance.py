@@ -161,9 +161,10 @@ def task(lane: Lane, name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def maintenance(lane: Lane) -> Iterator[Maintenance]:
+def maintenance(lane: Lane, holder: str = "here") -> Iterator[Maintenance]:
     stop = threading.Event()
-    process = Maintenance(lane.settings, lane.endpoints, stop)
+    lease = lane.settings.lease.model_copy(update={"holder": holder})
+    process = Maintenance(lane.settings.model_copy(update={"lease": lease}), lane.endpoints, stop)
     thread = threading.Thread(target=process.run)
     thread.start()
     try:
@@ -197,14 +198,14 @@ def test_a_second_process_stands_by_and_goes_on_where_the_first_one_ends(stack: 
     with open_lane(stack, jobs={"rollup_interval_s": 0.2}) as lane:
         with maintenance(lane) as first:
             eventually(lambda: task(lane, "rollups")["success_at"], 30, "the first works")
-            with maintenance(lane) as second:
-                standby = "standby: another maintenance process works on this database"
-                eventually(lambda: second.remark() == standby, 30, "the second stands by")
-                assert first.remark() is None
-        with maintenance(lane) as third:
+            with maintenance(lane, "there") as second:
+                standby = "here has the lease maintenance"
+                eventually(lambda: second.lease.standby == standby, 30, "the second stands by")
+                assert (first.lease.standby, first.remark()) == (None, None)
+        with maintenance(lane, "there") as third:
             at = task(lane, "rollups")["run_at"]
             eventually(lambda: task(lane, "rollups")["run_at"] > at, 30, "another goes on")
-            assert third.remark() is None
+            assert (third.lease.standby, third.remark()) == (None, None)
 
 
 def test_queries_are_complete_up_to_the_slowest_but_not_before_the_last_late_frames_were_listed(

@@ -27,7 +27,7 @@ from stream_jobs.app.sinks import ROAD, TelemetrySink, tagged, write_rows
 from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.reprocess import restate as locks
-from stream_jobs.reprocess.restate import BATCH, restate_rows, writer_lock
+from stream_jobs.reprocess.restate import restate_rows, writer_lock
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import EDGE_BITS, EDGE_OFFSET, NO_SECTOR, SHARE
 from stream_jobs.windows.vehicle import latest_of
@@ -323,13 +323,13 @@ def warned(lane: Lane) -> list[str]:
 
     pid, _ = (database.run(listen) for database in (first, second))
     for _ in range(2):
-        with writer_lock(first, BATCH) as ours, writer_lock(second, BATCH) as theirs:
+        with writer_lock(first) as ours, writer_lock(second) as theirs:
             assert (ours, theirs) == (True, False)
-    with writer_lock(first, BATCH):
+    with writer_lock(first):
         with psycopg.connect(url) as other:
             other.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
         first.run(listen)
-    with writer_lock(second, BATCH) as theirs:
+    with writer_lock(second) as theirs:
         assert theirs
     for database in (first, second):
         database.close()
@@ -338,7 +338,7 @@ def warned(lane: Lane) -> list[str]:
 
 def test_only_a_lock_that_was_taken_is_released(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     assert warned(lane) == []
-    monkeypatch.setattr(locks, "_RELEASE", "SELECT pg_advisory_unlock(%(key)s)")
+    monkeypatch.setattr(locks, "_RELEASE", "SELECT pg_advisory_unlock(7020)")
     assert warned(lane) == ["you don't own a lock of type ExclusiveLock"]
 
 

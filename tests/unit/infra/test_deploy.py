@@ -103,3 +103,9 @@ def test_who_may_be_evicted_is_said_of_each_program_that_runs_more_than_once() -
         e["metadata"]["name"] for e in OBJECTS if e["kind"] == "Deployment" and e["spec"]["replicas"] > 1
     }
     assert {e["metadata"]["name"] for e in OBJECTS if e["kind"] == "PodDisruptionBudget"} == several
+
+
+@pytest.mark.parametrize("name", ["downlink", "events"])
+def test_a_program_with_a_standby_is_given_the_database_that_holds_its_lease(name: str) -> None:
+    container = CONTAINERS[f"Deployment odograph-{name} {name}"]
+    assert "ODOGRAPH_DB_INGEST_URL" in {variable["name"] for variable in container["env"]}

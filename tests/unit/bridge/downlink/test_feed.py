@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from bridge.downlink import feed as alerts
 from bridge.downlink.feed import Destination, DownlinkMetrics, Process, Repeats
+from infra.clients.leases import Lease, Term
 from infra.contract import downlink
 from infra.contract.downlink import Silence, Silences, silence_file, write_silences
 from infra.contract.errors import ContractError, ServiceError
@@ -117,7 +119,8 @@ def test_a_destination_begins_anew_after_trouble_until_its_end_is_asked_for() ->
             self.stop.set()
 
     addresses = Endpoints("127.0.0.1", 1, "127.0.0.1:1", "", "", "")
-    place = Hesitant("somewhere", Process(threading.Event(), load(), addresses, DownlinkMetrics()))
+    term = Term(Lease(load(), "", "downlink", threading.Event()), 1, math.inf)
+    place = Hesitant("somewhere", Process(term, load(), addresses, DownlinkMetrics()))
     assert place.reason == "not connected yet"
     place.start()
     place.join(30)

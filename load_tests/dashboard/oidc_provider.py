@@ -1,4 +1,4 @@
-"""An OpenID Connect provider on loopback that signs in whoever the test says, without asking."""
+"""An OpenID Connect provider on loopback that signs in whoever it is told to, without asking."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ class Provider:
     claims: dict[str, Any] = field(default_factory=dict)
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "k1", "use": "sig"}))
     codes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    signed_in: int = 0
+    """How often somebody did."""
 
     def metadata(self) -> dict[str, Any]:
         """What the client asks for first."""
@@ -51,7 +53,7 @@ class Provider:
 
     def token(self, code: str) -> dict[str, Any]:
         """The identity that a code stands for, once."""
-        now = int(time.time())
+        now, self.signed_in = int(time.time()), self.signed_in + 1
         claims = self.codes.pop(code) | {"iss": self.base, "aud": CLIENT_ID, "iat": now, "exp": now + 600}
         signed = jwt.encode({"alg": "RS256", "kid": "k1"}, claims, self.key)
         return {"access_token": "none", "token_type": "Bearer", "expires_in": 600, "id_token": signed}

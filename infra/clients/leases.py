@@ -1,0 +1,229 @@
+"""Leases: of several processes that are the same singleton one acts, and another takes over when it stalls.
+
+A lease is a row in PostgreSQL: its holder, when it expires by the server's clock, and an epoch, one more with
+each taking (the fencing token). The holder moves the expiry on; who stands by takes what has expired. Taking
+ends all database sessions of the holder before, and each transaction of a holder checks its epoch: one that
+stood still and goes on writes nothing. Effects outside of the database ask ``Term.require`` right before.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+import structlog
+
+from infra.clients.db import Connection, open_connection, service_errors, socket_deadline
+from infra.contract.errors import ServiceError
+
+if TYPE_CHECKING:
+    from infra.settings.settings import Settings
+
+POLL_S: Final = 1.0
+RENEWALS: Final = 4
+"""So often a lease is renewed within its time."""
+_TAKE: Final = (
+    b"SELECT taken, holds FROM odograph.take_lease(%(name)s, %(holder)s, %(ttl_s)s, %(from_itself)s)"
+)
+_JOIN: Final = b"SELECT pg_advisory_lock_shared(hashtext('odograph lease ' || %(name)s))"
+_OURS: Final = (
+    b"WHERE name = %(name)s AND epoch = %(epoch)s AND holder = %(holder)s AND expires_at > '-infinity'"
+)
+_CHECK: Final = b"SELECT 1 FROM odograph.lease " + _OURS
+_MOVE: Final = b"UPDATE odograph.lease SET expires_at = %b " + _OURS + b" RETURNING 1"
+_RENEW: Final = _MOVE.replace(b"%b", b"clock_timestamp() + %(ttl_s)s * INTERVAL '1 second'")
+_GIVE_BACK: Final = _MOVE.replace(b"%b", b"'-infinity'")
+
+log = structlog.get_logger("infra.clients.leases")
+
+
+class LeaseLostError(ServiceError):
+    """Another process holds the lease: nothing more may be written."""
+
+
+class Term(threading.Event):
+    """The time in which a lease is this process's. It is set when that is over, or the process is to stop.
+
+    What is given a term as the event by which to stop is fenced by it.
+    """
+
+    def __init__(self, lease: Lease, epoch: int, until_s: float) -> None:
+        super().__init__()
+        self.epoch = epoch
+        self.lost = threading.Event()
+        """Taken by another process, or given back."""
+        self.until_s = until_s
+        """When it expires unless it is renewed, by ``_now_s``."""
+        self._lease = lease
+        self._mine = lease.values | {"epoch": epoch}
+        self._renewing = threading.Lock()
+
+    def join(self, connection: psycopg.Connection[Any]) -> None:
+        """A new session: whoever takes the lease ends it."""
+        with socket_deadline(connection.fileno(), self._mine["ttl_s"]):
+            connection.execute(_JOIN, self._mine)
+
+    def check(self, connection: psycopg.Connection[Any]) -> None:
+        """In a transaction that writes, of a session that has joined; raises LeaseLostError."""
+        if connection.execute(_CHECK, self._mine).fetchone() is None:
+            self._lose()
+
+    def require(self) -> None:
+        """Right before an effect outside of the database. Raises LeaseLostError where the lease is another's.
+
+        ServiceError where it may be: its time has passed, and the database does not say, unless the lease is
+        ``optional``.
+        """
+        overdue = _now_s() >= self.until_s and not (self._lease.optional and self._lease.problem)
+        if self.lost.is_set() or overdue:
+            self.renew()
+
+    def renew(self) -> None:
+        """Hold it for its whole time from now on; raises as ``require``."""
+        with self._renewing:
+            asked_s = _now_s()
+            if self.lost.is_set():
+                self._lose()
+            if self.epoch:
+                held = self._lease.ask(_RENEW, self._mine)
+            else:  # begun without the database
+                held = self._lease.ask(_TAKE, self._mine | {"from_itself": True})[0]
+                self.epoch = self._mine["epoch"] = held or 0
+            if not held:
+                self._lose()
+            self.until_s = asked_s + self._mine["ttl_s"]
+
+    def give_back(self) -> None:
+        """The next one need not wait; raises ServiceError."""
+        self.lost.set()
+        self._lease.ask(_GIVE_BACK, self._mine)
+
+    def _lose(self) -> None:
+        if not self.lost.is_set():
+            log.warning("lease lost", lease=self._lease.name, epoch=self.epoch)
+        self.lost.set()
+        self.set()
+        raise LeaseLostError(f"the lease {self._lease.name} was taken by another process")
+
+
+class Lease:
+    """The lease ``name`` as this process sees it. ``standby`` says who has it while this one stands by.
+
+    ``problem`` is why the database does not say, None when all is well. A process that is started anew takes
+    over at once from the one before with the same holder, which is host and home unless the settings say.
+    Without a ``url`` there is no lease, and the process acts: it must be the only one. Where the lease is
+    ``optional``, what it does needs no database and may happen twice: its holder goes on while the database
+    is away, when nobody can take the lease, and a process that is started meanwhile acts too.
+    """
+
+    def __init__(
+        self, settings: Settings, url: str, name: str, stop: threading.Event, *, optional: bool = False
+    ) -> None:
+        terms = settings.lease
+        self.optional = optional
+        holder = terms.holder or f"{socket.gethostname()}:{settings.paths.home.resolve()}"
+        self.name, self._url, self._stop = name, url, stop
+        self.values: dict[str, Any] = {"name": name, "holder": holder, "ttl_s": terms.ttl_s}
+        self.problem: str | None = None
+        self.standby: str | None = None
+        self._from_itself = True
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+        if not url:
+            log.warning("no database is named, so no lease: this must be the only one", lease=name)
+
+    def run(self, work: Callable[[Term], None]) -> None:
+        """Call ``work`` each time the lease is this process's, until ``stop``."""
+        while not self._stop.is_set():
+            with suppress(LeaseLostError), self.held() as term:
+                if term is not None:
+                    work(term)
+
+    @contextmanager
+    def held(self) -> Iterator[Term | None]:
+        """Waits until the lease is this process's, which it is while the block runs; None: stopped before.
+
+        The block ends by LeaseLostError where the lease was lost.
+        """
+        term = self._take()
+        try:
+            if term is not None:
+                threading.Thread(target=self._keep, args=(term,), name="lease", daemon=True).start()
+            yield term
+            if term is not None and term.lost.is_set():
+                term.require()
+        finally:
+            if term is not None:
+                term.set()
+                with suppress(ServiceError):  # then it expires
+                    term.give_back()
+            with self._lock:
+                self._close()
+
+    def _take(self) -> Term | None:
+        begun_s = _now_s()
+        while not self._stop.is_set():
+            asked_s, pause_s = _now_s(), POLL_S
+            try:
+                epoch, holder = self.ask(_TAKE, self.values | {"from_itself": self._from_itself}) or (0, "")
+            except ServiceError:
+                if self.optional and self._from_itself and _now_s() >= begun_s + self.values["ttl_s"]:
+                    log.warning("the database is away: acting without the lease", lease=self.name)
+                    return Term(self, 0, begun_s)
+                if not self._from_itself:  # who had it before the database was away renews it first
+                    pause_s = self.values["ttl_s"] / 2
+            else:
+                self._from_itself = False
+                if epoch:
+                    self.standby = None
+                    log.info("lease taken", lease=self.name, epoch=epoch)
+                    return Term(self, epoch, asked_s + self.values["ttl_s"])
+                if self.standby is None:
+                    log.info("standing by", lease=self.name, holder=holder)
+                self.standby = f"{holder} has the lease {self.name}"
+            self._stop.wait(pause_s)
+        return None
+
+    def _keep(self, term: Term) -> None:
+        """Until it is lost or given back: what is under way when the process is to stop still counts."""
+        while not term.lost.is_set():
+            if self._stop.is_set():
+                term.set()
+            if not (term.lost if term.is_set() else self._stop).wait(self.values["ttl_s"] / RENEWALS):
+                with suppress(ServiceError):  # whoever writes is told
+                    term.renew()
+
+    def ask(self, statement: bytes, values: dict[str, Any]) -> Any:
+        """The row that a statement gives; raises ServiceError."""
+        if not self._url:
+            return 1, self.values["holder"]
+        with self._lock:
+            try:
+                with service_errors():
+                    self._connection = self._connection or open_connection(
+                        self._url, Connection, statement_timeout_s=values["ttl_s"], autocommit=True,
+                        application_name=f"odograph-lease-{self.name}",
+                    )  # fmt: skip
+                    with socket_deadline(self._connection.fileno(), values["ttl_s"]):
+                        row = self._connection.execute(statement, values).fetchone()
+            except ServiceError as error:
+                self._close()
+                self.problem = str(error)
+                raise
+            self.problem = None
+            return row
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _now_s() -> float:
+    """A clock that goes on while the process stands still or the machine sleeps, s."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,256 @@
+"""Pairs of singletons: one acts, the other takes over when it stalls, and who comes back writes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, replace
+
+import orjson
+import psycopg
+import pytest
+
+from infra.clients.leases import Lease, LeaseLostError, Term, _now_s
+from infra.contract.errors import ServiceError
+from infra.settings.settings import ENDPOINTS_FILE, Settings
+from infra.stack.service import free_port
+from infra.stack.stack import Stack
+from stream_jobs.app.database import Connection, Database, execute, fetch
+from tests.integration.downlink_support import Receiver, fresh, listening, tell
+from tests.integration.events_support import (
+    STORED_S,
+    T0,
+    alert,
+    health,
+    produce,
+    rows,
+    snapshot,
+    until_count,
+    until_read,
+    until_ready,
+)
+from tests.integration.test_downlink import A, with_hooks
+from tests.support import Lane, LaneProcess, eventually, open_lane
+
+pytestmark = pytest.mark.integration
+
+TTL_S = 2.0
+SUCCESSOR_S = 15.0
+
+
+@pytest.fixture
+def lane(stack: Stack) -> Iterator[Lane]:
+    with open_lane(stack, lease={"ttl_s": TTL_S}) as opened:
+        yield opened
+
+
+def elsewhere(lane: Lane) -> Lane:
+    """The same installation from another host: a home, health pages and a holder of its own."""
+    home = lane.home / "elsewhere"
+    home.mkdir()
+    ports = {name: free_port(lane.endpoints.http_ports.values()) for name in lane.endpoints.http_ports}
+    addresses = replace(lane.endpoints, http_ports=ports)
+    (home / ENDPOINTS_FILE).write_bytes(orjson.dumps(asdict(addresses)))
+    for key in lane.home.glob("downlink.*"):
+        (home / key.name).write_bytes(key.read_bytes())
+        (home / key.name).chmod(0o600)
+    return replace(lane, home=home, endpoints=addresses, env=lane.env | {"ODOGRAPH_PATHS_HOME": str(home)})
+
+
+@contextmanager
+def stalled(process: LaneProcess) -> Iterator[None]:
+    """A process and its group stand still in the block."""
+    os.killpg(process.child.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(process.child.pid, signal.SIGCONT)
+
+
+def until_standby(lane: Lane, part: str) -> None:
+    eventually(lambda: [*(health(lane, part) or ())] == ["standby"], 60, f"{part} stands by")
+
+
+def epoch(lane: Lane, name: str) -> int:
+    return int(rows(lane, "SELECT epoch FROM odograph.lease WHERE name = %s", name)[0]["epoch"])
+
+
+def lease(lane: Lane, holder: str, *, optional: bool = False) -> Lease:
+    held: Settings = lane.settings.model_copy(
+        update={"lease": lane.settings.lease.model_copy(update={"holder": holder})}
+    )
+    return Lease(held, lane.endpoints.db_ingest_url, "test", threading.Event(), optional=optional)
+
+
+def taken_by(lane: Lane, holder: str) -> None:
+    """The lease runs out, as when its holder stalls, and another process takes it."""
+    with psycopg.connect(lane.endpoints.db_ingest_url) as other:
+        other.execute("UPDATE odograph.lease SET expires_at = now()")
+        other.execute("SELECT * FROM odograph.take_lease('test', %s, 60, false)", [holder])
+
+
+def test_a_transaction_of_a_holder_that_was_succeeded_meanwhile_writes_nothing(lane: Lane) -> None:
+    attempts: list[int] = []
+
+    def overtaken(connection: Connection) -> None:
+        attempts.append(execute(connection, "UPDATE odograph.maintenance_task SET failures = failures + 1"))
+        taken_by(lane, "b")
+        fetch(connection, "SELECT 1")
+
+    def insert(connection: Connection) -> None:
+        statement = "INSERT INTO odograph.maintenance_task (process, task, interval_s, failures) VALUES"
+        execute(connection, f"{statement} ('p', 't', 1, 0)")
+
+    terms: list[Term] = []
+
+    def holder(term: Term) -> None:
+        terms.append(term)
+        with closing(Database(lane.endpoints.db_ingest_url, "test", term)) as database:
+            database.run(insert)
+            database.run(overtaken)
+
+    held = lease(lane, "a")
+    running = threading.Thread(target=held.run, args=(holder,))
+    running.start()
+    eventually(lambda: held.standby == "b has the lease test", 20, "a stands by")
+    held._stop.set()
+    running.join()
+    (term,) = terms
+    assert attempts == [1]
+    assert rows(lane, "SELECT failures FROM odograph.maintenance_task") == [{"failures": 0}]
+    assert term.is_set()
+    with pytest.raises(LeaseLostError):
+        term.require()
+
+
+def test_who_is_started_anew_takes_over_at_once_and_others_when_it_is_given_back(lane: Lane) -> None:
+    with suppress(LeaseLostError), lease(lane, "a").held():
+        taken_by(lane, "b")
+        begun_s = time.monotonic()
+        with lease(lane, "b").held() as anew:  # `b` was killed
+            assert anew is not None
+            assert (anew.epoch, time.monotonic() - begun_s < TTL_S) == (3, True)
+            other = lease(lane, "c")
+            found: list[int] = []
+            waiting = threading.Thread(
+                target=other.run, args=(lambda term: found.append(term.epoch) or term.wait(),)
+            )
+            waiting.start()
+            eventually(lambda: other.standby, 10, "c stands by")
+            assert other.standby == "b has the lease test"
+            assert not found
+        eventually(lambda: found == [4], 10, "c has it")
+        other._stop.set()
+        waiting.join()
+    assert other.standby is None
+
+
+def test_without_the_database_nothing_is_done_elsewhere_once_the_time_is_over(lane: Lane) -> None:
+    with lease(lane, "a").held() as term:
+        assert term is not None
+        term.require()
+        term._lease._url = "postgresql://nobody@127.0.0.1:1/none"
+        term._lease._close()
+        eventually(lambda: term._lease.problem, 10, "it cannot be renewed")
+        term.require()
+        eventually(lambda: refused(term), 10, "its time is over")
+        assert not term.is_set()
+        term._lease._url = lane.endpoints.db_ingest_url
+        term.require()
+        assert term.epoch == 1
+
+
+def test_what_needs_no_database_goes_on_without_it_until_it_says_that_another_has_the_lease(
+    lane: Lane,
+) -> None:
+    url = lane.endpoints.db_ingest_url
+    held, started = (lease(lane, name, optional=True) for name in ("a", "b"))
+    for each in (started, held):
+        each._url = "postgresql://nobody@127.0.0.1:1/none"
+    with suppress(LeaseLostError), started.held() as anew, lease(lane, "a").held():
+        assert anew is not None
+        assert not refused(anew)
+        assert anew.epoch == 0
+        started._url = url
+        assert anew.wait(10)
+        assert refused(anew)
+    with suppress(LeaseLostError), held.held() as term:
+        assert term is not None
+        held._url = url
+        eventually(lambda: term.epoch, 10, "it has the lease")
+        held._url = "postgresql://nobody@127.0.0.1:1/none"
+        held._close()
+        eventually(lambda: held.problem and _now_s() > term.until_s, 10, "its time is over")
+        assert not refused(term)
+        held._url = url
+        taken_by(lane, "c")
+        assert term.wait(10)
+        assert refused(term)
+
+
+def refused(term: Term) -> bool:
+    try:
+        term.require()
+    except ServiceError:
+        return True
+    return False
+
+
+def test_a_second_event_store_takes_over_from_a_stalled_one_that_then_writes_nothing(lane: Lane) -> None:
+    other = elsewhere(lane)
+    with lane.process("jobs", "events") as first:
+        until_ready(lane, "events")
+        with other.process("jobs", "events"):
+            until_standby(other, "events")
+            produce(lane, "alerts", [alert(v, s) for s in range(50) for v in range(8)], T0)
+            until_count(lane, "alert_event", 400)
+            with stalled(first):
+                begun_s = time.monotonic()
+                produce(lane, "alerts", [alert(v, s) for s in range(50, 100) for v in range(8)], T0)
+                until_count(lane, "alert_event", 800)
+                assert time.monotonic() - begun_s < SUCCESSOR_S
+                until_read(lane, 800)
+                before = snapshot(lane)
+            until_standby(lane, "events")
+            assert (snapshot(lane), epoch(lane, "events")) == (before, 2)
+            first.kill()
+            produce(lane, "alerts", [alert(0, 100)], T0)
+            until_count(lane, "alert_event", 801)
+            until_ready(other, "events")
+    assert sum(a["findings"] for a in rows(lane, "SELECT findings FROM odograph.alert")) == 801
+
+
+def test_a_second_downlink_takes_over_from_a_stalled_one_that_then_tells_nothing(lane: Lane) -> None:
+    with Receiver([]) as receiver, listening(lane, "+/alert") as heard:
+        here = with_hooks(lane, receiver.port)
+        there = elsewhere(here)
+        with here.process("downlink") as first:
+            until_ready(here, "downlink")
+            with there.process("downlink"):
+                until_standby(there, "downlink")
+
+                def over_mqtt() -> set[str]:
+                    return {body["alert_id"] for _, body in heard}
+
+                def told(*ids: str) -> None:
+                    tell(lane, [fresh(name, A) for name in ids[-2:]])
+                    eventually(lambda: {*receiver.accepted} == {*ids}, STORED_S, f"{ids} at the webhook")
+                    eventually(lambda: len(over_mqtt()) == len(ids), STORED_S, f"{ids} over MQTT")
+
+                told("a1", "a2")
+                with stalled(first):
+                    begun_s = time.monotonic()
+                    told("a1", "a2", "a3", "a4")
+                    assert time.monotonic() - begun_s < SUCCESSOR_S
+                until_standby(here, "downlink")
+                told("a1", "a2", "a3", "a4", "a5", "a6")
+                assert epoch(lane, "downlink") == 2
+    for found in (receiver.seen, [body["alert_id"] for _, body in heard]):
+        told_before = [each for each in found if each in ("a1", "a2")]
+        again = told_before[2:]  # it stopped before it had committed these
+        assert (told_before[:2], again) in [(["a1", "a2"], rest) for rest in ([], ["a2"], ["a1", "a2"])]
+        assert found[len(told_before) :] == ["a3", "a4", "a5", "a6"]
