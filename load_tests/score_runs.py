@@ -228,6 +228,7 @@ def main() -> None:
         tuple(f"{name}={asked.faults}" for name in KINDS), asked.speed,
     )  # fmt: skip
     os.environ["ODOGRAPH_PATHS_HOME"] = str(asked.home.resolve())  # the jobs are programs of their own
+    os.environ["ODOGRAPH_JOBS_CLOCK_S"] = "0"  # simulated time is not the wall's
     settings = load()
     runs = [(name, int(seed)) for seed in asked.seeds.split(",") for name in asked.profiles.split(",")]
     first_ms = time.time_ns() // 1_000_000 - len(runs) * (plan.span_ms + GAP_MS)

@@ -86,6 +86,8 @@ KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
     KafkaTopic("incidents", "vehicle and cause", 1, -1, "compact",
                "which incident a vehicle's alerts of a cause are, and the table of causes"),
     KafkaTopic("policy", "what it is about", 1, -1, "compact", "what the service has decided for the fleet"),
+    KafkaTopic("clock", "receipt", 1, -1, "compact",
+               "up to when all was received and read, told while no vehicle sends"),
     KafkaTopic("dead-delivery", "vehicle", 1, 30 * DAY_MS, "delete", "alerts nobody took, and why"),
     KafkaTopic("dead-letter", "vehicle or none", 1, 30 * DAY_MS, "delete",
                "what could not be understood: raw bytes and the reason", DEAD_LETTER_BYTES),
@@ -108,6 +110,7 @@ MQTT_TOPICS: tuple[tuple[str, str, int, str], ...] = (
 
 DEFERRED = "telemetry-deferred"
 LIVE = ("telemetry", DEFERRED)  # where frames lie
+CLOCK = "clock"
 KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
 """Which Kafka topic an MQTT channel flows into."""
 

@@ -364,6 +364,7 @@ class Jobs(Section):
     ahead_s: int = setting(10, "a frame stamped further ahead of its receipt is quarantined, s", ge=1)
     clock_floor: str = setting("2015-01-01", "an earlier device clock was never set: quarantined")
     max_offsets: int = setting(100_000, "records a micro-batch takes at most", ge=1)
+    clock_s: float = setting(15.0, "without a record for so long wall time runs timers; 0: never, s", ge=0)
     instant_master: str = setting(
         "", "Spark master of the real-time application; empty: local, a core a partition it reads"
     )

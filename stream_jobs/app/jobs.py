@@ -16,15 +16,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.topics import CLOCK
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of
 from stream_jobs.app.database import Connection, Database, insert_row
 from stream_jobs.app.hadoop_store import HadoopStore, checkpoint_files
 from stream_jobs.app.ledger import BatchClaims, begun, reconciled
-from stream_jobs.app.progress import Board, Listener, completeness, note
+from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
 from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream
 from stream_jobs.app.session import build_session
-from stream_jobs.app.topic_writer import dead_lettering
+from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
@@ -106,7 +107,7 @@ class Application:
         self._locations: dict[str, str] = {}
         self._degraded: dict[str, str] = {}
         self._registry = CollectorRegistry()
-        self._board = Board(self._registry)
+        self._board = Board(self._registry, settings.jobs.trigger_s)
         self.listeners: list[Listener] = [self._board]
         self._databases: list[Database] = []
         self._tasks: TaskRunner | None = None
@@ -139,6 +140,11 @@ class Application:
                 self._running[name] = self._start_query(spark, query)
             owner_url = self._addresses.db_owner_url
             tasks = stream_tasks(spark, self._settings, self._board, self._database, owner_url, self._stop)
+            jobs, kafka = self._settings.jobs, (self._addresses.kafka_bootstrap, self._settings.kafka.prefix)
+            if jobs.clock_s:
+                write = TopicWriter(*kafka, CLOCK, self._stop).write
+                clock = partial(run_clock, self._board, jobs.clock_s, write)
+                tasks.append(PeriodicTask("clock", PROGRESS_S, clock))
             metrics = TaskMetrics(self._registry)
             self._tasks = TaskRunner(NAME, tasks, self._database("report"), self._stop, metrics)
             self._tasks.start()

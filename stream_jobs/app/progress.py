@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -27,10 +27,13 @@ from pyspark.sql.streaming.listener import (
 
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.schema import COUNTED
+from stream_jobs.app.topic_writer import Message
 
 Row = tuple[Any, ...]
 BACKLOG = 10_000
 """Lines kept for the table while the database is away; the oldest go first."""
+BREAK_MS = 10_000
+"""Looks for records that lie further apart, and two triggers more: Kafka could not be asked."""
 
 
 class Listener(StreamingQueryListener):
@@ -79,13 +82,15 @@ GAUGES: Final = {
 class Board(Listener):
     """What the queries last said; written by Spark's listener thread, read by the others."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, trigger_s: float) -> None:
         labels: Any = {"labelnames": ["query"], "registry": registry}
         self._counters = {k: Counter(f"odograph_query_{k}", v[1], **labels) for k, v in COUNTERS.items()}
         self._gauges = {k: Gauge(f"odograph_query_{k}", v[1], **labels) for k, v in GAUGES.items()}
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
         self._complete_ms: dict[str, int] = {}
+        self._break_ms = BREAK_MS + 2000 * trigger_s
+        self._quiet_ms: dict[str, tuple[int, int]] = {}  # since when nothing came, and the last look
         self._lines: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
@@ -96,10 +101,12 @@ class Board(Listener):
     def progressed(self, progress: Mapping[str, Any]) -> None:
         """A batch is done."""
         line = line_of(progress)
+        at_ms = int(_seconds(progress["timestamp"]) * 1000)
         with self._lock:
             self._lines.append(line)
+            self._look(line["query"], at_ms, came=line["input_rows"] > 0 or line["lag_records"] > 0)
             if line["lag_records"] == 0:
-                self._complete_ms[line["query"]] = int(_seconds(progress["timestamp"]) * 1000)
+                self._complete_ms[line["query"]] = at_ms
         values = line | {"batch_s": line["batch_ms"] / 1000}
         if line["watermark"] is not None:
             values["watermark_s"] = _seconds(line["watermark"])
@@ -114,7 +121,23 @@ class Board(Listener):
         with self._lock:
             name = self._names.get(str(event.id))
             if name is not None:
-                self._complete_ms[name] = int(_seconds(event.timestamp) * 1000)
+                self._complete_ms[name] = at_ms = int(_seconds(event.timestamp) * 1000)
+                self._look(name, at_ms, came=False)
+
+    def _look(self, query: str, at_ms: int, came: bool) -> None:
+        """After a break in the looks (Kafka was away) what it kept from us may be on its way."""
+        since_ms, last_ms = self._quiet_ms.get(query, (at_ms, at_ms))
+        anew = came or at_ms - last_ms > self._break_ms
+        self._quiet_ms[query] = (at_ms if anew else since_ms, at_ms)
+
+    def quiet(self, query: str, for_ms: float) -> int | None:
+        """The last look of a query that has found nothing for so long, ms since 1970; then it counts anew."""
+        with self._lock:
+            since_ms, at_ms = self._quiet_ms.get(query, (0, 0))
+            if at_ms - since_ms < for_ms:
+                return None
+            self._quiet_ms[query] = (at_ms, at_ms)
+            return at_ms
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """A query ended; the main loop sees it by itself."""
@@ -130,6 +153,17 @@ class Board(Listener):
             self._lines.clear()
             self._complete_ms = {}
         return taken
+
+
+def run_clock(board: Board, clock_s: float, write: Callable[[Sequence[tuple[Any, ...]]], None]) -> None:
+    """While no record comes, tell the query telemetry up to when none did: its watermark goes on by that.
+
+    Its timers hang on the watermark, which is the newest receipt: of a fleet that is silent as a whole none
+    would run out before a vehicle sends again.
+    """
+    at_ms = board.quiet("telemetry", 1000 * clock_s)
+    if at_ms is not None:
+        write([Message(b"receipt", b"", at_ms=at_ms)])
 
 
 def line_of(progress: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from infra.contract.topics import DEFERRED, LIVE, kafka_topic
+from infra.clients.kafka import admin, partition_counts
+from infra.contract.topics import CLOCK, DEFERRED, LIVE, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database
@@ -89,6 +91,7 @@ QUERIES: Final = (
         buckets=lambda s: s.jobs.vehicle_buckets,
         again=lambda p: recompute_gap(p.settings, p.addresses.kafka_bootstrap),
         interpreted=True,
+        topics=(TOPIC, CLOCK),
     ),
     Query(
         name="archive",
@@ -114,6 +117,7 @@ QUERIES: Final = (
 )
 
 
+EARLIEST, LATEST = -2, -1  # Spark's words for offsets
 FETCHING: Final = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
 """A batch knows how much there is for it: few large answers cost Kafka and Spark less than many small."""
 
@@ -123,6 +127,11 @@ def kafka_stream(
 ) -> DataFrame:
     """Records of topics as they come, at most ``max_offsets`` in a batch; lost offsets are an error."""
     options = kafka_options(settings, endpoints, *topics) | FETCHING
+    if CLOCK in topics:  # a new checkpoint reads telemetry again, not what was said when that had been read
+        begins = {kafka_topic(settings.kafka.prefix, t): LATEST if t == CLOCK else EARLIEST for t in topics}
+        counts = partition_counts(admin(endpoints.kafka_bootstrap), [*begins])
+        offsets = {name: {str(p): begins[name] for p in range(count)} for name, count in counts.items()}
+        options["startingOffsets"] = orjson.dumps(offsets).decode()
     reader = spark.readStream.format("kafka").options(**options)
     return record_columns(reader.option("maxOffsetsPerTrigger", max_offsets).load())
 

@@ -57,6 +57,7 @@ QUERIES: Final = {"stream": ("telemetry", "archive"), "instant": ("instant",)}
 PACE: Final = {
     "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
     "JOBS_TRIGGER_S": "0.2",
+    "JOBS_CLOCK_S": "0",  # its clock is that of the records
     "JOBS_PUBLISH_S": "0",  # what waits is complete only after the skew of receipts, here an hour
     "JOBS_ARCHIVE_TRIGGER_S": "1",
     "JOBS_REPAIR_INTERVAL_S": "5",

@@ -19,6 +19,7 @@ from tests.support import Lane
 SHORT: dict[str, dict[str, object]] = {
     "jobs": {
         "trigger_s": 1.0,
+        "clock_s": 5.0,
         "archive_trigger_s": 2.0,
         "repair_interval_s": 2.0,
         "lateness_s": 5,
