@@ -38,6 +38,7 @@ from dashboard.screens.fleet.maps import CLUSTERS_PATH, tile
 from dashboard.shared import downloads, live, maps, queries, traffic
 from dashboard.shared.theme import STATES
 from infra.clients.health import readiness
+from infra.contract import evidence as proof
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings as contract
 from stream_jobs.crashes import bundle, tables
@@ -237,7 +238,8 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
             places = contract.endpoints(settings, ("db_dashboard_url", "db_dispatch_url"))
             evidence = tables.evidence(places.db_dashboard_url, key)
             body = bundle.made(evidence)  # as `odograph crash export` makes it
-            tables.note_export(places.db_dispatch_url, key, actor, hashlib.sha256(body).hexdigest())
+            digest, notary = hashlib.sha256(body).hexdigest(), proof.notary(settings)
+            tables.note_export(places.db_dispatch_url, key, actor, digest, notary)
         except (ServiceError, ConfigError) as error:
             return PlainTextResponse(f"{error}\n", 503)
         return _file(body, bundle.name_of(evidence.record), "application/zip")

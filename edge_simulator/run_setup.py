@@ -20,6 +20,7 @@ from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.wireless.settings import LinkShares
 from infra.contract.errors import ConfigError
+from infra.contract.evidence import device_authority
 from infra.contract.messages import MIN_CHUNK_BYTES
 from infra.settings.files import parse_yaml, read_yaml
 from infra.settings.settings import Settings
@@ -265,5 +266,6 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=min(file.step, every.dt_ms),
-        truth_edges=file.truth_edges, recorders=Setup(PROFILES[edr.profile], edr.keep_pulse, chunk_bytes),
+        truth_edges=file.truth_edges,
+        recorders=Setup(PROFILES[edr.profile], edr.keep_pulse, chunk_bytes, device_authority(settings)),
     )  # fmt: skip

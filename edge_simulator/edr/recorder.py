@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from edge_simulator.faults import Burst
     from edge_simulator.motion.fleet import Fleet
     from edge_simulator.telemetry.instruments import Instruments
+    from infra.contract.evidence import DeviceAuthority
 
 NUMBERS: Mapping[str, tuple[int, int, int]] = {
     "speed_kmh": (1, 255, 0), "accelerator_pct": (1, 100, 0), "engine_rpm": (100, 100, 0),
@@ -69,6 +70,7 @@ class Setup:
     profile: Profile = PROFILES["us563_2024"]
     keep_pulse: bool = False
     chunk_bytes: int = CHUNK_BYTES
+    authority: DeviceAuthority | None = None  # signs for the devices; None: records go unsigned
 
 
 class Ring:
@@ -180,7 +182,7 @@ class Scene:
 
 def record(
     profile: Profile, scene: Scene, table: Mapping[str, Floats], finding: Finding, event: Event,
-    pulse_mps2: dict[str, Any] | None = None,
+    pulse_mps2: dict[str, Any] | None = None, authority: DeviceAuthority | None = None,
 ) -> bytes:  # fmt: skip
     """The crash message: a sealed record as JSON. ``table`` is the ring's harvest in ``profile``."""
     lost_ms, first = scene.power_lost_ms, event.first
@@ -229,6 +231,8 @@ def record(
     }
     if pulse_mps2 is not None:
         body["pulse_mps2"] = pulse_mps2
+    if authority is not None:
+        return authority.sealed(body)
     return orjson.dumps(body | {"sha256": crash_digest(body)})
 
 
@@ -322,6 +326,6 @@ class BlackBoxes:
             memory.sealed += 1
             raw = raw_pulse(burst.pulse, shown_from_ms, finding.zero_ms) if self._setup.keep_pulse else None
             table = self._ring.harvest(i, zero_ms)
-            sealed = record(self._setup.profile, scene, table, finding, event, raw)
+            sealed = record(self._setup.profile, scene, table, finding, event, raw, self._setup.authority)
             payloads = tuple(split_crash(sealed, self._setup.chunk_bytes))
             yield Sealed(i, scene.event_ms + RECORDED_MS, payloads)

@@ -105,8 +105,12 @@ class Signer:
     def sealed(self, kind: str, message: bytes) -> bytes:
         """``message``, a JSON object with at least one key, with its signature as the last one."""
         signed = message.removesuffix(b"}")
-        signature = b64encode(self._key.sign(b"%s\n%s" % (kind.encode(), signed)))
-        return b'%s,"signature":"%s"}' % (signed, signature)
+        signature = self.sign(b"%s\n%s" % (kind.encode(), signed))
+        return b'%s,"signature":"%s"}' % (signed, signature.encode())
+
+    def sign(self, message: bytes) -> str:
+        """Its signature, base64."""
+        return b64encode(self._key.sign(message)).decode()
 
     def public_pem(self) -> bytes:
         """What vehicles are given."""
@@ -125,11 +129,15 @@ class Verifier:
         if match is None:
             return None
         signed = raw[: match.start()]
+        return signed + b"}" if self.holds(b"%s\n%s" % (kind.encode(), signed), match[1]) else None
+
+    def holds(self, message: bytes, signature: str | bytes) -> bool:
+        """Whether this is the message's signature, base64."""
         try:
-            self._key.verify(b64decode(match[1]), b"%s\n%s" % (kind.encode(), signed))
-        except InvalidSignature:
-            return None
-        return signed + b"}"
+            self._key.verify(b64decode(signature), message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
 
 
 def new_key() -> str:
@@ -141,6 +149,11 @@ def new_key() -> str:
 def signer(settings: Settings) -> Signer:
     """With the private key in force. Raises ConfigError."""
     path, option = settings.downlink.key_file or settings.paths.home / KEY_FILE, "ODOGRAPH_DOWNLINK_KEY_FILE"
+    return Signer(private_key(path, option))
+
+
+def private_key(path: Path, option: str) -> Ed25519PrivateKey:
+    """The Ed25519 key in a private file that ``option`` names. Raises ConfigError."""
     text = read_secret(path, f"{option} (`odograph up` makes the default one)")
     try:
         key = pem.load_pem_private_key(text.encode(), None)
@@ -148,7 +161,7 @@ def signer(settings: Settings) -> Signer:
         raise ConfigError(f"{option} {path}: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"{option} {path}: an Ed25519 key is wanted")
-    return Signer(key)
+    return key
 
 
 def public_key_file(settings: Settings) -> Path:
@@ -158,14 +171,18 @@ def public_key_file(settings: Settings) -> Path:
 
 def verifier(settings: Settings) -> Verifier:
     """With the public key in force. Raises ConfigError."""
-    path, option = public_key_file(settings), "ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE"
+    return Verifier(public_key(public_key_file(settings), "ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE"))
+
+
+def public_key(path: Path, option: str) -> Ed25519PublicKey:
+    """The Ed25519 key in a file that ``option`` names. Raises ConfigError."""
     try:
         key = pem.load_pem_public_key(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{option} {path}: {error}; `odograph up` makes the default one") from error
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"{option} {path}: an Ed25519 key is wanted")
-    return Verifier(key)
+    return key
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ CRASH_KEYS: Final = (
     "belt_on", "warning_lamp_on", "ignition_cycle",
     "multi_event", "complete",  # number of the event in its crash, 1 or 2; complete file recorded
     "lat_deg", "lon_deg",
-    "sha256",  # of the canonical JSON of all the rest: see crash_digest
+    "sha256",  # of the canonical JSON of all the rest but the signature: see crash_digest
 )  # fmt: skip
 """Keys of a crash message after the head (schema, vehicle_id, boot_id, seq)."""
 
@@ -44,9 +44,11 @@ CRASH_EXTRAS: Final = (
     "restraints_ms",  # object: each restraint that does not reverse, its deployment after time zero or null
     "first_crash_id", "event_1_to_2_ms",  # event 2: crash_id of event 1, time since it, in steps of 100
     "locked",  # a deployment event: the memory never overwrites it
+    "certificate", "signature",  # the device's: base64 lines of X.509; of all bytes before (evidence.py)
     "pulse_mps2",  # object: dt_ms, from_ms (before time zero: negative), long and lat, the raw accelerations
 )  # fmt: skip
 """Keys that a crash record may have besides."""
+SEALS: Final = ("sha256", "signature")
 
 DEVICE_STATES: Final = ("online", "offline")  # what a vehicle (or its last will) says of itself
 STATUS_STATES: Final = (*DEVICE_STATES, "silent")
@@ -118,12 +120,12 @@ def decode_crash(raw: bytes) -> Frame:
 
 
 def crash_digest(record: Frame) -> str:
-    """SHA-256, hex, of the canonical JSON: every key but ``sha256``, sorted at each level, no spaces.
+    """SHA-256, hex, of the canonical JSON: all keys but SEALS, sorted at each level, no spaces.
 
     Numbers are written as orjson writes them, so a record that was sent as JSON and read back has the digest
     it was sealed with; a record that is sealed before it is sent must hold Python numbers, not numpy's.
     """
-    sealed = {key: value for key, value in record.items() if key != "sha256"}
+    sealed = {key: value for key, value in record.items() if key not in SEALS}
     return hashlib.sha256(orjson.dumps(sealed, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from infra.clients import database_url
 from infra.clients.locks import locked
-from infra.contract import downlink
+from infra.contract import downlink, evidence
 from infra.contract.errors import ConfigError
 from infra.settings.settings import (
     ENDPOINTS_FILE,
@@ -220,6 +220,11 @@ def ensure_keys(settings: Settings) -> None:
     own = settings.paths.home / downlink.KEY_FILE
     if settings.downlink.key_file is None and not own.exists():
         write_private(own, downlink.new_key())
+    for private, public, made in evidence.HOME_KEYS:
+        if not (settings.paths.home / private).exists():
+            key, shown = made()
+            (settings.paths.home / public).write_bytes(shown)
+            write_private(settings.paths.home / private, key)
     pem = downlink.signer(settings).public_pem()
     path = downlink.public_key_file(settings)
     if settings.downlink.public_key_file is None:

@@ -19,6 +19,7 @@ import orjson
 
 from infra.clients.tables import cell
 from infra.contract.errors import ConfigError
+from infra.contract.messages import SEALS
 from stream_jobs.crashes.custody import Entry, Verified, plain, sha256_hex
 
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can tell: all its files have it
@@ -28,7 +29,7 @@ PRE_CRASH: Final = (
     "t_ms", "speed_kmh", "accelerator_pct", "brake_on", "engine_rpm", "steering_deg", "abs_active",
     "esc_active",
 )  # fmt: skip
-VERDICT: Final = ("verdict", "reasons", "figures", "final", "defects", "hash_ok")
+VERDICT: Final = ("verdict", "reasons", "figures", "final", "defects", "hash_ok", "signature")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -58,7 +59,7 @@ def made(evidence: Evidence) -> bytes:
     """The zip: nothing in it is compressed, so no library's version can change a byte."""
     record, raw = evidence.record, evidence.record["raw"]
     sent = orjson.loads(raw) if raw is not None else record["record"]
-    sealed = {key: value for key, value in sent.items() if key != "sha256"}
+    sealed = {key: value for key, value in sent.items() if key not in SEALS}
     kept = [entry for entry in evidence.custody if entry.action != "exported"]
     files = {
         "README.txt": _summary(record, sent, kept).encode(),
@@ -128,6 +129,7 @@ def _summary(record: Row, sent: Row, kept: Sequence[Entry]) -> str:
         f"air bag          {record['airbag_deployed']}",
         f"complete         {plain(str(sent.get('complete')))}",
         f"seal             {seal} ({plain(str(sent.get('sha256')))})",
+        f"signature        {record['signature']}",
         f"locked           {_locked(record)}",
         f"verdict          {record['verdict']}",
         *(f"                 - {reason}" for reason in record["reasons"]),
@@ -160,9 +162,10 @@ def line(row: Row) -> str:
     defects = row["defects"]
     state = "not checked" if defects is None else f"{len(defects)} defects" if defects else "whole"
     state = state if row["hash_ok"] else "SEAL BROKEN"
+    signed = {"valid": "signed", "invalid": "FORGED", "absent": "unsigned"}.get(row["signature"], "unchecked")
     return (
         f"{cell(row['event_time'])}Z {row['vehicle_id']:17} {plain(row['crash_id']):20} {delta} km/h "
-        f"{bag:8} {row['verdict']:11} {state:12} {'locked' if row['locked_at'] else 'open'}"
+        f"{bag:8} {row['verdict']:11} {state:12} {signed:9} {'locked' if row['locked_at'] else 'open'}"
     )
 
 

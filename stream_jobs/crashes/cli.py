@@ -1,4 +1,4 @@
-"""The commands ``odograph crash list|show|verify|lock|export``."""
+"""The commands ``odograph crash list|show|verify|anchor|lock|export``."""
 
 from __future__ import annotations
 
@@ -52,24 +52,38 @@ def verify(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Check the custody log's chain, and every record and lock against it, its own bytes and Kafka's log.
+    """Check the custody log's chain, signatures and anchors, and every record and lock against it.
 
-    Keep the head that it tells somewhere else: who rewrites the whole log shows against that.
-    Exit 1: something was changed.
+    Records are also held against their vehicles' signatures, their own bytes and Kafka's log. Keep the
+    head that it tells somewhere else: who rewrites all shows against that. Exit 1: something was changed.
     """
+    from infra.contract import evidence
     from infra.settings.settings import load
-    from stream_jobs.crashes import bundle, custody, tables
+    from stream_jobs.crashes import anchor, bundle, custody, tables
 
-    places = _endpoints()
+    places, settings = _endpoints(), load()
     ingest, owner = (tables.user(url) for url in (places.db_ingest_url, places.db_owner_url))
     may = {"received": {ingest, "migration"}, "refused": {ingest}, "deleted": {owner}}
-    vault, log = tables.vault(places.db_ingest_url), None
+    vault, log = tables.vault(places.db_ingest_url, evidence.device_certificate(settings)), None
     if not without_log:
-        log = custody.read_log(places.kafka_bootstrap, load().kafka.prefix, vault)
-    found = custody.verified(vault, may, log, head)
+        log = custody.read_log(places.kafka_bootstrap, settings.kafka.prefix, vault)
+    witness = evidence.witness(settings)
+    found = custody.verified(vault, may, log, head, witness, anchor.read(settings, witness))
     typer.echo(bundle.as_json(found) if json else found.as_text())
     if found.wrong:
         raise typer.Exit(1)
+
+
+@crash_app.command("anchor")
+def anchor_() -> None:
+    """Sign and time-stamp the custody log's head now; maintenance does, too. Exit 1: it does not hold."""
+    from infra.contract import evidence
+    from infra.settings.settings import load
+    from stream_jobs.crashes import anchor, tables
+
+    settings = load()
+    entry = anchor.anchor(settings, tables.vault(_endpoints().db_ingest_url, None).entries)
+    typer.echo(f"anchored at entry {entry}: {anchor.read(settings, evidence.witness(settings)).words}")
 
 
 @crash_app.command()
@@ -79,12 +93,16 @@ def lock(
     by: By = None,
 ) -> None:
     """Lock a record for good: no role can change or delete it any more. Again is fine."""
+    from infra.contract import evidence
+    from infra.settings.settings import load
     from stream_jobs.crashes import bundle, tables
 
     url = _endpoints().db_ingest_url
     key = tables.named(url, record)
     who, reason = bundle.one_line("--by", by or getpass.getuser()), bundle.one_line("--why", why)
-    typer.echo("locked" if tables.lock(url, key, who, reason) else "was locked before")
+    typer.echo(
+        "locked" if tables.lock(url, key, who, reason, evidence.notary(load())) else "was locked before"
+    )
 
 
 @crash_app.command()
@@ -95,6 +113,8 @@ def export(
 
     The same record gives the same bytes. The custody log notes the export, with the bundle's hash.
     """
+    from infra.contract import evidence as proof
+    from infra.settings.settings import load
     from stream_jobs.crashes import bundle, tables
     from stream_jobs.crashes.custody import sha256_hex
 
@@ -105,7 +125,7 @@ def export(
     out.mkdir(parents=True, exist_ok=True)
     path, digest = out / bundle.name_of(evidence.record), sha256_hex(body)
     path.write_bytes(body)
-    tables.note_export(url, key, who, digest)
+    tables.note_export(url, key, who, digest, proof.notary(load()))
     typer.echo(f"{digest}  {path}")
 
 

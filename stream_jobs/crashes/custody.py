@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from cryptography.x509 import Certificate
 
 from infra.clients.kafka import LogReader, Record
+from infra.contract import evidence
+from infra.contract.downlink import Verifier
 from infra.contract.errors import ContractError, ServiceError
+from infra.contract.evidence import statement
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
 from infra.contract.topics import kafka_topic
@@ -26,6 +31,7 @@ from infra.contract.topics import kafka_topic
 START: Final = "0" * 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TOPIC, DEAD_LETTER = "crash", "dead-letter"
+DEPLOYED: Final = "recorder: a restraint that does not reverse was deployed"
 EVER_MS: Final = 1 << 52
 _CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -59,6 +65,14 @@ class Entry:
     detail: str
     previous: str
     sha256: str
+    signature: str | None = None
+
+    @property
+    def statement(self) -> bytes:
+        """What the program that made the entry signed; a receipt signs what follows from it, too."""
+        if self.action == "refused" or (self.action, self.detail) == ("locked", DEPLOYED):
+            return statement(self.actor, "received", self.key, self.digest)
+        return statement(self.actor, self.action, self.key, self.digest, self.detail)
 
     @property
     def key(self) -> Key:
@@ -87,6 +101,29 @@ def broken(entries: Iterable[Entry]) -> Iterator[str]:
         if entry.sha256 != entry.hashed():
             yield f"entry {entry.entry} was changed: its hash is not that of what it says"
         before = entry
+
+
+@dataclass(frozen=True, slots=True)
+class Anchors:
+    """The heads that were anchored, by entry; what is wrong with their files, in words."""
+
+    heads: Mapping[int, str] = field(default_factory=dict)
+    wrong: Sequence[str] = ()
+    words: str = "NOT anchored"
+    newest: Path | None = None
+
+    @property
+    def first(self) -> int:
+        """The first entry that was anchored; 0: none."""
+        return min(self.heads, default=0)
+
+
+def unsigned(entries: Iterable[Entry], witness: Verifier, before_signing: int) -> Iterator[str]:
+    """Entries that no program of the service made; up to ``before_signing`` they may have no signature."""
+    for entry in entries:
+        old = entry.signature is None and entry.entry <= before_signing
+        if not old and not witness.holds(entry.statement, entry.signature or ""):
+            yield f"{name_of(entry.key)} was {entry.action} by nobody of this service (entry {entry.entry})"
 
 
 def tampered(
@@ -144,12 +181,14 @@ class Shown:
     locked: bool
     raw_kept: bool
     contradictions: Sequence[str] = ()  # columns that do not say what its own bytes say
+    signature: str = evidence.UNCHECKED
 
 
-def shown(row: Mapping[str, Any]) -> Shown:
-    """A row of serving.crash_record, with ``record_text``, its jsonb as text."""
+def shown(row: Mapping[str, Any], devices: Certificate | None = None) -> Shown:
+    """A row of serving.crash_record, with its jsonb as ``record_text``; ``devices``: their authority."""
     raw, received_ms = row["raw"], _ms(row["received_at"])
     digest, says = sha256_hex((row["record_text"] if raw is None else raw).encode()), dict[str, bool]()
+    signature = evidence.UNCHECKED if raw is None else evidence.device_signature(raw.encode(), devices)
     if raw is not None:  # by column whether it says what the body says
         body = orjson.loads(raw)
         same = ("vehicle_id", "boot_id", "crash_id", "delta_v_max_kmh", "airbag_deployed")
@@ -160,11 +199,12 @@ def shown(row: Mapping[str, Any]) -> Shown:
             "profile": row["profile"] == str(body.get("profile")),
             "complete": row["complete"] == (body.get("complete") is True),
             "hash_ok": row["hash_ok"] == (body.get("sha256") == crash_digest(body)),
+            "signature": evidence.UNCHECKED in (signature, row["signature"]) or row["signature"] == signature,
             # A place that was not believed is not there.
             **{name: row[name] in (None, body.get(name)) for name in ("lat_deg", "lon_deg")},
         }
     wrong = tuple(name for name, holds in says.items() if not holds)
-    return Shown(digest, received_ms, row["locked_at"] is not None, raw is not None, wrong)
+    return Shown(digest, received_ms, row["locked_at"] is not None, raw is not None, wrong, signature)
 
 
 def _ms(moment: datetime) -> int:
@@ -255,6 +295,19 @@ def differing(records: Mapping[Key, Shown], deleted: Collection[Key], log: Crash
         yield f"{name_of(key)} is in Kafka's log, and not in the vault"
 
 
+def forged(records: Mapping[Key, Shown]) -> Iterator[str]:
+    """Records that their vehicle did not sign: by its signature, or as it had signed others before."""
+    signs: dict[str, int] = {}  # by vehicle, when its first signed record was received
+    for key, record in records.items():
+        if record.signature == evidence.VALID:
+            signs[key[0]] = min(record.received_ms, signs.get(key[0], EVER_MS))
+    for key, record in records.items():
+        if record.signature == evidence.INVALID:
+            yield f"{name_of(key)} is not signed by its vehicle: the signature is not of these bytes"
+        elif record.signature == evidence.ABSENT and record.received_ms > signs.get(key[0], EVER_MS):
+            yield f"{name_of(key)} is unsigned, and its vehicle had signed records before"
+
+
 @dataclass(frozen=True, slots=True)
 class Vault:
     """All that verify looks at in the database, of one moment."""
@@ -278,6 +331,8 @@ class Verified:
     refused: int | None  # records in it that became dead letters
     head: str
     wrong: Sequence[str]
+    signatures: Mapping[str, int]  # records by what is known of their vehicle's signature
+    anchored: str  # how far the log is anchored outside the database, in words
 
     def as_text(self) -> str:
         """For people."""
@@ -287,17 +342,30 @@ class Verified:
             compared += f"{self.pending} messages not read yet"
         return "\n".join([
             f"{self.entries} entries, {self.records} records, {self.locked} locked, {self.deleted} deleted",
+            "signed by vehicles: "
+            + (", ".join(f"{n} {word}" for word, n in sorted(self.signatures.items())) or "none"),
+            f"anchored: {self.anchored}",
             f"Kafka's log: {compared}", f"head {self.head}", *(self.wrong or ["nothing was changed"]),
         ])  # fmt: skip
 
 
-def verified(vault: Vault, may: May, log: CrashLog | None, head: str | None) -> Verified:
-    """The chain, the records against it, their own bytes and Kafka's log, and a head noted earlier."""
+def verified(
+    vault: Vault, may: May, log: CrashLog | None, head: str | None, witness: Verifier | None, anchors: Anchors
+) -> Verified:
+    """The chain, the records against it, their own bytes, signatures and Kafka's log, and earlier heads."""
     entries, records = vault.entries, vault.records
     digests = {key: record.digest for key, record in records.items()}
     locked = {key for key, record in records.items() if record.locked}
     deleted = {entry.key for entry in entries if entry.action == "deleted"} - records.keys()
-    wrong = [*broken(entries), *tampered(entries, digests, locked, may)]
+    wrong = [*broken(entries), *tampered(entries, digests, locked, may), *forged(records), *anchors.wrong]
+    if witness is not None:
+        wrong += unsigned(entries, witness, anchors.first)
+    hashes = {entry.entry: entry.sha256 for entry in entries}
+    wrong += (
+        f"the log is not what was anchored at entry {entry}: it was cut off or written anew"
+        for entry, sha256 in anchors.heads.items()
+        if hashes.get(entry) != sha256
+    )
     for key, record in records.items():
         if record.contradictions:
             columns = ", ".join(record.contradictions)
@@ -309,4 +377,8 @@ def verified(vault: Vault, may: May, log: CrashLog | None, head: str | None) -> 
     if head is not None and head not in {entry.sha256 for entry in entries}:
         wrong.append(f"the log does not hold {head}: its end was cut off or written anew")
     last = entries[-1].sha256 if entries else START
-    return Verified(len(entries), len(records), len(locked), len(deleted), pending, refused, last, wrong)
+    signatures = Counter(record.signature for record in records.values())
+    return Verified(
+        len(entries), len(records), len(locked), len(deleted), pending, refused, last, wrong, signatures,
+        anchors.words if witness is not None else "NOT checked: no evidence key here",
+    )  # fmt: skip

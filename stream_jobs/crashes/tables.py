@@ -7,10 +7,15 @@ from functools import partial
 from typing import Any, Final
 
 import psycopg
+from cryptography.x509 import Certificate
 from psycopg.rows import dict_row
 
 from infra.clients.db import connected
+from infra.contract.downlink import Signer
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.evidence import statement
+from infra.settings.settings import Settings
+from stream_jobs.crashes.anchor import anchor
 from stream_jobs.crashes.bundle import Evidence
 from stream_jobs.crashes.custody import Entry, Key, Vault, shown
 
@@ -22,7 +27,7 @@ _connected = partial(connected, row_factory=dict_row)
 _KEY: Final = "vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s"
 _RECORDS: Final = """
 SELECT vehicle_id, boot_id, crash_id, event_time, profile, delta_v_max_kmh, airbag_deployed, hash_ok, verdict,
-       locked_at, defects, received_at
+       locked_at, defects, received_at, signature
 FROM serving.crash_record
 WHERE (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
   AND (%(verdict)s::text IS NULL OR verdict = %(verdict)s)
@@ -35,13 +40,16 @@ WHERE crash_id = %(crash)s AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehi
 ORDER BY vehicle_id, boot_id
 """
 _IDENTITY: Final = "%(vehicle_id)s, %(boot_id)s, %(crash_id)s"
-_LOCK: Final = f"SELECT odograph.crash_lock_set({_IDENTITY}, %(by)s, %(why)s) AS is_new"
-_NOTE: Final = f"SELECT dispatch.crash_exported({_IDENTITY}, %(by)s, %(digest)s)"
+_LOCK: Final = f"SELECT odograph.crash_lock_set({_IDENTITY}, %(by)s, %(why)s, %(signature)s) AS is_new"
+_NOTE: Final = f"SELECT dispatch.crash_exported({_IDENTITY}, %(by)s, %(digest)s, %(signature)s)"
+_RETIRE: Final = f"SELECT odograph.crash_retire({_IDENTITY}, %(why)s, %(signature)s) AS is_gone"
+_DIGEST: Final = f"SELECT digest FROM serving.crash_integrity WHERE {_KEY}"  # noqa: S608  own columns
 _SHOWN: Final = """
 SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_max_kmh, airbag_deployed,
-       complete, hash_ok, lat_deg, lon_deg, record, record::text AS record_text, raw, locked_at
+       complete, hash_ok, lat_deg, lon_deg, record, record::text AS record_text, raw, locked_at, signature
 FROM serving.crash_record
 """
+_CUSTODY: Final = "SELECT * FROM odograph.custody ORDER BY entry"
 _READ_TO: Final = """
 SELECT partition, next_offset, log_generation FROM odograph.consumer_offset
 WHERE consumer = 'events' AND topic = 'crash'
@@ -91,33 +99,60 @@ def evidence(url: str, key: Key) -> Evidence:
         return Evidence(record, parts[0], parts[1], [Entry(**row) for row in parts[2]])
 
 
-def lock(url: str, key: Key, by: str, why: str) -> bool:
+def lock(url: str, key: Key, by: str, why: str, notary: Signer | None) -> bool:
     """Lock a record for good; False where it was locked before. Raises ServiceError."""
     with _connected(url) as connection:
-        row = connection.execute(_LOCK, {**_where(key), "by": by, "why": why}).fetchone()
+        signature = _signed(connection, notary, "locked", key, f"{by}: {why}")
+        asked = {**_where(key), "by": by, "why": why, "signature": signature}
+        row = connection.execute(_LOCK, asked).fetchone()
         return bool(row and row["is_new"])
 
 
-def note_export(url: str, key: Key, by: str, digest: str) -> None:
+def retire(url: str, key: Key, why: str, notary: Signer | None) -> bool:
+    """Delete a record that is not locked; False where there is none. Raises ServiceError."""
+    with _connected(url) as connection:
+        signature = _signed(connection, notary, "deleted", key, why)
+        row = connection.execute(_RETIRE, {**_where(key), "why": why, "signature": signature}).fetchone()
+        return bool(row and row["is_gone"])
+
+
+def note_export(url: str, key: Key, by: str, digest: str, notary: Signer | None) -> None:
     """Note in the custody log that a bundle with this SHA-256 left. Raises ServiceError."""
     with _connected(url, answer_s=ANSWER_S) as connection:
-        connection.execute(_NOTE, {**_where(key), "by": by, "digest": digest})
+        signature = _signed(connection, notary, "exported", key, by, digest)
+        connection.execute(_NOTE, {**_where(key), "by": by, "digest": digest, "signature": signature})
 
 
-def vault(url: str) -> Vault:
+def _signed(
+    connection: Any, notary: Signer | None, action: str, key: Key, detail: str, digest: str | None = None
+) -> str:
+    """The signature of an entry that this session is about to make; ``digest``: the record's own."""
+    if notary is None:
+        return ""
+    if digest is None:
+        found = connection.execute(_DIGEST, _where(key)).fetchone()
+        digest = found["digest"] if found else ""
+    return notary.sign(statement(connection.info.user, action, key, digest, detail))
+
+
+def vault(url: str, devices: Certificate | None) -> Vault:
     """The custody log and the records as readers see them. Raises ServiceError."""
     with _connected(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        entries = [
-            Entry(**row) for row in connection.execute("SELECT * FROM odograph.custody ORDER BY entry")
-        ]
+        entries = [Entry(**row) for row in connection.execute(_CUSTODY)]
         with connection.cursor("records") as cursor:
             cursor.itersize = AT_ONCE
-            records = {_key(row): shown(row) for row in cursor.execute(_SHOWN)}
+            records = {_key(row): shown(row, devices) for row in cursor.execute(_SHOWN)}
         places = connection.execute(_READ_TO).fetchall()
         read_to = {row["partition"]: row["next_offset"] for row in places}
         logs = {row["log_generation"] for row in places} - {""}
         return Vault(entries, records, read_to, {row["digest"] for row in connection.execute(_DEAD)}, logs)
+
+
+def anchor_log(settings: Settings, connection: psycopg.Connection[Any]) -> int:
+    """Anchor the custody log's head; its entry. Raises ServiceError, ConfigError."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return anchor(settings, [Entry(**row) for row in cursor.execute(_CUSTODY)])
 
 
 def user(url: str) -> str:

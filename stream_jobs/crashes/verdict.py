@@ -101,15 +101,15 @@ class Verdict:
     figures: Mapping[str, Any]
 
 
-def judge(record: Frame, seen: CrashContext, terms: Crash) -> Verdict:
-    """The verdict on a record.
+def judge(record: Frame, seen: CrashContext, terms: Crash, forged: bool | None = None) -> Verdict:
+    """The verdict on a record; ``forged``: its vehicle's signature is not of it.
 
     Confirmed: a sealed record of a collision, at least two signs beside it, and nothing against it.
     Pothole: no collision by the record, and the vehicle drove on. All else is suspect: a person should look.
     """
     found, fired = curves(record), deployed(record)
     curve = max(found, key=lambda curve: curve.steepest_kmh, default=None)
-    sealed = record.get("sha256") == crash_digest(record)
+    sealed = record.get("sha256") == crash_digest(record) and not forged
     triggered = any(curve.triggers for curve in found) if found else None
     # A collision's pulse takes its time and what it takes is gone; a knock swings back at once.
     sustained = curve and curve.rise_ms >= terms.pulse_ms and curve.kept >= terms.kept_share
@@ -188,6 +188,7 @@ DUE: Final = """
 WITH fleet AS (SELECT max(event_time) AS now FROM odograph.vehicle_latest)
 SELECT c.vehicle_id, c.boot_id, c.crash_id, (extract(epoch FROM c.event_time) * 1000)::bigint AS event_ms,
        c.lat_deg, c.lon_deg, coalesce(c.raw, c.record::text) AS record, b.basis,
+       c.signature = 'invalid' AS forged,
        fleet.now >= c.event_time + make_interval(secs => %(final_s)s) AS final
 FROM odograph.crash_record c
 CROSS JOIN fleet
@@ -247,10 +248,10 @@ def settle(cursor: Cursor, terms: Crash) -> list[str]:
             others = _windows(cursor, OTHERS, {**row, **span, "reach_deg": terms.near_m * DEG_PER_M})
         around = context(row["event_ms"], own, others, terms)
         try:
-            verdict = judge(orjson.loads(row["record"]), around, terms)
+            verdict = judge(orjson.loads(row["record"]), around, terms, row["forged"])
         except Exception as error:  # noqa: BLE001  whatever a record holds, the others get their verdicts
             verdict = Verdict(SUSPECT, (f"it cannot be judged: {type(error).__name__}: {error}",), {})
-        cursor.execute(STORE, {"rows": as_json([{**row, "record": None, **asdict(verdict)}])})
+        cursor.execute(STORE, {"rows": as_json([{**row, "record": None, "forged": None, **asdict(verdict)}])})
         verdicts.append(verdict.verdict)
     return verdicts
 

@@ -26,6 +26,7 @@ from infra.clients.db import Cause, cause_of, described
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LOST
 from infra.clients.leases import Lease
+from infra.contract import evidence
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
 from infra.contract.incidents import TABLE_KEY, Causes
@@ -90,6 +91,7 @@ class EventStore:
         self._clear_times, self._causes = clear_times, causes
         self._rules = rules
         self._terms = settings.crash
+        self._sealing = writes.Sealing(evidence.device_certificate(settings), evidence.notary(settings))
         self._log = structlog.get_logger()
         self._held: writes.Offsets = {}
         self._begin(stop)
@@ -193,7 +195,7 @@ class EventStore:
 
         def work(cursor: Cursor) -> tuple[list[Finding], list[Rejected]]:
             writes.move_offsets(cursor, CONSUMER, self._held, after)
-            fresh, unjoined = writes.write(cursor, batch, self._clear_times, self._clocks)
+            fresh, unjoined = writes.write(cursor, batch, self._clear_times, self._clocks, self._sealing)
             if fresh:
                 self._join(cursor)
             # Before the commit: nothing else would know of them. Dead letters stay in their topic.

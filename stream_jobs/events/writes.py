@@ -5,11 +5,16 @@ Rows go in as one JSON parameter; times are ms since 1970 on the way.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from cryptography.x509 import Certificate
+
+from infra.contract.downlink import Signer
 from infra.contract.errors import ContractError
+from infra.contract.evidence import device_signature, statement
 from infra.contract.incidents import Causes
 from infra.contract.verdict import ClockLimits
 from stream_jobs.alerts.derive import Alert, Finding, merge
@@ -103,7 +108,7 @@ UPDATE_ALERTS: Final = (
 INSERT_CRASHES: Final = insert_json(
     "crash_record",
     "vehicle_id boot_id crash_id event_ms received_ms profile delta_v_max_kmh lat_deg lon_deg "
-    "airbag_deployed complete hash_ok record raw defects",
+    "airbag_deployed complete hash_ok record raw defects signature receipt",
 )
 INSERT_DEAD_LETTERS: Final = insert_json(
     "dead_letter",
@@ -138,6 +143,21 @@ class Batch:
     statuses: list[Row] = field(default_factory=list)
     dead_letters: list[Row] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Sealing:
+    """What a crash record is received with: the devices' authority, and the key that signs the receipt."""
+
+    devices: Certificate | None = None
+    notary: Signer | None = None
+
+    def received(self, row: Row, user: str) -> Row:
+        """The row with the verdict on its vehicle's signature, and with ours as ``user`` of the database."""
+        raw, key, receipt = row["raw"].encode(), (row["vehicle_id"], row["boot_id"], row["crash_id"]), ""
+        if self.notary is not None:
+            receipt = self.notary.sign(statement(user, "received", key, hashlib.sha256(raw).hexdigest()))
+        return row | {"signature": device_signature(raw, self.devices), "receipt": receipt}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +256,12 @@ def sort_out(records: Sequence[Record], clocks: ClockLimits) -> Batch:
 
 
 def write(
-    cursor: Cursor, batch: Batch, clear_times: ClearTimes, clocks: ClockLimits
+    cursor: Cursor, batch: Batch, clear_times: ClearTimes, clocks: ClockLimits, sealing: Sealing
 ) -> tuple[list[Finding], list[Rejected]]:
     """Store the batch, again without effect; the new findings, and the parts that give no crash record."""
     assembled, rejected = write_parts(cursor, batch.crash_parts, clocks)
-    _run(cursor, INSERT_CRASHES, [*batch.crashes, *assembled])
+    user = cursor.connection.info.user
+    _run(cursor, INSERT_CRASHES, [sealing.received(row, user) for row in (*batch.crashes, *assembled)])
     _run(cursor, UPSERT_VEHICLES, row_of.newest(batch.statuses))
     _run(cursor, INSERT_DEAD_LETTERS, batch.dead_letters)
     if not batch.findings:

@@ -24,6 +24,7 @@ from stream_jobs.app.progress import completeness
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import upkeep
+from stream_jobs.crashes.tables import anchor_log
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.maintenance.copies import TOPIC, publish_latest, write_history, write_vehicle_lookup
 from stream_jobs.maintenance.evidence import copy_evidence
@@ -121,6 +122,11 @@ class Maintenance:
             ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
             ("cohort", settings.cohort.interval_s, cohort),
             ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),
+            (
+                "anchor",
+                settings.crash.anchor_s,
+                partial(database("anchor").run, partial(anchor_log, settings)),
+            ),
             ("roads", 30.0, RoadHistory(settings, database("roads"))),
             ("stops", 60.0, partial(database("stops").run, place_stops)),
             ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),

@@ -12,12 +12,17 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from infra.clients import database_url
+from infra.contract import evidence
+from infra.contract.errors import ServiceError
 from infra.contract.verdict import ClockLimits
 from infra.settings.sections import Crash
-from load_tests.drills.poison.evidence import INGEST, refused
+from infra.stack.stack import Stack
+from load_tests.drills.poison.evidence import INGEST, REHASH, by_owner, refused
+from stream_jobs.crashes import tables
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events.rows import Record, as_json, crash_row
-from stream_jobs.events.writes import INSERT_CRASHES
+from stream_jobs.events.writes import INSERT_CRASHES, Sealing
 from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count
 from tests.support import Lane, odograph_command
 
@@ -30,8 +35,10 @@ def stored(lane: Lane, *records: tuple[str, bytes]) -> None:
     made = [
         crash_row(Record("crash", 0, 0, T0 + 300, key.encode(), value, {}), clocks) for key, value in records
     ]
+    sealing = Sealing(evidence.device_certificate(lane.settings), evidence.notary(lane.settings))
     with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
-        connection.execute(INSERT_CRASHES, {"rows": as_json(made)})
+        sealed = [sealing.received(row, connection.info.user) for row in made]
+        connection.execute(INSERT_CRASHES, {"rows": as_json(sealed)})
 
 
 def open_record(vehicle: int, seq: int, event_ms: int, **changes: Any) -> tuple[str, bytes]:
@@ -68,7 +75,10 @@ def test_a_locked_record_stays_as_it_is_whoever_tries(lane: Lane) -> None:
             connection.execute(f"TRUNCATE odograph.{table}".encode())
     with psycopg.connect(ingest) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("INSERT INTO odograph.custody SELECT * FROM odograph.custody")
-    change(lane, "SELECT odograph.crash_retire('infinity')")
+    notary = evidence.notary(lane.settings)
+    assert tables.retire(owner, (VINS[1], 5, "5-1"), "retention", notary)
+    with pytest.raises(ServiceError, match="is locked"):
+        tables.retire(owner, (VINS[0], 5, "5-1"), "retention", notary)
     left = rows(lane, "SELECT vehicle_id, locked_by FROM serving.crash_record")
     assert left == [{"vehicle_id": VINS[0], "locked_by": "recorder"}]
     noted = rows(lane, "SELECT action, vehicle_id FROM serving.custody ORDER BY entry")
@@ -97,8 +107,10 @@ def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path
     )
     assert other.startswith(str(tmp_path / "b"))
     sound = command(lane, "verify")
-    assert (sound.returncode, sound.stdout.splitlines()[:2]) == (0, [
+    assert (sound.returncode, sound.stdout.splitlines()[:4]) == (0, [
         "4 entries, 1 records, 1 locked, 0 deleted",
+        "signed by vehicles: 1 absent",
+        "anchored: NOT anchored",
         "Kafka's log: compared, 0 records refused as dead letters, 0 messages not read yet",
     ])  # fmt: skip
     written = rows(lane, "SELECT actor, action, detail FROM odograph.custody ORDER BY entry")
@@ -117,6 +129,86 @@ def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path
 def test_a_role_of_a_program_writes_no_entry_and_removes_nothing(lane: Lane) -> None:
     urls = (lane.endpoints.db_ingest_url, lane.endpoints.db_dispatch_url)
     assert [(url, what) for url in urls for what in INGEST if not refused(url, what)] == []
+
+
+def signed_record(lane: Lane, vehicle: int, seq: int) -> tuple[str, bytes]:
+    """A record without a deployment, signed by its vehicle."""
+    key, value = open_record(vehicle, seq, T0)
+    body = {name: each for name, each in orjson.loads(value).items() if name != "sha256"}
+    authority = evidence.device_authority(lane.settings)
+    assert authority is not None
+    return key, authority.sealed(body)
+
+
+OWN_HASH = "encode(sha256(convert_to(raw, 'UTF8')), 'hex')"
+REWRITE = f"""
+UPDATE odograph.crash_record SET raw = replace(raw, '-40.0', '-4.0'), delta_v_max_kmh = -4,
+    record = replace(record::text, '-40.0', '-4.0')::jsonb WHERE vehicle_id = '{VINS[0]}';
+UPDATE odograph.custody c SET digest = {OWN_HASH} FROM odograph.crash_record r
+WHERE r.vehicle_id = c.vehicle_id AND c.vehicle_id = '{VINS[0]}'
+"""
+RECEIVED = f"""
+ALTER TABLE odograph.crash_record ENABLE ALWAYS TRIGGER arrived;
+SET SESSION AUTHORIZATION odograph_ingest;
+INSERT INTO odograph.crash_record (vehicle_id, boot_id, crash_id, event_time, received_at, profile, complete,
+    hash_ok, record, raw, signature, receipt)
+SELECT vehicle_id, boot_id, 'made-up', event_time, received_at, profile, complete, hash_ok, record, raw,
+    signature, receipt FROM odograph.crash_record WHERE vehicle_id = '{VINS[0]}';
+RESET SESSION AUTHORIZATION;
+ALTER TABLE odograph.crash_record DISABLE TRIGGER USER
+"""
+GONE = f"DELETE FROM odograph.{{}} WHERE vehicle_id = '{VINS[0]}'"
+FORGERIES = {  # what a superuser does, the whole chain computed anew after it; what verify must say
+    "rewrites a record": (REWRITE, "is not signed by its vehicle"),
+    "rewrites a record, its signature cut off": (
+        f"UPDATE odograph.crash_record SET raw = record::text, record = record - 'signature' - 'certificate',"
+        f" signature = 'absent' WHERE vehicle_id = '{VINS[0]}'", "is not what was received",
+    ),
+    "puts a received in": (RECEIVED, "was received by nobody of this service (entry 5)"),
+    "forges a deletion": (
+        "ALTER TABLE odograph.crash_record ENABLE ALWAYS TRIGGER guard; SET SESSION AUTHORIZATION "
+        f"odograph_owner; {GONE.format('crash_record')}; RESET SESSION AUTHORIZATION; "
+        "ALTER TABLE odograph.crash_record DISABLE TRIGGER USER",
+        "was deleted by nobody of this service (entry 5)",
+    ),
+    "forges an actor": (
+        "UPDATE odograph.custody SET actor = 'odograph_ingest' WHERE action = 'exported'",
+        "was exported by nobody of this service (entry 3)",
+    ),
+    "forges whose words an entry has": (
+        "UPDATE odograph.custody SET detail = 'B. Other' WHERE action = 'exported'",
+        "was exported by nobody of this service (entry 3)",
+    ),
+    "takes a record away with its history": (
+        f"{GONE.format('crash_record')}; {GONE.format('custody')}",
+        "the log is not what was anchored at entry 4",
+    ),
+}  # fmt: skip
+
+
+def test_what_a_superuser_forges_is_found_without_the_database(stack: Stack, lane: Lane) -> None:
+    """The database's superuser has neither the vehicles' keys nor the service's, and no anchor."""
+    stored(lane, signed_record(lane, 0, 1), open_record(1, 1, T0))
+    urls = lane.endpoints
+    notary = evidence.notary(lane.settings)
+    tables.note_export(urls.db_dispatch_url, (VINS[0], 5, "5-1"), "A. Clerk", "0" * 64, notary)
+    assert tables.lock(urls.db_ingest_url, (VINS[1], 5, "5-1"), "A. Clerk", "court order", notary)
+    assert command(lane, "anchor").stdout.startswith(
+        "anchored at entry 4: 1 heads, the last one at entry 4, time-stamped "
+    )
+    sound = command(lane, "verify", "--without-log")
+    assert (sound.returncode, sound.stdout.splitlines()[1]) == (0, "signed by vehicles: 1 absent, 1 valid")
+    superuser = database_url.with_name(stack.superuser_url(), lane.name)
+    for what, (statement, said) in FORGERIES.items():
+        with by_owner(superuser, (statement, REHASH)):
+            found = command(lane, "verify", "--without-log")
+            refusal = command(lane, "anchor")
+        assert (found.returncode, said in found.stdout) == (1, True), f"{what}: {found.stdout}"
+        assert refusal.returncode == (0 if "cut off" in what else 1), f"{what}: the log itself is untouched"
+    assert command(lane, "verify", "--without-log").returncode == 0
+    (stamped,) = (lane.home / "anchors").glob("*.json")
+    stamped.write_bytes(stamped.read_bytes().replace(b'"entry":4', b'"entry":3'))
+    assert "is not signed by this service" in command(lane, "verify", "--without-log").stdout
 
 
 WINDOW = """

@@ -111,6 +111,12 @@ def whole(defects: Any) -> str:
     return "whole" if defects == 0 else f"{int(defects)} defects"
 
 
+SIGNED: Final = {
+    "valid": "by its vehicle",
+    "invalid": "FORGED",
+    "absent": "unsigned",
+    "unchecked": "not checked",
+}
 RECORDS: Final[Columns] = {  # a row a record, the newest first
     "Verdict": ("verdict", verdict),
     "Time zero": ("event_time", clock),
@@ -118,6 +124,7 @@ RECORDS: Final[Columns] = {  # a row a record, the newest first
     "Delta-V, km/h": ("delta_v_max_kmh", float, WHOLE),
     "Air bag": ("airbag_deployed", lambda fired: BAGS.get(fired, NONE)),
     "Seal": ("hash_ok", lambda ok: "matches" if ok else "BROKEN"),
+    "Signed": ("signature", SIGNED.get),
     "Whole": ("defects", whole),
     "Locked": ("locked_at", lambda at: NONE if text.missing(at) else "locked"),
     "Record": "crash_id",
@@ -138,6 +145,7 @@ def integrity(found: Record, zone: ZoneInfo) -> pd.DataFrame:
     since = "NOT IN THE CUSTODY LOG" if found["noted_digest"] is None else unchanged
     lines = [
         ("Seal", seal, "SHA-256 that the recorder wrote inside"),
+        ("Signature", SIGNED[found["signature"]], "Ed25519 of the vehicle's key, over its bytes"),
         ("Bytes", kept, "else written again from the database"),
         ("Since receipt", since, f"SHA-256 now {str(found['digest'])[:16]}…"),
         ("Whole and plausible", whole(defects), "tables I and II of 49 CFR 563.7, ranges of 563.8"),

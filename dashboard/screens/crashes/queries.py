@@ -11,8 +11,8 @@ Key = tuple[str, int, str]  # vehicle id, boot id, crash id
 # Records without their curves, the newest first; ``defects``: how many; null: not checked
 crash_list: Query[[str | None, str | None]] = query("crash_list", "vehicle_id verdict")("""
     SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_max_kmh, airbag_deployed,
-           complete, hash_ok, jsonb_array_length(defects) AS defects, locked_at, verdict, lat_deg, lon_deg,
-           reasons, concat_ws('/', vehicle_id, boot_id, crash_id) AS record_name
+           complete, hash_ok, signature, jsonb_array_length(defects) AS defects, locked_at, verdict,
+           lat_deg, lon_deg, reasons, concat_ws('/', vehicle_id, boot_id, crash_id) AS record_name
     FROM serving.crash_record
     WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s)
       AND (%(verdict)s::text IS NULL OR verdict = %(verdict)s)

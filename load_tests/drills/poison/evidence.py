@@ -114,11 +114,11 @@ OWNER: Final[tuple[tuple[str, tuple[str, ...], str, bool], ...]] = (
 )  # fmt: skip
 """What the owner's password allows, what verify must say of it, and whether a head noted before is gone."""
 INGEST: Final = (
-    "SELECT odograph.custody_append('deleted', 'x', 1, 'x', '', '')",
+    "SELECT odograph.custody_append('deleted', 'x', 1, 'x', '', '', '')",
     "SELECT odograph.custody_note('me', 'deleted', 'x', 1, 'x', '', '')",
     "CREATE TEMP TABLE own (LIKE odograph.crash_record); CREATE TRIGGER forge BEFORE DELETE ON own"
     " FOR EACH ROW EXECUTE FUNCTION odograph.crash_guard()",
-    "SELECT odograph.crash_retire('infinity')",
+    "SELECT odograph.crash_retire('x', 1, 'x', 'why', '')",
     "INSERT INTO odograph.custody SELECT * FROM odograph.custody",
     "UPDATE odograph.custody SET actor = 'me'",
     "DELETE FROM odograph.custody",

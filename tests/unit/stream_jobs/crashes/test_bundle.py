@@ -22,8 +22,8 @@ def evidence() -> Evidence:
     row = {
         "vehicle_id": "1HGCM82633A004352", "boot_id": 5, "crash_id": "c-1", "event_time": AT,
         "received_at": AT, "profile": "us563_2024", "delta_v_max_kmh": -40.0, "airbag_deployed": True,
-        "complete": True, "hash_ok": True, "lat_deg": 48.1, "lon_deg": 11.5, "record": orjson.loads(RAW),
-        "raw": RAW,
+        "complete": True, "hash_ok": True, "signature": "absent", "lat_deg": 48.1, "lon_deg": 11.5,
+        "record": orjson.loads(RAW), "raw": RAW,
         "defects": [], "locked_at": AT, "locked_by": "recorder", "locked_why": "deployed",
         "verdict": "confirmed", "reasons": ["it stood still"], "figures": {"sealed": True}, "final": True,
         "decided_at": AT,

@@ -126,7 +126,7 @@ def row(**changes: Any) -> dict[str, Any]:
             "lat_deg", "lon_deg")  # fmt: skip
     return {
         **{name: body[name] for name in same}, "record": body, "record_text": "", "raw": RAW.decode(),
-        "hash_ok": True, "locked_at": None,
+        "hash_ok": True, "locked_at": None, "signature": "absent",
         "event_time": datetime.fromtimestamp((AT_MS - 250) / 1000, UTC),
         "received_at": datetime.fromtimestamp(AT_MS / 1000, UTC),
     } | changes  # fmt: skip
@@ -145,7 +145,7 @@ def logged(*messages: bytes) -> CrashLog:
 
 
 def test_a_record_as_it_was_stored_contradicts_nothing() -> None:
-    assert shown(row()) == Shown(digest(RAW), AT_MS, locked=False, raw_kept=True)
+    assert shown(row()) == Shown(digest(RAW), AT_MS, locked=False, raw_kept=True, signature="absent")
     assert shown(row(event_time=row()["received_at"], lat_deg=None, lon_deg=None)).contradictions == ()
 
 
@@ -154,6 +154,7 @@ def test_a_record_as_it_was_stored_contradicts_nothing() -> None:
     [
         {"record": orjson.loads(RAW) | {"belt_on": False}}, {"vehicle_id": "other"},
         {"delta_v_max_kmh": -4.0}, {"airbag_deployed": None}, {"complete": False}, {"hash_ok": False},
+        {"signature": "valid"},
         {"profile": "us563_2006"},
         {"event_time": datetime(2026, 1, 1, tzinfo=UTC)}, {"lat_deg": 52.6},
     ],

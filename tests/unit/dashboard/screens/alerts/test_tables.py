@@ -111,23 +111,24 @@ def test_an_alert_without_a_limit_in_the_values_unit_draws_none() -> None:
 
 
 RECORD: dict[str, Any] = {
-    "hash_ok": True, "raw_kept": True, "noted_digest": "ab", "unchanged": True, "digest": "ab" * 32,
-    "defects": [], "complete": True, "locked_at": None, "locked_by": None, "locked_why": None,
+    "hash_ok": True, "signature": "valid", "raw_kept": True, "noted_digest": "ab", "unchanged": True,
+    "digest": "ab" * 32, "defects": [], "complete": True, "locked_at": None, "locked_by": None,
+    "locked_why": None,
 }  # fmt: skip
 
 
 def test_integrity_says_what_is_and_by_what() -> None:
     good = crash_charts.integrity(RECORD, ZONE).set_index("What")["Is"].to_dict()
     assert good == {
-        "Seal": "matches", "Bytes": "kept as received", "Since receipt": "unchanged",
-        "Whole and plausible": "whole", "Complete": "yes", "Lock": "open",
+        "Seal": "matches", "Signature": "by its vehicle", "Bytes": "kept as received",
+        "Since receipt": "unchanged", "Whole and plausible": "whole", "Complete": "yes", "Lock": "open",
     }  # fmt: skip
     bad = RECORD | {"hash_ok": False, "unchanged": False, "defects": [{"element": "a"}] * 2, "locked_at": NOW}
     found = crash_charts.integrity(bad | {"locked_by": "me"}, ZONE).set_index("What")["Is"].to_dict()
     assert found["Seal"] == "DOES NOT MATCH"
     assert found["Since receipt"] == "CHANGED, and the log does not say so"
     assert (found["Whole and plausible"], found["Lock"]) == ("2 defects", "locked by me")
-    assert crash_charts.integrity(RECORD | {"noted_digest": None}, ZONE)["Is"][2] == "NOT IN THE CUSTODY LOG"
+    assert crash_charts.integrity(RECORD | {"noted_digest": None}, ZONE)["Is"][3] == "NOT IN THE CUSTODY LOG"
 
 
 def test_the_seconds_before_time_zero_are_drawn_for_what_was_recorded_with_the_brake_below() -> None:

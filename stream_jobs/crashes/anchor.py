@@ -1,0 +1,138 @@
+"""The custody log's head outside the database: signed, and time-stamped by RFC 3161 (openssl ts).
+
+``<home>/anchors`` holds a file a head: how many entries, the last one's hash, the SHA-256 of the file before,
+signed with the evidence key; and beside the newest of each minute its time stamp. A head is anchored only
+where the log holds all heads before it and every entry since is signed. Copy the folder elsewhere: who has
+the database, the evidence key and these files can write another history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from infra.contract import evidence
+from infra.contract.downlink import Verifier
+from infra.contract.errors import ServiceError
+from infra.contract.frame import Frame
+from infra.settings.settings import Settings
+from stream_jobs.crashes.custody import Anchors, Entry, broken, unsigned
+
+FOLDER: Final = "anchors"
+KIND: Final = "anchor"
+ANSWER_S: Final = 15.0
+MOST_BYTES: Final = 1 << 16  # of a time stamp
+TSA: Final = """
+[tsa]
+serial = {folder}/serial
+default_policy = 1.3.6.1.4.1.13762.3
+digests = sha256
+signer_digest = sha256
+ess_cert_id_alg = sha256
+"""
+"""What openssl ts wants to be told of an authority; the policy is that of RFC 3161's free services."""
+
+
+def read(settings: Settings, witness: Verifier | None) -> Anchors:
+    """The anchors of this home: each held against its signature and the one before, the newest its stamp."""
+    files = sorted((settings.paths.home / FOLDER).glob("*.json"))
+    if witness is None or not files:
+        return Anchors()
+    heads, wrong, before = dict[int, str](), [], ""
+    for path in files:
+        raw = path.read_bytes()
+        opened = witness.opened(KIND, raw)
+        told: Frame = orjson.loads(opened) if opened is not None else {"previous": None}
+        if told["previous"] != before:
+            wrong.append(f"{path}: is not signed by this service, or does not follow the anchor before")
+        else:
+            heads[told["entry"]] = told["sha256"]
+        before = hashlib.sha256(raw).hexdigest()
+    words, newest = f"{len(heads)} heads, the last one at entry {max(heads, default=0)}", files[-1]
+    if not newest.with_suffix(".tsr").exists():
+        return Anchors(heads, wrong, f"{words}, NOT time-stamped", newest)
+    try:
+        return Anchors(heads, wrong, f"{words}, time-stamped {_stamped_at(settings, newest)}", newest)
+    except ServiceError as error:
+        return Anchors(heads, [*wrong, f"{newest}: its time stamp does not hold: {error}"], words, newest)
+
+
+def anchor(settings: Settings, entries: Sequence[Entry]) -> int:
+    """Sign and stamp the head of the custody log; its entry, 0 where there is nothing to anchor.
+
+    Again at the same head it only gets the stamp that is missing. Raises ServiceError where the log is not
+    what was anchored before, or no time-stamp authority answers; ConfigError.
+    """
+    signer, witness = evidence.notary(settings), evidence.witness(settings)
+    if signer is None or witness is None or not entries:
+        return 0
+    known, hashes = read(settings, witness), {entry.entry: entry.sha256 for entry in entries}
+    last = entries[-1]
+    wrong = [*known.wrong, *broken(entries)]
+    wrong += [f"entry {n} is not what was anchored" for n, sha in known.heads.items() if hashes.get(n) != sha]
+    wrong += unsigned(entries, witness, known.first or last.entry)
+    if wrong:
+        raise ServiceError(f"the custody log is not anchored: {wrong[0]}; see: odograph crash verify")
+    path = known.newest
+    if path is None or last.entry not in known.heads:
+        before = "" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
+        told = {"entry": last.entry, "sha256": last.sha256, "previous": before}
+        path = settings.paths.home / FOLDER / f"{last.entry:012d}.json"
+        path.parent.mkdir(exist_ok=True)
+        draft = path.with_suffix(".new")
+        draft.write_bytes(signer.sealed(KIND, orjson.dumps(told | {"at": f"{datetime.now(UTC):%FT%TZ}"})))
+        draft.replace(path)
+    if not path.with_suffix(".tsr").exists():
+        _stamp(settings, path)
+    return last.entry
+
+
+def _stamp(settings: Settings, path: Path) -> None:
+    """Put the time stamp of a file beside it, from the authority in force."""
+    home, url = settings.paths.home.absolute(), settings.crash.tsa_url
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        query, answer = Path(folder) / "query", Path(folder) / "answer"
+        _openssl("-query", "-data", path, "-sha256", "-cert", "-out", query)
+        if url:
+            kind = {"Content-Type": "application/timestamp-query"}
+            request = urllib.request.Request(url, query.read_bytes(), kind)  # noqa: S310  http or https
+            try:
+                with urllib.request.urlopen(request, timeout=ANSWER_S) as response:  # noqa: S310
+                    answer.write_bytes(response.read(MOST_BYTES))
+            except (urllib.error.URLError, OSError) as error:
+                raise ServiceError(f"time-stamp authority {url}: {error}") from error
+        else:
+            (config := Path(folder) / "tsa.cnf").write_text(TSA.format(folder=path.parent))
+            keys = ("-inkey", home / evidence.TSA_KEY, "-signer", home / evidence.TSA_CERTIFICATE)
+            section = ("-config", config, "-section", "tsa")
+            _openssl("-reply", *section, "-queryfile", query, *keys, "-out", answer)
+        answer.replace(path.with_suffix(".tsr"))
+
+
+def _stamped_at(settings: Settings, path: Path) -> str:
+    """When a file was stamped, as its time stamp says; raises ServiceError where that does not hold."""
+    stamp = path.with_suffix(".tsr")
+    trusted = settings.crash.tsa_ca_file or settings.paths.home / evidence.TSA_CERTIFICATE
+    _openssl("-verify", "-data", path, "-in", stamp, "-CAfile", trusted)
+    lines = _openssl("-reply", "-in", stamp, "-text").splitlines()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("Time stamp: ")), "")
+
+
+def _openssl(*words: str | Path) -> str:
+    try:
+        line = ("openssl", "ts", *map(str, words))
+        done = subprocess.run(line, capture_output=True, text=True, timeout=ANSWER_S, check=True)
+    except subprocess.CalledProcessError as error:
+        raise ServiceError(f"openssl ts {words[0]}: {' '.join(error.stderr.split())[-300:]}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServiceError(f"openssl ts: {error}") from error
+    return done.stdout
