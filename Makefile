@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 ODOGRAPH := $(VENV)/bin/odograph
 ARGS ?=
 
-.PHONY: help setup check unit test up down demo load clean
+.PHONY: help setup pins check unit test up down demo load clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,15 @@ unit: $(READY) ## tests of a minute: no service, no JVM, nothing slow; ARGS go t
 test: $(READY) ## all tests on real services, in a home of their own; ARGS go to pytest
 	@$(ODOGRAPH) setup --browser
 	@$(VENV)/bin/pytest -n 2 --dist loadscope $(ARGS)
+
+# One line a package with the hashes of all its files, of every platform; those for development at the end.
+pins: ## infra/constraints.txt anew after a change in pyproject.toml (needs uv); other versions stay
+	@pinned() { printf 'pip\nsetuptools\n' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-annotate --no-header -c infra/constraints.txt "$$@" pyproject.toml - | \
+	    sed -E ':a; /\\$$/ { N; s/ *\\\n */ /; ba }'; }; \
+	run=$$(pinned); all=$$(pinned --extra dev); \
+	{ echo "$$run"; echo '# development'; grep -vxFf <(echo "$$run") <<< "$$all"; } > infra/constraints.new
+	@mv infra/constraints.new infra/constraints.txt
 
 up: setup ## start the local stack in the background
 	@$(ODOGRAPH) up $(ARGS)
@@ -56,9 +65,12 @@ $(READY): pyproject.toml infra/constraints.txt
 	  { echo "$(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 2; }
 	@echo "Python packages into $(VENV): about 1.4 GB on disk, the largest download is PySpark"
 	@[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --upgrade 'pip>=24.1'
-	@$(VENV)/bin/python -m pip install --progress-bar raw -c infra/constraints.txt -e '.[dev]' 2>&1 | awk ' \
+	@grep -E '^(pip|setuptools)==' infra/constraints.txt | \
+	  $(VENV)/bin/python -m pip install --quiet --require-hashes -r /dev/stdin
+	@$(VENV)/bin/python -m pip install --progress-bar raw --no-build-isolation --require-hashes -r infra/constraints.txt 2>&1 | awk ' \
 	  /already satisfied/ { next } \
 	  /^Progress/ { if (++n % 20 == 0) { printf "  %d of %d MB\n", $$2 / 1e6, $$4 / 1e6; fflush() } next } \
 	  { print; fflush() }'
+	@$(VENV)/bin/python -m pip install --quiet --no-build-isolation --no-index --no-deps -e .
+	@$(VENV)/bin/python -m pip check --quiet
 	@touch $@
