@@ -1,18 +1,27 @@
-"""What the set-up has fetched, by its place in the user's cache. Nothing here fetches."""
+"""What the set-up has fetched, by its place in the user's cache, and whether it is still that. No fetching.
+
+What programs load is known by SHA-256: jars by ``jars.sha256``, PySpark's by what pip has installed, all else
+by the manifest that was written when it was fetched.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from infra.contract.errors import ServiceError
 
 IVY_FILE = Path(__file__).with_name("ivy.xml")
+JAR_PINS = Path(__file__).with_name("jars.sha256")
 SUITE = "trixie"
 PACKAGES = ("postgresql-17-timescaledb", "mosquitto", "mosquitto-clients")
 MANIFEST = ".odograph-manifest.json"
@@ -60,6 +69,12 @@ def class_options(cache: Path, name: str) -> tuple[str, ...]:
     return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 
 
+def class_archives(cache: Path) -> tuple[Path, ...]:
+    """The folder of the class archives, where they were made."""
+    folder = class_dir(cache)
+    return (folder,) if is_complete(folder) else ()
+
+
 def rootfs_dir(cache: Path) -> Path:
     """Folder of the Debian root file system that PostgreSQL and Mosquitto run from."""
     return cache / f"rootfs-{SUITE}"
@@ -74,9 +89,10 @@ def rootfs(cache: Path) -> Path:
 
 
 def write_manifest(folder: Path, files: list[Path]) -> None:
-    """Note the pins and the sizes of the files by which a folder is later known to be whole."""
+    """Note pins, the sizes of files by which the folder is known to be whole, hashes of what is loaded."""
     sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
-    (folder / MANIFEST).write_text(json.dumps({"pins": pins(), "sizes": sizes}, indent=1))
+    noted = {"pins": pins(), "sizes": sizes, "sha256": dict(hashed(folder, loaded(folder)))}
+    (folder / MANIFEST).write_text(json.dumps(noted, indent=1))
 
 
 def is_complete(folder: Path) -> bool:
@@ -88,6 +104,73 @@ def is_complete(folder: Path) -> bool:
         return whole and manifest["pins"] == pins()
     except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, KeyError):
         return False
+
+
+LOADED: Final = ("*.jar", "*.jsa", "usr/bin/*", "usr/sbin/*", "usr/lib/**/*", "usr/share/postgresql/**/*")
+"""What programs load of what was fetched; of the root file system programs, libraries and SQL."""
+
+
+class Jar(NamedTuple):
+    """A pinned jar: its hash, its set (``spark``, ``kafka``), Maven's names for it."""
+
+    sha256: str
+    kind: str
+    group: str
+    artifact: str
+    version: str
+
+
+def pinned_jars() -> tuple[Jar, ...]:
+    """Every jar of ``ivy.xml``, with all that it needs."""
+    return tuple(Jar(*line.replace(":", " ").split()) for line in JAR_PINS.read_text().splitlines())
+
+
+def loaded(folder: Path) -> Iterator[str]:
+    """Names below the folder of the files that programs load."""
+    found = (path for form in LOADED for path in folder.glob(form))
+    return (str(path.relative_to(folder)) for path in found if path.is_file() and not path.is_symlink())
+
+
+def hashed(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each file's name and its SHA-256; empty where it is not there."""
+    for name in names:
+        try:
+            with (folder / name).open("rb") as file:
+                yield name, hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            yield name, ""
+
+
+def recorded(folder: Path) -> Mapping[str, str]:
+    """SHA-256 by name of what programs load of a folder, as it must be; raises ServiceError without any."""
+    if folder == pyspark_jars():
+        files = metadata.files("pyspark") or ()
+        jars_of = (file for file in files if file.match("pyspark/jars/*.jar"))
+        texts = {file.name: file.hash.value for file in jars_of if file.hash}
+        return {name: base64.urlsafe_b64decode(f"{text}==").hex() for name, text in texts.items()}
+    pinned = {f"{j.artifact}-{j.version}.jar": j.sha256 for j in pinned_jars() if j.kind == folder.name}
+    if pinned and folder.parent.name == "jars":
+        return pinned
+    manifest = json.loads((folder / MANIFEST).read_text())
+    if "sha256" not in manifest:  # of an earlier version
+        manifest["sha256"] = dict(hashed(folder, loaded(folder)))
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    return dict(manifest["sha256"])
+
+
+def verify(*folders: Path) -> None:
+    """Raise ServiceError naming what programs would load of these folders and is not what was fetched."""
+    for folder in folders:
+        wanted = recorded(folder)
+        found = dict(hashed(folder, {*wanted, *loaded(folder)}))
+        wrong = sorted(name for name, sha256 in found.items() if sha256 != wanted.get(name))
+        if wrong:
+            what = {name: "was altered" if name in wanted else "does not belong there" for name in wrong}
+            again = "pip install --force-reinstall pyspark" if folder == pyspark_jars() else "odograph setup"
+            raise ServiceError(
+                f"{', '.join(f'{folder / name} {what[name]}' for name in wrong[:5])} (SHA-256): nothing is "
+                f"started. Find out who wrote there; then remove {folder} and run: {again}"
+            )
 
 
 MOUNTS = Path("/proc/self/mountinfo")

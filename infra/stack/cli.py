@@ -15,7 +15,7 @@ Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standa
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (setup, up, install, down, status, doctor, config, watch):
+    for command in (setup, up, install, down, status, doctor, config, bom, watch):
         app.command()(command)
     app.command(hidden=True)(run)
 
@@ -102,6 +102,16 @@ def config(as_json: Json = False) -> None:
     from infra.stack.report import report, settings_in_force
 
     sys.stdout.write(report(settings_in_force(load()), as_json))
+
+
+def bom() -> None:
+    """Print the bill of materials of this installation: CycloneDX 1.6, JSON."""
+    import json
+
+    from infra.settings.settings import load
+    from infra.stack.bom import bill
+
+    typer.echo(json.dumps(bill(load().paths.cache), indent=1))
 
 
 def run() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC
 from functools import partial
+from pathlib import Path
 
 from infra.clients.basemap import OPTION, find
 from infra.clients.tables import rendered, table
@@ -66,7 +67,7 @@ def _machine(stack: Stack) -> Iterable[Finding]:
     wanted |= {"kafka jars": cache.jar_dir(store, "kafka")} if "kafka" in stack.embedded else {}
     wanted |= {"root file system": cache.rootfs_dir(store)} if in_rootfs else {}
     for name, place in wanted.items():
-        yield Finding(name, cache.is_complete(place), str(place), "odograph setup")
+        yield _fetched(name, place)
     basemap = stack.settings.dashboard.basemap
     if basemap:
         problem = find(basemap).problem
@@ -80,6 +81,17 @@ def _machine(stack: Stack) -> Iterable[Finding]:
         step = "allow this container to mount (CAP_SYS_ADMIN)" + fetch.WITHOUT_ROOT
         detail = tried.stderr.strip() or "can be had"
         yield Finding("mount namespace", tried.returncode == 0, detail, step)
+
+
+def _fetched(name: str, place: Path) -> Finding:
+    if not cache.is_complete(place):
+        return Finding(name, False, str(place), "odograph setup")
+    try:
+        cache.verify(place)
+    except OdographError as error:
+        problem, _, step = str(error).partition(": nothing is started. ")
+        return Finding(name, False, problem, step)
+    return Finding(name, True, f"{place}, as it was fetched (SHA-256)")
 
 
 def _part(part: Part) -> Finding:

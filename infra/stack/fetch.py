@@ -34,6 +34,7 @@ WITHOUT_ROOT = (
 )
 EVERY_S = 5.0
 MIB = 1 << 20
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 ROOT_PROOF = (
     "usr/sbin/mosquitto",
     "usr/lib/postgresql/17/bin/postgres",
@@ -103,6 +104,7 @@ def fetch_jars(folder: Path, name: str, ivy: Path = cache.IVY_FILE) -> None:
     command = ("java", "-jar", str(resolver), *options, "-retrieve", pattern)
     run_shown(f"{name} jars", half, {command: r"^downloading .*/([^/ ]+\.jar)"})
     _keep(half, target, sorted(half.glob("*.jar")))
+    cache.verify(target)
 
 
 def archive_classes(folder: Path) -> None:
@@ -124,16 +126,17 @@ def archive_classes(folder: Path) -> None:
 
 
 def build_rootfs(folder: Path) -> None:
-    """The Debian root file system with PostgreSQL, TimescaleDB and Mosquitto."""
+    """The Debian root file system with PostgreSQL, TimescaleDB and Mosquitto, by Debian's signatures."""
     target = cache.rootfs_dir(folder)
     if cache.is_complete(target):
         return
     _require_root("building the root file system")
-    if shutil.which("debootstrap") is None:
-        _apt_install("debootstrap")
+    if not all(map(shutil.which, ("debootstrap", "gpgv"))) or not KEYRING.exists():
+        _apt_install("debootstrap", "gpgv", "debian-archive-keyring")
     half = _half(target)
-    include = f"--include={','.join(cache.PACKAGES)}"
-    command = (*PRIVATE_MOUNTS, "debootstrap", "--variant=minbase", include, cache.SUITE, str(half))
+    signed = ("--force-check-gpg", f"--keyring={KEYRING}")
+    options = (*signed, "--variant=minbase", f"--include={','.join(cache.PACKAGES)}")
+    command = (*PRIVATE_MOUNTS, "debootstrap", *options, cache.SUITE, str(half))
     name = f"Debian {cache.SUITE} with PostgreSQL, TimescaleDB, Mosquitto"
     run_shown(name, half, {command: r"^I: (?:Retrieving|Unpacking|Configuring) ([^ .]+)"})
     for leftover in ("var/cache/apt", "var/lib/apt/lists"):
@@ -158,19 +161,18 @@ def _keep(half: Path, target: Path, proof: list[Path]) -> None:
     half.rename(target)
 
 
-def _apt_install(package: str) -> None:
+def _apt_install(*packages: str) -> None:
+    named = ", ".join(packages)
     if shutil.which("apt-get") is None:
-        raise ServiceError(
-            f"there is no apt-get here; install {package} by this system's means{WITHOUT_ROOT}"
-        )
-    _require_root(f"installing {package}")
+        raise ServiceError(f"there is no apt-get here; install {named} by this system's means{WITHOUT_ROOT}")
+    _require_root(f"installing {named}")
     apt = ("apt-get", "-o", "DPkg::Lock::Timeout=300")
-    install = (*apt, "-y", "--no-install-recommends", "-q", "install", package)
+    install = (*apt, "-y", "--no-install-recommends", "-q", "install", *packages)
     commands = {
         (*apt, "-q", "update"): r"^Get:\d+ \S+ (.*)",
         install: r"^(?:Get:\d+ \S+ \S+ \S+|Unpacking|Setting up) (\S+)",
     }
-    run_shown(f"apt: {package}", None, commands, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    run_shown(f"apt: {named}", None, commands, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
 
 
 def _require_root(what: str) -> None:

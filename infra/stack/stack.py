@@ -77,6 +77,7 @@ class Stack:
             (self.home / "data").mkdir(exist_ok=True)
             self.home.chmod(0o711)  # secrets lie in here
             ensure_keys(self.settings)
+            self._verify_programs()
             # One start at a time on this machine: two would find the same port free.
             with locked(self.settings.paths.cache / "start.lock"):
                 services = self.services(self._choose_ports())
@@ -124,6 +125,14 @@ class Stack:
                 limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
                 made.append(mosquitto(cache.rootfs(folder), data, config, port, *limits))
         return made
+
+    def _verify_programs(self) -> None:
+        """Raise ServiceError where what the embedded services load is not what was fetched."""
+        folder, embedded = self.settings.paths.cache, self.embedded
+        if {"postgres", "mosquitto"} & {*embedded}:
+            cache.verify(cache.rootfs(folder))
+        if "kafka" in embedded:
+            cache.verify(cache.jars(folder, "kafka")[0].parent, *cache.class_archives(folder))
 
     def endpoints(self, chosen: dict[str, int]) -> Endpoints:
         """The addresses that follow from the ports and from the settings of external services."""

@@ -46,8 +46,11 @@ def build_session(
     spark-submit was given, its master too, wins over that.
 
     Nothing secret belongs here: Spark shows its configuration on the command line and in its web page.
-    Raises ServiceError where the connector was never fetched.
+    Raises ServiceError where the connector was never fetched, or a jar is not what was fetched.
     """
+    downloads = settings.paths.cache
+    connector = cache.jars(downloads, "spark")[0].parent
+    cache.verify(connector, cache.pyspark_jars(), *cache.class_archives(downloads))
     given = _submitted()
     master = given.get("spark.master", master)
     conf = common_conf(settings) | {"spark.driver.memory": f"{memory_mb}m"}
