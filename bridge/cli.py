@@ -117,11 +117,15 @@ def notify(
     from bridge.downlink.vehicles import notify as publish
     from infra.settings import settings
     from infra.settings.values import duration_ms
+    from infra.sql import queries
 
     in_force, valid_s = settings.load(), duration_ms(valid, "--valid") // 1000
     where = settings.endpoints(in_force, ("mqtt_host",))
     sent = publish(in_force, where, text, severity, vehicle or (), valid_s, keep)
     typer.echo(f"notice {sent} published")
+    told: list[str | None] = [*vehicle] if vehicle else [None]
+    for each in told if where.db_dispatch_url else ():
+        queries.note(where.db_dispatch_url, "notice sent", each, f"{sent}: {severity}: {text}")
 
 
 def undelivered(

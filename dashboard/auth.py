@@ -7,6 +7,7 @@ The file is TOML, readable by its owner only: ``[auth]`` is Streamlit's own tabl
 import json
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -27,10 +28,12 @@ from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_N
 
 from dashboard.query_cache import settings
 from dashboard.shared import text
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import read_secret
 from infra.settings.sections import Dashboard, listed
+from infra.settings.settings import Settings, endpoints
 from infra.settings.values import LOOPBACK, is_ours
+from infra.sql import queries
 
 Role = Literal["viewer", "dispatcher", "admin"]
 Action = Literal["alerts", "evidence"]
@@ -164,16 +167,38 @@ def gate() -> None:
     found = known.reader(claims)
     if found is None:
         st.header("Odograph", anchor=False)
-        name = text.plain(claims.get("email") or claims.get("sub"))
-        st.error(f"{name} is signed in and has no role here. Ask whoever runs this service.")
+        name = str(claims.get("email") or claims.get("sub"))
+        _once("sign-in refused", None, "", name)  # whose words nobody vouches for
+        st.error(f"{text.plain(name)} is signed in and has no role here. Ask whoever runs this service.")
         st.button("Sign out", on_click=st.logout, icon=":material/logout:")
         st.stop()
     if "returned" not in st.session_state:
         st.session_state["returned"] = True
         st.html(_RETURN, unsafe_allow_javascript=True)
+    _once("signed in", None, found.name)
     with st.sidebar:
         st.text(f"{found.name}\n{found.role}")
         st.button("Sign out", on_click=st.logout, icon=":material/logout:", type="tertiary")
+
+
+def viewed(vehicle_id: str) -> None:
+    """Note in the audit log that this session looks at a vehicle."""
+    _once("vehicle viewed", vehicle_id, reader().name)
+
+
+def _once(action: str, vehicle_id: str | None, name: str, detail: str = "dashboard") -> None:
+    """Note what this session does, once; while the database is away at a later run of the page."""
+    done: set[tuple[str, str | None]] = st.session_state.setdefault("noted", set())
+    if (action, vehicle_id) not in done:
+        with suppress(ServiceError):
+            note(settings(), action, vehicle_id, detail, name)
+            done.add((action, vehicle_id))
+
+
+def note(chosen: Settings, action: str, vehicle_id: str | None, detail: str, name: str) -> None:
+    """Note in the audit log what somebody does here; an empty name: nobody signs in. Raises ServiceError."""
+    url = endpoints(chosen, ("db_dispatch_url",)).db_dispatch_url
+    queries.note(url, action, vehicle_id, detail, name)
 
 
 def reader() -> Reader:

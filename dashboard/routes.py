@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from dashboard import basemap
+from dashboard import auth, basemap
 from dashboard.auth import LOCAL, Roles, guarded, identity
 from dashboard.query_cache import (
     RARE_S,
@@ -53,13 +53,13 @@ BUNDLE_PATH: Final = "/crash/bundle"
 
 def routes(known: Roles | None, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps and data only for those who have."""
-    ours = (
-        roads_route(),
-        *layer_routes(settings.dashboard.refresh_s),
-        *ground_routes(),
-        data_route(),
-        report_route(settings.tz),
-    )
+
+    def note(request: Request, vehicle_id: str | None, what: str) -> None:
+        reader = LOCAL if known is None else known.reader(identity(request))
+        auth.note(settings, "downloaded", vehicle_id, what, "" if reader is None else reader.name)
+
+    taken = (data_route(note), report_route(settings.tz, note))
+    ours = (roads_route(), *layer_routes(settings.dashboard.refresh_s), *ground_routes(), *taken)
     return [*health_routes(), *(guarded(route, known) for route in ours), bundle_route(settings, known)]
 
 
@@ -167,7 +167,11 @@ def _layer(request: Request, kind: str, variant: str, build: Build, now: Rows) -
     return Response(rows.body(variant, build), media_type="application/json", headers=headers)
 
 
-def data_route() -> Route:
+Note = Callable[[Request, str | None, str], None]
+"""Notes in the audit log what a request takes away: of which vehicle, what. Raises ServiceError."""
+
+
+def data_route(note: Note) -> Route:
     """The rows behind a list or chart of a session, as a file."""
 
     def answer(request: Request) -> Response:
@@ -178,15 +182,17 @@ def data_route() -> Route:
             return PlainTextResponse("these rows are no longer shown: open the page anew\n", 410)
         try:
             body = form[1](rows() if callable(rows) else rows)
+            stem = re.sub(r"\W+", "_", f"odograph_{key}_{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+            name = f"{stem}.{asked['as'].lower()}"
+            note(request, None, name)
         except ServiceError as error:
             return PlainTextResponse(f"{error}\n", 503)
-        stem = re.sub(r"\W+", "_", f"odograph_{key}_{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-        return _file(body, f"{stem}.{asked['as'].lower()}", form[0])
+        return _file(body, name, form[0])
 
     return Route(downloads.PATH, answer)
 
 
-def report_route(tz: str) -> Route:
+def report_route(tz: str, note: Note) -> Route:
     """A day's report, as ``odograph report`` makes it."""
 
     def answer(request: Request) -> Response:
@@ -194,6 +200,7 @@ def report_route(tz: str) -> Route:
         try:
             with database().connection() as connection:
                 html = report.made(connection, asked.get("day", ""), asked.get("vehicle") or None, tz)
+            note(request, asked.get("vehicle") or None, f"report of {asked.get('day', '')}")
         except (ConfigError, ServiceError) as error:
             wrong = 400 if isinstance(error, ConfigError) else 503
             return PlainTextResponse(f"{error}\n", 404 if isinstance(error, report.EmptyDayError) else wrong)
@@ -239,7 +246,7 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
             evidence = tables.evidence(places.db_dashboard_url, key)
             body = bundle.made(evidence)  # as `odograph crash export` makes it
             digest, notary = hashlib.sha256(body).hexdigest(), proof.notary(settings)
-            tables.note_export(places.db_dispatch_url, key, actor, digest, notary)
+            tables.note_export(places.db_dispatch_url, key, actor, digest, notary, reader.name)
         except (ServiceError, ConfigError) as error:
             return PlainTextResponse(f"{error}\n", 503)
         return _file(body, bundle.name_of(evidence.record), "application/zip")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import os
+import pwd
 import socket
 import threading
 import time
@@ -31,20 +32,31 @@ def open_connection(
     connect_timeout_s: int | None = CONNECT_S,
     statement_timeout_s: float | None = None,
     session: Mapping[str, str] | None = None,
+    actor: str | None = None,
     **driver: Any,
 ) -> Opened:
     """A connection of this class; ``session`` are settings of the server, ``driver`` arguments of psycopg.
 
+    ``actor``: whom the audit log names, who signed in or ``system_user()``; None: the database's role.
     ``connect_timeout_s`` None: libpq's default, without end. Raises psycopg.Error.
     """
     settings = dict(session or {})
     if statement_timeout_s is not None:
         settings["statement_timeout"] = str(int(statement_timeout_s * 1000))
+    if actor is not None:
+        settings["odograph.actor"] = actor.replace("\\", r"\\").replace(" ", r"\ ")
     if settings:
         driver["options"] = " ".join(f"-c {name}={value}" for name, value in settings.items())
     if connect_timeout_s is not None:
         driver["connect_timeout"] = connect_timeout_s
     return kind.connect(url, **driver)
+
+
+def system_user() -> str:
+    """The user that this process runs as, by the system's word: no variable of the environment changes it."""
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return f"uid {os.getuid()}"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The commands ``odograph truth load|list``."""
+"""The commands ``odograph truth load|list`` and ``odograph audit-log``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,26 @@ truth_app = typer.Typer(no_args_is_help=True, help="Ground truth of simulated ru
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.add_typer(truth_app, name="truth")
+    app.command("audit-log")(audit_log)
+
+
+def audit_log(
+    vehicle: Annotated[str | None, typer.Option(help="about one vehicle")] = None,
+    actor: Annotated[str | None, typer.Option(help="of one person or system user")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="the newest so many")] = 100,
+) -> None:
+    """Who signed in, saw vehicles, exported, acknowledged, told, promoted, sent in again. Exit 1: changed."""
+    from infra.clients.tables import aligned
+    from infra.settings import settings
+    from infra.sql import queries
+
+    url = settings.endpoints(settings.load(), ("db_ingest_url",)).db_ingest_url
+    rows = queries.audit_log(url, vehicle, actor, limit)
+    columns = ("entry", "at", "actor", "role", "action", "vehicle_id", "detail")
+    typer.echo(aligned([[row[name] for name in columns] for row in rows]) if rows else "no entries")
+    if rows and rows[0]["broken"]:
+        typer.echo(f"{rows[0]['broken']} entries do not hold: the log was changed")
+        raise typer.Exit(1)
 
 
 @truth_app.command("load")

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from psycopg.rows import dict_row
 
-from infra.clients.db import connected
+from infra.clients.db import connected, system_user
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import license_of
 
@@ -48,6 +48,14 @@ FROM odograph.retention WHERE table_name = 'vehicle_window'
 """
 """Whole hours of windows that are still there: a refresh over dropped ones deletes their aggregates."""
 REFRESH: Final = "CALL refresh_continuous_aggregate(%s::regclass, %s::timestamptz, %s::timestamptz)"
+
+NOTE_S: Final = 5.0
+_AUDIT_LOG: Final = """
+WITH whole AS (SELECT *, count(*) FILTER (WHERE NOT holds) OVER () AS broken FROM serving.audit_log)
+SELECT * FROM (SELECT * FROM whole WHERE (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
+               AND (%(actor)s::text IS NULL OR actor = %(actor)s) ORDER BY entry DESC LIMIT %(limit)s) newest
+ORDER BY entry
+"""
 
 RoadRow = tuple[int, str, float, float, list[tuple[float, float]]]
 """Edge id, class, limit [km/h], length [m], path [(lat, lon)] in degrees."""
@@ -105,7 +113,7 @@ def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
 
 def ask(url: str, letters: Sequence[Reinjected]) -> None:
     """Note which dead letters are about to be sent in; again is fine."""
-    with connected(url) as connection, connection.cursor() as cursor:
+    with connected(url, actor=system_user()) as connection, connection.cursor() as cursor:
         cursor.executemany(_ASK, letters)
 
 
@@ -148,3 +156,17 @@ def pieces(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
         found.append((since, min(since + PIECE, until)))
         since += PIECE
     return found
+
+
+def note(url: str, action: str, vehicle_id: str | None, detail: str, actor: str | None = None) -> None:
+    """Note in the audit log what leaves no row elsewhere; ``actor``: who signed in, else the system user."""
+    with connected(url, answer_s=NOTE_S, actor=actor or system_user()) as connection:
+        connection.execute("SELECT dispatch.audit(%s, %s, %s)", (action, vehicle_id, detail))
+
+
+def audit_log(url: str, vehicle_id: str | None, actor: str | None, limit: int) -> list[dict[str, Any]]:
+    """The newest entries, the oldest first; ``broken``: how many of the whole log do not hold."""
+    with connected(url, row_factory=dict_row) as connection:
+        return connection.execute(
+            _AUDIT_LOG, {"vehicle": vehicle_id, "actor": actor, "limit": limit}
+        ).fetchall()

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.clients.db import Cause, cause_of, session
+from infra.clients.db import Cause, cause_of, session, system_user
 from infra.contract.downlink import Silence
 from infra.contract.errors import ConfigError, ServiceError
 
@@ -132,10 +132,14 @@ class AlertStore:
 
 
 @contextmanager
-def alert_store(url: str) -> Iterator[AlertStore]:
-    """The store, one transaction; raises ServiceError, and ConfigError for a name or note that is refused."""
+def alert_store(url: str, actor: str | None = None) -> Iterator[AlertStore]:
+    """The store, one transaction; ``actor``: who signed in, else the system user.
+
+    Raises ServiceError, and ConfigError for a name or note that is refused.
+    """
+    who: dict[str, Any] = {"actor": actor or system_user(), "row_factory": dict_row}
     try:
-        with session(url, answer_s=ANSWER_S, connect_timeout_s=CONNECT_S, row_factory=dict_row) as connection:
+        with session(url, answer_s=ANSWER_S, connect_timeout_s=CONNECT_S, **who) as connection:
             yield AlertStore(connection)
     except psycopg.errors.CheckViolation as error:
         raise ConfigError(f"alerts: {error.diag.message_primary}") from error

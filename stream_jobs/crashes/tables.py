@@ -10,7 +10,7 @@ import psycopg
 from cryptography.x509 import Certificate
 from psycopg.rows import dict_row
 
-from infra.clients.db import connected
+from infra.clients.db import connected, system_user
 from infra.contract.downlink import Signer
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.evidence import statement
@@ -101,7 +101,7 @@ def evidence(url: str, key: Key) -> Evidence:
 
 def lock(url: str, key: Key, by: str, why: str, notary: Signer | None) -> bool:
     """Lock a record for good; False where it was locked before. Raises ServiceError."""
-    with _connected(url) as connection:
+    with _connected(url, actor=system_user()) as connection:
         signature = _signed(connection, notary, "locked", key, f"{by}: {why}")
         asked = {**_where(key), "by": by, "why": why, "signature": signature}
         row = connection.execute(_LOCK, asked).fetchone()
@@ -110,15 +110,20 @@ def lock(url: str, key: Key, by: str, why: str, notary: Signer | None) -> bool:
 
 def retire(url: str, key: Key, why: str, notary: Signer | None) -> bool:
     """Delete a record that is not locked; False where there is none. Raises ServiceError."""
-    with _connected(url) as connection:
+    with _connected(url, actor=system_user()) as connection:
         signature = _signed(connection, notary, "deleted", key, why)
         row = connection.execute(_RETIRE, {**_where(key), "why": why, "signature": signature}).fetchone()
         return bool(row and row["is_gone"])
 
 
-def note_export(url: str, key: Key, by: str, digest: str, notary: Signer | None) -> None:
-    """Note in the custody log that a bundle with this SHA-256 left. Raises ServiceError."""
-    with _connected(url, answer_s=ANSWER_S) as connection:
+def note_export(
+    url: str, key: Key, by: str, digest: str, notary: Signer | None, actor: str | None = None
+) -> None:
+    """Note in the custody log that a bundle with this SHA-256 left; ``actor``: who signed in, else nobody.
+
+    Raises ServiceError.
+    """
+    with _connected(url, answer_s=ANSWER_S, actor=actor or system_user()) as connection:
         signature = _signed(connection, notary, "exported", key, by, digest)
         connection.execute(_NOTE, {**_where(key), "by": by, "digest": digest, "signature": signature})
 

@@ -21,6 +21,7 @@ import infra
 from edge_simulator.recordings import replay as recordings
 from edge_simulator.recordings.checks import told
 from infra.clients import database_url
+from infra.clients.db import system_user
 from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.contract.topics import kafka_topic
@@ -128,7 +129,8 @@ def _opened(run_id: str) -> Iterator[tuple[Run, Connection, Connection]]:
     settings = load()
     run, live_url = runs.load(settings.paths.home, run_id, done=True), endpoints(settings).db_owner_url
     own_url = database_url.with_name(live_url, run.database)
-    with databases.connected(live_url) as live, databases.connected(own_url) as own:
+    acting = databases.connected(live_url, actor=system_user())
+    with acting as live, databases.connected(own_url) as own:
         yield run, live, own
 
 

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Locator, expect
 
 from dashboard.basemap import COLOURS
 from dashboard.routes import bundle_address
+from infra.clients.db import system_user
 from infra.contract.downlink import Silences, silence_file
 from infra.stack.stack import Stack
 from load_tests.dashboard.oidc_provider import Provider, provider, settings_file
@@ -261,6 +262,8 @@ def test_who_has_no_role_or_no_verified_address_sees_nothing(
         expect(reader.page.get_by_text("has no role here")).to_be_visible()
         expect(reader.page.get_by_test_id("stDataFrame")).to_have_count(0)
         expect(reader.page.get_by_text("Data as of")).to_have_count(0)
+    query = "SELECT DISTINCT actor, action FROM serving.audit_log WHERE detail = %s"
+    assert site.fetch(query, name) == [(system_user(), "sign-in refused")]
 
 
 def test_a_crash_record_is_shown_and_its_bundle_leaves_as_the_command_makes_it(
@@ -275,6 +278,8 @@ def test_a_crash_record_is_shown_and_its_bundle_leaves_as_the_command_makes_it(
             reader.page.get_by_role("link", name="Download the bundle").click()
         body = started.value.path().read_bytes()
     assert body == bundle.made(tables.evidence(site.lane.endpoints.db_dashboard_url, CRASH))
+    query = "SELECT action FROM serving.audit_log WHERE actor = %s GROUP BY action ORDER BY min(entry)"
+    assert site.fetch(query, ROOT) == [("signed in",), ("vehicle viewed",), ("crash exported",)]
     query = "SELECT actor, detail, digest FROM odograph.custody WHERE action = 'exported'"
     assert site.fetch(query) == [("odograph_dispatch", ROOT, hashlib.sha256(body).hexdigest())]
     found = site.lane.run("crash", "verify", "--without-log").stdout.splitlines()

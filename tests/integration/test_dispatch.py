@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
+from infra.clients.db import system_user
 from infra.contract.downlink import Silences, silence_file
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, ServiceError
+from infra.sql import queries
 from infra.stack.stack import Stack
 from stream_jobs.alerts.store import alert_store
 from stream_jobs.events.writes import note_rules, rule_notes
@@ -31,6 +33,8 @@ REFUSED = (
     "CREATE TABLE dispatch.mine (n integer)",
     "CREATE FUNCTION dispatch.mine() RETURNS integer LANGUAGE sql RETURN 1",
     "SELECT dispatch.words('name', 'me', 80)",
+    "SELECT odograph.audit_append('signed in', NULL, '')",
+    "SELECT * FROM odograph.audit_log",
 )
 
 
@@ -139,3 +143,38 @@ def test_the_rules_in_force_are_noted_and_those_that_are_gone_stay_as_such(fille
         "coolant_hot": ("level", "coolant_temp_c", "105.0D", True),
         "vehicle_silent": ("silence", None, None, True),
     }
+
+
+def test_the_audit_log_names_who_signed_in_and_no_role_changes_an_entry(filled: Lane) -> None:
+    urls = filled.endpoints
+    with alert_store(urls.db_dispatch_url, "ada@example.org") as people:
+        assert len(people.acknowledge([0, 3, 5], "Somebody Else", "seen")) == 1
+        people.silence(None, vehicle_id(0), 60.0, "Somebody Else", "workshop")
+    queries.note(urls.db_dispatch_url, "vehicle viewed", vehicle_id(0), "dashboard", "ada okafor\\ (x)")
+    queries.note(urls.db_ingest_url, "notice sent", None, "hello")
+    with pytest.raises(ServiceError, match="crash exported is noted by what does it"):
+        queries.note(urls.db_dispatch_url, "crash exported", None, "")
+    newest = queries.audit_log(urls.db_ingest_url, None, None, 4)
+    assert [(row["actor"], row["role"], row["action"]) for row in newest] == [
+        ("ada@example.org", "odograph_dispatch", "alert acknowledged"),
+        ("ada@example.org", "odograph_dispatch", "alerts silenced"),
+        ("ada okafor\\ (x)", "odograph_dispatch", "vehicle viewed"),
+        (system_user(), "odograph_ingest", "notice sent"),
+    ]
+    assert "by_whom Somebody Else, note seen" in newest[0]["detail"]
+    writes = ("UPDATE odograph.audit_log SET actor = 'x'", "DELETE FROM odograph.audit_log",
+              "TRUNCATE odograph.audit_log")  # fmt: skip
+    insert = "INSERT INTO odograph.audit_log SELECT * FROM odograph.audit_log"
+    roles = [getattr(urls, f"db_{name}_url") for name in ("owner", "ingest", "dashboard", "dispatch")]
+    tried = [(url, change) for url in roles for change in writes] + [(url, insert) for url in roles[1:]]
+    for url, change in tried:
+        with psycopg.connect(url, options="-c default_transaction_read_only=off") as connection:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(change.encode())
+            connection.rollback()
+    assert filled.run("audit-log", "--actor", "ada@example.org").stdout.count("ada@example.org") == 2
+    with psycopg.connect(urls.db_owner_url) as owner:
+        owner.execute("ALTER TABLE odograph.audit_log DISABLE TRIGGER append_only")
+        owner.execute("UPDATE odograph.audit_log SET actor = 'x' WHERE actor = 'ada@example.org'")
+    changed = filled.run("audit-log")
+    assert (changed.returncode, "entries do not hold: the log was changed" in changed.stdout) == (1, True)

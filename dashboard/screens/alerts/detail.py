@@ -259,7 +259,7 @@ def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], 
         if not auth.reader().may("alerts"):
             raise ConfigError(auth.why_not(who, "alerts"))
         address = contract.endpoints(settings(), ("db_dispatch_url",)).db_dispatch_url  # may do nothing else
-        with alert_store(address) as store:
+        with alert_store(address, auth.reader().name) as store:
             came = action(store)
     except OdographError as error:
         st.error(text.plain(error))

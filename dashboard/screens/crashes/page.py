@@ -52,6 +52,7 @@ def _opened() -> None:
             st.warning("This address names no record.", icon=":material/link_off:")
         return
     found = live.linked(queries.crash, "There is no such crash record.", *key)
+    auth.viewed(found["vehicle_id"])
     content = found["record"] if isinstance(found["record"], dict) else {}  # a vehicle may send anything
     numbers = {name: float(value) for name, value in content.items() if type(value) in (int, float)}
     st.divider()

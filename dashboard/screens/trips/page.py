@@ -5,7 +5,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
-from dashboard import player
+from dashboard import auth, player
 from dashboard.query_cache import SLOW_S, ask, ask_large, ask_slowly, away, later
 from dashboard.screens.trips import path, queries
 from dashboard.shared import downloads, live, pictures, text
@@ -100,6 +100,7 @@ def _title(found: Record) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         _back()
         with st.container(gap=None, width="stretch", key="words"):
+            auth.viewed(found["vehicle_id"])
             st.text(text.joined(found["vehicle_id"], found["model"], found["powertrain"]))
             st.caption(f"{began} {phase} {ended}{restated}")
         live.vehicle_button("Open the vehicle", found["vehicle_id"])

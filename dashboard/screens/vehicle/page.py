@@ -6,6 +6,7 @@ from typing import Any, Final
 import pandas as pd
 import streamlit as st
 
+from dashboard import auth
 from dashboard.query_cache import RARE_S, SLOW_S, ask, ask_rarely, ask_slowly, away, settings
 from dashboard.screens.alerts.tables import INCIDENTS
 from dashboard.screens.crashes.charts import BY_VERDICT
@@ -72,6 +73,7 @@ def _newest() -> None:
         if not away():
             live.nothing(f"No data of this vehicle. {text.DRIVE}")
         return
+    auth.viewed(now["vehicle_id"])
     place = None if now["lat_deg"] is None else f"at {now['lat_deg']:.5f}, {now['lon_deg']:.5f}"
     st.text(text.joined(now["vehicle_id"], now["model"], now["powertrain"], now["vehicle_class"], place))
     # a gauge pressure made comparable (20 °C) is a little below none in a tyre that is flat and warm

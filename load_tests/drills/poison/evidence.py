@@ -61,7 +61,7 @@ def _told(site: Site, mutant: str | None, *arguments: str) -> tuple[int, Json]:
 VIN: Final = "1HGCM82633A555005"
 KEEP: Final = ("crash_record", "crash_lock", "custody")
 ALWAYS_ON: Final = (
-    ("custody", "append_only"), ("crash_lock", "for_good"), ("crash_record", "guard"),
+    ("custody", "append_only"), ("custody", "audited"), ("crash_lock", "for_good"), ("crash_record", "guard"),
     ("crash_record", "no_truncate"), ("crash_record", "arrived"), ("crash_record", "offered"),
 )  # fmt: skip
 """Triggers, by table."""
