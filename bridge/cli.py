@@ -76,7 +76,7 @@ def bridge(
     in_force = settings.load(**({"bridge": given} if given else {}))
     if prepare and in_force.bridge.guarantee == "at-most-once":
         raise ConfigError("--prepare makes sessions, which at-most-once does not use")
-    addresses = settings.endpoints(in_force, ("mqtt_host", "kafka_bootstrap"))
+    addresses = settings.endpoints(in_force, ("mqtt_host", "kafka_bootstrap"), "bridge")
     if prepare:
         raise typer.Exit(service.prepare(in_force, addresses))
     if retire:
@@ -100,7 +100,8 @@ def downlink() -> None:
 
     configure("downlink")
     in_force = settings.load()
-    raise typer.Exit(service.run(in_force, settings.endpoints(in_force, ("mqtt_host", "kafka_bootstrap"))))
+    addresses = settings.endpoints(in_force, ("mqtt_host", "kafka_bootstrap"), "downlink")
+    raise typer.Exit(service.run(in_force, addresses))
 
 
 def notify(

@@ -216,6 +216,7 @@ def resend(
     from edge_simulator.sending.paho_publisher import PahoPublisher
     from infra.settings import settings
     from infra.settings.values import duration_ms
+    from infra.stack import devices
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000
@@ -223,7 +224,9 @@ def resend(
     acked = 0
     if kept:
         address = settings.endpoints(in_force, ("mqtt_host",))
-        with PahoPublisher(address.brokers, [f"odograph-resend-{now_ms()}"]) as publisher:
+        name = f"resend-{now_ms()}"
+        own = devices.gateway(in_force, address, name, [one.vehicle_id for one in kept])
+        with PahoPublisher(address.brokers, [f"odograph-{name}"], own=own) as publisher:
             publisher.connect(deadline_s=5.0)
             crash_store.resend(publisher, in_force.mqtt.root, kept)
             publisher.drain(drain_s)

@@ -15,11 +15,13 @@ from edge_simulator.sending.publishing import Message
 from edge_simulator.sending.run import Client, Plan, Run, Say, publisher_of
 from edge_simulator.town.roads import region, towns
 from edge_simulator.world import World
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink
 from infra.contract.errors import ConfigError
 from infra.contract.topics import mqtt_topic
 from infra.settings import settings as configuration
 from infra.sql import queries
+from infra.stack import devices
 
 KEEP_S = 60.0  # longer than a broker takes to write what it holds, or the bridge to fetch it
 
@@ -53,23 +55,27 @@ def publish(
     if options.live:
         world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
     plan = Plan(options.run_id, in_force.mqtt.root, options.max_in_flight, options.drain_s, options.paced)
-    wills = {}
-    if len(options.clients) == wanted.vehicles > 1:
+    wills, clients = {}, options.clients
+    own: Sequence[MqttBroker] = ()
+    if address.device_port:
+        named = devices.speakers(options.run_id, world.vehicle_ids, len(clients))
+        own, clients = devices.connected_as(in_force, address, named), [*named]
+    if len(clients) == wanted.vehicles > 1:
         for last in world.emitter.farewells(world.scenario.start_ms):
             topic = mqtt_topic(in_force.mqtt.root, world.vehicle_ids[last.vehicle], "status")
             wills[last.vehicle] = Message(topic, last.payload)
     subscriptions, verifier = {}, None
     if options.live and options.react:
         verifier = downlink.verifier(in_force)
-        subscriptions = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(options.clients))
+        subscriptions = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(clients), bool(own))
     with (
         stop_flag(say) as stop,
         publisher_of(options.client, wanted.vehicles, keep_s)(
-            address.brokers, options.clients, wills, filters=subscriptions
+            address.brokers, clients, wills, filters=subscriptions, own=own
         ) as publisher,
     ):
-        publisher.connect(deadline_s=5.0 + 0.01 * len(options.clients))
-        if wanted.first == 0:
+        publisher.connect(deadline_s=5.0 + 0.01 * len(clients))
+        if wanted.first == 0 and not own:  # a vehicle of another run is not ours to speak for
             kept = crash_store.unacked_of(crash_store.files(in_force.paths.home), say)
             crash_store.resend(publisher, plan.mqtt_root, kept)
         with RunFiles(in_force.paths.home, options.run_id, options.log_frames) as files:

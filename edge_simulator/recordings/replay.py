@@ -33,6 +33,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings import settings as configuration
 from infra.settings.settings import Settings
 from infra.settings.values import duration_ms, moment_ms
+from infra.stack import devices
 
 Start = Literal["now", "kept"] | int  # or the UTC time (ms) at which the recordings are to begin
 
@@ -197,7 +198,8 @@ def publish(
     drives = convoy(folder, mapping, speed, parse_start(start))
     address = configuration.endpoints(in_force, ("mqtt_host",))
     name = run_id or f"replay-{now_ms()}"
-    with stop_flag(say) as stop, PahoPublisher(address.brokers, [f"odograph-{name}"]) as publisher:
+    own = devices.gateway(in_force, address, name, drives.vehicle_ids)
+    with stop_flag(say) as stop, PahoPublisher(address.brokers, [f"odograph-{name}"], own=own) as publisher:
         publisher.connect(deadline_s=5.0)
         with RunFiles(in_force.paths.home, name, log_frames) as files:
             plan = Plan(name, in_force.mqtt.root, 20_000, drain_s)

@@ -105,7 +105,7 @@ class _Connection(Link):
     def __init__(self, identity: Identity, pool: Publishing) -> None:
         super().__init__(identity, pool)
         self.sock: socket.socket | None = None
-        self._keeps, self._context = pool.keep_s > 0, pool.context
+        self._keeps, self._context = pool.keep_s > 0, pool.context(identity.brokers[0])
         self._opening = ""  # what it waits for before CONNECT: ``connect``, or TLS to ``read`` or ``write``
         self._flight = Flight(pool.counts, pool.latency, pool.keep_s)
         self._unsent = memoryview(b"")

@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
@@ -155,6 +156,7 @@ class Publishing:
 
     One thread does everything.
 
+    ``own``, where each connection has a certificate of its own: its broker with it, in place of ``brokers``.
     By connection, where there is one: ``wills``, its last will, and ``filters``, what it listens to. One
     with a will sends its last retained message again when it is back, for the will was published meanwhile.
     One that listens has a session that outlives a broken connection, so the broker keeps what comes; it is
@@ -171,18 +173,25 @@ class Publishing:
         self, brokers: Sequence[MqttBroker], client_ids: Sequence[str],
         wills: Mapping[int, Message] | None = None,
         keepalive_s: float = KEEPALIVE_S, filters: Mapping[int, Sequence[str]] | None = None,
-        keep_s: float = 0.0,
+        keep_s: float = 0.0, own: Sequence[MqttBroker] = (),
     ) -> None:  # fmt: skip
         self.counts = Counts()
         self.latency = Latency()
         self.inbox: list[packets.Incoming] = []
         self.keep_s = keep_s
-        self.context = brokers[0].context()  # what TLS is spoken with, where the brokers want it
-        self._brokers = brokers
+        self.context = cache(MqttBroker.context)  # what TLS is spoken with, where a broker wants it
+        self._brokers = own[:1] or brokers
         ends, ears = wills or {}, filters or {}
         self._links = [
             self.kind(
-                Identity(_from(brokers, k), name, keepalive_s, ends.get(k), tuple(ears.get(k, ()))), self
+                Identity(
+                    own[k : k + 1] or _from(brokers, k),
+                    name,
+                    keepalive_s,
+                    ends.get(k),
+                    tuple(ears.get(k, ())),
+                ),
+                self,
             )
             for k, name in enumerate(client_ids)
         ]
@@ -278,10 +287,13 @@ class Publishing:
             link.close()
         self._selector.close()
         # A clean session that ends at once ends the kept one; a broker that is away keeps it.
-        listening = [link.identity.client_id for link in self._links if link.identity.filters]
-        for broker in self._brokers:
+        listening: dict[MqttBroker, list[str]] = {}
+        for who in (link.identity for link in self._links if link.identity.filters):
+            for broker in who.brokers:
+                listening.setdefault(broker, []).append(who.client_id)
+        for broker, client_ids in listening.items():
             with suppress(OSError):
-                for client_id in listening:
+                for client_id in client_ids:
                     with opened(broker, CONNECT_S) as sock:
                         login = (broker.user, broker.password)
                         sock.sendall(packets.connect(client_id, 1, login=login))

@@ -34,12 +34,15 @@ KINDS: Mapping[str, tuple[Callable[[bytes], Frame], str, str, str]] = {
 """How a message is read, which keys say who it is for and which it is, what counts it."""
 
 
-def filters(root: str, vehicle_ids: Sequence[str], connections: int) -> dict[int, list[str]]:
+def filters(
+    root: str, vehicle_ids: Sequence[str], connections: int, each: bool = False
+) -> dict[int, list[str]]:
     """What each connection subscribes to; vehicle ``k`` is pinned to connection ``k % connections``.
 
-    Of many vehicles the first connection hears for all, so that nothing comes more than once.
+    Of many vehicles the first connection hears for all, so that nothing comes more than once; unless
+    ``each`` is told no more than what its own vehicles are.
     """
-    if len(vehicle_ids) > FEW * connections:
+    if len(vehicle_ids) > FEW * connections and not each:
         return {0: [mqtt_filter(root, "alert"), mqtt_filter(root, "notice")]}
     found: dict[int, list[str]] = {k: [mqtt_topic(root, EVERYBODY, "notice")] for k in range(connections)}
     for k, vehicle_id in enumerate(vehicle_ids):

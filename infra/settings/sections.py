@@ -113,7 +113,12 @@ class Mqtt(Section):
     ca_file: Path | None = setting(None, "authorities that mqtts:// trusts (PEM); none: those of the system")
     cert_file: Path | None = setting(None, "our certificate, where the broker asks for one (PEM)")
     key_file: Path | None = setting(None, "its private key (PEM, without a password, 0600)")
+    device_port: int = port("port of the embedded broker for vehicles, if secure; 0: a free one, kept")
     port: int = port("port of the embedded Mosquitto; 0: a free one, kept")
+    address: IPv4Address = setting(
+        IPv4Address("127.0.0.1"), "where the embedded broker takes vehicles; beyond loopback if secure only"
+    )
+    hosts: HostNames = setting("", "more names and addresses, host[,host], under which vehicles reach it")
     max_queued_messages: int = setting(1_000_000, "messages the embedded broker holds for a bridge", ge=1)
     autosave_s: int = setting(30, "the embedded broker writes what it holds to disk every s", ge=1)
     max_message_bytes: int = setting(

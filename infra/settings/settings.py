@@ -12,7 +12,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -25,6 +25,7 @@ from infra.clients.health import HOST, Listen
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.policy import OPERATOR
 from infra.settings import sections
 
 PREFIX = "ODOGRAPH_"
@@ -50,6 +51,10 @@ class Settings(BaseSettings):
     )  # fmt: skip
 
     tz: str = Field("UTC", description="time zone shown to people; stored times are UTC")
+
+    secure: bool = Field(
+        False, description="certificates, logins and access lists on every hop: as odograph up --secure"
+    )
 
     @field_validator("tz")
     @classmethod
@@ -101,6 +106,9 @@ SETTING_OF = {
 """By address, the setting that names it where no stack was started."""
 
 
+FILES = ("cert_file", "key_file")
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoints:
     """Addresses of the running services. ``db_*_url`` are libpq URLs, one per role."""
@@ -116,9 +124,13 @@ class Endpoints:
     db_dispatch_url: str = ""
     """For what people do with alerts; empty: written by an older `odograph up`."""
     mqtt_access: dict[str, Any] = field(default_factory=dict)
-    """How to log in to external brokers: what MqttBroker holds beside host and port."""
+    """How to log in to the brokers: what MqttBroker holds beside host and port; ``{who}`` in names of files
+    stands for the program.
+    """
     mqtt_others: list[list[Any]] = field(default_factory=list)
     """Host and port of each further broker of a cluster."""
+    device_port: int = 0
+    """Where the broker takes vehicles by their certificates; 0: as everybody else."""
     http_port: int = 0
     """Of a process that is not in ``http_ports``; 0: any free one."""
     http_address: str = HOST
@@ -134,6 +146,11 @@ class Endpoints:
         """All brokers: each client is connected to one of them, and to another one where that is away."""
         places = ((self.mqtt_host, self.mqtt_port), *self.mqtt_others)
         return tuple(MqttBroker(host, port, **self.mqtt_access) for host, port in places)
+
+    def logged_in(self, who: str) -> Endpoints:
+        """With the certificate of this program, where each has its own."""
+        files = {key: text.format(who=who) for key, text in self.mqtt_access.items() if key in FILES}
+        return replace(self, mqtt_access=self.mqtt_access | files)
 
     def health(self, part: str) -> Listen:
         """Where the health page of this process listens."""
@@ -213,10 +230,11 @@ def external(settings: Settings) -> Endpoints:
     )
 
 
-def endpoints(settings: Settings, needs: Iterable[str] = SETTING_OF) -> Endpoints:
+def endpoints(settings: Settings, needs: Iterable[str] = SETTING_OF, who: str = OPERATOR) -> Endpoints:
     """Addresses of the running stack, of one that is starting once it runs; else those of the settings.
 
-    ``needs``: the addresses that a program uses; it starts without the others. Raises ServiceError where no
+    ``needs``: the addresses that a program uses; it starts without the others. ``who``: its name in the
+    policy, as which it logs in. Raises ServiceError where no
     stack was started; ConfigError where the settings name some services and not all that it needs, or others
     than the stack was started with.
     """
@@ -240,7 +258,7 @@ def endpoints(settings: Settings, needs: Iterable[str] = SETTING_OF) -> Endpoint
     other = _disagreeing(settings, found)
     if other:
         raise ConfigError(f"{', '.join(other)}: not what {path} was written with; take it over: odograph up")
-    return found
+    return found.logged_in(who)
 
 
 def _disagreeing(settings: Settings, found: Endpoints) -> list[str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from infra.stack.identity import Issued
     from infra.stack.stack import Stack
 
+device = typer.Typer(name="device", help="Certificates of vehicles and gateways.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
 
 
@@ -18,6 +21,7 @@ def register(app: typer.Typer) -> None:
     for command in (setup, up, install, down, status, doctor, config, bom, watch):
         app.command()(command)
     app.command(hidden=True)(run)
+    app.add_typer(device)
 
 
 def setup(
@@ -34,13 +38,14 @@ def setup(
 
 
 def up(
+    secure: Annotated[bool, typer.Option("--secure", help="certificates and logins, from now on")] = False,
     services_only: Annotated[bool, typer.Option(help="only MQTT, Kafka and the database")] = False,
     wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")] = 120.0,
 ) -> None:
     """Start the local stack in the background: services, then bridge, jobs and dashboard. Twice is fine."""
     from infra.stack import fetch, supervisor
 
-    stack = _stack()
+    stack = _stack(secure)
     fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
     addresses = stack.up()
     if services_only:
@@ -96,6 +101,68 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
+Name = Annotated[str, typer.Argument(help="a vehicle's id, or gateway-...")]
+Days = Annotated[float, typer.Option(help="how long it is valid")]
+Request = Annotated[Path | None, typer.Option(exists=True, help="the device's own certificate request (PEM)")]
+
+
+@device.command()
+def enrol(
+    name: Name, days: Days = 365, request: Request = None,
+    vehicle: Annotated[list[str] | None, typer.Option(help="of a gateway: whom it speaks for")] = None,
+) -> None:  # fmt: skip
+    """Give a device its first certificate; prints where certificate, key and our authority lie."""
+    from infra.stack import devices
+
+    asked = None if request is None else request.read_bytes()
+    typer.echo(_files(devices.enrol(stack := _stack(), name, days, vehicle or (), asked), stack))
+
+
+@device.command()
+def rotate(name: Name, days: Days = 365, request: Request = None) -> None:
+    """Give a device a further certificate. The old ones stay valid: revoke them once it has the new one."""
+    from infra.stack import devices
+
+    asked = None if request is None else request.read_bytes()
+    typer.echo(_files(devices.rotate(stack := _stack(), name, days, asked), stack))
+
+
+@device.command()
+def revoke(name: Name, serial: Annotated[str, typer.Option(help="this certificate only")] = "") -> None:
+    """Revoke a device's certificates, for ever. It is not let in, and may do nothing where it is in."""
+    from infra.stack import devices
+
+    for one in devices.revoke(_stack(), name, serial):
+        _say(f"revoked: {one.name} {one.fingerprint}")
+
+
+@device.command("list")
+def list_devices(as_json: Json = False) -> None:
+    """List certificates with their state: valid, expires soon (30 days), expired, revoked."""
+    import datetime as dt
+
+    from infra.clients.tables import aligned
+    from infra.stack import devices
+
+    now = dt.datetime.now(dt.UTC)
+    found = [(o.name, o.state(now), o.ends, o.fingerprint) for o in devices.authority(_stack()).issued()]
+    heads = ("device", "state", "until", "serial")
+    if as_json:
+        import orjson
+
+        typer.echo(orjson.dumps([dict(zip(heads, row, strict=True)) for row in found]).decode())
+    else:
+        typer.echo(aligned(found, heads))
+
+
+def _files(made: Issued, stack: Stack) -> str:
+    from infra.stack.identity import FOLDER, SERVICES
+
+    key = str(made.key) if made.key.exists() else "the device's own"
+    authority = stack.home / FOLDER / SERVICES / "ca.pem"
+    return f"certificate {made.certificate}\nkey {key}\nbroker's authority {authority}"
+
+
 def config(as_json: Json = False) -> None:
     """Show every setting in force, where it comes from and what it means; secrets masked."""
     from infra.settings.settings import load
@@ -136,11 +203,11 @@ def watch() -> None:
     process.run(load())
 
 
-def _stack() -> Stack:
+def _stack(secure: bool = False) -> Stack:
     from infra.settings.settings import load
     from infra.stack.stack import Stack
 
-    return Stack(load(), _say)
+    return Stack(load(secure=True) if secure else load(), _say)
 
 
 def _say(text: str) -> None:

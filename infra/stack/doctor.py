@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from infra.contract.errors import OdographError
 from infra.settings.sections import Kafka, Watch
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
-from infra.stack import cache, fetch, probes
+from infra.stack import cache, fetch, identity, probes
 from infra.stack.kafka import missing_topics, topic_faults
 from infra.stack.mosquitto import broker_figures
 from infra.stack.rootfs import PRIVATE_MOUNTS
+from infra.stack.service import HOST
 from infra.stack.stack import Stack
 from infra.stack.status import Part, partitions, parts
 
@@ -47,7 +48,7 @@ class Finding:
 
 def examine(stack: Stack) -> list[Finding]:
     """Everything, from the ground up."""
-    return [*_machine(stack), *map(_part, parts(stack)), *_addresses(stack)]
+    return [*_machine(stack), *map(_part, parts(stack)), *_addresses(stack), *_hops(stack)]
 
 
 def _machine(stack: Stack) -> Iterable[Finding]:
@@ -129,6 +130,26 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         except OdographError as error:
             answer = (False, str(error), "odograph status, then the log it names")
         yield Finding(name, True, answer) if isinstance(answer, str) else Finding(name, *answer)
+
+
+def _hops(stack: Stack) -> Iterable[Finding]:
+    """Who is asked for what, hop by hop. Open on loopback is no fault, and said."""
+    if "mosquitto" not in stack.embedded:
+        return
+    if not stack.secure:
+        open_ = f"open to every program of this machine, on {HOST} only; certificates: odograph up --secure"
+        yield Finding("hop: vehicle to broker", True, open_)
+        return
+    now = datetime.now(UTC)
+    for kind, hop in zip(identity.KINDS, ("vehicle to broker", "programs to broker"), strict=True):
+        newest = {one.name: one for one in identity.Authority(stack.home, kind).issued() if not one.revoked}
+        ending = sorted(name for name, one in newest.items() if one.state(now) != "valid")
+        detail = f"TLS, a certificate each ({len(newest)}), access list by name, revocations in force"
+        if ending:
+            named = ", ".join(f"{name} {newest[name].ends:%Y-%m-%d}" for name in ending[:5])
+            detail += f"; {len(ending)} end within {identity.WARN_DAYS} days or have ended: {named}"
+        step = "odograph device rotate NAME, or revoke it" if kind == identity.DEVICES else "odograph up"
+        yield Finding(f"hop: {hop}", not ending, detail, step)
 
 
 def _copies(addresses: Endpoints, terms: Kafka) -> Answer:

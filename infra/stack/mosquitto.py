@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import secrets
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
@@ -26,6 +29,36 @@ USER = "odograph-mosquitto"
 CONFIG_FILE = "mosquitto.conf"
 
 TEMPLATE: Final = Path(__file__).with_name("mosquitto.conf")
+OPEN: Final = "allow_anonymous true"
+CERTIFICATES: Final = """\
+allow_anonymous false
+acl_file {folder}/acl
+cafile {folder}/services.pem
+crlfile {folder}/services.crl
+certfile {folder}/server.pem
+keyfile {folder}/server.key
+require_certificate true
+use_identity_as_username true
+listener {port} {address}
+cafile {folder}/devices.pem
+crlfile {folder}/devices.crl
+certfile {folder}/server.pem
+keyfile {folder}/server.key
+require_certificate true
+use_identity_as_username true
+use_username_as_clientid true"""
+"""The programs' listener stays on loopback; vehicles have one of their own, where a client id is its
+certificate's name, so that nobody takes another's session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secure:
+    """Identity at the broker: the vehicles' listener, the files that it reads, and us as the operator."""
+
+    address: str
+    port: int
+    files: Mapping[str, str]
+    us: MqttBroker
 
 
 def mosquitto(
@@ -36,23 +69,52 @@ def mosquitto(
     max_queued: int = 1_000_000,
     autosave_s: int = 30,
     max_packet: int = 1 << 20,
+    secure: Secure | None = None,
 ) -> Service:
     """Mosquitto on a loopback port with its data in ``data``, configured by ``config``.
 
     It holds ``max_queued`` messages for an absent client and writes what it holds every ``autosave_s``. A
     client that sends a packet of more than ``max_packet`` bytes is disconnected at the packet's header.
     """
-    limits = {"max_queued": max_queued, "autosave_s": autosave_s, "max_packet": max_packet}
-    text = TEMPLATE.read_text().format(port=port, host=HOST, data=DATA, **limits)
+    terms: dict[str, object] = {"max_queued": max_queued, "autosave_s": autosave_s, "max_packet": max_packet}
+    terms |= {"access": OPEN, "connections": "false"}
+    files: Mapping[str, str] = {}
+    us = MqttBroker(HOST, port)
+    if secure is not None:
+        access = CERTIFICATES.format(folder=CONFIG, port=secure.port, address=secure.address)
+        terms |= {"access": access, "connections": "true"}
+        files, us = secure.files, secure.us
+    text = TEMPLATE.read_text().format(port=port, host=HOST, data=DATA, **terms)
     return Service(
         name="mosquitto",
         command=inside(root, data, config, USER, "mosquitto", "-c", f"{CONFIG}/{CONFIG_FILE}"),
         port=port,
         port_setting="ODOGRAPH_MQTT_PORT",
-        probe=partial(probes.mqtt_echo, MqttBroker(HOST, port)),
-        prepare=partial(rootfs.furnish, data, config, USER, {CONFIG_FILE: text}),
+        probe=partial(probes.mqtt_echo, us),
+        prepare=partial(rootfs.furnish, data, config, USER, {**files, CONFIG_FILE: text}),
         ready_s=20.0,
     )
+
+
+REREAD: Final = b"Reloading config."
+REREAD_S: Final = 10.0
+
+
+def mosquitto_reread(pid: int, log: Path) -> None:
+    """Let the broker read its files anew: certificates, revocations, access list; raises ServiceError.
+
+    Once it says so, whoever connects, or publishes, is judged by the new ones.
+    """
+    before = log.stat().st_size
+    os.kill(pid, signal.SIGHUP)
+    end = time.monotonic() + REREAD_S
+    while time.monotonic() < end:
+        with log.open("rb") as file:
+            file.seek(min(before, log.stat().st_size))
+            if REREAD in file.read():
+                return
+        time.sleep(0.02)
+    raise ServiceError(f"mosquitto has not read its files anew after {REREAD_S:g} s; its log: {log}")
 
 
 ITERATIONS: Final = 101
@@ -64,13 +126,6 @@ password_file {folder}/passwords
 acl_file {folder}/acl
 """
 """In place of ``allow_anonymous true``."""
-
-ACL: Final = Path(__file__).with_name("mosquitto-acl.conf")
-
-
-def acl(root: str, bridge: str, downlink: str) -> str:
-    """The access list; ``bridge`` and ``downlink`` are user names of the service."""
-    return ACL.read_text().format(root=root, bridge=bridge, downlink=downlink)
 
 
 def password_file(words: Mapping[str, str]) -> str:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from infra.clients import database_url
 from infra.clients.locks import locked
-from infra.contract import downlink, evidence
-from infra.contract.errors import ConfigError
+from infra.clients.mqtt_broker import MqttBroker
+from infra.contract import downlink, evidence, policy
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.sections import listed
 from infra.settings.settings import (
     ENDPOINTS_FILE,
     LOCK_FILE,
@@ -24,15 +27,17 @@ from infra.settings.settings import (
     fixed_ports,
 )
 from infra.sql.migrate import migrate
-from infra.stack import cache, postgres, processes, service
+from infra.stack import cache, identity, postgres, processes, service
 from infra.stack.kafka import create_topics, kafka
-from infra.stack.mosquitto import mosquitto
+from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread
 from infra.stack.postgres import write_private
 from infra.stack.service import HOST, Runner, Service
-from infra.stack.supervisor import programs
+from infra.stack.supervisor import SUPERVISOR, programs
 
 SERVICES = ("postgres", "mosquitto", "kafka")
-WELL_KNOWN = {"mosquitto": 1883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
+DEVICES = "mosquitto-devices"
+"""The vehicles' port of a secure broker."""
+WELL_KNOWN = {"mosquitto": 1883, DEVICES: 8883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
 Say = Callable[[str], None]
 
 
@@ -61,6 +66,11 @@ class Stack:
         elsewhere = {"postgres": s.db.given(), "mosquitto": s.mqtt.brokers(), "kafka": s.kafka.bootstrap}
         return tuple(name for name in SERVICES if name in self.only and not elsewhere[name])
 
+    @property
+    def secure(self) -> bool:
+        """Whether every hop asks who is there: by the settings, or since this home has authorities."""
+        return self.settings.secure or (self.home / identity.FOLDER).exists()
+
     def up(self) -> Endpoints:
         """Start what does not run, create topics, roles and database, migrate; the addresses.
 
@@ -73,6 +83,7 @@ class Stack:
                 f"and ODOGRAPH_HEALTH_ADDRESS {HOST} or 0.0.0.0"
             )
         postgres.check_owner(self.settings.db)
+        self._check_secure()
         with self.lock():
             (self.home / "data").mkdir(exist_ok=True)
             self.home.chmod(0o711)  # secrets lie in here
@@ -80,15 +91,70 @@ class Stack:
             self._verify_programs()
             # One start at a time on this machine: two would find the same port free.
             with locked(self.settings.paths.cache / "start.lock"):
-                services = self.services(self._choose_ports())
+                chosen = self._choose_ports()
+                self.renew_identities()
+                services = self.services(chosen)
                 with ThreadPoolExecutor(max_workers=len(SERVICES)) as pool:
                     started = [pool.submit(self._start, service) for service in services]
                 for future in started:
                     future.result()
             addresses = self.endpoints(self.ports())
-            self.furnish(addresses)
+            self.furnish(addresses.logged_in(policy.OPERATOR))
             postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
-        return addresses
+        return addresses.logged_in(policy.OPERATOR)
+
+    def _check_secure(self) -> None:
+        """Raise ConfigError for an open listener beyond loopback, ServiceError for programs to be ended."""
+        address = self.settings.mqtt.address
+        if not address.is_loopback and not self.secure:
+            raise ConfigError(
+                f"ODOGRAPH_MQTT_ADDRESS {address}: beyond loopback vehicles are taken by certificates only: "
+                "odograph up --secure"
+            )
+        written = self.home / ENDPOINTS_FILE
+        open_before = written.exists() and not json.loads(written.read_text()).get("device_port")
+        runs = processes.find(self.runner.run_dir, SUPERVISOR) is not None
+        if self.secure and open_before and runs and "mosquitto" in self.embedded:
+            raise ServiceError("programs run without certificates; first: odograph down")
+
+    def renew_identities(self) -> None:
+        """Give programs and broker their certificates, and the broker who is revoked and who may do what."""
+        if not self.secure:
+            return
+        services = identity.Authority(self.home, identity.SERVICES)
+        for who in policy.PROGRAMS:
+            ours = services.current(who)
+            both = ours.certificate.read_text() + ours.key.read_text()
+            write_private(services.folder / f"{who}.pem", both)
+        running = self.runner.find("mosquitto")
+        if "mosquitto" in self.embedded and running is not None:
+            next(s for s in self.services(self.ports()) if s.name == "mosquitto").prepare()
+            mosquitto_reread(running.pid, self.runner.log("mosquitto"))
+
+    def _identities(self, port: int, device_port: int) -> Secure | None:
+        if not self.secure:
+            return None
+        mqtt, now = self.settings.mqtt, datetime.now(UTC)
+        devices, services = (identity.Authority(self.home, kind) for kind in identity.KINDS)
+        address = str(mqtt.address)
+        server = services.current(identity.SERVER, hosts=identity.server_hosts(address, listed(mqtt.hosts)))
+        valid = {one.name for one in devices.issued() if one.state(now) in identity.GOOD}
+        named = {n: v for n, v in identity.gateways(self.home).items() if n in valid}
+        gone = {one.name for one in devices.issued() if one.revoked} - valid
+        files = {
+            "server.pem": server.certificate.read_text(),
+            "server.key": server.key.read_text(),
+            "acl": policy.mosquitto_acl(mqtt.root, gateways=named, revoked=tuple(sorted(gone))),
+        }
+        for one in (devices, services):
+            files |= {f"{one.kind}.pem": one.pem, f"{one.kind}.crl": one.revocations()}
+        return Secure(address, device_port, files, MqttBroker(HOST, port, **self._access()))
+
+    def _access(self, who: str = policy.OPERATOR) -> dict[str, Any]:
+        """How a program logs in to the secure broker: what MqttBroker holds beside host and port."""
+        folder = self.home / identity.FOLDER / identity.SERVICES
+        ours = str(folder / f"{who}.pem")
+        return {"tls": True, "ca_file": str(folder / "ca.pem"), "cert_file": ours, "key_file": ours}
 
     def install(self) -> None:
         """Make what external services hold: topics, roles, tables. Nothing is started. Idempotent.
@@ -123,7 +189,8 @@ class Stack:
                 made.append(postgres.postgres(cache.rootfs(folder), data, config, port, word))
             else:
                 limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
-                made.append(mosquitto(cache.rootfs(folder), data, config, port, *limits))
+                secure = self._identities(port, chosen.get(DEVICES, 0))
+                made.append(mosquitto(cache.rootfs(folder), data, config, port, *limits, secure))
         return made
 
     def _verify_programs(self) -> None:
@@ -140,6 +207,8 @@ class Stack:
         ours: dict[str, Any] = {}
         if not s.mqtt.brokers():
             ours |= {"mqtt_host": HOST, "mqtt_port": chosen["mosquitto"]}
+            if self.secure:
+                ours |= {"mqtt_access": self._access("{who}"), "device_port": chosen[DEVICES]}
         if not s.kafka.bootstrap:
             ours["kafka_bootstrap"] = f"{HOST}:{chosen['kafka']}"
         if s.db.given():
@@ -174,7 +243,7 @@ class Stack:
             postgres.ensure_database(self.superuser_url(), postgres.DATABASE)
         elif db.given():
             postgres.ensure_logins(db, words)
-        for name in migrate(addresses.db_owner_url):
+        for name in migrate(addresses.db_owner_url) if "postgres" in self.only else ():
             self._say(f"database: applied {name}")
         if db.given():
             postgres.check_logins(db, words)
@@ -192,15 +261,16 @@ class Stack:
         s, kept = self.settings, self.ports()
         fixed = {
             "mosquitto": s.mqtt.port,
+            DEVICES: s.mqtt.device_port,
             "kafka": s.kafka.port,
             "postgres": s.db.port,
             **fixed_ports(s),
         }
         running = [r.name for r in processes.all_running(self.runner.run_dir)]
-        if "kafka" in running:
-            running.append("kafka-controller")
+        running += ["kafka-controller"] * ("kafka" in running) + [DEVICES] * ("mosquitto" in running)
         chosen = {name: kept[name] for name in running if name in kept}
-        for part in (*SERVICES, "kafka-controller", *http_parts(s)):
+        devices = (DEVICES,) if self.secure else ()
+        for part in (*SERVICES, "kafka-controller", *devices, *http_parts(s)):
             if part not in chosen:
                 taken = chosen.values()
                 preferred = self._preferred.get(part, 0)

@@ -71,7 +71,7 @@ def run(settings: Settings) -> None:
     """
     spark = _session(settings)
     spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
-    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"))
+    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"), "jobs")
     with stopped_by_signals() as stop:
         Application(settings, addresses, stop).run()
 

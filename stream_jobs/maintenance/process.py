@@ -47,7 +47,7 @@ log = structlog.get_logger("stream_jobs.maintenance")
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises ConfigError."""
-    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"))
+    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"), "maintenance")
     with stopped_by_signals() as stop:
         process = Maintenance(settings, addresses, stop)
         checks, remarks = {"database": process.database_problem}, {"tasks": process.remark}

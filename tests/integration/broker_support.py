@@ -81,6 +81,17 @@ def a_broker() -> Iterator[Broker]:
         made.stop()
 
 
+def simulated(home: Path, *arguments: str) -> dict[str, Any]:
+    """The summary of three vehicles' run of 20 frames at the stack of ``home``."""
+    words = ("simulate", "-c", "3", "--rate", "20", "--limit", "20", *arguments, "--json")
+    env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
+    command = [*odograph_command(), *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    summary: dict[str, Any] = orjson.loads(done.stdout)
+    return summary
+
+
 class Listener:
     """A plain subscriber with a session of its own that outlives the broker's restart."""
 

@@ -15,6 +15,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from bridge.uplink import service
 from bridge.uplink.mqtt_source import MqttSource
 from infra.contract.errors import ServiceError
+from infra.contract.policy import mosquitto_acl
 from infra.contract.topics import mqtt_topic
 from infra.settings.settings import Settings
 from infra.stack import cache, mosquitto
@@ -37,7 +38,7 @@ def named_broker(stack: Stack, home: Path, root: str) -> Iterator[int]:
     service = mosquitto.mosquitto(rootfs, home / "data", home / "config", port)
     files = {
         "passwords": mosquitto.password_file(WORDS),
-        "acl": mosquitto.acl(root, "odograph-bridge", "odograph-downlink"),
+        "acl": mosquitto_acl(root, {"bridge": "odograph-bridge"}),
     }
 
     def prepare() -> None:

@@ -57,7 +57,7 @@ log = structlog.get_logger("infra.stack.watch")
 
 def run(settings: Settings) -> None:
     """Watch until SIGTERM or SIGINT."""
-    found = endpoints(settings, ("mqtt_host", "kafka_bootstrap", "db_ingest_url"))
+    found = endpoints(settings, ("mqtt_host", "kafka_bootstrap", "db_ingest_url"), NAME)
     with stopped_by_signals() as stop, ExitStack() as parts:
         newest = parts.enter_context(watched(found.brokers))
         ends = parts.enter_context(LogEnds(found.kafka_bootstrap, settings.kafka.prefix))

@@ -22,6 +22,8 @@ def test_mosquitto_has_the_same_settings() -> None:
         max_queued=defaults.max_queued_messages,
         autosave_s=defaults.autosave_s,
         max_packet=defaults.max_message_bytes,
+        access=mosquitto.OPEN,
+        connections="false",
     )
     embedded = [line for line in text.splitlines() if not line.startswith(OWN_PLACES)]
     composed = COMPOSE["configs"]["mosquitto"]["content"].splitlines()
