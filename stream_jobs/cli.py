@@ -87,8 +87,11 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
 
     For a checkpoint that cannot be read any more. Nothing is deleted; the query must not be running.
     """
+    from infra.clients.kafka import log_generations
     from infra.clients.log import configure
-    from infra.settings.settings import load
+    from infra.contract.topics import LIVE, kafka_topic
+    from infra.settings.settings import endpoints, load
+    from stream_jobs.app.checkpoints import NEVER_RESET
     from stream_jobs.app.checkpoints import reset as put_aside
     from stream_jobs.app.hadoop_store import checkpoint_files
     from stream_jobs.app.session import LOCAL, spark_when_asked
@@ -97,7 +100,12 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
     settings = load()
     with spark_when_asked(settings, "reset", 512, LOCAL) as session:
         files = checkpoint_files(settings, session)
-        typer.echo(f"put aside: {put_aside(files, settings.paths.home, query)}")
+        logs: dict[str, str] = {}
+        if query in NEVER_RESET:
+            topics = [kafka_topic(settings.kafka.prefix, topic) for topic in LIVE]
+            where = endpoints(settings, ("kafka_bootstrap",)).kafka_bootstrap
+            logs = log_generations(where, topics)
+        typer.echo(f"put aside: {put_aside(files, settings.paths.home, query, logs)}")
 
 
 @jobs.command()

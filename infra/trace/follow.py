@@ -139,10 +139,12 @@ class Follower:
 
     def copies(self, look_back: timedelta) -> list[Copy]:
         """All records of the frame, in the order of the log."""
-        live, copies = [self.topic(name) for name in LIVE], dict[tuple[str, int, int], Copy]()
-        for place, topic, partition, offset, received_ms, value in self._archived(look_back):
-            record = self.log.at(topic, partition, offset) if topic in live else None
-            copies[topic, partition, offset] = Copy(
+        live, copies = [self.topic(name) for name in LIVE], dict[tuple[str, str, int, int], Copy]()
+        ours = ("", *(self.log.generation(topic) for topic in live))
+        for place, log, topic, partition, offset, received_ms, value in self._archived(look_back):
+            here = topic in live and log in ours
+            record = self.log.at(topic, partition, offset) if here else None
+            copies["" if here else log, topic, partition, offset] = Copy(
                 topic, partition, offset, received_ms, value, record, place
             )
         newest = query_offsets.committed(self.database, "archive")
@@ -153,11 +155,11 @@ class Follower:
                 not_archived = self.log.since(topic, partition, int(time.time() * 1000) - TAIL_MS)
             for found in self._find(topic, partition, not_archived):
                 copy = Copy(topic, partition, found.offset, found.received_ms, found.value, found, None)
-                copies.setdefault((topic, partition, found.offset), copy)
+                copies.setdefault(("", topic, partition, found.offset), copy)
         return sorted(copies.values(), key=lambda copy: (copy.received_ms, copy.topic, copy.offset))
 
-    def _archived(self, look_back: timedelta) -> list[tuple[str, str, int, int, int, bytes]]:
-        """File and row, topic, partition, offset, receipt and bytes of copies in the archive, oldest first.
+    def _archived(self, look_back: timedelta) -> list[tuple[str, str, str, int, int, int, bytes]]:
+        """File and row, log, topic, partition, offset, receipt and bytes of archived copies, oldest first.
 
         Searched by hour of receipt, the newest first. The hour before the one that has it is looked into
         too: copies may lie on both sides of a full hour.
@@ -165,19 +167,20 @@ class Follower:
         archive, wanted = archive_of(self.home), self.wanted
         oldest_ms = (datetime.now(UTC) - look_back).timestamp() * 1000
         stored = [hour_ms for hour_ms in reversed(hours(archive)) if hour_ms + HOUR_MS > oldest_ms]
-        found: list[tuple[str, str, int, int, int, bytes]] = []
+        found: list[tuple[str, str, str, int, int, int, bytes]] = []
         for number, hour_ms in enumerate(stored):
             if number and number % SAY_EVERY_HOURS == 0:
                 self.say(f"not in the archive's newest {number} of {len(stored)} hours, going on")
             before = bool(found)
-            if files := [str(file.path) for file in of_hours(archive, [hour_ms])]:
-                values = [files, wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
+            if logs := {str(file.path): file.logs for file in of_hours(archive, [hour_ms])}:
+                values = [[*logs], wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
                 with duck.connected() as connection:
                     rows = connection.execute(_ARCHIVED, values).fetchall()
                 found[:0] = [
-                    (f"{Path(file).relative_to(self.home).as_posix()} row {row}", *rest)
-                    for file, row, *rest in rows
-                ]
+                    (f"{Path(file).relative_to(self.home).as_posix()} row {row}", logs[file].get(topic, ""),
+                     topic, *rest)
+                    for file, row, topic, *rest in rows
+                ]  # fmt: skip
             if before:
                 break
         return found
@@ -218,7 +221,7 @@ class Follower:
         place = f"{copy.topic}[{copy.partition}]@{copy.offset}, {len(copy.value):,} bytes"
         by, stored = "by the bridge", Hop(f"stored{which}", "done", place)
         if copy.record is None:
-            stored = Hop(f"stored{which}", "gone", f"{place}; retention has taken it, the archive has it")
+            stored = Hop(f"stored{which}", "gone", f"{place}; the log has it no more, the archive does")
         else:
             by += f" from {copy.record.headers.get(HEADER_MQTT_TOPIC, 'an unknown topic')}"
         return [Hop(f"received{which}", "done", by, copy.received_ms), stored]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import structlog
@@ -22,6 +23,8 @@ from infra.stack.query_offsets import Offsets, ends_in
 
 MARK: Final = "operators"
 """File in a checkpoint with the version of the operators that wrote it, and the number of their buckets."""
+LOGS: Final = "logs"
+"""File in a checkpoint with the identity of the log that its offsets are places in, by topic."""
 ASIDE: Final = ".old"
 """End of the name of the folder, beside that of the checkpoints, where those lie that were put aside."""
 
@@ -126,6 +129,28 @@ class Checkpoint:
         return None if text is None else ends_in(text)
 
 
+def logs_of(checkpoint: Checkpoint) -> dict[str, str]:
+    """By topic the log that its offsets are places in, as far as that was noted."""
+    return dict(json.loads(checkpoint.read(LOGS) or "{}"))
+
+
+def of_logs(checkpoint: Checkpoint, logs: Mapping[str, str]) -> None:
+    """Note the log that a checkpoint's offsets are places in, each topic's id by Kafka, at its first start.
+
+    Raises ConfigError where they are of another one: records would be left out, or read again.
+    """
+    known = logs_of(checkpoint)
+    for topic, log in logs.items():
+        if known.setdefault(topic, log) != log:
+            raise ConfigError(
+                f"the checkpoint of {checkpoint.query} ({checkpoint.location}) is of another log: {topic} "
+                f"was made anew, or this is another cluster ({known[topic]}; now {log}). To begin anew with "
+                f"all that this log keeps: odograph jobs reset {checkpoint.query}"
+            )
+    if known != logs_of(checkpoint):
+        checkpoint.write(LOGS, json.dumps(known))
+
+
 def checkpoint_of(
     files: Files, query: str, operators: int | None, replaces: Iterable[str] = (), buckets: int | None = None
 ) -> Checkpoint:
@@ -150,15 +175,18 @@ def checkpoint_of(
     return checkpoint
 
 
-def reset(files: Files, home: Path, query: str) -> str:
+def reset(files: Files, home: Path, query: str, logs: Mapping[str, str] = MappingProxyType({})) -> str:
     """Put a query's checkpoint aside by request; where it is kept. Raises ConfigError.
 
-    The query must not be running. It starts anew from the earliest record that Kafka keeps.
+    The query must not be running. It starts anew from the earliest record that Kafka keeps. One that is never
+    reset is where its checkpoint is not of the ``logs`` at hand: it has nothing of those.
     """
     known = sorted(name for name in files.names("") if name not in NEVER_RESET)
-    if query in NEVER_RESET:
+    noted = logs_of(Checkpoint(files, query))
+    of_these = not logs or any(noted.get(topic, log) == log for topic, log in logs.items())
+    if query in NEVER_RESET and of_these:
         raise ConfigError(f"{query}: {NEVER_RESET[query]}")
-    if query not in known:
+    if query not in (*known, *NEVER_RESET):
         raise ConfigError(
             f"no checkpoint of {query} in {files.root}; there are: {', '.join(known) or 'none'}"
         )

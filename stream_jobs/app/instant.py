@@ -23,12 +23,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
+from infra.clients.kafka import log_generations
 from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
-from stream_jobs.app.checkpoints import checkpoint_of
+from stream_jobs.app.checkpoints import checkpoint_of, of_logs
 from stream_jobs.app.hadoop_store import checkpoint_files
 from stream_jobs.app.queries import kafka_options, record_columns
 from stream_jobs.app.session import build_session
@@ -122,6 +123,9 @@ def start(
 ) -> StreamingQuery:
     """Start one of the queries; what it left off at lies under ``checkpoints/<query>``."""
     source = SOURCES[query]
+    checkpoint = checkpoint_of(checkpoint_files(settings, lambda: spark), query, OPERATORS)
+    topic = kafka_topic(settings.kafka.prefix, TOPICS[source])
+    of_logs(checkpoint, log_generations(where.kafka_bootstrap, [topic]))
     options = kafka_options(settings, where, TOPICS[source]) | GATHERING[source]
     records = record_columns(spark.readStream.format("kafka").options(**options).load())
     own = [rule for rule in rules if rule.source == source]
@@ -129,9 +133,7 @@ def start(
     sink = {
         "kafka.bootstrap.servers": where.kafka_bootstrap,
         "topic": kafka_topic(settings.kafka.prefix, "alerts"),
-        "checkpointLocation": checkpoint_of(
-            checkpoint_files(settings, lambda: spark), query, OPERATORS
-        ).location,
+        "checkpointLocation": checkpoint.location,
     }
     writer = kafka_records(found).writeStream.format("kafka").options(**sink)
     timed: Any = writer.outputMode("update").queryName(query)

@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
+from infra.clients.kafka import log_generations
 from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.topics import CLOCK
+from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
-from stream_jobs.app.checkpoints import checkpoint_of
+from stream_jobs.app.checkpoints import checkpoint_of, of_logs
 from stream_jobs.app.database import Connection, Database, insert_row
 from stream_jobs.app.hadoop_store import HadoopStore, checkpoint_files
 from stream_jobs.app.ledger import BatchClaims, begun, reconciled
@@ -155,12 +156,15 @@ class Application:
         s = self._settings
         files = checkpoint_files(s, lambda: spark)
         checkpoint = checkpoint_of(files, query.name, query.operators, query.replaces, query.buckets(s))
-        parts = SinkParts(
-            s, self._addresses, self._database(query.name), BatchClaims(query.name, checkpoint), self._stop
-        )
+        topics = [kafka_topic(s.kafka.prefix, topic) for topic in query.topics]
+        logs = log_generations(self._addresses.kafka_bootstrap, topics)
+        of_logs(checkpoint, logs)
+        claims = BatchClaims(query.name, checkpoint, logs)
+        parts = SinkParts(s, self._addresses, self._database(query.name), claims, self._stop)
         again = None if query.again is None else query.again(parts)
         if reconciled(parts.database, checkpoint, again, stateless=query.operators is None):
             checkpoint = checkpoint_of(files, query.name, query.operators, (), query.buckets(s))
+            of_logs(checkpoint, logs)
         fresh = checkpoint.query_id() is None
         sink = query.sink(parts)
         records = kafka_stream(spark, s, self._addresses, query.max_offsets(s), *query.topics)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
@@ -26,8 +27,8 @@ from stream_jobs.reprocess.queue import GAP, Span, begin, grid_of, moment
 _CLAIM: Final = """
 WITH newest AS (SELECT batch_id, ends FROM odograph.batch_ledger WHERE query_id = %(query_id)s
                 ORDER BY batch_id DESC LIMIT 1),
-claimed AS (INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends)
-            SELECT %(query_id)s, %(batch_id)s, %(query)s, %(rows)s, %(ends)s
+claimed AS (INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends, log_generation)
+            SELECT %(query_id)s, %(batch_id)s, %(query)s, %(rows)s, %(ends)s, %(log)s
             WHERE NOT EXISTS (SELECT 1 FROM newest WHERE batch_id >= %(batch_id)s)
             ON CONFLICT DO NOTHING RETURNING batch_id)
 SELECT (SELECT count(*) FROM claimed), (SELECT batch_id FROM newest), (SELECT ends FROM newest)
@@ -64,8 +65,12 @@ def position(ends: Mapping[str, Mapping[Any, int]] | None) -> Position:
 class BatchClaims:
     """The lines of one query: its id is the checkpoint's, so a new checkpoint starts a new account."""
 
-    def __init__(self, query: str, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self, query: str, checkpoint: Checkpoint, logs: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._query = query
+        self.logs = logs
+        """The identity of the log whose batches these are, by topic."""
         self._checkpoint = checkpoint
         self._query_id = ""
         self._ends: dict[int, Offsets] = {}
@@ -96,6 +101,7 @@ class BatchClaims:
         """
         begun, ends = self.ends_of(batch_id - 1) if batch_id else None, self.ends_of(batch_id)
         line = {"query_id": self.query_id, "batch_id": batch_id, "query": self._query, "rows": rows}
+        line["log"] = " ".join(sorted(self.logs.values()))
         line["ends"] = None if ends is None else orjson.dumps(ends, option=orjson.OPT_NON_STR_KEYS).decode()
         claimed, newest, told = fetch(connection, _CLAIM, line)[0]
         wanted = begun if claimed else ends if newest == batch_id else None

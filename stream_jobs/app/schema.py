@@ -14,7 +14,9 @@ from pyspark.sql import types as T  # noqa: N812  Spark's own convention
 from infra.contract.signals import SIGNALS, Signal
 
 COORDINATES: Final = ("topic", "partition", "log_offset")
-"""Where a record lies in the log."""
+"""Where a record lies in its log."""
+LOG: Final = "log_generation"
+"""The column with the identity of that log."""
 IDENTITY: Final = ("vehicle_id", "boot_id", "seq")
 HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")
 """Fields of the head that the jobs need; a frame without one of them is unreadable."""

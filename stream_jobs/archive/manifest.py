@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -73,13 +74,17 @@ def hours_of_date(day: str) -> range:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Records of one topic partition in a file: the first and the last offset, and how many records."""
+    """Records of one topic partition in a file: the first and the last offset, and how many records.
+
+    ``log``: the identity of the log that they are places in; empty: written before that was noted.
+    """
 
     topic: str
     partition: int
     first: int
     last: int
     count: int
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +98,17 @@ class Entry:
     received_ms: tuple[int, int] | None
     offsets: tuple[Offsets, ...]
 
+    @property
+    def logs(self) -> dict[str, str]:
+        """The log that its records of each topic are of, where it was noted: those of a batch are of one."""
+        return {each.topic: each.log for each in self.offsets if each.log}
 
-def described(path: Path, name: str) -> Entry:
-    """The entry of a file to be called ``name``. Raises ArchiveError for what is no Parquet."""
+
+def described(path: Path, name: str, logs: Mapping[str, str] = MappingProxyType({})) -> Entry:
+    """The entry of a file to be called ``name``, its records of these ``logs`` by topic.
+
+    Raises ArchiveError for what is no Parquet.
+    """
     try:
         with pq.ParquetFile(path) as file:
             table = file.read(columns=["topic", "partition", "log_offset", "received_ms"])
@@ -107,7 +120,8 @@ def described(path: Path, name: str) -> Entry:
     measures = ("min", "max", "count")
     found = table.group_by(["topic", "partition"]).aggregate([("log_offset", each) for each in measures])
     columns = found.select(["topic", "partition", *(f"log_offset_{each}" for each in measures)]).to_pydict()
-    offsets = tuple(Offsets(*row) for row in sorted(zip(*columns.values(), strict=True)))
+    rows = sorted(zip(*columns.values(), strict=True))
+    offsets = tuple(Offsets(t, p, first, last, n, logs.get(t, "")) for t, p, first, last, n in rows)
     return Entry(name, table.num_rows, path.stat().st_size, sha256_of(path), times, offsets)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from infra.stack.query_offsets import Stretches
 from stream_jobs.app.database import Connection, Database, insert_rows
 from stream_jobs.app.ledger import BatchClaims, Gap
 from stream_jobs.app.progress import note_late
-from stream_jobs.app.schema import COORDINATES, IDENTITY
+from stream_jobs.app.schema import COORDINATES, IDENTITY, LOG
 from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import Entry, described
@@ -39,8 +40,10 @@ _WRITTEN_TYPE: Final = ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" fo
 
 QUERY: Final = "archive"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
-LATE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "span_ms", "received_at", "repaired_at", "deferred")
-QUARANTINE_COLUMNS: Final = (*COORDINATES, *IDENTITY, "t0_ms", "received_at", "verdict")
+LATE_COLUMNS: Final = (
+    *COORDINATES, LOG, *IDENTITY, "t0_ms", "span_ms", "received_at", "repaired_at", "deferred"
+)  # fmt: skip
+QUARANTINE_COLUMNS: Final = (*COORDINATES, LOG, *IDENTITY, "t0_ms", "received_at", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class ArchiveSink:
         write = HourFiles(self.limits, self.deferred)
         rows = batch.coalesce(self.writers).mapInArrow(write.__call__, _WRITTEN_TYPE).toArrow()
         is_file = pc.is_valid(rows["hour_ms"])
-        publish(rows.filter(is_file).select([*FILE]), self.folder, stem, self.claims.range_of(batch_id))
+        files = rows.filter(is_file).select([*FILE])
+        publish(files, self.folder, stem, self.claims.range_of(batch_id), self.claims.logs)
         exceptions = rows.filter(pc.invert(is_file)).select([*EXCEPTION])
         self.database.run(lambda connection: self.write(connection, exceptions, batch_id))
 
@@ -72,7 +76,7 @@ class ArchiveSink:
         if not self.claims.claim(connection, batch_id, exceptions.num_rows) or not exceptions.num_rows:
             return
         note_late(connection, QUERY, int(time.time() * 1000))
-        note_exceptions(connection, exceptions)
+        note_exceptions(connection, exceptions, self.claims.logs)
         _note_vehicles(connection, exceptions)
 
 
@@ -93,11 +97,14 @@ def _note_vehicles(connection: Connection, exceptions: pa.Table) -> None:
         insert_rows(connection, table.name, rows)
 
 
-def note_exceptions(connection: Connection, found: pa.Table, repaired_at: datetime | None = None) -> int:
+def note_exceptions(
+    connection: Connection, found: pa.Table, logs: Mapping[str, str], repaired_at: datetime | None = None
+) -> int:
     """Late and quarantined frames (columns EXCEPTION) into their lists, those put off with the late ones; how
     many are late or put off.
 
-    ``repaired_at``: when the late ones were taken into their windows, if they are.
+    ``logs``: by topic the log that they are places in. ``repaired_at``: when the late ones were taken into
+    their windows, if they are.
     """
     received_at = found["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
     repaired = pa.array([repaired_at] * found.num_rows, pa.timestamp("us", tz="UTC"))
@@ -105,6 +112,8 @@ def note_exceptions(connection: Connection, found: pa.Table, repaired_at: dateti
     deferred = pc.equal(found["verdict"], OK)
     is_late = pc.or_(deferred, pc.equal(found["verdict"], LATE))
     found = found.append_column("deferred", deferred)
+    places = [logs.get(topic, "") for topic in found["topic"].to_pylist()]
+    found = found.append_column(LOG, pa.array(places, pa.string()))
     late, quarantined = found.filter(is_late), found.filter(pc.invert(is_late))
     insert_rows(connection, LATE_TABLE, late.select(LATE_COLUMNS))
     insert_rows(connection, QUARANTINE_TABLE, quarantined.select(QUARANTINE_COLUMNS))
@@ -123,14 +132,17 @@ def note_again(folder: Path, deferred: str) -> Callable[[Connection, Gap], None]
                 each.last >= lost.get((each.topic, each.partition), (each.last + 1,))[0] for each in offsets
             ):
                 found = pq.read_table(file.path, columns=[*EXCEPTION], partitioning=None, filters=told)
-                note_exceptions(connection, found)
+                note_exceptions(connection, found, file.logs)
                 _note_vehicles(connection, found)
         note_late(connection, QUERY, int(time.time() * 1000))
 
     return again
 
 
-def publish(files: pa.Table, folder: Path, stem: str, wanted: Stretches) -> None:
+def publish(
+    files: pa.Table, folder: Path, stem: str, wanted: Stretches,
+    logs: Mapping[str, str] = MappingProxyType({}),
+) -> None:  # fmt: skip
     """Put a batch's files (columns FILE) to their places; each becomes visible whole, over any copy of an
     earlier run. Their order, and so their names, is the same when the batch runs again.
 
@@ -143,7 +155,7 @@ def publish(files: pa.Table, folder: Path, stem: str, wanted: Stretches) -> None
         staging.mkdir(parents=True, exist_ok=True)
         path = staging / f"{stem}-{part:03d}.parquet"
         path.write_bytes(row["content"])
-        staged.append((row["hour_ms"], path, described(path, path.name)))
+        staged.append((row["hour_ms"], path, described(path, path.name, logs)))
         if staged[-1][2].sha256 != row["sha256"]:
             raise ArchiveError(f"{path} has other bytes than a worker sent: the batch is not archived")
     check_whole([entry for _, _, entry in staged], wanted)

@@ -31,6 +31,11 @@ class ArchiveFile:
     hour_ms: int
     entry: Entry | None
 
+    @property
+    def logs(self) -> dict[str, str]:
+        """The log that its records of each topic are of, where it was noted."""
+        return {} if self.entry is None else self.entry.logs
+
 
 def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[ArchiveFile]:
     """Files with records received in [since, until); None: without a bound. Raises ArchiveError.
@@ -89,6 +94,38 @@ def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], 
 def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[str]:
     """``files`` as names, for DuckDB and Spark."""
     return [str(file.path) for file in files(folder, since_ms, until_ms)]
+
+
+Logs = list[tuple[dict[str, str], list[ArchiveFile]]]
+"""Files with the log that their records are of, by topic."""
+
+
+def by_log(found: Iterable[ArchiveFile]) -> Logs:
+    """The files by their logs; of a topic whose log was not noted yet, it is the first that is."""
+    listed = list(found)
+    first: dict[str, str] = {}
+    for file in listed:
+        first = file.logs | first
+    groups: dict[tuple[tuple[str, str], ...], list[ArchiveFile]] = {}
+    for file in listed:
+        groups.setdefault(tuple(sorted((first | file.logs).items())), []).append(file)
+    return [(dict(logs), files) for logs, files in groups.items()]
+
+
+def records_sql(found: Logs) -> str:
+    """DuckDB's query for the records of one or more files, with the column ``log``."""
+    parts = []
+    for logs, files in found:
+        known = " ".join(f"WHEN {quoted(topic)} THEN {quoted(log)}" for topic, log in logs.items())
+        log = f"CASE topic {known} ELSE '' END" if known else "''"
+        names = ", ".join(quoted(str(file.path)) for file in files)
+        parts.append(f"SELECT *, {log} AS log FROM read_parquet([{names}], hive_partitioning = false)")  # noqa: S608
+    return f"({' UNION ALL BY NAME '.join(parts)})"
+
+
+def quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def hours(folder: Path) -> list[int]:

@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import shutil
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -145,18 +146,23 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
 
 
 def _chunks(files: Iterable[ArchiveFile], target_bytes: int) -> list[list[tuple[Path, Entry]]]:
-    """Which files become one: those of a query, in order, up to ``target_bytes`` together; two at least."""
+    """Which files become one: those of a query, in order, up to ``target_bytes`` together; two at least.
+
+    The records of a topic in a file are of one log.
+    """
     chunks: list[list[tuple[Path, Entry]]] = []
-    query, size = "", 0
+    query, size, logs = "", 0, dict[str, str]()
     for file in files:
         match = BATCH_FILE.fullmatch(file.path.name)
         if match is None or file.entry is None:
             continue
-        if match["query"] != query or size + file.entry.bytes > target_bytes:
+        another = any(logs.get(topic, log) != log for topic, log in file.logs.items())
+        if another or match["query"] != query or size + file.entry.bytes > target_bytes:
             chunks.append([])
-            query, size = match["query"], 0
+            query, size, logs = match["query"], 0, {}
         chunks[-1].append((file.path, file.entry))
         size += file.entry.bytes
+        logs |= file.logs
     return [chunk for chunk in chunks if len(chunk) > 1]
 
 
@@ -179,7 +185,7 @@ def _packed(folder: Path, hour_ms: int, chunk: Sequence[tuple[Path, Entry]]) -> 
             f"{draft} has not the records of the {len(sources)} files it was made of ({after[0]} for "
             f"{before[0]}): nothing was replaced. Verify the hour: odograph archive verify"
         )
-    entry = manifest.described(draft, name)
+    entry = manifest.described(draft, name, dict(ChainMap(*(entry.logs for _, entry in chunk))))
     manifest.sync(draft)
     draft.replace(target)
     manifest.sync(target.parent)

@@ -6,7 +6,7 @@ A generated day is checked against its run.json. And what ``odograph archive`` p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,14 +14,15 @@ from typing import Any, Final
 
 from infra.clients.duck import connected
 from infra.contract import seq_ranges
-from stream_jobs.archive.manifest import Entry, hour_name, locked, read_hour, sha256_of
-from stream_jobs.archive.reader import day_files, examined, hours
+from stream_jobs.archive.manifest import hour_name, locked, read_hour, sha256_of
+from stream_jobs.archive.reader import ArchiveFile, by_log, day_files, examined, hours, records_sql
 
 MIB: Final = 1 << 20
 FAULTS: Final = """
 SELECT log_offset + 1, coalesce(lead(log_offset) OVER (ORDER BY log_offset) - 1, log_offset) AS last, n - 1
 FROM (SELECT log_offset, count(*) AS n FROM {records}
-      WHERE topic = $topic AND partition = $partition AND log_offset BETWEEN $first AND $last GROUP BY 1)
+      WHERE topic = $topic AND partition = $partition AND log = $log AND log_offset BETWEEN $first AND $last
+      GROUP BY 1)
 QUALIFY last > log_offset OR n > 1 ORDER BY 1
 """
 """By offset of a partition the first and last that lack behind it, and how many copies of it there are."""
@@ -68,27 +69,29 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
         expired_rows=expired_rows,
         unlisted=[file.path for file in found if file.path not in expected],
         damage=damage,
-        log=list(_log_faults(entries, exact=not quick and not damage)),
+        log=list(_log_faults(found, exact=not quick and not damage)),
     )
 
 
-def _log_faults(entries: Mapping[Path, Entry], exact: bool) -> Iterator[str]:
+def _log_faults(files: Sequence[ArchiveFile], exact: bool) -> Iterator[str]:
     """Offsets that are in no file, or in two; ``exact``: looked up in the files where counts do not fit."""
     by_partition = defaultdict(list)
-    for path, entry in entries.items():
-        for offsets in entry.offsets:
-            by_partition[offsets.topic, offsets.partition].append((offsets, str(path)))
-    for (topic, partition), found in sorted(by_partition.items()):
+    for logs, listed in by_log(files):
+        for file in listed:
+            for offsets in () if file.entry is None else file.entry.offsets:
+                place = (offsets.topic, offsets.partition, logs.get(offsets.topic, ""))
+                by_partition[place].append((offsets, file))
+    for (topic, partition, log), found in sorted(by_partition.items(), key=lambda place: place[0]):
         spans = seq_ranges.merged((o.first, o.last) for o, _ in found)
         covered, count = seq_ranges.size(spans), sum(o.count for o, _ in found)
         holes = [(before[1] + 1, after[0] - 1) for before, after in pairwise(spans)]
         doubles: list[int] = []
         if exact and (holes or covered != count):
-            where = {"topic": topic, "partition": partition, "first": spans[0][0], "last": spans[-1][1]}
-            files = {"files": [path for _, path in found]}
-            sql = FAULTS.format(records="read_parquet($files, hive_partitioning = false)")
+            where = {"topic": topic, "partition": partition, "log": log}
+            where |= {"first": spans[0][0], "last": spans[-1][1]}
+            sql = FAULTS.format(records=records_sql([({topic: log}, [file for _, file in found])]))
             with connected() as connection:
-                rows = connection.execute(sql, where | files).fetchall()
+                rows = connection.execute(sql, where).fetchall()
             holes = [(begin, end) for begin, end, _ in rows if end >= begin]
             doubles = [begin - 1 for begin, _, more in rows if more]
         name = f"{topic}-{partition}"

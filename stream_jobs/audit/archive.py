@@ -19,6 +19,7 @@ from infra.clients.duck import connected, table_of
 from infra.contract.seq_ranges import Ranges, merged
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
+from stream_jobs.archive.reader import ArchiveFile, by_log, quoted, records_sql
 from stream_jobs.archive.verify import FAULTS
 from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.scope import EVER_MS, Scope
@@ -29,9 +30,9 @@ MEMORY: Final = "512MB"
 """DuckDB's own limit; what is beyond goes to the disk."""
 OVERLAP_MS: Final = 30_000
 """Longer than what clocks (``jobs.ahead_s``) and a frame's length can explain."""
-NextOffsets = tuple[str, Mapping[int, int]]
-"""A topic and the next offset of each partition that the archive has committed."""
-NOT_CUT: Final[NextOffsets] = ("", {})
+NextOffsets = tuple[str, str, Mapping[int, int]]
+"""A topic, its log, and the next offset of each partition of it that the archive has committed."""
+NOT_CUT: Final[NextOffsets] = ("", "", {})
 Span = tuple[float, float]
 """From when to when, ms since 1970; infinite where it is not known."""
 DeadFrame = tuple[str, str, int, int]
@@ -65,6 +66,7 @@ class PartitionCount(NamedTuple):
 
     topic: str
     partition: int
+    log: str
     records: int
     first: int
     last: int
@@ -83,13 +85,13 @@ class Clone(NamedTuple):
 
 _RECORDS = """
 CREATE OR REPLACE TEMP VIEW record AS
-SELECT vehicle_id, boot_id, seq, topic, partition, log_offset, received_ms, t0_ms, verdict,
+SELECT vehicle_id, boot_id, seq, topic, partition, log, log_offset, received_ms, t0_ms, verdict,
        CASE WHEN verdict IN ('ok', 'late') THEN t0_ms ELSE received_ms END AS at_ms,
        at_ms >= {since} AND at_ms < {until} AND received_ms < {seen} AS inside
-FROM {files} WHERE NOT (topic = {topic} AND ({beyond}))
+FROM {files} WHERE NOT (topic = {topic} AND log IN ('', {log}) AND ({beyond}))
 """
 _NOTHING = """
-(SELECT '' AS vehicle_id, 0::BIGINT AS boot_id, 0::BIGINT AS seq, '' AS topic, 0 AS partition,
+(SELECT '' AS vehicle_id, 0::BIGINT AS boot_id, 0::BIGINT AS seq, '' AS topic, 0 AS partition, '' AS log,
         0::BIGINT AS log_offset, 0::BIGINT AS received_ms, 0::BIGINT AS t0_ms, '' AS verdict WHERE false)
 """
 _SHARE = "hash(vehicle_id) % $shares = $share"
@@ -134,7 +136,7 @@ FROM (SELECT vehicle_id, count(DISTINCT t0_ms) AS moments FROM record
 GROUP BY ALL
 """
 _PARTITIONS = """
-SELECT topic, partition, count(*), min(log_offset), max(log_offset),
+SELECT topic, partition, log, count(*), min(log_offset), max(log_offset),
        sum(log_offset::HUGEINT), sum(log_offset::HUGEINT * log_offset)
 FROM record WHERE received_ms >= $since AND received_ms < $until GROUP BY ALL ORDER BY ALL
 """
@@ -147,9 +149,11 @@ SELECT t0_ms // $window * $window, count(DISTINCT (boot_id, seq)), max(boot_id),
 FROM record WHERE vehicle_id = $vehicle AND verdict = 'ok' AND inside GROUP BY 1
 """
 _TOTALS = f"""
-SELECT sum(records), count(*), sum(ok) - count_if(ok > 0), sum(records - live), count_if(live = 0)
+SELECT sum(records), count(*), sum(ok) - count_if(ok > 0), sum(records - live), count_if(live = 0),
+       sum(others)
 FROM (SELECT count(*) AS records, count_if(verdict = 'ok') AS ok,
-             count_if(coalesce(list_contains($live, topic), true)) AS live
+             count_if(coalesce(list_contains($live, topic), true)) AS live,
+             count_if(list_contains($live, topic) AND log <> '' AND NOT list_contains($logs, log)) AS others
       FROM record WHERE {_SHARE} GROUP BY vehicle_id, boot_id, seq)
 """  # noqa: S608  constants of this file
 _GAP: Final = pa.schema(
@@ -181,15 +185,14 @@ class Archive:
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, files: Sequence[str], scope: Scope,
+        self, connection: duckdb.DuckDBPyConnection, files: Sequence[ArchiveFile], scope: Scope,
         committed: NextOffsets,
     ) -> None:  # fmt: skip
         self._connection, self._scope = connection, scope
-        names = ", ".join(map(_quoted, files))
-        read = f"read_parquet([{names}], hive_partitioning = false)" if names else _NOTHING
-        topic, ends = committed
+        read = records_sql(by_log(files)) if files else _NOTHING
+        topic, log, ends = committed
         beyond = " OR ".join(f"partition = {int(p)} AND log_offset >= {int(end)}" for p, end in ends.items())
-        values = {"files": read, "topic": _quoted(topic), "beyond": beyond or "false"}
+        values = {"files": read, "topic": quoted(topic), "log": quoted(log), "beyond": beyond or "false"}
         self._run(_RECORDS.format(**values, **scope.bounds()))
 
     def devices(self, share_rows: int = SHARE_ROWS) -> dict[Device, DeviceCount]:
@@ -208,15 +211,15 @@ class Archive:
                 found[vehicle_id, boot_id].following = seq
         return found
 
-    def totals(self, *live: str, share_rows: int = SHARE_ROWS) -> dict[str, int]:
+    def totals(self, *live: str, logs: Sequence[str] = (), share_rows: int = SHARE_ROWS) -> dict[str, int]:
         """Sums of all records for the ledger, whatever the scope.
 
-        Records of other topics than ``live`` are of a back-fill; none given: all are live.
+        Records of other topics than ``live`` are of a back-fill; none given: all are live. Those of them that
+        are not of one of ``logs`` are in no topic any more.
         """
-        names = ("archived", "distinct", "duplicate", "backfilled", "backfilled_distinct")
-        rows = [
-            self._run(_TOTALS, share | {"live": list(live) or None})[0] for share in self._shares(share_rows)
-        ]
+        names = ("archived", "distinct", "duplicate", "backfilled", "backfilled_distinct", "of_other_logs")
+        asked = {"live": list(live) or None, "logs": list(logs)}
+        rows = [self._run(_TOTALS, share | asked)[0] for share in self._shares(share_rows)]
         return {name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate(names)}
 
     def _shares(self, share_rows: int) -> Iterator[dict[str, Any]]:
@@ -263,7 +266,7 @@ class Archive:
         """
         found = []
         until_ms = min(self._scope.until_ms, self._scope.seen_until_ms) if self._scope.since_ms else EVER_MS
-        for topic, partition, records, first, last, total, squares in self._run(
+        for topic, partition, log, records, first, last, total, squares in self._run(
             _PARTITIONS, {"until": until_ms}
         ):
             # Count, sum and sum of squares are those of all whole numbers from first to last: none lacks.
@@ -271,11 +274,11 @@ class Archive:
             all_squares = (last * (last + 1) * (2 * last + 1) - below * first * (2 * below + 1)) // 6
             rows = []
             if (records, total, squares) != (count, (first + last) * count // 2, all_squares):
-                place = {"topic": topic, "partition": partition, "first": first, "last": last}
+                place = {"topic": topic, "partition": partition, "log": log, "first": first, "last": last}
                 rows = self._run(FAULTS.format(records="record"), place)
             holes = [(start, end) for start, end, _ in rows if end >= start]
             doubles = sum(more for *_, more in rows)
-            found.append(PartitionCount(topic, partition, records, first, last, holes, doubles))
+            found.append(PartitionCount(topic, partition, log, records, first, last, holes, doubles))
         return found
 
     def open_records(self, until_ms: int) -> int:
@@ -294,10 +297,6 @@ class Archive:
         return self._connection.execute(sql, used).fetchall()
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 @contextmanager
 def opened(
     home: Path, scope: Scope, committed: NextOffsets = NOT_CUT, before_ms: int = 0
@@ -306,9 +305,9 @@ def opened(
 
     ``before_ms``: so much earlier, for frames stamped ahead. Raises ArchiveError.
     """
-    names = reader.paths(archive_of(home), max(0, scope.since_ms - before_ms))
+    files = reader.files(archive_of(home), max(0, scope.since_ms - before_ms))
     with connected(MEMORY, home.absolute() / "tmp") as connection:
-        yield Archive(connection, names, scope, committed)
+        yield Archive(connection, files, scope, committed)
 
 
 def horizon_ms(home: Path) -> int | None:

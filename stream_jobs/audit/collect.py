@@ -85,7 +85,8 @@ def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
     """
     runs = edge.run_totals(home)
     with archive.opened(home, WHOLE) as store:
-        archived = store.totals(*map(ends.topic, LIVE))
+        live = [*map(ends.topic, LIVE)]
+        archived = store.totals(*live, logs=[*map(ends.generation, live)])
     database = queries.ledger(endpoints.db_ingest_url)
     dead = queries.dead_frames(endpoints.db_ingest_url)
     with archive.opened(home, WHOLE) as store:  # what has come meanwhile too
@@ -115,7 +116,8 @@ class Sources:
     """Where the sources of an account are, and what none of them can say yet while data flows.
 
     ``committed``: next offset of the live topic by partition up to which the archive has all, as far as that
-    is known; ``waiting``: frames that lie in the log and in no consumer's results yet.
+    is known, and ``log``: in which log. ``waiting``: frames that lie in the log and in no consumer's results
+    yet.
     """
 
     home: Path
@@ -124,6 +126,7 @@ class Sources:
     ahead_ms: int
     topic: str
     committed: Mapping[int, int] | None = None
+    log: str = ""
     waiting: Callable[[], Mapping[Device, Ranges]] = dict
     broker_dropped: int | None = None
 
@@ -229,7 +232,9 @@ def collect(
     """
     found = Account(scope, broker_dropped=sources.broker_dropped)
     runs = edge.devices(sources.home) if runs is None else runs
-    committed = archive.NOT_CUT if sources.committed is None else (sources.topic, sources.committed)
+    committed = (
+        archive.NOT_CUT if sources.committed is None else (sources.topic, sources.log, sources.committed)
+    )
     with archive.opened(sources.home, scope, committed, sources.ahead_ms + SLACK_MS) as store:
         with connected(sources.db_url) as database:
             _devices(found, runs, store, database, sources.waiting)
@@ -309,7 +314,8 @@ def _log_gaps(parts: list[PartitionCount], sources: Sources, scope: Scope) -> li
     ends = dict(sources.committed or {}) if scope.since_ms == 0 else {}
     found = []
     for part in parts:
-        end = ends.pop(part.partition, part.last + 1) if part.topic == sources.topic else part.last + 1
+        live = part.topic == sources.topic and part.log in ("", sources.log)
+        end = ends.pop(part.partition, part.last + 1) if live else part.last + 1
         behind = [(part.last + 1, end - 1)] if end > part.last + 1 else []
         if part.holes or behind or part.doubles:
             found.append(LogGap(part.topic, part.partition, [*part.holes, *behind], part.doubles))

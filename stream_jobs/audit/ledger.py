@@ -36,7 +36,8 @@ class Ledger:
 
     ``dead_archived``: distinct dead letters whose frame the archive holds too (sent in again, or another copy
     passed). ``backfilled``: records that were never in the live topic, ``backfilled_distinct``: frames that
-    came no other way. ``not_kept``: messages that the bridge rejected and counted without keeping them.
+    came no other way. ``of_other_logs``: records of a live topic as it was before it was made anew, or of
+    another cluster's. ``not_kept``: messages that the bridge rejected and counted without keeping them.
     ``deferred``: frames put off because of overload; the ``deferred_open`` are in no window yet.
     """
 
@@ -58,6 +59,7 @@ class Ledger:
     dead_archived: int
     backfilled: int = 0
     backfilled_distinct: int = 0
+    of_other_logs: int = 0
     not_kept: int = 0
     deferred: int = 0
     deferred_open: int = 0
@@ -79,7 +81,7 @@ class Ledger:
     @property
     def missing_in_archive(self) -> int:
         """Records in the log that the archive does not hold (yet)."""
-        return self.appended - (self.archived - self.backfilled)
+        return self.appended - (self.archived - self.backfilled - self.of_other_logs)
 
     @property
     def missing_in_windows(self) -> int:

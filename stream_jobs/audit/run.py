@@ -58,6 +58,8 @@ class Horizon:
     slowest: str
     committed: Mapping[str, Offsets]
     ends: Mapping[str, Offsets]
+    log: str
+    """The log that the offsets of telemetry are places in."""
 
     def behind(self, consumer: str) -> int:
         """Records that it has not committed yet."""
@@ -80,6 +82,7 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
     waiting = dict.fromkeys(READS, now_ms)  # receipt of the first record that waits; now where none does
     with LogEnds(addresses.kafka_bootstrap, prefix) as log:
         ends = {topic: log.ends(topic) for topic in set(READS.values())}
+        generation = log.generation(log.topic(TELEMETRY))
         for consumer, topic in READS.items():
             for partition, end in ends[topic].items():
                 begin = committed[consumer].get(partition, 0)
@@ -93,7 +96,7 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
         )
     slowest = min(waiting, key=lambda consumer: waiting[consumer])
     moment_ms = waiting[slowest] - DISORDER_MS - settings.jobs.unwritten_ms
-    return Horizon(moment_ms, slowest, committed, ends)
+    return Horizon(moment_ms, slowest, committed, ends, generation)
 
 
 def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dict[Device, Ranges]:
@@ -157,7 +160,7 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
         seen = current_horizon(settings, addresses)
         waiting = partial(in_flight, settings, addresses, seen)
         closed = wanted.closed(seen.moment_ms, clock_limits(settings).lateness_ms, where.window_ms)
-        whence = replace(where, committed=seen.committed[ARCHIVE], waiting=waiting)
+        whence = replace(where, committed=seen.committed[ARCHIVE], log=seen.log, waiting=waiting)
         account = collect.collect(whence, closed, asked_ms=wanted.until_ms)
         in_log = seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0
         clones = cloned_vehicles(settings.paths.home)
@@ -179,7 +182,8 @@ def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: floa
             over = time.monotonic() > end_s
             stands = now is not None and now == last
             if now is not None and stands and (now.residual == 0 or over):
-                found = collect.collect(replace(where, committed=ends.ends(TELEMETRY)), WHOLE)
+                whole = replace(where, committed=ends.ends(TELEMETRY), log=seen.log)
+                found = collect.collect(whole, WHOLE)
                 return Audit(found, now, cloned_vehicles(settings.paths.home), horizon=seen)
             if over and (now is None or (last is not None and not stands)):
                 return None

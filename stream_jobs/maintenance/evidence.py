@@ -31,12 +31,12 @@ ORDER BY a.opened_at LIMIT %(limit)s
 """
 _FRAMES: Final = """
 SELECT vehicle_id, t0_ms, t0_ms + span_ms AS end_ms, boot_id, seq, received_ms, verdict,
-       topic AS kafka_topic, partition, log_offset, value
-FROM read_parquet(?, hive_partitioning = false)
+       topic AS kafka_topic, partition, log_offset, log AS log_generation, value
+FROM {records}
 WHERE list_contains(?, vehicle_id) AND verdict IN ('ok', 'late') AND t0_ms <= ? AND t0_ms + span_ms >= ?
 ORDER BY vehicle_id, t0_ms, boot_id, seq, received_ms
 """
-_KEPT: Final = "t0_ms boot_id seq received_ms verdict kafka_topic partition log_offset"
+_KEPT: Final = "t0_ms boot_id seq received_ms verdict kafka_topic partition log_offset log_generation"
 _STORE: Final = insert_json("alert_evidence", f"alert_no {_KEPT} frame")
 _DONE: Final = f"""
 UPDATE odograph.alert a SET evidence_at = now(), evidence_frames = n.frames
@@ -64,13 +64,14 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
     if not due:
         return 0
     spans = [(opened - AROUND_MS, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
-    files = [str(file.path) for file in reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))]
+    files = reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))
     _, vehicles, opened_ms, _ = zip(*due, strict=True)
     frames: list[Row] = []
     if files:
         with connected("256MB") as connection:
             span = (max(opened_ms) + AROUND_MS, min(opened_ms) - AROUND_MS)
-            found = connection.execute(_FRAMES, [files, sorted(set(vehicles)), *span])
+            sql = _FRAMES.format(records=reader.records_sql(reader.by_log(files)))
+            found = connection.execute(sql, [sorted(set(vehicles)), *span])
             names = [column[0] for column in found.description]
             frames = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
     rows = chosen(due, frames)

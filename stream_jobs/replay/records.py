@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import Message
 
@@ -47,7 +48,7 @@ ARCHIVED_MS: Final = 60_000
 """A record is in the archive so long after its receipt."""
 TICK_MS: Final = 5_000
 """Slices begin and end at multiples of it."""
-COLUMNS: Final = ("partition", "log_offset", "key", "received_ms", "value", "topic")
+COLUMNS: Final = ("partition", "log_offset", "key", "received_ms", "value", "topic", "log")
 TARGET: Final = "coalesce(place(key), partition % $partitions)"
 """The partition that a record's key belongs to; one without a key goes anywhere."""
 MOST_PARTITIONS: Final = 1 << 20
@@ -67,7 +68,7 @@ SELECT DISTINCT vehicle_id FROM read_parquet(?, hive_partitioning = false) WHERE
 """
 
 Ints = npt.NDArray[np.int64]
-Files = Callable[[int, int], Sequence[str]]
+Files = Callable[[int, int], Sequence[reader.ArchiveFile]]
 """Files that can hold records received in [since, until), ms. Asked again each time: compaction may have put
 others in their place.
 """
@@ -203,9 +204,9 @@ def over(span: Span, now_ms: int, reach: Reach) -> Span:
 def files_of(home: Path, source: str, run_folder: Path) -> Files:
     """The files of a source."""
     if source == ARCHIVE:
-        return partial(reader.paths, archive_of(home))
+        return partial(reader.files, archive_of(home))
     day = home / "days" / source.removeprefix(DAY)
-    return partial(reader.paths, day if source.startswith(DAY) else run_folder / INPUT)
+    return partial(reader.files, day if source.startswith(DAY) else run_folder / INPUT)
 
 
 def since_time(log: Log, topic: str, at_ms: int) -> dict[int, tuple[int, int]]:
@@ -305,13 +306,13 @@ class Stored:
 
     def plan(self, bounds: Bounds) -> list[Slice]:
         """All slices in order; raises ConfigError where the end of a file, or all of it, cannot be read."""
-        for name in self._files(Span(self.received.since_ms, self.late_until_ms)):
+        for file in self._files(Span(self.received.since_ms, self.late_until_ms)):
             try:
-                pq.read_metadata(name)
+                pq.read_metadata(file.path)
             except (OSError, pa.ArrowInvalid) as error:
                 reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
                 raise ConfigError(
-                    f"{name} {reason}; nothing was replayed. Put the file back from a copy; "
+                    f"{file.path} {reason}; nothing was replayed. Put the file back from a copy; "
                     "odograph archive verify names all such files"
                 ) from error
         found: list[Slice] = []
@@ -335,8 +336,9 @@ class Stored:
         )
         names = ", ".join((*COLUMNS, f"{TARGET} AS target"))
         found = self._query(f"SELECT {names} FROM {{files}} WHERE {{wanted}}", received, part.late)  # noqa: S608
-        # The place of each topic among all by name, whatever file was read first.
-        coded = found["topic"].combine_chunks().dictionary_encode()
+        # The place of each log among all by name, whatever file was read first.
+        named = pc.binary_join_element_wise(found["topic"], found["log"], " ")
+        coded = named.combine_chunks().dictionary_encode()
         places = np.argsort(np.argsort(coded.dictionary.to_pylist()))[coded.indices.to_numpy()]
         log = places * MOST_PARTITIONS + found["partition"].to_numpy()
         order = log_order(log, found["log_offset"].to_numpy(), found["received_ms"].to_numpy())
@@ -352,20 +354,20 @@ class Stored:
         if not files:
             return None
         wanted = "received_ms >= $since AND received_ms < $until"
-        values: dict[str, Any] = {"files": files, "since": received.since_ms, "until": received.until_ms}
+        values: dict[str, Any] = {"since": received.since_ms, "until": received.until_ms}
         if late:
             wanted += f" AND verdict = '{LATE}' AND t0_ms < $end AND t0_ms + span_ms >= $begin"
             values |= {"begin": self.event.since_ms, "end": self.event.until_ms}
         if self.vehicles:
             wanted += " AND list_contains($vehicles, vehicle_id)"
             values["vehicles"] = list(self.vehicles)
-        text = sql.format(files="read_parquet($files, hive_partitioning = false)", wanted=wanted)
+        text = sql.format(files=reader.records_sql(reader.by_log(files)), wanted=wanted)
         place = lru_cache(None)(lambda key: partition_of(key, self.partitions))
         with connected(MEMORY) as database:
             database.create_function("place", place, ["BLOB"], "INTEGER")
             return database.sql(text, params=values | {"partitions": self.partitions}).to_arrow_table()
 
-    def _files(self, received: Span) -> list[str]:
+    def _files(self, received: Span) -> list[reader.ArchiveFile]:
         return list(self.files(*received)) if received.since_ms < received.until_ms else []
 
 

@@ -153,7 +153,7 @@ def bring_in(
                 )
         late = quarantined = 0
         for found in exceptions(taken.files):  # repaired: by this command or its next try
-            note = partial(note_exceptions, found=found, repaired_at=datetime.now(UTC))
+            note = partial(note_exceptions, found=found, logs={}, repaired_at=datetime.now(UTC))
             some = tools.database.run(note)
             late, quarantined = late + some, quarantined + found.num_rows - some
         write_vehicle_lookup(tools.database, folder_of(settings))

@@ -44,7 +44,7 @@ class Span:
 
 
 class LateFrame(NamedTuple):
-    """A line of odograph.late_frame; topic, partition and offset identify the record.
+    """A line of odograph.late_frame; topic, partition, offset and log identify the record.
 
     A day that was filled in (odograph backfill) brings a topic's name and offsets of its own.
     """
@@ -55,6 +55,7 @@ class LateFrame(NamedTuple):
     vehicle_id: str
     t0_ms: int
     span_ms: int
+    log_generation: str = ""
 
     def starts_ms(self, window_ms: int) -> range:
         """Starts of the windows that its samples lie in, or may lie in where samples are far apart."""
@@ -163,7 +164,7 @@ _LISTED: Final = _STARTS.format(
     "AND start + %(length_ms)s <= %(closed_ms)s"
 )
 _OPEN_LATE: Final = """
-SELECT topic, partition, log_offset, vehicle_id, t0_ms, span_ms FROM odograph.late_frame
+SELECT topic, partition, log_offset, vehicle_id, t0_ms, span_ms, log_generation FROM odograph.late_frame
 WHERE t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(from_ms)s AND repaired_at IS NULL
 """
 _LATE_HOURS: Final = """
@@ -176,9 +177,10 @@ JOIN unnest(%(vehicles)s::text[], %(from_ms)s::bigint[], %(until_ms)s::bigint[])
 """
 _TAKEN_IN: Final = """
 UPDATE odograph.late_frame l SET repaired_at = now()
-FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[])
-     AS f (topic, partition, log_offset)
+FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[], %(logs)s::text[])
+     AS f (topic, partition, log_offset, log_generation)
 WHERE l.topic = f.topic AND l.partition = f.partition AND l.log_offset = f.log_offset
+  AND l.log_generation = f.log_generation
 """
 _LATE_VEHICLES: Final = """
 SELECT vehicle_id, (extract(epoch FROM min(from_time)) * 1000)::bigint,
@@ -271,8 +273,8 @@ def late_hours(connection: Connection, wanted: Sequence[tuple[str | None, int, i
 
 def mark_taken_in(connection: Connection, frames: Iterable[LateFrame]) -> None:
     """These late frames are in all windows that they touch."""
-    coordinates = [(frame.topic, frame.partition, frame.log_offset) for frame in frames]
-    execute(connection, _TAKEN_IN, _lists(("topics", "partitions", "offsets"), coordinates))
+    places = [(f.topic, f.partition, f.log_offset, f.log_generation) for f in frames]
+    execute(connection, _TAKEN_IN, _lists(("topics", "partitions", "offsets", "logs"), places))
 
 
 def late_vehicles(connection: Connection, seen_ms: int, lead_ms: int, *, rules: bool) -> list[Work]:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import processes
-from stream_jobs.app.checkpoints import LocalFiles, checkpoint_of, reset
+from stream_jobs.app.checkpoints import LocalFiles, checkpoint_of, of_logs, reset
 from stream_jobs.app.hadoop_store import checkpoint_files
 
 
@@ -46,6 +46,24 @@ def test_a_checkpoint_is_reset_by_putting_it_aside(tmp_path: Path) -> None:
     assert (kept / "offsets").exists()
     assert kept.parent == tmp_path / "checkpoints.old"
     assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_a_checkpoint_goes_on_with_its_own_log_only_and_of_another_one_even_the_archives_is_reset(
+    tmp_path: Path,
+) -> None:
+    old_checkpoint(tmp_path, "archive")
+    checkpoint = checkpoint_of(files(tmp_path), "archive", None)
+    one, more, two = {"t": "one"}, {"t": "one", "u": "new"}, {"t": "two", "u": "other"}
+    of_logs(checkpoint, one)  # of a version that noted none: it is the one at hand
+    of_logs(checkpoint, more)
+    told = r"checkpoint of archive .* of another log: t was .*\(one; now two\).*odograph jobs reset archive"
+    with pytest.raises(ConfigError, match=told):
+        of_logs(checkpoint, two)
+    for logs in (more, two | one):
+        with pytest.raises(ConfigError, match="its files and its lines in the ledger"):
+            reset(files(tmp_path), tmp_path, "archive", logs)
+    assert Path(reset(files(tmp_path), tmp_path, "archive", two)).exists()
+    of_logs(checkpoint_of(files(tmp_path), "archive", None), two)
 
 
 def test_a_reset_of_the_archive_of_nothing_and_under_a_running_program_is_refused(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ def table_of(rows: Sequence[Row], hour_ms: int = TEN, topic: str = "odograph.tel
     })  # fmt: skip
 
 
-def written(folder: Path, name: str, rows: Sequence[Row], hour_ms: int = TEN) -> bool:
-    """Put a file into the archive as the query does."""
+def written(folder: Path, name: str, rows: Sequence[Row], hour_ms: int = TEN, log: str = "") -> bool:
+    """Put a file into the archive as the query does, its records of the log with this identity."""
     staged = folder / ".staging" / name
     staged.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table_of(rows, hour_ms), staged)
-    return place(folder, hour_ms, staged, described(staged, name))
+    return place(folder, hour_ms, staged, described(staged, name, {"odograph.telemetry": log}))
 
 
 def batches(folder: Path, count: int, hour_ms: int = TEN) -> None:

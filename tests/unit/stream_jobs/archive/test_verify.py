@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import hour_name, manifest_of
 from stream_jobs.archive.upkeep import pack_hour
 from stream_jobs.archive.verify import verified
@@ -86,3 +87,21 @@ def test_a_generated_day_is_verified_by_its_summary(tmp_path: Path) -> None:
     assert verified(tmp_path, None, quick=False).damage == [
         f"{first(tmp_path)} has other bytes than were written"
     ]
+
+
+def test_offsets_of_a_log_made_anew_are_none_twice_and_what_was_noted_before_is_of_the_first(
+    tmp_path: Path,
+) -> None:
+    batches(tmp_path, 2)  # offsets 0 to 3 of two partitions, of a version that noted no log
+    written(tmp_path, "abcdef01-000000002-000.parquet", [(0, 4, 20), (1, 4, 20)], log="one")
+    written(tmp_path, "bcdef012-000000000-000.parquet", [(0, 0, 30), (0, 1, 30), (0, 3, 30)], log="two")
+    written(tmp_path, "abcdef01-000000003-000.parquet", [(0, 0, 40), (1, 0, 40)], log="three")
+    for _ in range(2):
+        verdict = verified(tmp_path, None, quick=False)
+        assert (verdict.damage, verdict.log) == ([], ["odograph.telemetry-0: offsets 2 to 2 are in no file"])
+        packed = pack_hour(tmp_path, TEN, 1 << 30)
+    assert packed is None
+    assert sorted((file.path.name, *file.logs.values()) for file in reader.files(tmp_path)) == [
+        ("abcdef01-000000000-000-packed-3.parquet", "one"), ("abcdef01-000000003-000.parquet", "three"),
+        ("bcdef012-000000000-000.parquet", "two"),
+    ]  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stream_jobs.archive.manifest import HOUR_MS, append, described
 from stream_jobs.audit import archive
 from stream_jobs.audit.archive import DeviceCount, PartitionCount
 from stream_jobs.audit.edge import Device
@@ -48,13 +49,18 @@ class Record:
         }
 
 
-def store(home: Path, records: Iterable[Record], t0_ms: int = T0_MS, name: str = "a") -> None:
-    """Put them into an archive; the offsets count up where none are given."""
+def store(home: Path, records: Iterable[Record], t0_ms: int = T0_MS, name: str = "a", log: str = "") -> None:
+    """Put them into an archive, of a log if one is given; the offsets count up where none are given."""
     hour = datetime.fromtimestamp(t0_ms / 1000, UTC)
     folder = home / "archive" / "telemetry" / f"{hour:date=%Y-%m-%d}" / f"{hour:hour=%H}"
     folder.mkdir(parents=True, exist_ok=True)
     rows = [record.row(offset, t0_ms) for offset, record in enumerate(records)]
-    pq.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
+    path = folder / f"{name}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    if log:
+        entry = described(path, path.name, {str(row["topic"]): log for row in rows})
+        line = {"op": "add", "at_ms": 0, "file": entry}
+        append(home / "archive", t0_ms // HOUR_MS * HOUR_MS, line)
 
 
 def devices(

@@ -75,9 +75,19 @@ def test_holes_and_doubles_among_the_offsets_are_named(tmp_path: Path) -> None:
 
 def test_what_the_archive_holds_beyond_a_finished_batch_is_not_looked_at(tmp_path: Path) -> None:
     store(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
-    with archive.opened(tmp_path, Scope(0, T0_MS + 10_000), ("odograph.telemetry", {0: 8})) as found:
+    with archive.opened(tmp_path, Scope(0, T0_MS + 10_000), ("odograph.telemetry", "log", {0: 8})) as found:
         (part,) = found.partitions()
         assert (part.last, found.devices()[V].frames) == (7, 3)
+
+
+def test_offsets_of_two_logs_are_places_in_each(tmp_path: Path) -> None:
+    store(tmp_path, [Record(s) for s in range(4)], name="a", log="one")
+    store(tmp_path, [Record(s) for s in (4, 5, 6)], name="b", log="two")
+    with archive.opened(tmp_path, WHOLE, ("odograph.telemetry", "two", {0: 2})) as found:
+        parts = [(part.log, part.first, part.last, part.holes, part.doubles) for part in found.partitions()]
+        assert parts == [("one", 0, 3, [], 0), ("two", 0, 1, [], 0)]
+        totals = found.totals("odograph.telemetry", logs=["two"])
+    assert (totals["archived"], totals["of_other_logs"], totals["backfilled"]) == (6, 4, 0)
 
 
 def test_records_after_the_closed_part_of_what_was_asked_for_are_counted(tmp_path: Path) -> None:
@@ -138,10 +148,11 @@ def test_records_are_counted_by_record_and_by_identity_and_a_back_fills_apart(tm
     live = [Record(1), Record(1), Record(2)]
     filled = [Record(2, verdict="late", topic="day"), Record(3, verdict="clock_ahead", topic="day")]
     store(tmp_path, [*live, *filled])
-    expected = {"archived": 5, "distinct": 3, "duplicate": 1, "backfilled": 0, "backfilled_distinct": 0}
+    expected = {"archived": 5, "distinct": 3, "duplicate": 1, "backfilled": 0,
+                "backfilled_distinct": 0, "of_other_logs": 0}  # fmt: skip
     with archive.opened(tmp_path, WHOLE) as found:
         assert found.totals() == expected
-        by_topic = found.totals("odograph.telemetry", share_rows=2)
+        by_topic = found.totals("odograph.telemetry", logs=["a log"], share_rows=2)
     assert by_topic == expected | {"backfilled": 2, "backfilled_distinct": 1}
     with archive.opened(tmp_path / "empty", WHOLE) as found:
         assert found.totals() == dict.fromkeys(expected, 0)

@@ -13,6 +13,7 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.settings.values import day_ms
 from stream_jobs.archive import reader
+from stream_jobs.archive.manifest import append, described
 from stream_jobs.replay.records import (
     Bounds,
     Reach,
@@ -62,7 +63,7 @@ def write(
 
 def stored(folder: Path, wanted: tuple[str, ...] = ()) -> Stored:
     received = Reach(10_000, 30_000, 0).received(DAY)
-    return Stored(partial(reader.paths, folder), received, DAY, LATE_UNTIL_MS, wanted, 4)
+    return Stored(partial(reader.files, folder), received, DAY, LATE_UNTIL_MS, wanted, 4)
 
 
 def replayed(records: Stored, bounds: Bounds) -> list[list[int]]:
@@ -143,6 +144,19 @@ def test_two_logs_lie_side_by_side_the_same_whichever_file_is_read_first(tmp_pat
     one = replayed(stored(tmp_path / "one"), Bounds(50, 1 << 60))
     assert one == [[10, 11, 0, 1, 12, 13, 2, 3]]
     assert replayed(stored(tmp_path / "other"), Bounds(50, 1 << 60)) == one
+
+
+def test_a_log_made_anew_lies_beside_the_one_before_it_as_it_was_received(tmp_path: Path) -> None:
+    since = DAY.since_ms
+    for name, log, begin_ms in (("a", "one", since), ("b", "two", since + 50)):
+        write(tmp_path, f"{name}.parquet", [(0, n, begin_ms + n, "A", "ok", since) for n in range(3)])
+        (path,) = tmp_path.rglob(f"{name}.parquet")
+        line = {"op": "add", "at_ms": 0, "file": described(path, path.name, {LIVE: log})}
+        append(tmp_path, since, line)
+    (part,) = stored(tmp_path).plan(Bounds(50, 1 << 60))
+    assert stored(tmp_path).read(part)["received_ms"].to_pylist() == [
+        since, since + 1, since + 2, since + 50, since + 51, since + 52
+    ]  # fmt: skip
 
 
 def test_a_truncated_file_is_named_before_anything_is_read(tmp_path: Path) -> None:
