@@ -22,7 +22,7 @@ from edge_simulator.wireless.settings import LinkShares
 from infra.contract.errors import ConfigError
 from infra.contract.evidence import device_authority
 from infra.contract.messages import MIN_CHUNK_BYTES
-from infra.settings.files import parse_yaml, read_yaml
+from infra.settings.files import parse_yaml, read_yaml, wanted
 from infra.settings.settings import Settings
 from infra.settings.values import duration_ms
 
@@ -189,15 +189,6 @@ def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in kept.items() if v is not None and v not in ((), {})}
 
 
-_WANTED = {
-    "float_type": "a number is wanted",
-    "int_type": "a whole number is wanted",
-    "greater_than": "more than {:g} is wanted",
-    "greater_than_equal": "at least {:g} is wanted",
-    "less_than_equal": "at most {:g} is wanted",
-}
-
-
 def _first_error(error: ValidationError) -> str:
     """The first thing wrong, as key: reason."""
     first = error.errors()[0]
@@ -209,9 +200,7 @@ def _first_error(error: ValidationError) -> str:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         return f"{key}: unknown key; {hint}"
     shown = f"{value:g}" if isinstance(value, float) else repr(value)
-    wanted, told = _WANTED.get(first["type"]), first["msg"].removeprefix("Value error, ")
-    reason = wanted.format(*first.get("ctx", {}).values()) if wanted else told
-    return f"{key}: {reason}" if isinstance(value, Mapping) else f"{key} {shown}: {reason}"
+    return f"{key}: {wanted(first)}" if isinstance(value, Mapping) else f"{key} {shown}: {wanted(first)}"
 
 
 def read(

@@ -37,7 +37,8 @@ from bridge.downlink.feed import Destination, Process, Repeats, Skip
 from infra.clients.kafka import LOST, Record
 from infra.contract.errors import ConfigError
 from infra.contract.frame import Frame
-from infra.settings.files import read_secret
+from infra.contract.messages import Severity
+from infra.settings.files import read_secret, wanted
 
 SECRET_BYTES: Final = 16  # a shorter secret can be guessed
 HEADER_TIMESTAMP: Final = "Odograph-Timestamp"
@@ -58,7 +59,6 @@ READ_S: Final = 0.25
 
 _PLAIN: Final = re.compile(r"[!-~]+")
 
-Severity = Literal["WARNING", "MINOR", "MAJOR", "CRITICAL"]
 Outcome = Literal["accepted", "again", "refused"]
 
 
@@ -120,7 +120,7 @@ def load(path: Path | None) -> tuple[Webhook, ...]:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"downlink.webhooks {path}: {place}: {first['msg']}") from error
+        raise ConfigError(f"downlink.webhooks {path}: {place}: {wanted(first)}") from error
     names = [hook.name for hook in hooks]
     if len(set(names)) < len(names) or "vehicles" in names:
         raise ConfigError(f"downlink.webhooks {path}: each webhook needs a name of its own, not `vehicles`")

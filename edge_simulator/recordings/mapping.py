@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from infra.contract.errors import ConfigError
 from infra.contract.signals import BY_NAME
-from infra.settings.files import read_yaml
+from infra.settings.files import KEY_ERRORS, read_yaml, wanted
 
 _FAHRENHEIT = (5 / 9, -160 / 9)
 _UNITS: dict[str, dict[str, float | tuple[float, float]]] = {
@@ -195,9 +195,6 @@ def _check_encoding(name: str) -> None:
         raise ConfigError(f"encoding: there is no encoding of texts {name!r}") from error
 
 
-_REASONS = {"extra_forbidden": "there is no such key", "missing": "the key is missing"}
-
-
 def load_mapping(path: Path) -> Meaning:
     """The mapping in a YAML file; raises ConfigError naming file and key."""
     raw = read_yaml(path, "mapping")
@@ -207,7 +204,7 @@ def load_mapping(path: Path) -> Meaning:
         return Meaning.model_validate(raw)
     except ValidationError as error:
         first = error.errors()[0]
-        reason = _REASONS.get(first["type"]) or f"{first['msg']} (not {first['input']!r})"
-        raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {reason}") from error
+        given = "" if first["type"] in KEY_ERRORS else f" (not {first['input']!r})"
+        raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {wanted(first)}{given}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error

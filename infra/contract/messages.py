@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal, get_args
 
 import orjson
 
@@ -65,7 +65,8 @@ record is the vehicle's own last word with the other state and ``since_ms``, whe
 ALERT_MAX_BYTES: Final = 16 * 1024
 ALERT_LATE_MS: Final = 15 * 60 * 1000
 """An alert whose event is older than this when it is found is stored and marked late, not notified."""
-SEVERITIES: Final = ("WARNING", "MINOR", "MAJOR", "CRITICAL")
+Severity = Literal["WARNING", "MINOR", "MAJOR", "CRITICAL"]
+SEVERITIES: Final[tuple[str, ...]] = get_args(Severity)
 ALERT_KEYS: Final = (
     "alert_id",  # deterministic: the same finding has the same id, however often it is found
     "vehicle_id", "rule", "rule_version", "severity", "event_ms", "value", "limit", "message", "boot_id",

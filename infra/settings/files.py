@@ -6,12 +6,26 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from pydantic_core import ErrorDetails
 
 from infra.contract.errors import ConfigError
 
 MAX_BYTES: Final = 16 << 20
 MAX_DEPTH: Final = 50
 MAX_NODES: Final = 1_000_000  # aliases written out: a few lines of them can stand for billions
+
+KEY_ERRORS: Final = ("missing", "extra_forbidden")
+"""Errors of pydantic that are about a key, not about its value."""
+_WANTED: Final = {
+    "missing": "the key is missing", "extra_forbidden": "there is no such key",
+    "bool_type": "true or false is wanted", "float_type": "a number is wanted",
+    "int_type": "a whole number is wanted", "finite_number": "a finite number is wanted",
+    "string_type": "a text is wanted", "string_too_short": "a text is wanted",
+    "tuple_type": "a list is wanted", "list_type": "a list is wanted",
+    "greater_than": "more than {gt:g} is wanted", "greater_than_equal": "at least {ge:g} is wanted",
+    "less_than": "less than {lt:g} is wanted", "less_than_equal": "at most {le:g} is wanted",
+    "literal_error": "{expected} is wanted", "string_pattern_mismatch": "a text like {pattern} is wanted",
+}  # fmt: skip
 
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNREADABLE: Final = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
@@ -28,6 +42,12 @@ def read_secret(path: Path, option: str) -> str:
     if mode & 0o077:
         raise ConfigError(f"{option} {path}: others may read it; run: chmod 600 {path}")
     return text.rstrip("\r\n")
+
+
+def wanted(error: ErrorDetails) -> str:
+    """What should have been there, of an error of pydantic: the same words for every file and option."""
+    told = _WANTED.get(error["type"])
+    return told.format(**error.get("ctx", {})) if told else error["msg"].removeprefix("Value error, ")
 
 
 def read_yaml(path: Path, what: str) -> Any:

@@ -27,6 +27,7 @@ from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.policy import OPERATOR
 from infra.settings import sections
+from infra.settings.files import wanted
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE = ".odograph.toml"
@@ -167,10 +168,9 @@ def load(**overrides: Any) -> Settings:
     try:
         found = Settings(**overrides)
     except ValidationError as error:
-        for e in error.errors(include_input=False, include_url=False, include_context=False):
+        for e in error.errors(include_input=False, include_url=False):
             name = f"{PREFIX}{'_'.join(map(str, e['loc']))}".upper()
-            why = _unknown(name) if e["type"] == "extra_forbidden" else e["msg"]
-            wrong.setdefault(name, why.removeprefix("Value error, "))
+            wrong.setdefault(name, _unknown(name) if e["type"] == "extra_forbidden" else wanted(e))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{CONFIG_FILE}: {error}") from error
     if wrong:

@@ -19,9 +19,9 @@ from pydantic.types import AllowInfNan, Strict, StringConstraints
 
 from infra.contract.errors import ConfigError
 from infra.contract.incidents import JOIN_MS, Causes, Terms
-from infra.contract.messages import SEVERITIES
+from infra.contract.messages import Severity
 from infra.contract.signals import BY_NAME
-from infra.settings.files import read_yaml
+from infra.settings.files import read_yaml, wanted
 
 SHIPPED: Final = Path(__file__).with_name("rules.yaml")
 INSTANT: Final = "instant"
@@ -55,7 +55,6 @@ Limit = Annotated[Number, Field(ge=-1e9, le=1e9)]
 Seconds = Annotated[Number, Field(ge=0, le=DAYS_MAX_S)]
 Span = Annotated[Number, Field(ge=1, le=DAYS_MAX_S)]
 Above0 = Annotated[Number, Field(ge=1e-9, le=1e9)]
-Severity = Annotated[str, Field(pattern=f"^({'|'.join(SEVERITIES)})$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +340,7 @@ class Entry:
         if error["type"] == "missing" and not place:
             needs = f": kind {self.values['kind']} needs it" if "kind" in self else ""
             raise self.wrong(key, f"is missing{needs}")
-        reason = error["msg"].removeprefix("Value error, ")
-        raise self.wrong(key, f"{place} {error['input']!r:.100}: {reason}".lstrip())
+        raise self.wrong(key, f"{place} {error['input']!r:.100}: {wanted(error)}".lstrip())
 
 
 _adapter: Final[Any] = cache(TypeAdapter)

@@ -94,4 +94,4 @@ def test_a_wrong_rules_file_ends_the_process_with_its_place(lane: Lane) -> None:
     for command in ("instant", "events"):
         result = wrong.run("jobs", command)
         assert result.returncode == 2
-        assert "mine.yaml, rule hot: `severity` 'HIGH': String should match" in result.stderr
+        assert "mine.yaml, rule hot: `severity` 'HIGH': 'WARNING', 'MINOR'" in result.stderr

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from infra.contract.messages import Severity
 from stream_jobs.maintenance.rollups import NAMES
-from stream_jobs.rules.model import Number, Severity, Text, Whole, read_entries
+from stream_jobs.rules.model import Number, Text, Whole, read_entries
 
 SHIPPED: Final = Path(__file__).with_name("metrics.yaml")
 RULE: Final = "cohort_"  # before a metric's name it is the id of its rule

@@ -51,7 +51,7 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
         ("gnss: {tunnels: many}", "gnss.tunnels 'many': a whole number is wanted"),
         ("link: 3", "link 3: keys with values are wanted"),
         ("link: {late: much}", "link.late 'much': a number is wanted"),
-        ("profile: nights", "profile 'nights': Input should be 'steady' or 'day'"),
+        ("profile: nights", "profile 'nights': 'steady' or 'day' is wanted"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:

@@ -147,7 +147,7 @@ def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
         ({"outage_share": 1.5}, "link.outage_share 1.5: a share of 0..1 is wanted"),
         ({"outage_share": "much"}, "link.outage_share 'much': a number is wanted"),
         ({"store_frames": 2.5}, "link.store_frames 2.5: a whole number is wanted"),
-        ({"store_full": "both"}, "link.store_full 'both': Input should be 'oldest' or 'newest'"),
+        ({"store_full": "both"}, "link.store_full 'both': 'oldest' or 'newest' is wanted"),
         ({"upload_rate": 0}, "link.upload_rate 0: more than 0 is wanted"),
         ({"outage_min_s": 9, "outage_max_s": 5}, "link: outage_min_s 9 is more than outage_max_s 5"),
         ({"dead_zone_lat_deg": 91}, "link: dead zone at 91.0, 0.0: no such coordinate"),

@@ -62,7 +62,7 @@ def test_a_polygon_is_a_fence_too(tmp_path: Path) -> None:
     [
         ([{"name": "a", "radius_m": 5}], "`fences` 0 {'name': 'a', 'radius_m': 5}: is neither"),
         ([DEPOT, DEPOT], "has a name twice"),
-        ([DEPOT | {"lat_deg": 91}], "`fences` 0.points.0.0 91: Input should be less than or equal to 90"),
+        ([DEPOT | {"lat_deg": 91}], "`fences` 0.points.0.0 91: at most 90 is wanted"),
         ([{"name": "a", "polygon": [[0, 0], [1, 1]]}], "{name, polygon} of 3 [lat, lon]"),
         ([], "`fences` []: Tuple should have at least 1 item"),
     ],

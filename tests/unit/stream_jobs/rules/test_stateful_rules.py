@@ -45,12 +45,12 @@ def test_what_a_value_is_rounded_to_is_the_contracts_unless_the_rule_says() -> N
     ("keys", "expected"),
     [
         ({"kind": "levl"}, "`kind` 'levl' is none of level, slope"),
-        ({"raise_for_s": -1}, "`raise_for_s` -1: Input should be greater than or equal to 0"),
-        ({"raise_for_s": float("nan")}, "`raise_for_s` nan: Input should be a finite number"),
+        ({"raise_for_s": -1}, "`raise_for_s` -1: at least 0 is wanted"),
+        ({"raise_for_s": float("nan")}, "`raise_for_s` nan: a finite number is wanted"),
         ({"times": 3}, "`times` is unknown"),
         ({"kind": "slope"}, "`span_s` is missing: kind slope needs it"),
-        ({"kind": "slope", "span_s": 60, "per": "week"}, "`per` 'week': Input should be 'second', 'minute'"),
-        ({"mean_s": 60, "clear": "x < 3"}, "`clear` 'x < 3': Input should be a valid number"),
+        ({"kind": "slope", "span_s": 60, "per": "week"}, "`per` 'week': 'second', 'minute'"),
+        ({"mean_s": 60, "clear": "x < 3"}, "`clear` 'x < 3': a number is wanted"),
         ({"while_for_s": 10}, "`while` is missing"),
         (
             UNLIMITED | {"kind": "count", "while": "ignition_on", "while_for_s": 10},
@@ -75,7 +75,7 @@ def test_what_a_value_is_rounded_to_is_the_contracts_unless_the_rule_says() -> N
             | {"kind": "unchanged", "raise_for_s": 30, "value": "coolant_temp_c + 1", "follows": "gear"},
             "`resolution` is missing: the value is no signal",
         ),
-        ({"escalate": [{"limit": 110}]}, "`escalate` 0.severity {'limit': 110}: Field required"),
+        ({"escalate": [{"limit": 110}]}, "`escalate` 0.severity {'limit': 110}: the key is missing"),
         (
             {"escalate": [{"limit": 120, "severity": "MAJOR"}, {"limit": 110, "severity": "CRITICAL"}]},
             "`escalate` is not in order",
