@@ -14,6 +14,8 @@ from infra.contract.topics import DOWNLINK_CHANNELS, EVERYBODY, SLOT_LEVEL, UPLI
 
 VEHICLE: Final = "vehicle"
 """Each vehicle by itself: ``{me}`` in a resource stands for its id."""
+ANYBODY: Final = "anybody"
+"""Whoever is let in."""
 OPERATOR: Final = "operator"
 """People at this machine, by the command odograph: what no program of its own does."""
 GATEWAY: Final = re.compile(r"gateway-[a-z0-9-]{1,40}")
@@ -35,7 +37,7 @@ MQTT: Final = (
     *(Rule(VEHICLE, WRITE, f"{{root}}/{SLOT_LEVEL}/+/{{me}}/{name}") for name in UPLINK_CHANNELS),
     *(Rule(VEHICLE, WRITE, f"{{root}}/{{me}}/{name}") for name in UPLINK_CHANNELS),
     *(Rule(VEHICLE, READ, f"{{root}}/{{me}}/{name}") for name in DOWNLINK_CHANNELS),
-    Rule(VEHICLE, READ, f"{{root}}/{EVERYBODY}/notice"),
+    Rule(ANYBODY, READ, f"{{root}}/{EVERYBODY}/notice"),
     Rule("bridge", READ, "{root}/#"),
     Rule("bridge", BOTH, "odograph-retire/#"),
     *(Rule("downlink", WRITE, f"{{root}}/+/{name}") for name in DOWNLINK_CHANNELS),
@@ -56,7 +58,6 @@ def of_gateway(vehicles: tuple[str, ...]) -> Iterator[Rule]:
         yield Rule("", WRITE, f"{{root}}/{SLOT_LEVEL}/+/{vehicle}/#")
     for vehicle in vehicles:
         yield from (Rule("", READ, f"{{root}}/{vehicle}/{name}") for name in DOWNLINK_CHANNELS)
-    yield Rule("", READ, f"{{root}}/{EVERYBODY}/notice")
 
 
 def mosquitto_acl(
@@ -69,8 +70,8 @@ def mosquitto_acl(
 
     ``gateways``: the vehicles that each names. ``revoked`` devices may do nothing, though still connected.
     """
-    of_vehicles = (rule for rule in MQTT if rule.principal == VEHICLE)
-    lines = [f"pattern {rule.operation} {rule.resource.format(root=root, me='%u')}" for rule in of_vehicles]
+    of_all = (rule for rule in MQTT if rule.principal in (VEHICLE, ANYBODY))
+    lines = [f"pattern {rule.operation} {rule.resource.format(root=root, me='%u')}" for rule in of_all]
     rules = {name: [rule for rule in MQTT if rule.principal == name] for name in PROGRAMS}
     rules |= {name: [*of_gateway(vehicles)] for name, vehicles in (gateways or {}).items()}
     for name, ours in rules.items():

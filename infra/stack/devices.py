@@ -17,7 +17,7 @@ from infra.stack.stack import Stack
 
 GATEWAY_VEHICLES: Final = 100
 """Of one gateway of the simulator: the broker searches its list anew for each message."""
-SIMULATED_DAYS: Final = 30
+SIMULATED_DAYS: Final = 90
 
 
 def authority(stack: Stack) -> Authority:

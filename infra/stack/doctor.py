@@ -134,22 +134,35 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
 
 def _hops(stack: Stack) -> Iterable[Finding]:
     """Who is asked for what, hop by hop. Open on loopback is no fault, and said."""
-    if "mosquitto" not in stack.embedded:
-        return
-    if not stack.secure:
-        open_ = f"open to every program of this machine, on {HOST} only; certificates: odograph up --secure"
-        yield Finding("hop: vehicle to broker", True, open_)
-        return
-    now = datetime.now(UTC)
-    for kind, hop in zip(identity.KINDS, ("vehicle to broker", "programs to broker"), strict=True):
+    s, local = stack.settings, f"open to every program of this machine, on {HOST} only"
+    certificates = stack.secure and "mosquitto" in stack.embedded
+    mqtt = f"{local}; certificates: odograph up --secure"
+    if brokers := s.mqtt.brokers():
+        mqtt = "external, " + ("TLS" if brokers[0].tls else "no TLS: mqtts:// in ODOGRAPH_MQTT_URL")
+    now, hops = datetime.now(UTC), ("vehicle to broker", "programs to broker")
+    for kind, hop in zip(identity.KINDS, hops, strict=True):
+        if not certificates:
+            yield Finding(f"hop: {hop}", True, mqtt)
+            continue
         newest = {one.name: one for one in identity.Authority(stack.home, kind).issued() if not one.revoked}
-        ending = sorted(name for name, one in newest.items() if one.state(now) != "valid")
+        ending = sorted(name for name, one in newest.items() if one.state(now) == "expires soon")
         detail = f"TLS, a certificate each ({len(newest)}), access list by name, revocations in force"
         if ending:
             named = ", ".join(f"{name} {newest[name].ends:%Y-%m-%d}" for name in ending[:5])
-            detail += f"; {len(ending)} end within {identity.WARN_DAYS} days or have ended: {named}"
+            detail += f"; {len(ending)} end within {identity.WARN_DAYS} days: {named}"
         step = "odograph device rotate NAME, or revoke it" if kind == identity.DEVICES else "odograph up"
         yield Finding(f"hop: {hop}", not ending, detail, step)
+    kafka = "external, no TLS and no login" if s.kafka.bootstrap else f"{local}, no login"
+    yield Finding("hop: programs to Kafka", True, kafka)
+    given = s.db.given()
+    plain = [f"ODOGRAPH_DB_{key}".upper() for key, url in given.items() if "sslmode=verify-full" not in url]
+    external = (
+        f"external, not checked by sslmode=verify-full: {', '.join(plain)}" if plain else "external, TLS"
+    )
+    database = "passwords (SCRAM), a role each"
+    yield Finding("hop: programs to database", True, f"{database}; {external if given else HOST + ' only'}")
+    people = f"OpenID Connect, roles; {s.dashboard.address}" if s.dashboard.oidc else f"{local}, no sign-in"
+    yield Finding("hop: browser to dashboard", True, people)
 
 
 def _copies(addresses: Endpoints, terms: Kafka) -> Answer:

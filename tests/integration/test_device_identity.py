@@ -37,6 +37,7 @@ from infra.stack.identity import Authority, Issued
 from infra.stack.mosquitto import broker_figures
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
+from load_tests import policy_trial
 from load_tests.mqtt_flood import vehicle_id
 from tests.integration.broker_support import simulated
 from tests.support import eventually
@@ -266,6 +267,13 @@ def test_the_simulator_drives_a_fleet_by_a_certificate_each_or_by_gateways(site:
         frames = summary["messages"]["acked"]
         eventually(lambda frames=frames: collected(source, found) >= frames, 60, "all in the bridge")
     source.close()
+
+
+def test_the_broker_does_what_the_policy_says_and_nothing_else() -> None:
+    rows = policy_trial.trial()
+    allowed = sum(row[3] for row in rows)
+    assert policy_trial.differences(rows) == []
+    assert 40 < allowed < len(rows) - allowed
 
 
 def test_beyond_loopback_nothing_listens_without_certificates(tmp_path: Path) -> None:
