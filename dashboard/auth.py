@@ -26,7 +26,7 @@ from starlette.websockets import WebSocketClose
 from streamlit.web.server.starlette.starlette_auth_routes import _get_cookie_value_from_request
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
-from dashboard.query_cache import settings
+from dashboard.query_cache import SESSION_SCOPE, VehicleScope, acting, settings
 from dashboard.shared import text
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import read_secret
@@ -35,12 +35,12 @@ from infra.settings.settings import Settings, endpoints
 from infra.settings.values import LOOPBACK, is_ours
 from infra.sql import queries
 
-Role = Literal["viewer", "dispatcher", "admin"]
+Role = Literal["driver", "viewer", "dispatcher", "admin"]
 Action = Literal["alerts", "evidence"]
 
 OPTION: Final = "ODOGRAPH_DASHBOARD_OIDC"
 MAY: Final[Mapping[Role, tuple[Action, ...]]] = MappingProxyType(
-    {"viewer": (), "dispatcher": ("alerts",), "admin": ("alerts", "evidence")}
+    {"driver": (), "viewer": (), "dispatcher": ("alerts",), "admin": ("alerts", "evidence")}
 )
 """alerts: acknowledge, silence, clear. evidence: take crash bundles out."""
 EVERYBODY: Final = "*"
@@ -75,6 +75,7 @@ class Reader(NamedTuple):
     name: str
     role: Role
     local: bool
+    scope: VehicleScope | None = None  # whose vehicles they see; None: all
 
     def may(self, action: Action) -> bool:
         """Whether they may do it."""
@@ -91,6 +92,10 @@ class Roles(NamedTuple):
     named: Mapping[Role, frozenset[str]]
     host: str = ""
     """Where signing in leads back to, so a name under which the dashboard is served."""
+    fleet_claim: str = ""
+    """Names the fleets whose vehicles somebody sees; empty: all see all."""
+    operators: frozenset[str] = frozenset()
+    """Who sees all vehicles all the same."""
 
     def reader(self, claims: Mapping[str, Any]) -> Reader | None:
         """Who has signed in, with the highest role that names them; None: nobody that may look."""
@@ -99,10 +104,19 @@ class Roles(NamedTuple):
         verified = self.claim != "email" or claims.get("email_verified") is True
         if not _is_name(name) or not verified:
             return None
-        for role in ("admin", "dispatcher", "viewer"):
-            if {name, EVERYBODY} & self.named[role]:
-                return Reader(str(name), role, local=False)
-        return None
+        order: tuple[Role, ...] = ("admin", "dispatcher", "viewer", "driver")
+        of_all = next((role for role in order if EVERYBODY in self.named[role]), None)
+        own = next((role for role in order if name in self.named[role]), of_all)
+        if own == "driver" or own is None:  # who is named as a driver is no viewer for being somebody
+            return None if own is None else Reader(str(name), own, False, VehicleScope(driver=str(name)))
+        role = own if of_all is None else min(own, of_all, key=order.index)
+        return Reader(str(name), role, False, self._scope(str(name), claims.get(self.fleet_claim)))
+
+    def _scope(self, name: str, fleets: Any) -> VehicleScope | None:
+        if not self.fleet_claim or {name, EVERYBODY} & self.operators:
+            return None
+        given = fleets if isinstance(fleets, list) else [fleets]
+        return VehicleScope(tuple(sorted({str(fleet) for fleet in given if _is_name(fleet)})))
 
 
 def load_roles(path: Path) -> Roles:
@@ -129,15 +143,18 @@ def load_roles(path: Path) -> Roles:
         host = None
     if not host:
         raise wrong("redirect_uri is no address, https://host/oauth2callback")
-    unknown = sorted(set(roles) - {"claim", *MAY})
-    claim, lists = roles.get("claim", "email"), {role: roles.get(role, []) for role in MAY}
+    unknown = sorted(set(roles) - {"claim", "fleet_claim", "operator", *MAY})
+    claim, lists = roles.get("claim", "email"), {role: roles.get(role, []) for role in (*MAY, "operator")}
     odd = [r for r, names in lists.items() if type(names) is not list or not all(map(_is_name, names))]
-    if unknown or odd or not _is_name(claim):
+    fleet_claim = roles.get("fleet_claim", "")
+    if unknown or odd or not _is_name(claim) or not isinstance(fleet_claim, str):
         named = ", ".join([*unknown, *odd]) or "claim"
-        raise wrong(f"[roles] {named}: claim, viewer, dispatcher and admin are known")
+        raise wrong(f"[roles] {named}: claim, fleet_claim, operator, {', '.join(MAY)} are known")
+    operators = frozenset(lists.pop("operator"))
     if not any(lists.values()):
         raise wrong("[roles] names nobody")
-    return Roles(claim, {role: frozenset(names) for role, names in lists.items()}, host)
+    named_as = {role: frozenset(lists[role]) for role in MAY}
+    return Roles(claim, named_as, host, fleet_claim, operators)
 
 
 def _is_name(value: Any) -> bool:
@@ -175,6 +192,7 @@ def gate() -> None:
     if "returned" not in st.session_state:
         st.session_state["returned"] = True
         st.html(_RETURN, unsafe_allow_javascript=True)
+    st.session_state[SESSION_SCOPE] = found.scope
     _once("signed in", None, found.name)
     with st.sidebar:
         st.text(f"{found.name}\n{found.role}")
@@ -231,9 +249,11 @@ def guarded(route: Route, known: Roles | None) -> Route:
         return route
 
     def checked(request: Request) -> Response:
-        if known.reader(identity(request)) is None:
+        found = known.reader(identity(request))
+        if found is None:
             return PlainTextResponse("sign in first\n", 403)
-        answer: Response = route.endpoint(request)
+        with acting(found.scope):
+            answer: Response = route.endpoint(request)
         return answer
 
     return Route(route.path, checked)

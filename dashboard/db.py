@@ -7,7 +7,7 @@ bounded in rows and, where the view holds history, in time. Times are UTC. A mis
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import Parameter, Signature
 from typing import Any, Concatenate, Final, LiteralString, ParamSpec
@@ -20,6 +20,12 @@ from infra.contract.errors import ServiceError
 
 P = ParamSpec("P")
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class TenantConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection whose role may read schema tenant only: the views of serving over its own vehicles."""
+
+
 Query = Callable[Concatenate[Connection, P], pd.DataFrame]
 
 STATEMENT_S: Final = 8.0
@@ -32,10 +38,15 @@ NUMBER: Final = "number"
 
 
 class Database:
-    """Connections to the views; a broken one is dropped. ``locate`` gives the URL each time one is opened."""
+    """Connections to the views; a broken one is dropped. ``locate`` gives the URL each time one is opened.
 
-    def __init__(self, locate: Callable[[], str], answer_s: float = ANSWER_S) -> None:
-        self._locate = locate
+    ``tenant``: settings of the sessions of who may see some vehicles only (infra.sql.tenants.session_of).
+    """
+
+    def __init__(
+        self, locate: Callable[[], str], answer_s: float = ANSWER_S, tenant: Mapping[str, str] | None = None
+    ) -> None:
+        self._locate, self._tenant = locate, tenant
         self._answer_s = answer_s
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
@@ -84,12 +95,13 @@ class Database:
         try:
             return open_connection(
                 self._locate(),
-                Connection,
+                Connection if self._tenant is None else TenantConnection,
                 statement_timeout_s=STATEMENT_S,
                 session={
                     "default_transaction_read_only": "on",
                     "timezone": "UTC",
                     "search_path": "replay,pg_catalog,public",  # a replay's clock, where there is one
+                    **(self._tenant or {}),
                 },
                 autocommit=True,
                 application_name="odograph-dashboard",
@@ -112,6 +124,8 @@ def _short(error: psycopg.Error) -> str:
 
 def frame(connection: Connection, sql: LiteralString, **parameters: Any) -> pd.DataFrame:
     """The rows of one query; ``attrs[NUMBER]`` tells this result from every other one."""
+    if isinstance(connection, TenantConnection):
+        sql = sql.replace("serving.", "tenant.")
     cursor = connection.execute(sql, parameters)
     columns = [column.name for column in cursor.description or ()]
     found = pd.DataFrame(cursor.fetchall(), columns=columns)

@@ -2,6 +2,7 @@
 
 Twenty readers of one page run the same query every two seconds. Each result is good for a moment; whoever
 comes within it gets the same rows, and who comes while the query is under way waits for its result.
+Readers who see other vehicles (VehicleScope) share nothing: neither connections nor results nor layers.
 
 A map is given the address of a result's rows: the browser fetches them beside the page's own channel and
 keeps drawing the rows before until they are there. They live as long as a session shows them, so a paused
@@ -13,9 +14,12 @@ import gzip
 import threading
 import time
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import orjson
@@ -26,6 +30,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from dashboard.db import NUMBER, Database, P, Query
 from infra.contract.errors import ServiceError
 from infra.settings import settings as contract
+from infra.sql.tenants import session_of
 
 Build = Callable[[pd.DataFrame], Any]
 Layer = tuple[str, str]  # the kind of a map's layer (``fleet``, ``traffic``) and the number of its result
@@ -37,6 +42,7 @@ HELD_MOST: Final = 64  # results that a session keeps for a pause or an outage
 HELD_OF_ONE: Final = 8
 """Of these, of one query: a span that moves with the clock makes another result every few seconds."""
 SHARED: Final = 0.5  # a result is good for this share of a refresh: a reader alone always gets a new one
+SCOPES_MOST: Final = 256  # sets of vehicles with connections of their own
 SLOW_S: Final = 10.0  # refresh of the parts that read an hour of windows, s
 RARE_S: Final = 60.0
 """How long a result is good that reads a day, or the whole catalogue, or what hardly changes, s."""
@@ -160,10 +166,37 @@ def settings() -> contract.Settings:
     return contract.load()
 
 
-@st.cache_resource(show_spinner=False)
+class VehicleScope(NamedTuple):
+    """Whose vehicles a reader sees: those of some fleets and those lent to a driver."""
+
+    fleets: tuple[str, ...] = ()
+    driver: str = ""
+
+
+NOBODY: Final = VehicleScope()
+SCOPE: Final[ContextVar[VehicleScope | None]] = ContextVar("scope")
+"""Of who asks a route; a page's is in its session. None: an operator, who sees all."""
+SESSION_SCOPE: Final = "scope"
+
+
+def scope() -> VehicleScope | None:
+    """Of who asks now; where people sign in, nothing is seen before it is known."""
+    found: VehicleScope | None = SCOPE.get(NOBODY)
+    if found is not NOBODY or settings().dashboard.oidc is None:
+        return None if found is NOBODY else found
+    return st.session_state.get(SESSION_SCOPE, NOBODY)
+
+
 def database() -> Database:
-    """One set of connections for all readers."""
-    return Database(lambda: contract.endpoints(settings(), ("db_dashboard_url",)).db_dashboard_url)
+    """The connections for all readers who see the same vehicles."""
+    return _database(scope())
+
+
+@st.cache_resource(show_spinner=False, max_entries=SCOPES_MOST)
+def _database(seen: VehicleScope | None) -> Database:
+    tenant = None if seen is None else session_of(seen.fleets, seen.driver)
+    place = partial(contract.endpoints, settings(), ("db_dashboard_url",))
+    return Database(lambda: place().db_dashboard_url, tenant=tenant)
 
 
 @st.cache_resource(show_spinner=False)
@@ -243,8 +276,29 @@ def run_now(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
 
 
 def later(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> Callable[[], pd.DataFrame]:
-    """The query, to be run by whoever wants its rows; raises ServiceError then."""
-    return lambda: run_now(query, *args, **kwargs)
+    """The query, to be run by whoever wants its rows, as who asked for it; raises ServiceError then."""
+    asked_by = scope()
+
+    def run() -> pd.DataFrame:
+        with acting(asked_by):
+            return run_now(query, *args, **kwargs)
+
+    return run
+
+
+@contextmanager
+def acting(seen: VehicleScope | None) -> Iterator[None]:
+    """In the block all is asked as who sees this."""
+    token = SCOPE.set(seen)
+    try:
+        yield
+    finally:
+        SCOPE.reset(token)
+
+
+def scoped(kind: str) -> str:
+    """A kind of layer as who asks now may have it: rows of others are not found under it."""
+    return f"{kind}{scope() or ''}"
 
 
 def fetch(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
@@ -271,7 +325,7 @@ def forget(*queries: Callable[..., pd.DataFrame]) -> None:
 
 
 def _key(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> str:
-    return f"{_name(query)}{args}{sorted(kwargs.items())}"
+    return f"{_name(query)}{args}{sorted(kwargs.items())}{scope() or ''}"
 
 
 def _name(query: Callable[..., pd.DataFrame]) -> str:
@@ -281,5 +335,5 @@ def _name(query: Callable[..., pd.DataFrame]) -> str:
 def shown(kind: str, frame: pd.DataFrame) -> str:
     """The number of a result's rows; this session keeps them until it shows others of the kind."""
     kept: dict[str, LayerRows] = st.session_state.setdefault(SHOWN, {})
-    kept[kind] = cache().layer(kind, frame)
+    kept[kind] = cache().layer(scoped(kind), frame)
     return kept[kind].layer[1]

@@ -25,14 +25,17 @@ from dashboard.query_cache import (
     SHARED,
     SLOW_S,
     Build,
+    acting,
     ask_for_all,
     cache,
     database,
     measures,
     run_now,
+    scope,
+    scoped,
 )
 from dashboard.report import report
-from dashboard.screens.crashes.queries import Key
+from dashboard.screens.crashes.queries import Key, crash
 from dashboard.screens.fleet import queries as fleet_queries
 from dashboard.screens.fleet.maps import CLUSTERS_PATH, tile
 from dashboard.shared import downloads, live, maps, queries, traffic
@@ -68,7 +71,8 @@ def health_routes() -> list[Route]:
     measured = measures()
 
     def reason() -> str | None:
-        run_now(queries.freshness)
+        with acting(None):
+            run_now(queries.freshness)
         return None
 
     async def livez(_: Request) -> Response:
@@ -158,9 +162,9 @@ def layer_routes(refresh_s: float) -> list[Route]:
 
 
 def _layer(request: Request, kind: str, variant: str, build: Build, now: Rows) -> Response:
-    rows = cache().layer_rows((kind, request.query_params.get("at", "")))
+    rows = cache().layer_rows((scoped(kind), request.query_params.get("at", "")))
     try:
-        rows = rows or cache().layer(kind, now())
+        rows = rows or cache().layer(scoped(kind), now())
     except ServiceError as error:
         return PlainTextResponse(f"{error}\n", 503)
     headers = {"Content-Encoding": "gzip", "Cache-Control": "no-store"}
@@ -178,7 +182,7 @@ def data_route(note: Note) -> Route:
         asked = request.query_params
         shown, key = downloads.sessions().get(asked.get("of", "")), asked.get("key", "")
         rows, form = None if shown is None else shown.rows.get(key), downloads.FORMS.get(asked.get("as", ""))
-        if rows is None or form is None:
+        if rows is None or form is None or (shown is not None and shown.scope != scope()):
             return PlainTextResponse("these rows are no longer shown: open the page anew\n", 410)
         try:
             body = form[1](rows() if callable(rows) else rows)
@@ -243,6 +247,9 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
             return PlainTextResponse(f"bad address: {error}\n", 400)
         try:
             places = contract.endpoints(settings, ("db_dashboard_url", "db_dispatch_url"))
+            with acting(reader.scope):
+                if run_now(crash, *key).empty:
+                    return PlainTextResponse("no such crash record\n", 404)
             evidence = tables.evidence(places.db_dashboard_url, key)
             body = bundle.made(evidence)  # as `odograph crash export` makes it
             digest, notary = hashlib.sha256(body).hexdigest(), proof.notary(settings)

@@ -19,7 +19,7 @@ from bridge.downlink.incidents import Incidents
 from infra.clients import kafka
 from infra.clients.kafka import Record
 from infra.clients.leases import Term
-from infra.contract.downlink import Silences, silence_file
+from infra.contract.downlink import Fleets, Silences, fleet_file, silence_file
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import Frame
 from infra.contract.messages import ALERT_LATE_MS, SEVERITIES, decode_alert
@@ -37,7 +37,7 @@ READ: Final[dict[str, Any]] = {
     "queued.max.messages.kbytes": 4096,
 }
 
-Skip = Literal["broken", "late", "stale", "severity", "repeat", "incident", "ended", "silenced"]
+Skip = Literal["broken", "late", "stale", "severity", "repeat", "incident", "ended", "silenced", "fleet"]
 """Why an alert is not delivered: no alert at all; found late; found in time and read too late; not severe
 enough for this destination; a repetition; of an incident that was told, as severe or more; the end of an
 alert; silenced (infra.contract.downlink)."""
@@ -225,6 +225,7 @@ class Destination(threading.Thread):
         self.stop, settings, endpoints, self.metrics = process
         self.reason: str | None = "not connected yet"
         self.silences = Silences(silence_file(settings.paths.home))
+        self.fleets = Fleets(fleet_file(settings.paths.home))
         self.log = structlog.get_logger().bind(destination=name)
         self._kafka, self._prefix = endpoints.kafka_bootstrap, settings.kafka.prefix
         self.metrics.ready.labels(name).set(0)

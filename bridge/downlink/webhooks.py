@@ -71,6 +71,7 @@ class Webhook(BaseModel):
     url: str = Field(repr=False)
     secret_file: Path
     min_severity: Severity = "MAJOR"
+    fleet: str = ""  # of whose vehicles it is told; empty: of all
     notify: Literal["incident", "alert"] = "incident"
     timeout_s: float = Field(10.0, gt=0, le=120)
     give_up_s: float = Field(300.0, gt=0, le=86_400)
@@ -249,7 +250,9 @@ class HookDelivery(Destination):
     def _settle(self, found: Record, alert: Frame) -> bool:
         """Deliver it, skip it, or give it up into a record; False when ``stop`` came first."""
         reason = alerts.suppressed(alert, self.silences, time.time_ns() // 1_000_000)
-        if alerts.late(alert):
+        if self._hook.fleet and self.fleets.of(alert["vehicle_id"]) != self._hook.fleet:
+            reason = "fleet"
+        elif alerts.late(alert):
             reason = "late"
         elif not alerts.severe(alert, self._hook.min_severity):
             reason = "severity"

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import streamlit as st
 
+from dashboard.query_cache import scope
 from dashboard.shared import tracks
 from dashboard.shared.charts import Drawing, Spec
 
@@ -38,7 +39,7 @@ class Shown:
     """What a session shows, by the key of its list or chart."""
 
     def __init__(self) -> None:
-        self.token = uuid.uuid4().hex
+        self.token, self.scope = uuid.uuid4().hex, scope()
         self.rows: dict[str, Rows] = {}
 
     def put(self, key: str, rows: Rows) -> None:

@@ -209,9 +209,14 @@ def silence_file(home: Path) -> Path:
 
 def write_silences(path: Path, silences: Sequence[Silence]) -> None:
     """Write the file whole, or not at all."""
+    write_lookup(path, [asdict(silence) for silence in silences])
+
+
+def write_lookup(path: Path, content: object) -> None:
+    """Write a JSON file whole, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(orjson.dumps([asdict(silence) for silence in silences]))
+    draft.write_bytes(orjson.dumps(content))
     draft.replace(path)
 
 
@@ -234,3 +239,27 @@ class Silences:
         except (OSError, ValueError, TypeError):
             self._held, self._mark = (), None
         return any(silence.covers(vehicle_id, rule, now_ms, cause) for silence in self._held)
+
+
+def fleet_file(home: Path) -> Path:
+    """The table's copy of whose a vehicle is: `odograph fleet set` writes it, the downlink reads it."""
+    return home / "lookups" / "fleets.json"
+
+
+class Fleets:
+    """The fleet of each vehicle, read again when the file changes; none where it cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mark: tuple[int, int] | None = None
+        self._held: dict[str, str] = {}
+
+    def of(self, vehicle_id: str) -> str:
+        """Its fleet; empty: it is in none, or nobody knows."""
+        try:
+            stat = self._path.stat()
+            if (mark := (stat.st_mtime_ns, stat.st_size)) != self._mark:
+                self._held, self._mark = dict(orjson.loads(self._path.read_bytes())), mark
+        except (OSError, ValueError, TypeError):
+            self._held, self._mark = {}, None
+        return self._held.get(vehicle_id, "")

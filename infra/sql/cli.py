@@ -1,4 +1,4 @@
-"""The commands ``odograph truth load|list`` and ``odograph audit-log``."""
+"""The commands ``odograph truth load|list``, ``odograph fleet set|lend|list``, ``odograph audit-log``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+fleet_app = typer.Typer(no_args_is_help=True, help="Whose vehicles are whose, for readers of the dashboard.")
 truth_app = typer.Typer(no_args_is_help=True, help="Ground truth of simulated runs, in the database.")
 
 
@@ -13,6 +14,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.add_typer(truth_app, name="truth")
     app.command("audit-log")(audit_log)
+    app.add_typer(fleet_app, name="fleet")
 
 
 def audit_log(
@@ -55,3 +57,45 @@ def list_(run_id: Annotated[str | None, typer.Argument(help="one run [all]")] = 
     for row in truth.counts(settings.endpoints(settings.load()).db_dashboard_url, run_id):
         span = f"{row.first:%Y-%m-%d %H:%M:%S} .. {row.last:%H:%M:%S}Z"
         typer.echo(f"{row.run_id:28} {row.kind:8} {row.what:20} {row.count:8d}  {span}")
+
+
+@fleet_app.command("set")
+def give(
+    fleet: Annotated[str, typer.Argument(help="as the sign-in names it; '' takes vehicles out of theirs")],
+    vehicles: Annotated[list[str], typer.Argument(help="VINs")],
+) -> None:
+    """Put vehicles into a fleet: who signs in for it sees these and nothing else. Each is in one fleet."""
+    from infra.contract.downlink import fleet_file, write_lookup
+    from infra.settings import settings
+    from infra.sql import tenants
+
+    in_force = settings.load()
+    known = tenants.give(settings.endpoints(in_force, ("db_owner_url",)).db_owner_url, fleet, vehicles)
+    write_lookup(fleet_file(in_force.paths.home), known)
+    typer.echo(f"{len(vehicles)} vehicles: {fleet or 'in no fleet'}")
+
+
+@fleet_app.command("lend")
+def lend(
+    driver: Annotated[str, typer.Argument(help="as the sign-in names a person with the role driver")],
+    vehicle: Annotated[str, typer.Argument(help="VIN")],
+    for_: Annotated[str, typer.Option("--for", help="so long from now on, as 8h")] = "8h",
+) -> None:
+    """Let a driver look at one vehicle for a while."""
+    from infra.settings import settings
+    from infra.settings.values import duration_ms
+    from infra.sql import tenants
+
+    url = settings.endpoints(settings.load(), ("db_owner_url",)).db_owner_url
+    tenants.lend(url, driver, vehicle, duration_ms(for_, "--for") / 1000)
+    typer.echo(f"{vehicle}: lent to {driver} for {for_}")
+
+
+@fleet_app.command("list")
+def fleets() -> None:
+    """The fleets and how many vehicles each has."""
+    from infra.settings import settings
+    from infra.sql import queries
+
+    rows = queries.fleets(settings.endpoints(settings.load(), ("db_ingest_url",)).db_ingest_url)
+    typer.echo("\n".join(f"{name:40} {count:8d} vehicles" for name, count in rows) or "no fleets")

@@ -15,11 +15,12 @@ from psycopg import sql
 
 from infra.clients.db import Connection, connected
 from infra.contract.errors import ConfigError, ServiceError
+from infra.sql import tenants
 
 FOLDER = Path(__file__).parent
 NAME = re.compile(r"\d{3}_[a-z0-9_]+(\.community)?\.sql")
 LOCK_KEY = 0x0D06_12AF
-ROLES = ("odograph_ingest", "odograph_dashboard", "odograph_dispatch")
+ROLES = ("odograph_ingest", "odograph_dashboard", "odograph_dispatch", tenants.ROLE)
 UNBOUNDED = "timescaledb.max_tuples_decompressed_per_dml_transaction"
 LEDGER = """
 CREATE SCHEMA IF NOT EXISTS odograph;
@@ -73,9 +74,7 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
         connection.execute("SELECT pg_advisory_lock(%s)", (LOCK_KEY,))
         if connection.execute("SELECT current_setting(%s, true)", (UNBOUNDED,)).fetchone() != ("0",):
             connection.execute(restates_compressed("CURRENT_USER"))
-        for role in ROLES:  # that the files grant to; on the embedded server they exist and can log in
-            if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
-                connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(role)))
+        _ensure_roles(connection)
         connection.execute(LEDGER)
         applied = _applied(connection)
         changed = [m.name for m in todo if applied.get(m.name, m.sha256) != m.sha256]
@@ -84,10 +83,13 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
                 f"database: {', '.join(changed)} changed after it was applied; put the change into a new "
                 "file, or start from an empty database"
             )
+        community = license_of(connection) == "timescale"
+        missing = [m for m in todo if m.name not in applied and (community or not m.community)]
+        for_fleets = tenants.is_made(connection) and (missing or tenants.is_empty(connection))
+        if for_fleets:
+            tenants.empty(connection)
         done = []
-        for migration in todo:
-            if migration.name in applied or (migration.community and license_of(connection) != "timescale"):
-                continue
+        for migration in missing:
             try:
                 with connection.transaction():
                     connection.execute(migration.text.encode())
@@ -96,7 +98,18 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
             except psycopg.Error as error:
                 raise ServiceError(f"database: {migration.name}: {str(error).strip()}") from error
             done.append(migration.name)
+        if for_fleets:
+            tenants.rebuild(connection)
         return done
+
+
+def _ensure_roles(connection: Connection) -> None:
+    """The roles that the files grant to; on the embedded server they exist and can log in."""
+    for role in ROLES:
+        if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(role)))
+            if role == tenants.ROLE:  # the dashboard takes it for readers of a fleet
+                connection.execute(f"GRANT {tenants.ROLE} TO odograph_dashboard")
 
 
 def pending(url: str, folder: Path = FOLDER) -> list[str]:

@@ -170,3 +170,10 @@ def audit_log(url: str, vehicle_id: str | None, actor: str | None, limit: int) -
         return connection.execute(
             _AUDIT_LOG, {"vehicle": vehicle_id, "actor": actor, "limit": limit}
         ).fetchall()
+
+
+def fleets(url: str) -> list[tuple[str, int]]:
+    """Each fleet and how many vehicles it has."""
+    with connected(url) as connection:
+        query = "SELECT fleet, count(*) FROM odograph.fleet_vehicle GROUP BY fleet ORDER BY fleet"
+        return connection.execute(query).fetchall()

@@ -18,6 +18,7 @@ from infra.clients import database_url
 from infra.clients.db import Connection, session
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Db
+from infra.sql import tenants
 from infra.sql.migrate import UNBOUNDED, restates_compressed
 from infra.stack import cache, probes, rootfs
 from infra.stack.rootfs import CONFIG, DATA, inside
@@ -127,6 +128,10 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
     with as_superuser(superuser_url) as connection:
         for name, role in BY_NAME.items():
             _let_log_in(connection, role, words[name], role)
+        there = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (tenants.ROLE,)).fetchone()
+        if there is None:
+            connection.execute(f"CREATE ROLE {tenants.ROLE} NOLOGIN")
+        connection.execute(f"GRANT {tenants.ROLE} TO {DASHBOARD}")
         connection.execute(restates_compressed(OWNER))
         connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from infra.contract.errors import ConfigError
+from infra.sql import tenants
 from stream_jobs.app.database import insert_row
 from stream_jobs.app.statements import insert
 from stream_jobs.replay.databases import TABLES, Connection, Table, copy, keep, names, of_run, within
@@ -159,6 +160,15 @@ def forget(live: Connection, run: Run) -> None:
 
 def _read_through(live: Connection) -> None:
     """Make the promoted views, and what reads them, as the list of promoted runs has it; in a transaction."""
+    for_fleets = tenants.is_made(live)
+    if for_fleets:
+        tenants.empty(live)
+    _read_serving_through(live)
+    if for_fleets:
+        tenants.rebuild(live)
+
+
+def _read_serving_through(live: Connection) -> None:
     live.execute("SET LOCAL search_path = pg_catalog")
     runs = [
         Promoted(f"run_{run_id}", since, until, None if vehicles is None else tuple(vehicles))

@@ -11,7 +11,9 @@ from typing import Any
 
 import psycopg
 
+from infra.clients import db
 from infra.clients.database_url import with_name
+from infra.sql import tenants
 from stream_jobs.replay import databases, promote, shadow
 from stream_jobs.replay.databases import Connection, connected
 from stream_jobs.replay.runs import Run
@@ -64,9 +66,13 @@ def read(lane: Lane, sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def metres(lane: Lane) -> list[tuple[int, int, float]]:
-    sql = "SELECT vehicle_id, window_start, distance_m FROM serving.vehicle_window ORDER BY 1, 2"
-    return [(int(v[-3:]), at.hour, m) for v, at, m in read(lane, sql)]
+def metres(lane: Lane, fleet: str = "") -> list[tuple[int, int, float]]:
+    """By vehicle and hour, as all or as who sees a fleet may read them."""
+    schema, seen = ("tenant", tenants.session_of([fleet])) if fleet else ("serving", {})
+    sql = f"SELECT vehicle_id, window_start, distance_m FROM {schema}.vehicle_window ORDER BY 1, 2"
+    chosen = {"timezone": "UTC", **seen}
+    with db.connected(lane.endpoints.db_dashboard_url, session=chosen) as connection:
+        return [(int(v[-3:]), at.hour, m) for v, at, m in connection.execute(sql.encode())]
 
 
 def definitions(connection: Connection) -> list[tuple[Any, ...]]:

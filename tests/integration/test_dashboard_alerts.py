@@ -18,6 +18,7 @@ from dashboard.basemap import COLOURS
 from dashboard.routes import bundle_address
 from infra.clients.db import system_user
 from infra.contract.downlink import Silences, silence_file
+from infra.sql import tenants
 from infra.stack.stack import Stack
 from load_tests.dashboard.oidc_provider import Provider, provider, settings_file
 from stream_jobs.alerts.store import alert_store
@@ -33,7 +34,13 @@ from tests.support_tiles import write_tiles
 pytestmark = pytest.mark.integration
 
 ADA, VIC, ROOT, EVE = "ada@example.org", "vic@example.org", "root@example.org", "eve@example.org"
-ROLES = f'viewer = ["{VIC}"]\ndispatcher = ["{ADA}"]\nadmin = ["{ROOT}"]'
+ANN, BOB, DAN = "ann@north.example", "bob@south.example", "dan@drivers.example"
+ROLES = f"""viewer = ["{VIC}", "{ANN}", "{BOB}"]
+dispatcher = ["{ADA}"]
+admin = ["{ROOT}"]
+driver = ["{DAN}"]
+fleet_claim = "fleets"
+operator = ["{VIC}", "{ADA}", "{ROOT}"]"""
 CRASH = (vehicle_id(7), 1, "c-1")
 HOSTILE = '<img src="http://198.51.100.1/i.png"> ![i](http://198.51.100.1/j.png) **bold**'
 
@@ -77,9 +84,11 @@ def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
 
 
 @contextmanager
-def signed_in(browser: Browser, site: Site, name: str, path: str, verified: bool = True) -> Iterator[Visit]:
+def signed_in(
+    browser: Browser, site: Site, name: str, path: str, verified: bool = True, fleets: tuple[str, ...] = ()
+) -> Iterator[Visit]:
     """A reader who asks for ``path`` and is asked to sign in first."""
-    site.issuer.claims = {"sub": name, "email": name, "email_verified": verified}
+    site.issuer.claims = {"sub": name, "email": name, "email_verified": verified, "fleets": [*fleets]}
     with desk(browser) as context, visit(context, site.base) as reader:
         reader.page.goto(site.base + path)
         reader.page.get_by_role("button", name="Sign in").click()
@@ -308,3 +317,60 @@ def test_maps_stand_on_the_tiles_of_a_local_file_that_only_who_signed_in_gets(
     dispatcher.open("/replay")
     played = dispatcher.page.locator("[data-part=map]")
     eventually(lambda: near(pixels_of(played), sea).sum() >= 20_000, SEEN_S, "the lake under the replay")
+
+
+PAGES = ("/", "/vehicle?vehicle={own}", "/vehicle?vehicle={other}", "/trips", "/replay", "/routing",
+         "/alerts", "/alerts?view=Alerts", "/alerts?alert=1", "/alerts?alert=2", "/alerts?alert=3",
+         "/crashes", "/crashes?record={crash}", "/operations")  # fmt: skip
+
+
+def taken(reader: Visit, *paths: str) -> str:
+    """All text of these pages, of the files that they offer and of the fleet's layers."""
+    found = []
+    for path in paths:
+        reader.page.goto(reader.base + path)
+        expect(reader.page.get_by_text("Data as of").first).to_be_visible()
+        reader.page.wait_for_load_state("networkidle")
+        hrefs = reader.page.eval_on_selector_all("a.data", "links => links.map(a => a.getAttribute('href'))")
+        files = [href for href in hrefs if href.endswith("CSV")]
+        found += [reader.page.content(), *(fetched(reader, href) for href in files)]
+    return "".join([*found, fetched(reader, "/map/vehicles.json")])
+
+
+def fetched(reader: Visit, path: str) -> str:
+    return reader.page.context.request.get(reader.base + path).text()
+
+
+def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_layer(
+    browser: Browser, site: Site
+) -> None:
+    north, south = {vehicle_id(n) for n in range(1, 36, 2)}, {vehicle_id(n) for n in range(0, 36, 2)}
+    for fleet, vehicles in (("north", north), ("south", south)):
+        tenants.give(site.lane.endpoints.db_owner_url, fleet, sorted(vehicles))
+    own, other, crash = vehicle_id(2), vehicle_id(3), "/".join(map(str, CRASH))
+    with (
+        signed_in(browser, site, BOB, "/", fleets=("south",)) as bob,
+        signed_in(browser, site, ANN, "/", fleets=("north",)) as ann,
+    ):
+        expect(bob.page.get_by_text("Data as of")).to_be_visible()
+        pages = [path.format(own=own, other=other, crash=crash) for path in PAGES]
+        for path in pages:
+            shown = taken(bob, path)
+            named = {vin for vin in north if vin in shown} - {vin for vin in north if vin in path}
+            assert (named, own in shown) == (set(), True), path
+        (link,) = bob.page.eval_on_selector_all("a.data", "links => links.map(a => a.href)")[:1]
+        assert ann.page.context.request.get(link).status == 410
+        seen = taken(ann, "/")
+        assert ({vin for vin in south if vin in seen}, other in seen) == (set(), True)
+        layer = next(url for url in bob.requests if "/map/vehicles.json" in url).removeprefix(bob.base)
+        assert {vin for vin in south if vin in fetched(ann, layer)} == set()
+        assert own not in fetched(ann, f"/report?day={datetime.now(UTC):%Y-%m-%d}")
+    with signed_in(browser, site, DAN, "/") as dan:
+        expect(dan.page.get_by_text("No vehicle has reported yet.")).to_be_visible()
+        assert {vin for vin in north | south if vin in fetched(dan, "/map/vehicles.json")} == set()
+        tenants.lend(site.lane.endpoints.db_owner_url, DAN, other, 600.0)
+        eventually(lambda: other in fetched(dan, "/map/vehicles.json"), SEEN_S, "the vehicle that was lent")
+        assert {vin for vin in north | south if vin in fetched(dan, "/map/vehicles.json")} == {other}
+    with signed_in(browser, site, VIC, "/") as operator:
+        shown = taken(operator, "/")
+        assert {own, other} <= {vin for vin in north | south if vin in shown}

@@ -12,6 +12,7 @@ import pytest
 
 from infra.clients.database_url import with_name
 from infra.contract.errors import ConfigError
+from infra.sql import tenants
 from infra.sql.migrate import FOLDER, migrate
 from stream_jobs.replay import databases, promote
 from stream_jobs.replay.databases import TABLES, Connection, Verdict, compare, connected, keep
@@ -53,11 +54,14 @@ def test_two_runs_are_promoted_over_each_other_and_rolled_back_to_what_was(lane:
         alert(live, 1, "later", hour(4))
         alert(one, 1, "new", hour(1))
         before = definitions(live)
+        tenants.give(lane.endpoints.db_owner_url, "north", [vin(2)])
+        own = [(2, h, 2.0 if h < 3 else 1.0) for h in range(5)]
 
         assert promote.promote(live, one, first) == 11  # 6 windows, 3 minutes, an alert and its change
         assert metres(lane) == [(v, h, 2.0 if h < 3 else 1.0) for v in (1, 2) for h in range(5)]
         fleet = "SELECT array_agg(frames ORDER BY minute) FROM serving.fleet_trend"
         assert read(lane, fleet) == [([20, 20, 20, 10, 10],)]
+        assert metres(lane, "north") == own  # who sees a fleet reads the run as well
         alerts = "SELECT rule, alert_no < 0 FROM serving.alert_life ORDER BY 1"
         assert read(lane, alerts) == [("later", False), ("new", True)]
         changes = "SELECT rule, change FROM serving.alert_change ORDER BY 1"
@@ -82,6 +86,7 @@ def test_two_runs_are_promoted_over_each_other_and_rolled_back_to_what_was(lane:
         promote.rollback(live, first.run_id)
         assert metres(lane) == [(v, h, 3.0 if v == 1 and h >= 2 else 1.0) for v in (1, 2) for h in range(5)]
         promote.rollback(live, second.run_id)
+        assert metres(lane, "north") == [(2, h, 1.0) for h in range(5)]
         assert metres(lane) == [(v, h, 1.0) for v in (1, 2) for h in range(5)]
         assert definitions(live) == before
         promote.promote(live, one, first)  # its rows are still there

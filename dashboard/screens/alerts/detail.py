@@ -241,7 +241,10 @@ def _end(number: int, who: Reader) -> None:
 @st.dialog("Silence")
 def _silence(found: Record, number: int, who: Reader) -> None:
     st.caption(SILENCE_WORDS)
-    scope = st.radio("What", SCOPES, key=f"silence_scope_{number}")
+    choices = (
+        SCOPES if who.scope is None else [s for s in SCOPES if s != SCOPES[1]]
+    )  # no other fleet's alerts
+    scope = st.radio("What", choices, key=f"silence_scope_{number}")
     rule = None if scope == SCOPES[2] else str(found["rule"]).partition(".")[0]
     vehicle = None if scope == SCOPES[1] else found["vehicle_id"]
 

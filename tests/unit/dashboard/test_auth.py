@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dashboard.auth import LOCAL, Reader, load_roles
+from dashboard.query_cache import VehicleScope
 from infra.contract.errors import ConfigError
 
 AUTH = f"""[auth]
@@ -55,6 +56,26 @@ def test_another_claim_can_be_the_name(tmp_path: Path) -> None:
     roles = load_roles(written(tmp_path, AUTH + '[roles]\nclaim = "sub"\nadmin = ["1"]'))
     assert roles.reader(identity("a@b.c", verified=False)) == Reader("1", "admin", local=False)
     assert roles.reader({"sub": "2"}) is None
+
+
+def test_who_signs_in_sees_their_fleets_an_operator_all_and_a_driver_what_is_lent(tmp_path: Path) -> None:
+    lines = '[roles]\nviewer = ["*"]\ndriver = ["dan@d.e"]\nfleet_claim = "fleets"\noperator = ["op@d.e"]'
+    roles = load_roles(written(tmp_path, AUTH + lines))
+
+    def scope(email: str, fleets: object) -> VehicleScope | None:
+        found = roles.reader({**identity(email), "fleets": fleets})
+        assert found is not None
+        return found.scope
+
+    assert scope("a@b.c", ["south", "north"]) == VehicleScope(("north", "south"))
+    assert scope("a@b.c", "north") == VehicleScope(("north",))
+    for none in (None, [], [3, None, ""], {"north": 1}):
+        assert scope("a@b.c", none) == VehicleScope()
+    assert scope("op@d.e", ["north"]) is None
+    assert scope("dan@d.e", ["north"]) == VehicleScope(driver="dan@d.e")  # though everybody is a viewer
+    without = load_roles(written(tmp_path, AUTH + ROLES)).reader(identity("a@b.c"))
+    assert without is not None
+    assert without.scope is None
 
 
 def test_each_role_may_what_the_one_below_it_may_and_more() -> None:
