@@ -87,7 +87,8 @@ def draw(page: Page, base: str, asked: str, wanted: argparse.Namespace) -> None:
     settle(page, wanted.settle)
     for place, piece in enumerate(pieces(page, wanted.settle), 1):
         file = wanted.into / f"{name}-{wanted.size}-{wanted.theme}-{place}.png"
-        picture = Image.open(io.BytesIO(piece)).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
+        picture = Image.open(io.BytesIO(piece)).convert("RGB")
+        picture = picture.quantize(COLOURS, Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE)
         picture.save(file, optimize=True)
         sys.stdout.write(f"{file} {file.stat().st_size // 1000} kB\n")
         sys.stdout.flush()

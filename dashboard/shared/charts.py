@@ -61,11 +61,16 @@ def words(name: str, **more: Any) -> Spec:
     return {"field": name, "type": "nominal"} | more
 
 
-def colour(name: str, colours: Mapping[str, str], legend: bool = True, offset: int = 5) -> Spec:
-    """Colour by word, named above the chart, ``offset`` px from it: more where words stand between."""
+def colour(
+    name: str, colours: Mapping[str, str], legend: bool = True, offset: int = 5, sign: str = "stroke"
+) -> Spec:
+    """Colour by word, named above the chart, ``offset`` px from it: more where words stand between.
+
+    ``sign``: of a word there; marks that are filled have no stroke.
+    """
     scale = {"domain": list(colours), "range": list(colours.values())}
     named = {"title": None, "orient": "top", "direction": "horizontal", "offset": offset, "padding": 0}
-    return words(name, scale=scale, legend=named | {"symbolType": "stroke"} if legend else None)
+    return words(name, scale=scale, legend=named | {"symbolType": sign} if legend else None)
 
 
 def tip(name: str, form: str, title: str) -> Spec:

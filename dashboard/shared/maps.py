@@ -73,11 +73,26 @@ def view_of_cells(cells: Iterable[str], size_px: tuple[int, int]) -> View | None
     return view_of([lat for lat, _ in corners], [lon for _, lon in corners], *size_px) if corners else None
 
 
-def view_of_roads(network: Record, size_px: tuple[int, int]) -> View | None:
-    """The view that holds the road network, a row of ``queries.road_networks``; None where there is none."""
+def view_of_roads(network: Record, frame: pd.DataFrame, size_px: tuple[int, int]) -> View | None:
+    """The view that holds the road network, a row of ``queries.road_networks``.
+
+    None where there is none, or none of the frame's rows lies on it: real drives may be elsewhere.
+    """
     if not network.get("version"):
         return None
-    return view_of([network["south"], network["north"]], [network["west"], network["east"]], *size_px)
+    (south, north), (west, east) = (
+        (network[a], network[b]) for a, b in (("south", "north"), ("west", "east"))
+    )
+    rows = placed(frame)
+    there = rows["lat_deg"].between(south, north) & rows["lon_deg"].between(west, east)
+    return None if len(rows) and not there.any() else view_of([south, north], [west, east], *size_px)
+
+
+def view_of_traffic(network: Record, found: pd.DataFrame, size_px: tuple[int, int]) -> View | None:
+    """The view that holds the road network where vehicles were seen on it, else the cells where they were."""
+    cells = [] if "cell" not in found else list(set(found.loc[found["source"] != "profile", "cell"]))
+    places = pd.DataFrame(map(h3.cell_to_latlng, cells), columns=["lat_deg", "lon_deg"])
+    return view_of_roads(network, places, size_px) or view_of_cells(cells, size_px)
 
 
 def deck(layers: Iterable[pdk.Layer], view: View, style: str) -> pdk.Deck:

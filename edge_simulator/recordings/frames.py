@@ -77,13 +77,17 @@ def prepare(drive: Drive) -> Prepared:
     dt_ms = spacing_ms(t_ms)
     measured = {name for row in rows for name, value in row.values.items() if value is not None}
     columns: dict[str, Values] = {n: [row.values.get(n) for row in rows] for n in _ALWAYS | measured}
-    # by the speed: distance driven (trapezoids), m, and acceleration, m/s2; none across a gap
+    # by the speed: distance driven (trapezoids), m, and acceleration, m/s2; none across a gap. Loggers repeat
+    # a reading until a new one comes: a change belongs to all the time since the one before
     v = np.array(columns["speed_kmh"], dtype=np.float64) / 3.6
     steps_ms = np.diff(t_ms)
     joined = ~np.isnan(v[:-1] + v[1:]) & (steps_ms <= GAP * dt_ms)
     metres = np.where(joined, (v[:-1] + v[1:]) / 2 * (steps_ms / 1000), 0.0)
     odometer = np.cumsum([0.0, *metres]).tolist()
-    accels = zip((np.diff(v) / (steps_ms / 1000)).tolist(), joined, strict=True)
+    fresh = np.concatenate([[True], (np.diff(v) != 0) | ~joined])
+    since = np.maximum.accumulate(np.where(fresh, np.arange(len(v)), 0))[:-1]
+    passed_s = (np.array(t_ms)[1:] - np.array(t_ms)[since]) / 1000
+    accels = zip((np.diff(v) / passed_s).tolist(), joined, strict=True)
     headings, trace_m = _track(rows)
     worked_out: dict[str, Values] = {
         "odometer_m": odometer, "heading_deg": headings,

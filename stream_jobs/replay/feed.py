@@ -13,7 +13,7 @@ import operator
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -117,9 +117,12 @@ class Writer:
             self._failures.append(str(error))
 
 
-def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_ms: int) -> int:
-    """Crash records received in [since, until), by the log's times, into the run's topic, behind those that a
-    killed copy left there; how many. Each goes where its key belongs: the topics may differ in partitions.
+def copy_crashes(
+    bootstrap: str, source: str, target: str, since_ms: int, until_ms: int, vehicles: Collection[str]
+) -> int:
+    """Crash records of some vehicles (none: all), received in [since, until) by the log's times, into the
+    run's topic, behind those that a killed copy left there; how many. Each goes where its key belongs: the
+    topics may differ in partitions.
     """
     with Log(bootstrap) as log:
 
@@ -128,6 +131,8 @@ def copy_crashes(bootstrap: str, source: str, target: str, since_ms: int, until_
             for origin in range(len(log.ends(source))):
                 begin, end = (log.since(source, origin, at_ms) for at_ms in (since_ms, until_ms))
                 for m in log.read(source, origin, begin, end):
+                    if vehicles and (m.key() or b"").decode(errors="replace") not in vehicles:
+                        continue
                     partition = partition_of(m.key() or b"", len(there))
                     if there[partition]:
                         there[partition] -= 1

@@ -294,7 +294,7 @@ def run_shadow(
     say(f"run {run.run_id}: {run.records} records in {len(plan)} slices")
     shadow.prepare()
     source, target = (kafka_topic(prefix, "crash") for prefix in (settings.kafka.prefix, shadow.prefix))
-    crashes = copy_crashes(bootstrap, source, target, *run.received)
+    crashes = copy_crashes(bootstrap, source, target, *run.received, run.vehicles)
     say(f"run {run.run_id}: database {run.database}, topics {shadow.prefix}*, {crashes} crash records")
     say(f"run {run.run_id}: starting {', '.join(run.jobs)}: about half a minute")
     with shadow.running(stop) as supervisor:

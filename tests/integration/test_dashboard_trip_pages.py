@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pandas as pd
 import psycopg
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import BrowserContext, Locator, expect
 
 from dashboard.shared import maps
 from dashboard.shared.theme import CONGESTION, STATES, TONES, rgba
+from infra.settings.settings import ENDPOINTS_FILE
+from infra.stack import postgres
+from infra.stack.stack import with_database
+from stream_jobs.replay import databases, runs
+from stream_jobs.replay.runs import Run
 from tests import support_rows
-from tests.integration.browser_support import SEEN_S, Visit, drawn, near, pixels_of
-from tests.integration.dashboard_support import Site
+from tests.integration.browser_support import SEEN_S, Visit, drawn, near, pixels_of, visit
+from tests.integration.dashboard_support import START_S, Site
 from tests.rows import journeys
 from tests.rows.town import ROVER, ROVER_START
 from tests.support import eventually
@@ -157,6 +165,46 @@ def test_a_shadow_run_is_compared_with_live(reader: Visit, site: Site) -> None:
     reader.open("/replay")
     expect(reader.page.get_by_text("r2, vehicle_window differs")).to_be_visible()
     expect(reader.page.get_by_text("window_s is live 10, run 20")).to_be_visible()
+
+
+@pytest.fixture
+def run(site: Site) -> Iterator[str]:
+    """A replay that is over: the known rows of three days ago, its vehicles far from all known roads."""
+    lane, name = site.lane, "watched"
+    times = dict.fromkeys(
+        ("since_ms", "until_ms", "received_since_ms", "received_until_ms", "late_until_ms"), 0
+    )
+    kept = Run(name, "drives", **times, vehicles=(), speed=None, jobs=("stream",), settings={}, code="")
+    runs.save(lane.home, kept)
+    databases.create(lane.endpoints.db_owner_url, kept.database)
+    own = with_database(lane.endpoints, kept.database)
+    postgres.write_private(
+        runs.folder_of(lane.home, name) / ENDPOINTS_FILE, orjson.dumps(asdict(own)).decode()
+    )
+    with psycopg.connect(own.db_ingest_url) as connection:
+        support_rows.fill(connection, datetime.now(UTC) - timedelta(days=3))
+        connection.execute("UPDATE odograph.vehicle_latest SET lat_deg = lat_deg - 20")
+    yield name
+    databases.drop(lane.endpoints.db_owner_url, kept.database)
+
+
+def test_the_dashboard_of_a_run_stands_at_the_runs_own_time_and_looks_where_its_vehicles_are(
+    light: BrowserContext, site: Site, run: str
+) -> None:
+    with site.lane.process("replay", "watch", run) as process:
+
+        def said() -> str:
+            process.assert_running()
+            return next(iter(re.findall(r"dashboard: (http://\S+)", process.output())), "")
+
+        base = eventually(said, START_S, "its address")
+        with visit(light, base) as reader:
+            reader.open("/")
+            expect(reader.page.locator(".st-key-status")).to_contain_text(f"REPLAY {run}")
+            expect(reader.metric("Reporting")).to_have_text("37")
+            eventually(lambda: drawn(reader, STATES["moving"], 300), SEEN_S, "its vehicles")
+            assert not drawn(reader, "#b6bfca", 50)
+            assert (reader.complaints, reader.outside()) == ([], [])
 
 
 def test_the_time_slider_shows_the_traffic_of_its_moment(reader: Visit) -> None:

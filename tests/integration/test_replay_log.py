@@ -83,10 +83,13 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
     target = kafka_topic(lane.settings.kafka.prefix, "alerts")
     begin_ms, end_ms = start_ms + 100_000, start_ms + 110_000
     wanted = [record for record in records if begin_ms <= record[0] < end_ms]
-    first = copy_crashes(bootstrap, run_topic, target, begin_ms, end_ms - 4_000)  # and it was killed there
+    assert copy_crashes(bootstrap, run_topic, target, begin_ms, end_ms, ["another"]) == 0
+    first = copy_crashes(
+        bootstrap, run_topic, target, begin_ms, end_ms - 4_000, ()
+    )  # and it was killed there
     assert 0 < first < len(wanted)
-    assert copy_crashes(bootstrap, run_topic, target, begin_ms, end_ms) == len(wanted) - first
-    assert copy_crashes(bootstrap, run_topic, target, begin_ms, end_ms) == 0  # they are there
+    assert copy_crashes(bootstrap, run_topic, target, begin_ms, end_ms, ()) == len(wanted) - first
+    assert copy_crashes(bootstrap, run_topic, target, begin_ms, end_ms, ()) == 0  # they are there
 
 
 def test_a_runs_topics_take_records_of_any_time_and_live_ones_say_when_they_first_came(lane: Lane) -> None:

@@ -238,11 +238,12 @@ def bars(alerts: pd.DataFrame) -> Drawing:
     """The alerts of an incident from their opening to their last finding, by rule and severity."""
     rows = alerts[["opened_at", "last_at", "rule", "vehicle_id", "severity", "message"]]
     rows = rows.rename(columns={"opened_at": "time"})
+    there = {name: colour for name, colour in SEVERITIES.items() if (rows["severity"] == name).any()}
     encoding = {
         "x": charts.moments(form="%H:%M:%S"),
         "x2": {"field": "last_at"},
-        "y": words("rule", title=None, sort=None),
-        "color": charts.colour("severity", SEVERITIES),
+        "y": words("rule", title=None, sort=None, axis={"labelOverlap": False, "labelLimit": 160}),
+        "color": charts.colour("severity", there, sign="square"),
         "tooltip": [charts.tip_time(), *_ALERT_TIP],
     }
     many = rows["rule"].nunique()
@@ -261,7 +262,12 @@ def together(alerts: pd.DataFrame) -> Drawing:
         "y": y,
         "tooltip": [charts.tip_time(), tip("vehicles", ",", "vehicles")],
     }
-    look: Any = {"interpolate": "step-after", "color": SEVERITIES["MAJOR"], "opacity": 0.35, "line": True}
+    look: Any = {
+        "interpolate": "step-after",
+        "color": SERIES[0],
+        "opacity": 0.12,
+        "line": {"strokeWidth": 1.7},
+    }
     return drawing(rows, "Vehicles of the incident over time", HEIGHT_PX, layer("area", encoding, **look))
 
 
@@ -276,7 +282,7 @@ def by_day(counted: pd.DataFrame, days: Sequence[date]) -> Drawing:
     encoding = {
         "x": day | {"title": None, "scale": {"domain": span}, "axis": axis},
         "y": number("alerts", "alerts opened"),
-        "color": charts.colour("severity", colours, offset=18) | {"sort": list(colours)},
+        "color": charts.colour("severity", colours, offset=18, sign="square") | {"sort": list(colours)},
         "tooltip": [day, words("severity"), tip("alerts", ",", "alerts")],
     }
     return drawing(rows, "Alerts opened, by day and severity", HEIGHT_PX, layer("bar", encoding))

@@ -83,7 +83,7 @@ def _flags(frame: pd.DataFrame, x: Spec) -> list[Spec]:
             "x2": {"field": "until"},
             "y": {"value": top},
             "y2": {"value": top + BAND_PX - 3},
-            "color": charts.colour("flag", there, offset=18),
+            "color": charts.colour("flag", there, offset=18, sign="square"),
             "tooltip": [words("flag"), tip("s", ".1f", "s")],
         }
         bands.append({"data": {"values": values}} | layer("rect", encoding, clip=True))

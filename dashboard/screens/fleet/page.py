@@ -69,8 +69,12 @@ def _draw() -> None:
     wanted = fleet[fleet["state"].isin(states)] if states else fleet
     size_px = live.map_size(840, MAP_PX)
     traffic = _traffic(str(st.session_state.get("traffic") or TRAFFIC[0]))
-    roads, layers = maps.view_of_roads(live.network(), size_px), _layers(fleet, wanted, states, traffic)
-    view = live.kept_view(VIEW, None, lambda: roads or maps.view_of_rows(fleet, size_px))
+    layers = _layers(fleet, wanted, states, traffic)
+
+    def look() -> maps.View | None:
+        return maps.view_of_roads(live.network(), fleet, size_px) or maps.view_of_rows(fleet, size_px)
+
+    view = live.kept_view(VIEW, None, look)
     clicks: Any = {"on_select": "rerun", "selection_mode": "single-object"}
     chosen = live.draw_map(layers, view, MAP_PX, "fleet_map", "Map of the fleet", wanted, **clicks)
     st.html(pictures.states(live.mode(), {str(k): int(v) for k, v in wanted["state"].value_counts().items()}))

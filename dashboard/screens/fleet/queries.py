@@ -7,7 +7,7 @@ fleet_figures: Query[[]] = query("fleet_figures")("""
     SELECT f.*, p.frames_per_s, i.*
     FROM serving.fleet_figures f,
          (SELECT sum(input_rows) / 60.0::double precision AS frames_per_s FROM serving.query_progress
-          WHERE query = 'telemetry' AND at > now() - INTERVAL '1 minute') p,
+          WHERE query = 'telemetry' AND at BETWEEN now() - INTERVAL '1 minute' AND now()) p,
          (SELECT count(*) AS incidents, count(*) FILTER (WHERE acknowledged_at IS NULL) AS unseen,
                  count(*) FILTER (WHERE severity = 'CRITICAL') AS critical,
                  count(*) FILTER (WHERE severity = 'MAJOR') AS major,

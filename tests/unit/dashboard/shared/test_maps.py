@@ -188,3 +188,28 @@ def test_the_view_holds_all_points() -> None:
 
 def test_one_point_is_seen_from_close_by_not_from_infinity() -> None:
     assert maps.view_of([33.95], [-6.90]).zoom <= 16.0
+
+
+NETWORK = {"version": "town", "south": 48.0, "north": 48.2, "west": 11.4, "east": 11.7}
+SIZE_PX = (800, 400)
+
+
+def test_a_map_looks_at_the_roads_while_a_vehicle_is_on_them_else_not() -> None:
+    town = pd.DataFrame({"lat_deg": [48.1, 34.0, None], "lon_deg": [11.5, -6.8, None]})
+    roads = maps.view_of_roads(NETWORK, town, SIZE_PX)
+    assert roads is not None
+    assert (roads.lat_deg, roads.lon_deg) == pytest.approx((48.1, 11.55), abs=0.01)
+    assert maps.view_of_roads(NETWORK, town.iloc[2:], SIZE_PX) == roads  # nobody is known to be elsewhere
+    assert maps.view_of_roads(NETWORK, town.iloc[1:], SIZE_PX) is None
+    assert maps.view_of_roads({}, town, SIZE_PX) is None
+
+
+def test_a_map_of_traffic_looks_where_vehicles_were_seen_not_where_speeds_are_usual() -> None:
+    away, home = (h3.latlng_to_cell(*place, 9) for place in ((34.0, -6.8), (48.1, 11.5)))
+    found = pd.DataFrame({"cell": [home, away], "source": ["profile", "live"]})
+    view = maps.view_of_traffic(NETWORK, found, SIZE_PX)
+    assert view is not None
+    assert (view.lat_deg, view.lon_deg) == pytest.approx((34.0, -6.8), abs=0.01)
+    assert maps.view_of_traffic(NETWORK, found.drop(columns="cell"), SIZE_PX) == maps.view_of_roads(
+        NETWORK, pd.DataFrame({"lat_deg": [], "lon_deg": []}), SIZE_PX
+    )

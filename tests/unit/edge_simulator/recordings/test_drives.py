@@ -86,6 +86,16 @@ def test_signals_of_the_frames(prepared: frames.Prepared) -> None:
     assert second["speed_limit_kmh"] == 60
 
 
+def test_a_change_after_a_reading_that_was_repeated_took_all_that_time(tmp_path: Path) -> None:
+    speeds = (0, 18, 18, 18, 18, 36, 27, None, 27, 45)
+    rows = [f"03/29/2021,11:00:0{k},87.5,{'' if v is None else v},D,34,-6.7,140,0,20,40"
+            for k, v in enumerate(speeds)]  # fmt: skip
+    written(tmp_path, *rows)
+    (drive,) = drives_of(tmp_path)
+    accels = frames.prepare(drive).columns["accel_long_mps2"]
+    assert accels == [None, 5.0, 0.0, 0.0, 0.0, 1.25, -2.5, None, None, 5.0]
+
+
 def test_distance_is_the_speeds_integral_without_the_gap(prepared: frames.Prepared) -> None:
     assert prepared.speed_distance_m == pytest.approx((9 + 27) / 3.6 + 10.0, abs=0.05)
 
