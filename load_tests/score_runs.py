@@ -21,11 +21,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import orjson
 
 from edge_simulator import run_setup
 from edge_simulator.faults.kinds import KINDS
+from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
 from infra.clients.kafka import LogEnds, producer
@@ -63,6 +65,7 @@ class Plan:
     begins: str
     faults: tuple[str, ...]
     speed: float
+    sensors: str
 
     @property
     def span_ms(self) -> int:
@@ -107,7 +110,7 @@ def world_of(plan: Plan, settings: Settings, profile: str, seed: int, start_ms: 
     wanted = {
         "vehicles": vehicles, "interval": plan.interval, "duration": plan.duration, "seed": seed,
         "profile": profile, "faults": plan.faults, "clock": {"begins": plan.begins},
-        "parked_every": "60s" if profile == "day" else None, "step": "500ms", "sensors": "obd",
+        "parked_every": "60s" if profile == "day" else None, "step": "500ms", "sensors": plan.sensors,
     }  # fmt: skip
     file = run_setup.load(None, wanted)
     return World(run_setup.scenario(file, settings, start_ms, None))
@@ -222,10 +225,11 @@ def main() -> None:
     parser.add_argument("--begins", default="07:00", help="local time of the simulated day")
     parser.add_argument("--faults", type=int, default=5, help="vehicles with each kind of fault")
     parser.add_argument("--speed", type=float, default=60, help="times real time, at most")
+    parser.add_argument("--sensors", choices=get_args(Sensors), default="obd", help="the steps of readings")
     asked = parser.parse_args()
     plan = Plan(
         asked.vehicles, asked.duration, asked.interval, asked.begins,
-        tuple(f"{name}={asked.faults}" for name in KINDS), asked.speed,
+        tuple(f"{name}={asked.faults}" for name in KINDS), asked.speed, asked.sensors,
     )  # fmt: skip
     os.environ["ODOGRAPH_PATHS_HOME"] = str(asked.home.resolve())  # the jobs are programs of their own
     os.environ["ODOGRAPH_JOBS_CLOCK_S"] = "0"  # simulated time is not the wall's
