@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
+import orjson
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 from py4j.protocol import Py4JError  # it comes with Spark, without stubs
@@ -166,11 +167,13 @@ def watch(queries: Sequence[StreamingQuery], state: State, stop: threading.Event
         query.stop()
 
 
+READ: Final = "records_read"
 GAUGES: Final = {
     "batch": ("Number of the last batch", "batchId"),
     "batch_records": ("Records read in it", "numInputRows"),
     "records_per_second": ("Their rate", "processedRowsPerSecond"),
     "active": ("1 while the query runs", ""),
+    READ: ("Records of its topic up to the end of the last batch", ""),
 }
 """Metrics of a query by name: their text, and what of Spark's progress they show."""
 
@@ -207,6 +210,10 @@ class State:
         for name, (_, column) in GAUGES.items():
             if column:
                 self._gauges[name].labels(query).set(progress[column])
+        for source in progress["sources"]:
+            ends = orjson.loads(source["endOffset"])
+            count = sum(end for partitions in ends.values() for end in partitions.values())
+            self._gauges[READ].labels(query).set(count)
 
     def reason(self) -> str | None:
         """Why a query is not ready, None when all are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -23,7 +24,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings, endpoints, load
 from infra.stack import kafka, postgres, processes, query_offsets
-from infra.stack.probes import readyz
+from infra.stack.probes import metrics, readyz
 from infra.stack.processes import guarded
 from infra.stack.service import free_port
 from infra.stack.stack import with_database
@@ -54,6 +55,8 @@ JOBS: Final = {
 }
 """What can run beside the live jobs; downlink and bridge never do."""
 QUERIES: Final = {"stream": ("telemetry", "archive"), "instant": ("instant",)}
+INSTANT_READ: Final = re.compile(r'^odograph_instant_records_read{query="instant"} (\S+)$', re.MULTILINE)
+"""The metric (app/instant.py)."""
 PACE: Final = {
     "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
     "JOBS_TRIGGER_S": "0.2",
@@ -197,10 +200,18 @@ class Shadow:
         ends = found.ends.get(self.topic, {})
         return tuple(ends[partition] for partition in sorted(ends))
 
+    def read(self, query: str) -> int:
+        """How many records a query has taken in; the real-time one has no lines in the ledger, but tells."""
+        if query != "instant":
+            return sum(self.committed(query) or ())
+        ports = json.loads((self.home / ENDPOINTS_FILE).read_text())["http_ports"]
+        told = INSTANT_READ.search(metrics(ports[query]))
+        return int(float(told[1])) if told else 0
+
     def behind(self, ends: Ends) -> list[str]:
         """What of the run's jobs has not taken in all that is in its topics; [] when they are through."""
         queries = [query for job in self.run.jobs for query in QUERIES.get(job, ())]
-        left = {query: sum(ends) - sum(self.committed(query) or ()) for query in queries}
+        left = {query: sum(ends) - self.read(query) for query in queries}
         if "events" in self.run.jobs and not any(count > 0 for count in left.values()):
             counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
             events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)

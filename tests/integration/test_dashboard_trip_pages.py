@@ -181,6 +181,10 @@ def run(site: Site) -> Iterator[str]:
     postgres.write_private(
         runs.folder_of(lane.home, name) / ENDPOINTS_FILE, orjson.dumps(asdict(own)).decode()
     )
+    with psycopg.connect(own.db_owner_url) as connection:  # the known rows have these too
+        connection.execute(
+            "TRUNCATE " + ", ".join(f"odograph.{t}" for t in databases.REFERENCES) + " CASCADE"
+        )  # type: ignore[arg-type]
     with psycopg.connect(own.db_ingest_url) as connection:
         support_rows.fill(connection, datetime.now(UTC) - timedelta(days=3))
         connection.execute("UPDATE odograph.vehicle_latest SET lat_deg = lat_deg - 20")

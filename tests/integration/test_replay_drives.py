@@ -39,7 +39,15 @@ def written(folder: Path) -> None:
 
 def test_the_same_drives_paced_and_at_max_give_the_same_of_everything(lane: Lane, tmp_path: Path) -> None:
     written(tmp_path)
-    words = ("--drives", str(tmp_path), "--start", "2026-11-20T08:00", "--jobs", "stream,events", "--json")
+    words = (
+        "--drives",
+        str(tmp_path),
+        "--start",
+        "2026-11-20T08:00",
+        "--jobs",
+        "stream,instant,events",
+        "--json",
+    )
     told = []
     for name, speed in (("fast", "max"), ("paced", "30")):
         done = lane.run("replay", *words, "--speed", speed, "--run", name, timeout_s=DONE_S)
