@@ -56,11 +56,14 @@ class Prepared:
         return found
 
     def frame(self, rows: range, seq: int, boot_id: int, shift_ms: int, sent_ms: int) -> bytes:
-        """The frame of ``rows``, all times moved by ``shift_ms``; slow signals have their newest value."""
+        """The frame of ``rows``, all times moved by ``shift_ms``; slow signals have their newest value.
+
+        Where the ignition was not recorded it is on until the last frame: a recording's end is no silence.
+        """
         body: dict[str, Any] = {
             "schema": frame.SCHEMA, "vehicle_id": self.drive.vehicle_id, "boot_id": boot_id, "seq": seq,
             "t0_ms": self.t_ms[rows.start] + shift_ms, "dt_ms": self.dt_ms, "n": len(rows),
-            "sent_ms": sent_ms, "ignition_on": True,
+            "sent_ms": sent_ms, "ignition_on": rows.stop < len(self.t_ms),
         }  # fmt: skip
         columns = {name: column[rows.start : rows.stop] for name, column in self.columns.items()}
         body |= {signal.name: columns[signal.name] for signal in FAST if signal.name in columns}

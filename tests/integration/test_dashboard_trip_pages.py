@@ -24,7 +24,7 @@ from stream_jobs.replay import databases, runs
 from stream_jobs.replay.runs import Run
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, drawn, near, pixels_of, visit
-from tests.integration.dashboard_support import START_S, Site
+from tests.integration.dashboard_support import START_S, Site, status
 from tests.rows import journeys
 from tests.rows.town import ROVER, ROVER_START
 from tests.support import eventually
@@ -202,6 +202,7 @@ def test_the_dashboard_of_a_run_stands_at_the_runs_own_time_and_looks_where_its_
             return next(iter(re.findall(r"dashboard: (http://\S+)", process.output())), "")
 
         base = eventually(said, START_S, "its address")
+        eventually(lambda: status(base, "/readyz") == 200, START_S, "ready")
         with visit(light, base) as reader:
             reader.open("/")
             expect(reader.page.locator(".st-key-status")).to_contain_text(f"REPLAY {run}")

@@ -74,7 +74,7 @@ def test_signals_of_the_frames(prepared: frames.Prepared) -> None:
     assert first["speed_kmh"] == [0.0, 18.0, 36.0]
     assert first["accel_long_mps2"] == [None, 5.0, 5.0]
     assert first["heading_deg"] == [None, None, 0.0]
-    assert first["gear"] == 1
+    assert (first["gear"], first["ignition_on"], second["ignition_on"]) == (1, True, False)
     assert first["odometer_m"] == 10
     assert first["soc_pct"] == 87.4
     assert second["lon_deg"] == [None, -6.699, -6.699]
