@@ -27,7 +27,7 @@ def written(folder: Path) -> None:
     for number in range(2):
         metres, lines = 0.0, [HEADER]
         for k in range(SECONDS):
-            kmh = 0 if k >= 140 else 36 if k < 40 or k >= 138 else 72
+            kmh = 0 if k >= 140 else 36 if k < 40 else {138: 54, 139: 18}.get(k, 72)
             metres += kmh / 3.6
             lon = -6.7 + number / 10 + (k in JUMPED)
             fix = f"{34 + metres / 110_925:.6f},{lon:.6f}"
