@@ -47,11 +47,18 @@ def consumer(bootstrap: str, group: str, settings: Mapping[str, Any] | None = No
     return Consumer(common | dict(settings or {}))
 
 
+NEW_PARTITION_MS: Final = 20_000
+
+
 def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Producer:
-    """An idempotent producer that chooses partitions as ``contract.slots`` does; ``settings`` override."""
+    """An idempotent producer that chooses partitions as ``contract.slots`` does; ``settings`` override.
+
+    It uses a partition that was added within ``NEW_PARTITION_MS``.
+    """
     common = {
         "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True,
         "partitioner": "murmur2_random", "log_level": 0,
+        "topic.metadata.refresh.interval.ms": NEW_PARTITION_MS,
     }  # fmt: skip
     return Producer(common | dict(settings or {}))
 

@@ -102,10 +102,11 @@ class Watch:
         while True:
             begun_s = time.monotonic()
             try:
-                if self._connection is None:
-                    self._connection = _connect(self._found.db_ingest_url)
-                self._look(self._connection)
-                self._slowly(self._connection)
+                with service_errors():
+                    if self._connection is None:
+                        self._connection = _connect(self._found.db_ingest_url)
+                    self._look(self._connection)
+                    self._slowly(self._connection)
                 self._looks.inc()
                 self.problem = None
             except ServiceError as error:  # the next look tries again
