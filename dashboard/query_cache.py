@@ -184,7 +184,8 @@ def scope() -> VehicleScope | None:
     found: VehicleScope | None = SCOPE.get(NOBODY)
     if found is not NOBODY or settings().dashboard.oidc is None:
         return None if found is NOBODY else found
-    return st.session_state.get(SESSION_SCOPE, NOBODY)
+    mine: VehicleScope | None = st.session_state.get(SESSION_SCOPE, NOBODY)
+    return mine
 
 
 def database() -> Database:
