@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from threading import Event
+
 import orjson
 import pytest
 from confluent_kafka import TopicPartition
 
 from bridge.downlink.feed import Feed
 from infra.clients.kafka import admin, consumer, log_generations
+from infra.clients.leases import Lease, Term
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.stack.kafka import create_topics, delete_topics, missing_topics
 from stream_jobs.archive import reader
@@ -97,7 +101,9 @@ def test_a_destination_whose_place_is_gone_says_so_and_tells_nothing_again(
         group = consumer(bootstrap, "gone")
         group.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
         group.close()
-        return Feed(bootstrap, topic, "gone")
+        return Feed(
+            bootstrap, topic, "gone", Term(Lease(lane.settings, "", "downlink", Event()), 1, math.inf)
+        )
 
     with committed(900) as feed:
         assert feed.read(10, 1.0) == []

@@ -14,7 +14,7 @@ def frame(
 ) -> dict[str, Any]:
     t0_ms = T0 + 1000 * at_s
     times = {"t0_ms": t0_ms, "end_ms": t0_ms + 900, "received_ms": T0 + 1000 * received_s}
-    place = {"kafka_topic": "t", "partition": 0, "log_offset": seq}
+    place = {"log_generation": "", "kafka_topic": "t", "partition": 0, "log_offset": seq}
     return {"vehicle_id": vehicle, "boot_id": 1, "seq": seq, "verdict": "ok", "value": value} | times | place
 
 
