@@ -41,9 +41,9 @@ from dashboard.screens.fleet.maps import CLUSTERS_PATH, tile
 from dashboard.shared import downloads, live, maps, queries, traffic
 from dashboard.shared.theme import STATES
 from infra.clients.health import readiness
-from infra.contract import evidence as proof
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings as contract
+from infra.stack import identity as proof
 from stream_jobs.crashes import bundle, tables
 from stream_jobs.crashes.bundle import one_line
 

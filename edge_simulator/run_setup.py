@@ -20,11 +20,11 @@ from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.wireless.settings import LinkShares
 from infra.contract.errors import ConfigError
-from infra.contract.evidence import device_authority
 from infra.contract.messages import MIN_CHUNK_BYTES
 from infra.settings.files import parse_yaml, read_yaml, wanted
 from infra.settings.settings import Settings
 from infra.settings.values import duration_ms
+from infra.stack.identity import record_signer
 
 DAY_DEFAULTS = {"profile": "day", "interval": "10s", "step": "500ms", "parked_every": "10m"}  # of a --day
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -256,5 +256,5 @@ def scenario(file: ScenarioFile, settings: Settings, start_ms: int | None, day: 
         weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),
         parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=min(file.step, every.dt_ms),
         truth_edges=file.truth_edges,
-        recorders=Setup(PROFILES[edr.profile], edr.keep_pulse, chunk_bytes, device_authority(settings)),
+        recorders=Setup(PROFILES[edr.profile], edr.keep_pulse, chunk_bytes, record_signer(settings)),
     )  # fmt: skip

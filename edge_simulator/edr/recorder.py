@@ -6,7 +6,7 @@ Elements follow tables I and II of 49 CFR 563.7 at the resolution of 563.8.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,14 +16,13 @@ import orjson
 from edge_simulator.edr.pulse import Pulse
 from edge_simulator.edr.trigger import FITTED, POINT_MS, POINTS, Axis, Finding, events
 from edge_simulator.geo import Bools, Floats
-from infra.contract.frame import SCHEMA
+from infra.contract.frame import SCHEMA, Frame
 from infra.contract.messages import CHUNK_BYTES, PRE_CRASH, crash_digest, split_crash
 
 if TYPE_CHECKING:
     from edge_simulator.faults import Burst
     from edge_simulator.motion.fleet import Fleet
     from edge_simulator.telemetry.instruments import Instruments
-    from infra.contract.evidence import DeviceAuthority
 
 NUMBERS: Mapping[str, tuple[int, int, int]] = {
     "speed_kmh": (1, 255, 0), "accelerator_pct": (1, 100, 0), "engine_rpm": (100, 100, 0),
@@ -70,7 +69,7 @@ class Setup:
     profile: Profile = PROFILES["us563_2024"]
     keep_pulse: bool = False
     chunk_bytes: int = CHUNK_BYTES
-    authority: DeviceAuthority | None = None  # signs for the devices; None: records go unsigned
+    sign: Callable[[Frame], bytes] | None = None  # as the vehicle does; None: records go unsigned
 
 
 class Ring:
@@ -182,7 +181,7 @@ class Scene:
 
 def record(
     profile: Profile, scene: Scene, table: Mapping[str, Floats], finding: Finding, event: Event,
-    pulse_mps2: dict[str, Any] | None = None, authority: DeviceAuthority | None = None,
+    pulse_mps2: dict[str, Any] | None = None, sign: Callable[[Frame], bytes] | None = None,
 ) -> bytes:  # fmt: skip
     """The crash message: a sealed record as JSON. ``table`` is the ring's harvest in ``profile``."""
     lost_ms, first = scene.power_lost_ms, event.first
@@ -231,8 +230,8 @@ def record(
     }
     if pulse_mps2 is not None:
         body["pulse_mps2"] = pulse_mps2
-    if authority is not None:
-        return authority.sealed(body)
+    if sign is not None:
+        return sign(body)
     return orjson.dumps(body | {"sha256": crash_digest(body)})
 
 
@@ -326,6 +325,6 @@ class BlackBoxes:
             memory.sealed += 1
             raw = raw_pulse(burst.pulse, shown_from_ms, finding.zero_ms) if self._setup.keep_pulse else None
             table = self._ring.harvest(i, zero_ms)
-            sealed = record(self._setup.profile, scene, table, finding, event, raw, self._setup.authority)
+            sealed = record(self._setup.profile, scene, table, finding, event, raw, self._setup.sign)
             payloads = tuple(split_crash(sealed, self._setup.chunk_bytes))
             yield Sealed(i, scene.event_ms + RECORDED_MS, payloads)

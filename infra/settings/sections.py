@@ -464,7 +464,9 @@ class Crash(Section):
     others: int = setting(3, "other vehicles needed both before and after", ge=1)
     slowed_share: float = setting(0.7, "slowed to this share of the speed before (eng.)", ge=0, le=1)
     settle_s: float = setting(5, "pause between two searches for records without a verdict, s", gt=0)
-    device_ca_file: Path | None = setting(None, "authority that devices sign by (PEM); none: in the home")
+    device_ca_file: Path | None = setting(
+        None, "authority that devices sign by (PEM), revoked.json beside it; none: in the home"
+    )
     key_file: Path | None = setting(None, "Ed25519 key (PEM, 0600) signing custody; none: in the home")
     public_key_file: Path | None = setting(None, "its public key (PEM), to verify; none: in the home")
     anchor_s: float = setting(60, "pause between two signed heads of the custody log, s", gt=0)

@@ -1,10 +1,16 @@
 -- The vault: crash records as received, locks that nothing undoes, a custody log whose entries hold each other, verdicts.
+-- A custody entry's actor is the session's user, as the database knows it, and its signature the program's, with a key that no role of the
+-- database has; a name that a caller gives is a detail. Each action has one way in, open to one role; a record is never changed.
+-- Formerly 9e05248319b21c8ee6e80e395d06993c7b14916cad749cf000e632fd05d8f5f7, with 068_evidence.sql after it.
 
 -- Records ----------------------------------------------------------------------------------------------------------------
 
-ALTER TABLE odograph.crash_record ADD COLUMN raw text, ADD COLUMN defects jsonb;
+ALTER TABLE odograph.crash_record ADD COLUMN raw text, ADD COLUMN defects jsonb, ADD COLUMN receipt text,
+    ADD COLUMN signature text CHECK (signature IN ('valid', 'invalid', 'absent', 'unchecked'));
 COMMENT ON COLUMN odograph.crash_record.raw IS 'the record''s bytes as received (of parts: put together); null: stored before they were kept';
 COMMENT ON COLUMN odograph.crash_record.defects IS 'what of table I of 49 CFR 563.7 is missing, of the wrong shape or implausible, [{element, fault, detail}]; null: not checked';
+COMMENT ON COLUMN odograph.crash_record.signature IS 'whether the vehicle signed the raw bytes, as judged on receipt; null: stored before that was judged';
+COMMENT ON COLUMN odograph.crash_record.receipt IS 'signature of the event store on the entry of the custody log that says received';
 CREATE INDEX crash_record_by_time ON odograph.crash_record (event_time DESC);
 
 CREATE FUNCTION odograph.crash_digest(record odograph.crash_record) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -25,11 +31,15 @@ CREATE TABLE odograph.custody (
     digest     text        NOT NULL,
     detail     text        NOT NULL CHECK (detail !~ '[\u0001-\u001f\u007f-\u009f]'),
     previous   text        NOT NULL,
-    sha256     text        NOT NULL
+    sha256     text        NOT NULL,
+    signature  text
 );
 CREATE INDEX custody_of_record ON odograph.custody (vehicle_id, boot_id, crash_id);
 COMMENT ON TABLE odograph.custody IS 'What was done with crash records, and by whom: append only, each entry holds the hash of the one before';
 COMMENT ON COLUMN odograph.custody.entry IS 'from 1, without gaps';
+COMMENT ON COLUMN odograph.custody.actor IS 'the role of the session that did it, by the database''s word';
+COMMENT ON COLUMN odograph.custody.detail IS 'who by their own word and why; nothing is proven by it';
+COMMENT ON COLUMN odograph.custody.signature IS 'Ed25519, base64, by the program that did it (infra/contract/evidence.py); null: entered before entries were signed; empty: by nobody';
 COMMENT ON COLUMN odograph.custody.digest IS 'SHA-256, hex, of the record as received; of an export, of the bundle';
 COMMENT ON COLUMN odograph.custody.crash_id IS 'as the vehicle gave it; a line break in it is written as a space in the hash''s text';
 COMMENT ON COLUMN odograph.custody.previous IS 'sha256 of the entry before; of the first, 64 zeros';
@@ -42,8 +52,8 @@ CREATE FUNCTION odograph.custody_hash(c odograph.custody) RETURNS text LANGUAGE 
     ], E'\n'), 'UTF8')), 'hex')
 $$;
 
-CREATE FUNCTION odograph.custody_note(
-    actor text, action text, vehicle_id text, boot_id bigint, crash_id text, digest text, detail text
+CREATE FUNCTION odograph.custody_append(
+    action text, vehicle_id text, boot_id bigint, crash_id text, digest text, detail text, signature text
 ) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     last odograph.custody;
@@ -51,13 +61,13 @@ DECLARE
 BEGIN
     LOCK TABLE odograph.custody IN SHARE ROW EXCLUSIVE MODE;
     SELECT * INTO last FROM odograph.custody c ORDER BY c.entry DESC LIMIT 1;
-    next := ROW(coalesce(last.entry, 0) + 1, clock_timestamp(), actor, action, vehicle_id, boot_id, crash_id, digest,
-                detail, coalesce(last.sha256, repeat('0', 64)), '');
+    next := ROW(coalesce(last.entry, 0) + 1, clock_timestamp(), session_user, action, vehicle_id, boot_id, crash_id, digest,
+                detail, coalesce(last.sha256, repeat('0', 64)), '', coalesce(signature, ''));
     next.sha256 := odograph.custody_hash(next);
     INSERT INTO odograph.custody SELECT (next).*;
     RETURN next.sha256;
 END $$;
-COMMENT ON FUNCTION odograph.custody_note IS 'The only way into the custody log; the hash of the new entry';
+COMMENT ON FUNCTION odograph.custody_append IS 'The only way into the custody log, for the functions of its actions: nobody may call it; the hash of the new entry';
 
 CREATE FUNCTION odograph.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -82,7 +92,7 @@ COMMENT ON TABLE odograph.crash_lock IS 'Crash records that nobody may change or
 CREATE TRIGGER for_good BEFORE UPDATE OR DELETE OR TRUNCATE ON odograph.crash_lock
     FOR EACH STATEMENT EXECUTE FUNCTION odograph.refuse('a lock is for good');
 
-CREATE FUNCTION odograph.crash_lock_set(vehicle text, boot bigint, crash text, who text, reason text) RETURNS boolean
+CREATE FUNCTION odograph.crash_lock_set(vehicle text, boot bigint, crash text, who text, reason text, signature text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kept odograph.crash_record;
@@ -96,7 +106,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM odograph.custody_note(who, 'locked', vehicle, boot, crash, odograph.crash_digest(kept), reason);
+    PERFORM odograph.custody_append('locked', vehicle, boot, crash, odograph.crash_digest(kept), who || ': ' || reason, signature);
     RETURN true;
 END $$;
 COMMENT ON FUNCTION odograph.crash_lock_set IS 'Lock a record for good; false where it was locked before';
@@ -109,9 +119,10 @@ DECLARE
     deployed boolean := coalesce(NEW.airbag_deployed, false) OR NEW.record -> 'locked' = 'true'::jsonb
         OR jsonb_path_exists(NEW.record, '$.restraints_ms.* ? (@ != null)');
 BEGIN
-    PERFORM odograph.custody_note(session_user, 'received', NEW.vehicle_id, NEW.boot_id, NEW.crash_id, odograph.crash_digest(NEW), '');
+    PERFORM odograph.custody_append('received', NEW.vehicle_id, NEW.boot_id, NEW.crash_id, odograph.crash_digest(NEW), '', NEW.receipt);
     IF deployed THEN
-        PERFORM odograph.crash_lock_set(NEW.vehicle_id, NEW.boot_id, NEW.crash_id, 'recorder', 'a restraint that does not reverse was deployed');
+        PERFORM odograph.crash_lock_set(NEW.vehicle_id, NEW.boot_id, NEW.crash_id, 'recorder',
+                                        'a restraint that does not reverse was deployed', NEW.receipt);
     END IF;
     RETURN NULL;
 END $$;
@@ -130,8 +141,8 @@ BEGIN
         SELECT FROM odograph.custody c WHERE c.vehicle_id = NEW.vehicle_id AND c.boot_id = NEW.boot_id
             AND c.crash_id = NEW.crash_id AND c.action = 'refused' AND c.digest = offered)
     THEN
-        PERFORM odograph.custody_note(session_user, 'refused', NEW.vehicle_id, NEW.boot_id, NEW.crash_id, offered,
-                                      'another record under the same identity; the first one stays');
+        PERFORM odograph.custody_append('refused', NEW.vehicle_id, NEW.boot_id, NEW.crash_id, offered,
+                                        'another record under the same identity; the first one stays', NEW.receipt);
     END IF;
     RETURN NEW;
 END $$;
@@ -140,45 +151,40 @@ CREATE TRIGGER offered BEFORE INSERT ON odograph.crash_record FOR EACH ROW EXECU
 CREATE FUNCTION odograph.crash_guard() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        RAISE EXCEPTION 'UPDATE on crash_record: record % of %: nobody changes what a recorder sent', OLD.crash_id, OLD.vehicle_id
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
     -- Waits for a lock that is being set: crash_lock_set holds the record's row.
     IF EXISTS (SELECT FROM odograph.crash_lock l WHERE l.vehicle_id = OLD.vehicle_id AND l.boot_id = OLD.boot_id
                AND l.crash_id = OLD.crash_id) THEN
-        RAISE EXCEPTION '% on crash_record: record % of % is locked', TG_OP, OLD.crash_id, OLD.vehicle_id
+        RAISE EXCEPTION 'DELETE on crash_record: record % of % is locked', OLD.crash_id, OLD.vehicle_id
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    PERFORM odograph.custody_note(session_user, CASE TG_OP WHEN 'DELETE' THEN 'deleted' ELSE 'changed' END,
-        OLD.vehicle_id, OLD.boot_id, OLD.crash_id,
-        CASE TG_OP WHEN 'DELETE' THEN odograph.crash_digest(OLD) ELSE odograph.crash_digest(NEW) END, '');
-    RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+    PERFORM odograph.custody_append('deleted', OLD.vehicle_id, OLD.boot_id, OLD.crash_id, odograph.crash_digest(OLD),
+        coalesce(current_setting('odograph.why', true), ''), current_setting('odograph.signature', true));
+    RETURN OLD;
 END $$;
 CREATE TRIGGER guard BEFORE UPDATE OR DELETE ON odograph.crash_record FOR EACH ROW EXECUTE FUNCTION odograph.crash_guard();
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON odograph.crash_record
     FOR EACH STATEMENT EXECUTE FUNCTION odograph.refuse('crash records leave one by one; see odograph.crash_retire');
 
-CREATE FUNCTION odograph.crash_retire(older_than timestamptz) RETURNS integer
+CREATE FUNCTION odograph.crash_retire(vehicle text, boot bigint, crash text, why text, signature text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    gone integer;
 BEGIN
-    DELETE FROM odograph.crash_record c WHERE c.event_time < older_than AND NOT EXISTS (
-        SELECT FROM odograph.crash_lock l WHERE l.vehicle_id = c.vehicle_id AND l.boot_id = c.boot_id AND l.crash_id = c.crash_id);
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    RETURN gone;
+    PERFORM set_config('odograph.why', why, true), set_config('odograph.signature', signature, true);
+    DELETE FROM odograph.crash_record c WHERE (c.vehicle_id, c.boot_id, c.crash_id) = (vehicle, boot, crash);
+    RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION odograph.crash_retire IS 'Retention: deletes records older than a moment, never a locked one; each is noted. How many';
+COMMENT ON FUNCTION odograph.crash_retire IS 'Deletes a record that is not locked, by an order that a program signed; false where there is none';
 
 -- Also where a session calls itself a replica, which switches ordinary triggers off.
 ALTER TABLE odograph.custody ENABLE ALWAYS TRIGGER append_only;
 ALTER TABLE odograph.crash_lock ENABLE ALWAYS TRIGGER for_good;
+ALTER TABLE odograph.crash_record ENABLE ALWAYS TRIGGER arrived;
+ALTER TABLE odograph.crash_record ENABLE ALWAYS TRIGGER offered;
 ALTER TABLE odograph.crash_record ENABLE ALWAYS TRIGGER guard;
 ALTER TABLE odograph.crash_record ENABLE ALWAYS TRIGGER no_truncate;
-
--- Records that were there before the vault.
-SELECT odograph.custody_note('migration', 'received', vehicle_id, boot_id, crash_id, odograph.crash_digest(c), '')
-FROM odograph.crash_record c ORDER BY received_at, vehicle_id, boot_id, crash_id;
-SELECT odograph.crash_lock_set(vehicle_id, boot_id, crash_id, 'recorder', 'a restraint that does not reverse was deployed')
-FROM odograph.crash_record WHERE airbag_deployed OR record -> 'locked' = 'true'::jsonb
-ORDER BY received_at, vehicle_id, boot_id, crash_id;
 
 -- Verdicts ---------------------------------------------------------------------------------------------------------------
 
@@ -207,7 +213,8 @@ CREATE OR REPLACE VIEW serving.crash_record AS
 SELECT c.vehicle_id, c.boot_id, c.crash_id, c.event_time, c.received_at, c.profile, c.delta_v_max_kmh, c.airbag_deployed,
        c.complete, c.hash_ok, c.lat_deg, c.lon_deg, c.record, c.raw, c.defects,
        l.locked_at, l.locked_by, l.why AS locked_why,
-       coalesce(v.verdict, 'unverified') AS verdict, coalesce(v.reasons, '[]') AS reasons, v.figures, v.final, v.decided_at
+       coalesce(v.verdict, 'unverified') AS verdict, coalesce(v.reasons, '[]') AS reasons, v.figures, v.final, v.decided_at,
+       coalesce(c.signature, 'unchecked') AS signature
 FROM odograph.crash_record c
 LEFT JOIN odograph.crash_lock l USING (vehicle_id, boot_id, crash_id)
 LEFT JOIN odograph.crash_verdict v USING (vehicle_id, boot_id, crash_id);
@@ -261,10 +268,13 @@ COMMENT ON VIEW serving.alert_verdict IS 'The gravest verdict of the crash recor
 
 -- Rights -----------------------------------------------------------------------------------------------------------------
 
-REVOKE UPDATE, DELETE, TRUNCATE ON odograph.crash_record FROM odograph_ingest;
+-- Who could make a table of the same columns and put one of these triggers on it could write what it likes.
+REVOKE ALL ON FUNCTION odograph.custody_append, odograph.crash_lock_set, odograph.crash_retire, odograph.crash_arrived,
+    odograph.crash_offered, odograph.crash_guard, odograph.refuse FROM PUBLIC, odograph_ingest, odograph_dashboard, odograph_dispatch;
+GRANT EXECUTE ON FUNCTION odograph.crash_lock_set TO odograph_ingest;
+REVOKE UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER ON odograph.crash_record FROM PUBLIC, odograph_ingest, odograph_dashboard, odograph_dispatch;
+REVOKE ALL ON odograph.custody, odograph.crash_lock FROM PUBLIC, odograph_ingest, odograph_dashboard, odograph_dispatch;
 GRANT SELECT ON odograph.custody, odograph.crash_lock TO odograph_ingest;
 GRANT SELECT, INSERT, UPDATE, DELETE ON odograph.crash_verdict TO odograph_ingest;
-REVOKE ALL ON FUNCTION odograph.custody_note, odograph.crash_lock_set, odograph.crash_retire FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION odograph.custody_note, odograph.crash_lock_set TO odograph_ingest;
 GRANT SELECT ON serving.crash_record, serving.crash_delta_v, serving.crash_pre_crash, serving.custody, serving.alert_verdict
     TO odograph_dashboard, odograph_ingest;

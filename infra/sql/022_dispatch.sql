@@ -1,5 +1,6 @@
 -- The writing way of people: a role of its own that may do with alerts what `odograph alerts ack | clear | silence` does, and may
 -- note that a crash bundle left, and nothing else. It sees no table: the functions of schema dispatch are all that it can name.
+-- Formerly 944b49535190bf17840f3327521e72744772bf7f28434cae72f8f12bd0b9e4a4, with 068_evidence.sql after it.
 
 CREATE SCHEMA dispatch;
 COMMENT ON SCHEMA dispatch IS 'What people do: the only schema of the role odograph_dispatch; the command line goes the same way';
@@ -55,14 +56,14 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION dispatch.silences_in_force IS 'For the file that the downlink reads; ms since 1970';
 
-CREATE FUNCTION dispatch.crash_exported(vehicle text, boot bigint, crash text, who text, sha256 text) RETURNS text
+CREATE FUNCTION dispatch.crash_exported(vehicle text, boot bigint, crash text, who text, sha256 text, signature text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF sha256 !~ '^[0-9a-f]{64}$' OR NOT EXISTS (SELECT FROM odograph.crash_record c
             WHERE c.vehicle_id = vehicle AND c.boot_id = boot AND c.crash_id = crash) THEN
         RAISE EXCEPTION 'no crash record % of % (boot %)', crash, vehicle, boot USING ERRCODE = 'check_violation';
     END IF;
-    RETURN odograph.custody_note(dispatch.words('name', who, 80), 'exported', vehicle, boot, crash, sha256, '');
+    RETURN odograph.custody_append('exported', vehicle, boot, crash, sha256, dispatch.words('name', who, 80), signature);
 END $$;
 COMMENT ON FUNCTION dispatch.crash_exported IS 'Notes in the custody log that a bundle with this SHA-256 left; the hash of the entry';
 

@@ -1,6 +1,7 @@
 """Applies the numbered SQL files of this folder, each once, in order, each in a transaction of its own.
 
-``NNN_name.community.sql`` only where TimescaleDB's license allows its community features.
+``NNN_name.community.sql`` only where TimescaleDB's license allows its community features. A file that took in
+a later one says so, ``-- Formerly SHA-256, with NNN_name.sql after it.``: both, applied, count as the file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from infra.sql import tenants
 
 FOLDER = Path(__file__).parent
 NAME = re.compile(r"\d{3}_[a-z0-9_]+(\.community)?\.sql")
+FORMER = re.compile(r"^-- Formerly ([0-9a-f]{64}), with (\S+) after it\.$", re.MULTILINE)
 LOCK_KEY = 0x0D06_12AF
 ROLES = ("odograph_ingest", "odograph_dashboard", "odograph_dispatch", tenants.ROLE)
 UNBOUNDED = "timescaledb.max_tuples_decompressed_per_dml_transaction"
@@ -49,6 +51,13 @@ class Migration(NamedTuple):
         """Checksum of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
+    def stands_in(self, applied: dict[str, str]) -> bool:
+        """Whether the database has it as it is now; ``applied``: checksums by name."""
+        found = applied.get(self.name)
+        return found == self.sha256 or any(
+            found == sha and after in applied for sha, after in FORMER.findall(self.text)
+        )
+
 
 def migrations(folder: Path = FOLDER) -> list[Migration]:
     """The files of ``folder`` in the order they are applied; raises ConfigError on a wrong or double name."""
@@ -77,7 +86,7 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
         _ensure_roles(connection)
         connection.execute(LEDGER)
         applied = _applied(connection)
-        changed = [m.name for m in todo if applied.get(m.name, m.sha256) != m.sha256]
+        changed = [m.name for m in todo if m.name in applied and not m.stands_in(applied)]
         if changed:
             raise ConfigError(
                 f"database: {', '.join(changed)} changed after it was applied; put the change into a new "
@@ -117,9 +126,7 @@ def pending(url: str, folder: Path = FOLDER) -> list[str]:
     with connected(url, connect_timeout_s=None, autocommit=True) as connection:
         applied = _applied(connection)
         allowed = license_of(connection) == "timescale"
-    return [
-        m.name for m in migrations(folder) if applied.get(m.name) != m.sha256 and (allowed or not m.community)
-    ]
+    return [m.name for m in migrations(folder) if not m.stands_in(applied) and (allowed or not m.community)]
 
 
 def _applied(connection: Connection) -> dict[str, str]:

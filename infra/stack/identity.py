@@ -1,7 +1,8 @@
-"""Certificates of devices and programs: this home's two authorities, what they issued, what is revoked.
+"""Certificates and keys: this home's authorities, what they issued, what is revoked; who signs evidence.
 
-``<home>/ca`` is root's alone. ``devices`` issues to vehicles and gateways, ``services`` to our programs and
-servers: a vehicle's certificate opens no listener of the programs, and the other way round.
+``<home>/ca`` is root's alone. ``devices`` issues to vehicles and gateways, which log in by it and sign crash
+records; ``services`` to our programs and servers: a vehicle's certificate opens no listener of the programs,
+and the other way round. ``evidence`` issues to the time stamper.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -19,6 +21,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -28,9 +31,12 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from infra.clients.locks import locked
-from infra.contract import policy
+from infra.contract import evidence, policy
+from infra.contract.downlink import Signer, Verifier, private_key, public_key
 from infra.contract.errors import ConfigError
+from infra.contract.frame import Frame
 from infra.contract.topics import VEHICLE_ID
+from infra.settings.settings import Settings
 from infra.stack.postgres import write_private
 from infra.stack.service import HOST
 
@@ -38,6 +44,10 @@ FOLDER: Final = "ca"
 DEVICES: Final = "devices"
 SERVICES: Final = "services"
 KINDS: Final = (DEVICES, SERVICES)
+"""Those that brokers trust."""
+EVIDENCE: Final = "evidence"
+KEY_FILE, PUBLIC_KEY_FILE = "evidence.key", "evidence.pub"
+"""By which our programs sign what they do with crash records."""
 GOOD: Final = ("valid", "expires soon")
 SERVER: Final = "server"
 """The certificate that the services show."""
@@ -46,6 +56,7 @@ WARN_DAYS: Final = 30
 AUTHORITY_DAYS: Final = 3650
 AHEAD: Final = dt.timedelta(minutes=5)
 """A device's clock may be so far behind ours."""
+PublicKey = ec.EllipticCurvePublicKey | Ed25519PublicKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,7 @@ class Issued:
     serial: int
     begins: dt.datetime
     ends: dt.datetime
-    revoked: bool
+    revoked: dt.datetime | None
     certificate: Path
 
     @property
@@ -71,15 +82,35 @@ class Issued:
 
     def state(self, now: dt.datetime) -> str:
         """``valid``, ``expires soon`` (within WARN_DAYS), ``expired`` or ``revoked``."""
-        if self.revoked:
+        if self.revoked is not None and now >= self.revoked:
             return "revoked"
         if now >= self.ends:
             return "expired"
         return "valid" if self.ends - now > dt.timedelta(days=WARN_DAYS) else "expires soon"
 
 
-class Authority:
-    """One of the two, made where it is missing."""
+class Trust:
+    """An authority as others know it: by its certificate, and by revoked.json beside that."""
+
+    def __init__(self, certificate: Path) -> None:
+        self.folder = certificate.parent
+        self._certificate = x509.load_pem_x509_certificate(certificate.read_bytes())
+
+    def state(self, one: x509.Certificate, at: dt.datetime) -> str:
+        """As ``Issued.state``. Raises InvalidSignature, ValueError for a certificate of another authority."""
+        one.verify_directly_issued_by(self._certificate)
+        return _issued(self.folder, one, self._revocations()).state(at)
+
+    def _revocations(self) -> dict[int, dt.datetime]:
+        try:
+            kept: dict[str, str] = json.loads((self.folder / "revoked.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return {int(serial, 16): dt.datetime.fromisoformat(at) for serial, at in kept.items()}
+
+
+class Authority(Trust):
+    """One of this home, made where it is missing."""
 
     def __init__(self, home: Path, kind: str) -> None:
         self.folder, self.kind = home / FOLDER / kind, kind
@@ -87,10 +118,10 @@ class Authority:
             (home / FOLDER).chmod(0o700)
             if not (self.folder / "ca.pem").exists():
                 self._found()
+        super().__init__(self.folder / "ca.pem")
         key = load_pem_private_key((self.folder / "ca.key").read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         self._key = key
-        self._certificate = x509.load_pem_x509_certificate((self.folder / "ca.pem").read_bytes())
 
     def _found(self) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -113,16 +144,20 @@ class Authority:
 
         ``hosts``: a server's names and addresses. Raises ConfigError for a request that cannot be taken.
         """
-        if request is None:
-            private = ec.generate_private_key(ec.SECP256R1())
-            public, key = private.public_key(), _pem_of(private)
-        else:
+        public: PublicKey
+        if request is not None:
             public, key = _requested(request, name), ""
+        else:  # Java and openssl ts take no Ed25519
+            devices = self.kind == DEVICES
+            private = Ed25519PrivateKey.generate() if devices else ec.generate_private_key(ec.SECP256R1())
+            public, key = private.public_key(), _pem_of(private)
         builder = _builder(_name(name), self._certificate.subject, public, days)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(sign_certificates=False), critical=True)
+        stamps = self.kind == EVIDENCE
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
-        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        purpose = ExtendedKeyUsageOID.TIME_STAMPING if stamps else purpose
+        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=stamps)
         if hosts:
             names = [*map(_general_name, hosts)]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -132,11 +167,11 @@ class Authority:
         if key:
             write_private(path.with_suffix(".key"), key)
         write_private(path, _pem(made))
-        return _issued(path, made, frozenset())
+        return _issued(path, made, {})
 
     def issued(self, name: str = "*") -> list[Issued]:
         """All certificates, or those of a name, by name, the newest last."""
-        gone = frozenset(self._revocations())
+        gone = self._revocations()
         read = ((path, path.read_bytes()) for path in self.folder.glob(f"issued/{name}/*.pem"))
         found = [_issued(path, x509.load_pem_x509_certificate(raw), gone) for path, raw in read]
         return sorted(found, key=lambda one: (one.name, one.begins, one.certificate.stat().st_mtime_ns))
@@ -152,17 +187,9 @@ class Authority:
     def revoke(self, gone: Iterable[Issued]) -> None:
         """Add to the list of revocations; for ever."""
         with locked(self.folder.parent / "lock"):
-            at = dt.datetime.now(dt.UTC).isoformat()
-            found = {one.serial: at for one in gone} | self._revocations()
-            texts = {f"{serial:X}": at for serial, at in found.items()}
+            found = dict.fromkeys((one.serial for one in gone), dt.datetime.now(dt.UTC)) | self._revocations()
+            texts = {f"{serial:X}": at.isoformat() for serial, at in found.items()}
             write_private(self.folder / "revoked.json", json.dumps(texts, indent=1))
-
-    def _revocations(self) -> dict[int, str]:
-        try:
-            kept: dict[str, str] = json.loads((self.folder / "revoked.json").read_text())
-        except FileNotFoundError:
-            return {}
-        return {int(serial, 16): at for serial, at in kept.items()}
 
     def revocations(self) -> str:
         """The list (CRL, PEM). It lasts as long as the authority: a broker takes nobody by an old one."""
@@ -171,8 +198,7 @@ class Authority:
         builder = builder.last_update(now - AHEAD).next_update(end)
         for serial, at in self._revocations().items():
             one = x509.RevokedCertificateBuilder().serial_number(serial)
-            one = one.revocation_date(dt.datetime.fromisoformat(at))
-            builder = builder.add_revoked_certificate(one.build())
+            builder = builder.add_revoked_certificate(one.revocation_date(at).build())
         return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
 
 
@@ -200,13 +226,67 @@ def server_hosts(address: str, names: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(sorted(own | ({socket.gethostname()} if address != HOST else set())))
 
 
+def record_signer(settings: Settings) -> Callable[[Frame], bytes] | None:
+    """Seals a crash record as its vehicle does; None: vehicles have no keys in this home."""
+    home = settings.paths.home.absolute()
+    return partial(_sealed, home) if (home / FOLDER / DEVICES / "ca.key").exists() else None
+
+
+def _sealed(home: Path, body: Frame) -> bytes:
+    return evidence.sealed(body, *_device(home, body["vehicle_id"]))
+
+
+@lru_cache(4096)
+def _device(home: Path, vehicle_id: str) -> tuple[x509.Certificate, Signer]:
+    ours = Authority(home, DEVICES).current(vehicle_id)
+    certificate = x509.load_pem_x509_certificate(ours.certificate.read_bytes())
+    return certificate, Signer(private_key(ours.key, f"key of {vehicle_id}"))
+
+
+def device_trust(settings: Settings) -> Trust | None:
+    """The authority by which devices sign; None: there is none. Raises ConfigError."""
+    path = settings.crash.device_ca_file or settings.paths.home / FOLDER / DEVICES / "ca.pem"
+    if settings.crash.device_ca_file is None and not path.exists():
+        return None
+    try:
+        return Trust(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"ODOGRAPH_CRASH_DEVICE_CA_FILE {path}: {error}") from error
+
+
+def signature_of(raw: bytes, devices: Trust | None, at: dt.datetime) -> str:
+    """What is known of a crash record's signature, whose certificate was in force at that time."""
+    if devices is None:
+        return evidence.device_signature(raw, None)
+    return evidence.device_signature(raw, lambda one: devices.state(one, at) in GOOD)
+
+
+def notary(settings: Settings) -> Signer | None:
+    """With the evidence key in force; None: none is here, and entries go unsigned. Raises ConfigError."""
+    path = settings.crash.key_file or settings.paths.home / KEY_FILE
+    if settings.crash.key_file is None and not path.exists():
+        return None
+    return Signer(private_key(path, "ODOGRAPH_CRASH_KEY_FILE"))
+
+
+def witness(settings: Settings) -> Verifier | None:
+    """With the public key of the evidence key; None: there is none here. Raises ConfigError."""
+    path = settings.crash.public_key_file or settings.paths.home / PUBLIC_KEY_FILE
+    if settings.crash.public_key_file is None and not path.exists():
+        return None
+    return Verifier(public_key(path, "ODOGRAPH_CRASH_PUBLIC_KEY_FILE"))
+
+
+def time_stamper(home: Path) -> Issued:
+    """This home's own time-stamp authority (RFC 3161)."""
+    return Authority(home, EVIDENCE).current("time-stamps", AUTHORITY_DAYS)
+
+
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: float
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: PublicKey, days: float) -> x509.CertificateBuilder:
     begin = dt.datetime.now(dt.UTC) - AHEAD
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
     builder = builder.serial_number(x509.random_serial_number())
@@ -222,7 +302,7 @@ def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def _requested(request: bytes, name: str) -> ec.EllipticCurvePublicKey:
+def _requested(request: bytes, name: str) -> Ed25519PublicKey:
     try:
         asked = x509.load_pem_x509_csr(request)
         names = [a.value for a in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
@@ -230,8 +310,8 @@ def _requested(request: bytes, name: str) -> ec.EllipticCurvePublicKey:
         sound = asked.is_signature_valid
     except ValueError as error:
         raise ConfigError(f"--request: no certificate request (PEM): {error}") from error
-    if not sound or names != [name] or not isinstance(public, ec.EllipticCurvePublicKey):
-        wanted = f"a request for CN={name}, signed, with a key on an elliptic curve, is wanted"
+    if not sound or names != [name] or not isinstance(public, Ed25519PublicKey):
+        wanted = f"a request for CN={name}, signed, with an Ed25519 key, is wanted"
         raise ConfigError(f"--request: {wanted}")
     return public
 
@@ -251,14 +331,14 @@ def _hosts(one: Issued) -> set[str]:
     return set()
 
 
-def _issued(path: Path, made: x509.Certificate, revoked: frozenset[int]) -> Issued:
+def _issued(path: Path, made: x509.Certificate, revoked: Mapping[int, dt.datetime]) -> Issued:
     times = (made.not_valid_before_utc, made.not_valid_after_utc)
-    return Issued(path.parent.name, made.serial_number, *times, made.serial_number in revoked, path)
+    return Issued(path.parent.name, made.serial_number, *times, revoked.get(made.serial_number), path)
 
 
 def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
 
 
-def _pem_of(key: ec.EllipticCurvePrivateKey) -> str:
+def _pem_of(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey) -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

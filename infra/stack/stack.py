@@ -13,7 +13,7 @@ from typing import Any
 from infra.clients import database_url
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract import downlink, evidence, policy
+from infra.contract import downlink, policy
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import listed
 from infra.settings.settings import (
@@ -69,7 +69,7 @@ class Stack:
     @property
     def secure(self) -> bool:
         """Whether every hop asks who is there: by the settings, or since this home has authorities."""
-        return self.settings.secure or (self.home / identity.FOLDER).exists()
+        return self.settings.secure or (self.home / identity.FOLDER / identity.SERVICES).exists()
 
     def up(self) -> Endpoints:
         """Start what does not run, create topics, roles and database, migrate; the addresses.
@@ -296,14 +296,15 @@ def ensure_keys(settings: Settings) -> None:
 
     The public key always follows from the private one; one that the settings name must be its counterpart.
     """
-    own = settings.paths.home / downlink.KEY_FILE
+    home = settings.paths.home
+    own = home / downlink.KEY_FILE
     if settings.downlink.key_file is None and not own.exists():
         write_private(own, downlink.new_key())
-    for private, public, made in evidence.HOME_KEYS:
-        if not (settings.paths.home / private).exists():
-            key, shown = made()
-            (settings.paths.home / public).write_bytes(shown)
-            write_private(settings.paths.home / private, key)
+    if not (home / identity.KEY_FILE).exists():
+        write_private(home / identity.KEY_FILE, downlink.new_key())
+    signer = downlink.Signer(downlink.private_key(home / identity.KEY_FILE, identity.KEY_FILE))
+    (home / identity.PUBLIC_KEY_FILE).write_bytes(signer.public_pem())
+    identity.Authority(home, identity.DEVICES)  # vehicles sign crash records
     pem = downlink.signer(settings).public_pem()
     path = downlink.public_key_file(settings)
     if settings.downlink.public_key_file is None:

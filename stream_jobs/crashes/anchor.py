@@ -20,11 +20,11 @@ from typing import Final
 
 import orjson
 
-from infra.contract import evidence
 from infra.contract.downlink import Verifier
 from infra.contract.errors import ServiceError
 from infra.contract.frame import Frame
 from infra.settings.settings import Settings
+from infra.stack import identity
 from stream_jobs.crashes.custody import Anchors, Entry, broken, unsigned
 
 FOLDER: Final = "anchors"
@@ -72,7 +72,7 @@ def anchor(settings: Settings, entries: Sequence[Entry]) -> int:
     Again at the same head it only gets the stamp that is missing. Raises ServiceError where the log is not
     what was anchored before, or no time-stamp authority answers; ConfigError.
     """
-    signer, witness = evidence.notary(settings), evidence.witness(settings)
+    signer, witness = identity.notary(settings), identity.witness(settings)
     if signer is None or witness is None or not entries:
         return 0
     known, hashes = read(settings, witness), {entry.entry: entry.sha256 for entry in entries}
@@ -112,7 +112,8 @@ def _stamp(settings: Settings, path: Path) -> None:
                 raise ServiceError(f"time-stamp authority {url}: {error}") from error
         else:
             (config := Path(folder) / "tsa.cnf").write_text(TSA.format(folder=path.parent))
-            keys = ("-inkey", home / evidence.TSA_KEY, "-signer", home / evidence.TSA_CERTIFICATE)
+            ours = identity.time_stamper(home)
+            keys = ("-inkey", ours.key, "-signer", ours.certificate)
             section = ("-config", config, "-section", "tsa")
             _openssl("-reply", *section, "-queryfile", query, *keys, "-out", answer)
         answer.replace(path.with_suffix(".tsr"))
@@ -121,7 +122,8 @@ def _stamp(settings: Settings, path: Path) -> None:
 def _stamped_at(settings: Settings, path: Path) -> str:
     """When a file was stamped, as its time stamp says; raises ServiceError where that does not hold."""
     stamp = path.with_suffix(".tsr")
-    trusted = settings.crash.tsa_ca_file or settings.paths.home / evidence.TSA_CERTIFICATE
+    own = settings.paths.home / identity.FOLDER / identity.EVIDENCE / "ca.pem"
+    trusted = settings.crash.tsa_ca_file or own
     _openssl("-verify", "-data", path, "-in", stamp, "-CAfile", trusted)
     lines = _openssl("-reply", "-in", stamp, "-text").splitlines()
     return next((line.partition(": ")[2] for line in lines if line.startswith("Time stamp: ")), "")

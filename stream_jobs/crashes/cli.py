@@ -57,17 +57,17 @@ def verify(
     Records are also held against their vehicles' signatures, their own bytes and Kafka's log. Keep the
     head that it tells somewhere else: who rewrites all shows against that. Exit 1: something was changed.
     """
-    from infra.contract import evidence
     from infra.settings.settings import load
+    from infra.stack import identity
     from stream_jobs.crashes import anchor, bundle, custody, tables
 
     places, settings = _endpoints(), load()
     ingest, owner = (tables.user(url) for url in (places.db_ingest_url, places.db_owner_url))
     may = {"received": {ingest, "migration"}, "refused": {ingest}, "deleted": {owner}}
-    vault, log = tables.vault(places.db_ingest_url, evidence.device_certificate(settings)), None
+    vault, log = tables.vault(places.db_ingest_url, identity.device_trust(settings)), None
     if not without_log:
         log = custody.read_log(places.kafka_bootstrap, settings.kafka.prefix, vault)
-    witness = evidence.witness(settings)
+    witness = identity.witness(settings)
     found = custody.verified(vault, may, log, head, witness, anchor.read(settings, witness))
     typer.echo(bundle.as_json(found) if json else found.as_text())
     if found.wrong:
@@ -77,13 +77,13 @@ def verify(
 @crash_app.command("anchor")
 def anchor_() -> None:
     """Sign and time-stamp the custody log's head now; maintenance does, too. Exit 1: it does not hold."""
-    from infra.contract import evidence
     from infra.settings.settings import load
+    from infra.stack import identity
     from stream_jobs.crashes import anchor, tables
 
     settings = load()
     entry = anchor.anchor(settings, tables.vault(_endpoints().db_ingest_url, None).entries)
-    typer.echo(f"anchored at entry {entry}: {anchor.read(settings, evidence.witness(settings)).words}")
+    typer.echo(f"anchored at entry {entry}: {anchor.read(settings, identity.witness(settings)).words}")
 
 
 @crash_app.command()
@@ -93,15 +93,15 @@ def lock(
     by: By = None,
 ) -> None:
     """Lock a record for good: no role can change or delete it any more. Again is fine."""
-    from infra.contract import evidence
     from infra.settings.settings import load
+    from infra.stack import identity
     from stream_jobs.crashes import bundle, tables
 
     url = _endpoints().db_ingest_url
     key = tables.named(url, record)
     who, reason = bundle.one_line("--by", by or getpass.getuser()), bundle.one_line("--why", why)
     typer.echo(
-        "locked" if tables.lock(url, key, who, reason, evidence.notary(load())) else "was locked before"
+        "locked" if tables.lock(url, key, who, reason, identity.notary(load())) else "was locked before"
     )
 
 
@@ -113,8 +113,8 @@ def export(
 
     The same record gives the same bytes. The custody log notes the export, with the bundle's hash.
     """
-    from infra.contract import evidence as proof
     from infra.settings.settings import load
+    from infra.stack import identity
     from stream_jobs.crashes import bundle, tables
     from stream_jobs.crashes.custody import sha256_hex
 
@@ -125,7 +125,7 @@ def export(
     out.mkdir(parents=True, exist_ok=True)
     path, digest = out / bundle.name_of(evidence.record), sha256_hex(body)
     path.write_bytes(body)
-    tables.note_export(url, key, who, digest, proof.notary(load()))
+    tables.note_export(url, key, who, digest, identity.notary(load()))
     typer.echo(f"{digest}  {path}")
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from cryptography.x509 import Certificate
 
 from infra.clients.kafka import LogReader, Record
 from infra.contract import evidence
@@ -27,6 +26,7 @@ from infra.contract.evidence import statement
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
 from infra.contract.topics import kafka_topic
+from infra.stack.identity import Trust, signature_of
 
 START: Final = "0" * 64
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -184,11 +184,11 @@ class Shown:
     signature: str = evidence.UNCHECKED
 
 
-def shown(row: Mapping[str, Any], devices: Certificate | None = None) -> Shown:
+def shown(row: Mapping[str, Any], devices: Trust | None = None) -> Shown:
     """A row of serving.crash_record, with its jsonb as ``record_text``; ``devices``: their authority."""
     raw, received_ms = row["raw"], _ms(row["received_at"])
     digest, says = sha256_hex((row["record_text"] if raw is None else raw).encode()), dict[str, bool]()
-    signature = evidence.UNCHECKED if raw is None else evidence.device_signature(raw.encode(), devices)
+    signature = evidence.UNCHECKED if raw is None else signature_of(raw.encode(), devices, row["received_at"])
     if raw is not None:  # by column whether it says what the body says
         body = orjson.loads(raw)
         same = ("vehicle_id", "boot_id", "crash_id", "delta_v_max_kmh", "airbag_deployed")

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Final
 
 import psycopg
-from cryptography.x509 import Certificate
 from psycopg.rows import dict_row
 
 from infra.clients.db import connected, system_user
@@ -15,6 +14,7 @@ from infra.contract.downlink import Signer
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.evidence import statement
 from infra.settings.settings import Settings
+from infra.stack.identity import Trust
 from stream_jobs.crashes.anchor import anchor
 from stream_jobs.crashes.bundle import Evidence
 from stream_jobs.crashes.custody import Entry, Key, Vault, shown
@@ -140,7 +140,7 @@ def _signed(
     return notary.sign(statement(connection.info.user, action, key, digest, detail))
 
 
-def vault(url: str, devices: Certificate | None) -> Vault:
+def vault(url: str, devices: Trust | None) -> Vault:
     """The custody log and the records as readers see them. Raises ServiceError."""
     with _connected(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

@@ -26,7 +26,6 @@ from infra.clients.db import Cause, cause_of, described
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LOST
 from infra.clients.leases import Lease
-from infra.contract import evidence
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
 from infra.contract.incidents import TABLE_KEY, Causes
@@ -34,6 +33,7 @@ from infra.contract.overload import RULE
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
+from infra.stack import identity
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
@@ -91,7 +91,7 @@ class EventStore:
         self._clear_times, self._causes = clear_times, causes
         self._rules = rules
         self._terms = settings.crash
-        self._sealing = writes.Sealing(evidence.device_certificate(settings), evidence.notary(settings))
+        self._sealing = writes.Sealing(identity.device_trust(settings), identity.notary(settings))
         self._log = structlog.get_logger()
         self._held: writes.Offsets = {}
         self._begin(stop)

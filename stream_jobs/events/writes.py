@@ -8,15 +8,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
-
-from cryptography.x509 import Certificate
 
 from infra.contract.downlink import Signer
 from infra.contract.errors import ContractError
-from infra.contract.evidence import device_signature, statement
+from infra.contract.evidence import statement
 from infra.contract.incidents import Causes
 from infra.contract.verdict import ClockLimits
+from infra.stack.identity import Trust, signature_of
 from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.statements import insert_json, json_rows, json_value, set_columns
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
@@ -149,7 +149,7 @@ class Batch:
 class Sealing:
     """What a crash record is received with: the devices' authority, and the key that signs the receipt."""
 
-    devices: Certificate | None = None
+    devices: Trust | None = None
     notary: Signer | None = None
 
     def received(self, row: Row, user: str) -> Row:
@@ -157,7 +157,8 @@ class Sealing:
         raw, key, receipt = row["raw"].encode(), (row["vehicle_id"], row["boot_id"], row["crash_id"]), ""
         if self.notary is not None:
             receipt = self.notary.sign(statement(user, "received", key, hashlib.sha256(raw).hexdigest()))
-        return row | {"signature": device_signature(raw, self.devices), "receipt": receipt}
+        received_at = datetime.fromtimestamp(row["received_ms"] / 1000, UTC)
+        return row | {"signature": signature_of(raw, self.devices, received_at), "receipt": receipt}
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def test_probe_and_figures_reach_it(broker: MqttBroker) -> None:
 def test_a_certificate_of_another_authority_is_refused_in_clear_words(
     kind: type[PahoPublisher] | type[LeanPublisher], settings: Settings, broker: MqttBroker
 ) -> None:
-    wrong = replace(broker, ca_file=str(Path(broker.ca_file).with_name("other.pem")))
+    wrong = replace(broker, ca_file=str(Path(broker.ca_file).parents[3] / "other.pem"))
     told = r"certificate that is not trusted \(.*\); check ODOGRAPH_MQTT_CA_FILE"
     with pytest.raises(ServiceError, match=told), kind([wrong], ["stranger"]) as vehicle:
         vehicle.connect(1.0)

@@ -13,10 +13,10 @@ import pytest
 from psycopg.rows import dict_row
 
 from infra.clients import database_url
-from infra.contract import evidence
 from infra.contract.errors import ServiceError
 from infra.contract.verdict import ClockLimits
 from infra.settings.sections import Crash
+from infra.stack import identity
 from infra.stack.stack import Stack
 from load_tests.drills.poison.evidence import INGEST, REHASH, by_owner, refused
 from stream_jobs.crashes import tables
@@ -35,7 +35,7 @@ def stored(lane: Lane, *records: tuple[str, bytes]) -> None:
     made = [
         crash_row(Record("crash", 0, 0, T0 + 300, key.encode(), value, {}), clocks) for key, value in records
     ]
-    sealing = Sealing(evidence.device_certificate(lane.settings), evidence.notary(lane.settings))
+    sealing = Sealing(identity.device_trust(lane.settings), identity.notary(lane.settings))
     with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
         sealed = [sealing.received(row, connection.info.user) for row in made]
         connection.execute(INSERT_CRASHES, {"rows": as_json(sealed)})
@@ -75,7 +75,7 @@ def test_a_locked_record_stays_as_it_is_whoever_tries(lane: Lane) -> None:
             connection.execute(f"TRUNCATE odograph.{table}".encode())
     with psycopg.connect(ingest) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("INSERT INTO odograph.custody SELECT * FROM odograph.custody")
-    notary = evidence.notary(lane.settings)
+    notary = identity.notary(lane.settings)
     assert tables.retire(owner, (VINS[1], 5, "5-1"), "retention", notary)
     with pytest.raises(ServiceError, match="is locked"):
         tables.retire(owner, (VINS[0], 5, "5-1"), "retention", notary)
@@ -135,9 +135,9 @@ def signed_record(lane: Lane, vehicle: int, seq: int) -> tuple[str, bytes]:
     """A record without a deployment, signed by its vehicle."""
     key, value = open_record(vehicle, seq, T0)
     body = {name: each for name, each in orjson.loads(value).items() if name != "sha256"}
-    authority = evidence.device_authority(lane.settings)
-    assert authority is not None
-    return key, authority.sealed(body)
+    sealed = identity.record_signer(lane.settings)
+    assert sealed is not None
+    return key, sealed(body)
 
 
 OWN_HASH = "encode(sha256(convert_to(raw, 'UTF8')), 'hex')"
@@ -190,7 +190,7 @@ def test_what_a_superuser_forges_is_found_without_the_database(stack: Stack, lan
     """The database's superuser has neither the vehicles' keys nor the service's, and no anchor."""
     stored(lane, signed_record(lane, 0, 1), open_record(1, 1, T0))
     urls = lane.endpoints
-    notary = evidence.notary(lane.settings)
+    notary = identity.notary(lane.settings)
     tables.note_export(urls.db_dispatch_url, (VINS[0], 5, "5-1"), "A. Clerk", "0" * 64, notary)
     assert tables.lock(urls.db_ingest_url, (VINS[1], 5, "5-1"), "A. Clerk", "court order", notary)
     assert command(lane, "anchor").stdout.startswith(

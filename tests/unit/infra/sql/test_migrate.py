@@ -44,5 +44,17 @@ def test_a_changed_text_has_another_checksum(tmp_path: Path) -> None:
     assert migrations(tmp_path)[0].sha256 != before
 
 
+def test_a_file_that_took_in_a_later_one_is_in_force_where_both_were_applied(tmp_path: Path) -> None:
+    lay(tmp_path, "001_tables.sql")
+    former = "a" * 64
+    (tmp_path / "001_tables.sql").write_text(f"-- Formerly {former}, with 007_more.sql after it.\n")
+    file = migrations(tmp_path)[0]
+    for applied, in_force in (
+        ({}, False), ({file.name: file.sha256}, True), ({file.name: former}, False),
+        ({file.name: former, "007_more.sql": "b"}, True), ({file.name: "c", "007_more.sql": "b"}, False),
+    ):  # fmt: skip
+        assert file.stands_in(applied) == in_force
+
+
 def test_the_files_that_ship_are_well_named() -> None:
     assert migrations()[0].name == "001_tables.sql"
