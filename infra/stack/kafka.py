@@ -1,4 +1,4 @@
-"""The embedded Kafka: one KRaft node, broker and controller in one process."""
+"""The embedded Kafka: one KRaft node, broker and controller in one process; or several brokers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -45,37 +46,67 @@ broker's work, and what it gave was requests that are a fifth cheaper."""
 TEMPLATE: Final = Path(__file__).with_name("kafka-server.conf")
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Which of a cluster's nodes. All have the same ``cluster_id``; controller is the one with number 1."""
+
+    roles: str = "broker,controller"
+    number: int = 1
+    brokers: int = 1
+    cluster_id: str = ""
+
+
+def new_cluster_id() -> str:
+    """Of a new cluster."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+ALONE: Final = Node()
+
+
 def kafka(
-    jars: Path, data: Path, port: int, controller_port: int, heap_mb: int, options: Sequence[str] = ()
-) -> Service:
+    jars: Path, data: Path, port: int, controller_port: int, heap_mb: int, options: Sequence[str] = (),
+    node: Node = ALONE,
+) -> Service:  # fmt: skip
     """Kafka from the folder ``jars`` on loopback ports, its log in ``data`` and ``heap_mb`` MiB of heap.
 
     ``options``: more of Java's.
     """
-    classpath = jars / "*"
-    java = ("java", "-cp", str(classpath), f"-Dlog4j2.configurationFile={LOG_CONFIG}")
+    classpath, ours = jars / "*", data / LOG_CONFIG.name
+    java = ("java", "-cp", str(classpath), f"-Dlog4j2.configurationFile={ours}")
     config = data / CONFIG
-    text = TEMPLATE.read_text().format(host=HOST, port=port, controller_port=controller_port, data=data)
+    listeners = {
+        "broker": f"PLAINTEXT://{HOST}:{port}",
+        "controller": f"CONTROLLER://{HOST}:{controller_port}",
+    }
+    text = TEMPLATE.read_text().format(
+        host=HOST, controller_port=controller_port, data=data, roles=node.roles, number=node.number,
+        listeners=",".join(listeners[role] for role in node.roles.split(",")),
+        copies=node.brokers, in_sync=max(1, node.brokers - 1),
+    )  # fmt: skip
+    serves = "broker" in node.roles
     return Service(
         name="kafka",
         command=(*java, f"-Xmx{heap_mb}m", *JVM_OPTIONS, *options, "kafka.Kafka", str(config)),
-        port=port,
+        port=port if serves else controller_port,
         port_setting="ODOGRAPH_KAFKA_PORT",
-        probe=partial(probes.kafka_cluster, f"{HOST}:{port}"),
-        prepare=partial(_prepare, java, data, text),
+        probe=partial(probes.kafka_cluster, f"{HOST}:{port}")
+        if serves
+        else partial(probes.listens, controller_port),
+        prepare=partial(_prepare, java, data, text, node.cluster_id or new_cluster_id()),
         ready_s=60.0,
     )
 
 
-def _prepare(java: tuple[str, ...], data: Path, text: str) -> None:
+def _prepare(java: tuple[str, ...], data: Path, text: str, cluster_id: str) -> None:
     if shutil.which("java") is None:
         raise ServiceError("kafka: there is no java on this machine; install one: odograph setup")
     data.mkdir(parents=True, exist_ok=True)
     config = data / CONFIG
     config.write_text(text)
+    (data / LOG_CONFIG.name).write_bytes(LOG_CONFIG.read_bytes())
     if (data / "log" / "meta.properties").exists():
         return
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     options = ("format", "--ignore-formatted", f"--cluster-id={cluster_id}", "-c", str(config))
     command = (*java, "-Xmx128m", "kafka.tools.StorageTool", *options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_S, check=False)

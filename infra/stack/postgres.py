@@ -102,10 +102,15 @@ def postgres(root: Path, data: Path, config: Path, port: int, password: str) -> 
     )
 
 
-def _prepare(root: Path, data: Path, config: Path, port: int, password: str) -> None:
+def configure(data: Path, config: Path, port: int) -> None:
+    """The folders of a server, and its settings."""
     settings = TEMPLATE.read_text().format(host=HOST, port=port)
     texts = {"postgresql.conf": settings, "pg_hba.conf": ACCESS, "pg_ident.conf": ""}
     rootfs.furnish(data, config, USER, texts)
+
+
+def _prepare(root: Path, data: Path, config: Path, port: int, password: str) -> None:
+    configure(data, config, port)
     if (data / "cluster").exists():
         return
     rootfs.write_config(config, USER, {NEW_PASSWORD_FILE: password})

@@ -18,7 +18,7 @@ from infra.clients import kafka
 from infra.clients.db import connected
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
-from infra.stack.service import HOST
+from infra.stack.service import HOST, port_is_free
 
 TIMEOUT_S = 3.0
 
@@ -56,13 +56,20 @@ def mqtt_echo(broker: MqttBroker) -> str:
     return f"{broker} echoes"
 
 
-def kafka_cluster(bootstrap: str) -> str:
-    """Ask for the cluster's brokers; raises ServiceError unless at least one is in service."""
+def listens(port: int) -> str:
+    """Of a server whose protocol we do not speak: it takes connections. Raises ServiceError."""
+    if port_is_free(port):
+        raise ServiceError(f"nothing listens on port {port} yet")
+    return f"port {port} is taken in"
+
+
+def kafka_cluster(bootstrap: str, least: int = 1) -> str:
+    """Ask for the cluster's brokers; raises ServiceError unless so many are in service."""
     with kafka.service_errors(f"Kafka {bootstrap}"):
         client = kafka.admin(bootstrap)  # its end would end the request
         cluster = client.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
-    if not cluster.nodes:
-        raise ServiceError(f"Kafka {bootstrap}: no broker in service yet")
+    if len(cluster.nodes) < least:
+        raise ServiceError(f"Kafka {bootstrap}: {len(cluster.nodes) or 'no'} broker in service yet")
     return f"{bootstrap}, {len(cluster.nodes)} broker"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from infra.stack.cluster import ALONE, Profile, Sections
 from load_tests.drills.acks import acks
 from load_tests.drills.alert_faults import f9
 from load_tests.drills.backlog import f19
@@ -18,6 +19,7 @@ from load_tests.drills.cluster import c2
 from load_tests.drills.dashboard_faults import c8
 from load_tests.drills.database_faults import ASYNCHRONOUS, c7
 from load_tests.drills.flow import Load
+from load_tests.drills.kafka_cluster import ONE_COPY, c1, c10
 from load_tests.drills.kafka_faults import f3, f4, f14
 from load_tests.drills.lease_faults import c9
 from load_tests.drills.overload import overload
@@ -27,7 +29,7 @@ from load_tests.drills.poison.run import poison
 from load_tests.drills.poison.table import ATTACKS
 from load_tests.drills.replay_faults import replay_full, replay_kill
 from load_tests.drills.replay_ways import replay_ways
-from load_tests.drills.site import Disk, Sections, Site
+from load_tests.drills.site import Disk, Site
 from load_tests.drills.spark_faults import f7, f8
 from load_tests.drills.vehicle_faults import f15, f17, f18
 from load_tests.drills.verdict import Verdict
@@ -49,8 +51,8 @@ class Drill:
     times: int = 1
     """How often the fault is put in."""
     disk: Disk | None = None
-    brokers: int = 1
-    """MQTT brokers."""
+    profile: Profile = ALONE
+    """Of which services there are several."""
 
 
 def _honest(run: Callable[[Site, Load], Verdict]) -> Run:
@@ -101,10 +103,14 @@ DRILLS: Final = (
     Drill("f8", "kill -9 between the database's commit and Spark's", 200, 3, f8, {}, ("no-ledger",), times=5),
     Drill("f9", "kill -9 the alert query and the event store in turn", 100, 30, _honest(f9),
           {"jobs": {"instant_trigger_s": 5, "crash_trigger_s": 5}}, times=20),
+    Drill("c1", "kill -9 the leader of a partition, six times, then two of three brokers", 100, 10,
+          c1, {}, (ONE_COPY,), times=6, profile=Profile(kafka=3)),
+    Drill("c10", "telemetry gets 8 partitions instead of 4 while frames flow, through to trips", 100, 60,
+          c10, {"kafka": {"partitions": 4}}, ("no-sequencer",)),
     Drill("c2", "kill -9 executors, a worker, the master and the driver of a Spark cluster", 60, 240, c2,
-          SMALL_BATCHES, ("local-staging",), times=5),
+          SMALL_BATCHES, ("local-staging",), times=5, profile=Profile(workers=3)),
     Drill("c7", "kill -9 PostgreSQL's primary amid COPY, then while its standby lags; promote each", 100, 20,
-          c7, {}, (ASYNCHRONOUS,), times=2),
+          c7, {}, (ASYNCHRONOUS,), times=2, profile=Profile(postgres=2)),
     Drill("c8", "kill -9 the dashboard that has the page, of two behind one address; rate: vehicles", 300, 0,
           _honest(c8), times=2),
     Drill("c9", "SIGSTOP the holder of each lease past its time, beside a second of each program", 60, 10, c9,
@@ -126,7 +132,7 @@ DRILLS: Final = (
     Drill("refused", "frames that only Kafka refuses", 0, 0,
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
     Drill("c5", "kill -9 one of two MQTT brokers while it holds frames, through to windows and trips",
-          200, 60, c5, {}, ("no-keep",), brokers=2),
+          200, 60, c5, {}, ("no-keep",), profile=Profile(mqtt=2)),
     Drill("c6", "kill -9 one of three bridges, then a fourth one joins", 1000, 60, c6,
           {"bridge": {"shards": 4, "max_in_flight": 4000}}, ("own-sessions", "whole-tree")),
     Drill("overload", "more than the stream takes: cars are put off, and taken in when it is over", 300, 60,

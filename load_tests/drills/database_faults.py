@@ -15,12 +15,13 @@ import psycopg
 from infra.clients.db import session
 from infra.contract.errors import ServiceError
 from infra.stack import probes
+from infra.stack.postgres_pair import Node, PostgresPair
 from infra.stack.supervisor import COMMANDS, odograph
 from load_tests.drills.aggregates import accounted, balanced, windows
+from load_tests.drills.alert_faults import CRASHES
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish, flows
 from load_tests.drills.journeys import trips
-from load_tests.drills.postgres_pair import Node, PostgresPair
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
 
@@ -113,8 +114,12 @@ def c7(site: Site, load: Load, mutant: str | None) -> Verdict:
     """Kill -9 the primary, promote the standby, bring the old one back; then the other way round."""
     log = Log(site.settings, site.endpoints)
     log.begin_here("telemetry")
-    pair = PostgresPair(site, synchronous=mutant != ASYNCHRONOUS)
-    pair.begin()
+    pair = site.cluster.pair
+    if pair is None:
+        raise ServiceError("drill: c7 needs two servers of PostgreSQL")
+    if mutant == ASYNCHRONOUS:
+        pair.synchronous = False
+        pair.follow()
     with session(site.endpoints.db_owner_url) as connection:
         connection.execute(CREATE)
     site.bridge()
@@ -122,7 +127,7 @@ def c7(site: Site, load: Load, mutant: str | None) -> Verdict:
         site.start(name, odograph(*COMMANDS[name]))
     for name in PROGRAMS:
         site.wait_ready(name, READY_S)
-    site.simulate("c7", *Load(load.rate, LASTING_S, load.seed).arguments("--poison", "0.02"))
+    site.simulate("c7", *Load(load.rate, LASTING_S, load.seed).arguments("--fault", f"crash={CRASHES:g}"))
     flows(site, "c7", load.rate * load.duration_s, BEGIN_S + load.duration_s)
     witness = Witness(site.endpoints.db_owner_url)
     found = []

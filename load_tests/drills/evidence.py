@@ -85,6 +85,11 @@ class Log:
                 low = max(begin.get(partition, 0), log.bounds(log.topic(name), partition)[0])
                 yield from log.messages(log.topic(name), partition, low, end)
 
+    def ends(self, name: str) -> dict[int, int]:
+        """The next offset of each partition of a topic."""
+        with self._open() as log:
+            return log.ends(name)
+
     def appended(self, name: str) -> int:
         """Records in a topic since ``begin_here``, by its offsets."""
         with self._open() as log:

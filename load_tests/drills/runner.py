@@ -63,5 +63,5 @@ def _one(drill: Drill, mutant: str | None, wanted: Wanted, say: Say) -> Verdict:
         seconds = duration_ms(wanted.duration, "--duration") / 1000
     size = Load(wanted.rate or drill.rate, seconds, wanted.seed, wanted.times or drill.times)
     name = drill.name.replace(":", "-")
-    with opened(load(), name, say, wanted.keep, drill.disk, drill.brokers, **drill.settings) as site:
+    with opened(load(), name, say, wanted.keep, drill.disk, drill.profile, **drill.settings) as site:
         return drill.run(site, size, mutant)

@@ -19,18 +19,17 @@ from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import probes, processes
 from infra.stack.cache import remove_tree
+from infra.stack.cluster import ALONE, Cluster, Profile, Sections
 from infra.stack.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import odograph
 from load_tests.drills.small_disk import small_disk
-from load_tests.rate_support import Broker, broker_in
 
 POLL_S = 0.05
 READY_S = 60.0
 STOP_S = 60.0
 Say = Callable[[str], None]
-Sections = dict[str, dict[str, object]]
 T = TypeVar("T")
 
 
@@ -53,9 +52,9 @@ class Site:
     endpoints: Endpoints
     env: dict[str, str]
     stack: Stack
+    cluster: Cluster
+    """Its servers where there are several of a service; what it has not, the stack has."""
     say: Say = lambda _: None
-    brokers: tuple[Broker, ...] = ()
-    """The MQTT brokers where there are several; else the stack has one."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -111,11 +110,12 @@ class Site:
             until(lambda: not self.pid(name), 10, f"{name} is gone")
 
     def kill_group(self, name: str) -> None:
-        """``kill -9`` a program of this site with all of its process group."""
-        child = self._children[name]
+        """``kill -9`` a program or service with all of its process group."""
+        child = self._children.get(name)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+            os.killpg(child.pid if child else self.pid(name), signal.SIGKILL)
+        if child is not None:
+            child.wait()
 
     @contextlib.contextmanager
     def paused_group(self, name: str) -> Iterator[None]:
@@ -163,6 +163,9 @@ class Site:
 
     def restart_service(self, name: str) -> None:
         """Bring a service back that was killed; returns when it answers."""
+        if name in self.cluster.names:
+            self.cluster.restart(name)
+            return
         service = next(s for s in self.stack.services(self.stack.ports()) if s.name == name)
         self.stack.runner.start(service)
 
@@ -221,12 +224,12 @@ def opened(
     say: Say,
     keep: bool = False,
     disk: Disk | None = None,
-    brokers: int = 1,
+    profile: Profile = ALONE,
     **overrides: dict[str, object],
 ) -> Iterator[Site]:
     """A site below the home in force with its services; all is stopped at its end, gone if not ``keep``.
 
-    ``brokers``: MQTT brokers; several are no part of the stack.
+    ``profile``: of which services there are several.
     """
     home = base.paths.home.resolve() / "drills" / f"{name}-{time.time_ns() // 1_000_000}"
     sections: Sections = {"paths": {"home": str(home), "cache": str(base.paths.cache)}}
@@ -242,16 +245,16 @@ def opened(
         if disk:
             ending.enter_context(small_disk(home / disk.folder, disk.megabytes))
         ending.enter_context(guarded(home))
-        more = [
-            ending.enter_context(broker_in(home / f"broker-{k}"))
-            for k in range(brokers if brokers > 1 else 0)
-        ]
-        if more:
-            sections["mqtt"]["url"] = f"mqtt://{','.join(f'127.0.0.1:{broker.port}' for broker in more)}"
-            settings = load(**sections)
-        stack = Stack(settings, say=lambda _: None, preferred={})
         say(f"starting services in {home}")
-        site = Site(home, settings, stack.up(), _environment(sections), stack, say, tuple(more))
+        cluster = Cluster(settings, profile, say=lambda _: None)
+        ending.callback(cluster.down)
+        cluster.up()
+        for section, found in cluster.sections().items():
+            sections[section] = sections.get(section, {}) | found
+        settings = load(**sections)
+        stack = Stack(settings, say=lambda _: None, preferred={})
+        env = _environment(sections) | cluster.env()
+        site = Site(home, settings, stack.up(), env, stack, cluster, say)
         try:
             yield site
         finally:

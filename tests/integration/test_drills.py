@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from infra.stack.cluster import ALONE, Cluster
 from infra.stack.stack import Stack
 from load_tests.drills.bridge_faults import Kills, f1
 from load_tests.drills.flow import Load
@@ -24,7 +25,8 @@ KILLS = Kills(every_frames=500, at_most=2)
 @pytest.fixture
 def site(stack: Stack) -> Iterator[Site]:
     with open_lane(stack, bridge={"max_in_flight": 1000}) as lane:
-        place = Site(lane.home, lane.settings, lane.endpoints, lane.env, stack)
+        cluster = Cluster(lane.settings, ALONE, print)
+        place = Site(lane.home, lane.settings, lane.endpoints, lane.env, stack, cluster)
         yield place
         place.end_programs()
 

@@ -1,0 +1,183 @@
+"""A primary of PostgreSQL and the standby that follows it: promoted, fenced, joined again.
+
+Whoever is started reads ``standby.signal`` and follows. Both have that file, also the primary, which looks at
+it when it starts anew: one that was killed comes back read-only, and takes no writes until it is promoted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from infra.clients.db import Connection, session
+from infra.contract.errors import ServiceError
+from infra.stack import cache, postgres, processes, rootfs
+from infra.stack.rootfs import DATA
+from infra.stack.service import HOST, Runner, Service
+
+REPLICATION: Final = postgres.ACCESS + postgres.ACCESS.replace("all all", "replication all")
+SIGN: Final = f"{DATA}/cluster/standby.signal"
+COMMAND_S: Final = 300.0
+SYNC_S: Final = 60.0
+POLL_S: Final = 0.05
+STREAMS: Final = "SELECT state, sync_state FROM pg_stat_replication"
+SENDERS: Final = "SELECT pid FROM pg_stat_replication"
+FOLLOWS: Final = "SELECT pg_is_in_recovery()"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One server: the name of its process and folders, and its port."""
+
+    name: str
+    port: int
+
+
+class PostgresPair:
+    """``primary`` and ``standby``; ``synchronous``: a commit returns when both have it."""
+
+    def __init__(
+        self, home: Path, cache_dir: Path, runner: Runner, words: postgres.Passwords, *, synchronous: bool
+    ) -> None:
+        self._home, self._cache, self._runner, self._words = home, cache_dir, runner, words
+        self.synchronous = synchronous
+        self._file = home / "postgres-primary"
+        self.primary, self.standby = Node("postgres-1", 0), Node("postgres-2", 0)
+
+    def names(self) -> list[str]:
+        """The primary first: at its end it sends all it has."""
+        first = self._file.read_text() if self._file.exists() else "postgres-1"
+        return [first, *({"postgres-1", "postgres-2"} - {first})]
+
+    def urls(self) -> dict[str, str]:
+        """How each role logs in, at both addresses, by setting."""
+        both = ",".join(f"{HOST}:{node.port}" for node in sorted((self.primary, self.standby), key=str))
+        found = {}
+        for name, role in postgres.BY_NAME.items():
+            url = postgres.url(role, self._words[name], self.primary.port)
+            key = "url" if name == "owner" else f"{name}_url"
+            found[key] = url.replace(f"{HOST}:{self.primary.port}", both)
+        return found
+
+    def know_ports(self, ports: tuple[int, int]) -> None:
+        """Of the first and the second one."""
+        numbered = zip(("postgres-1", "postgres-2"), ports, strict=True)
+        by_name = {name: Node(name, port) for name, port in numbered}
+        self.primary, self.standby = (by_name[name] for name in self.names())
+
+    def begin(self, ports: tuple[int, int]) -> None:
+        """Start both on these ports, with database and roles. A standby that is not there is copied."""
+        self.know_ports(ports)
+        self._runner.start(self.service(self.primary))
+        if self.row(self.primary, FOLLOWS, "postgres")[0]:
+            self._promote(self.primary)
+        self._file.write_text(self.primary.name)
+        postgres.ensure_roles(self._url(self.primary, "postgres"), self._words)
+        postgres.ensure_database(self._url(self.primary, "postgres"), postgres.DATABASE)
+        both = f"host={HOST},{HOST} port={ports[0]},{ports[1]} target_session_attrs=read-write {self._login}"
+        self._change(self.primary, f"ALTER SYSTEM SET primary_conninfo = '{both}'")
+        self._run_in(self.primary, "/usr/bin/touch", SIGN)
+        if not (self._data(self.standby) / "cluster").exists():
+            self.service(self.standby, empty=True).prepare()
+            copy = ("-D", f"{DATA}/cluster", "-d", both, "-X", "stream", "-c", "fast")
+            self._run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_basebackup", *copy)
+        self.follow()
+
+    def follow(self) -> None:
+        """Start the standby, and wait until it has all that the primary writes."""
+        self._run_in(self.standby, "/usr/bin/touch", SIGN)
+        self._runner.start(self.service(self.standby))
+        names = "'*'" if self.synchronous else "''"
+        self._change(self.primary, f"ALTER SYSTEM SET synchronous_standby_names = {names}")
+        wanted = ("streaming", "sync" if self.synchronous else "async")
+        end = time.monotonic() + SYNC_S
+        while (found := self.row(self.primary, STREAMS)) != wanted:
+            if time.monotonic() > end:
+                raise ServiceError(f"{self.standby.name} does not follow within {SYNC_S:g} s: {found}")
+            time.sleep(POLL_S)
+
+    def kill(self) -> None:
+        """``kill -9`` the primary, with all its backends."""
+        found = self._runner.find(self.primary.name)
+        for pid in processes.tree(found.pid) if found else ():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def hold_back(self) -> None:
+        """The primary sends nothing more: a standby that is not waited for never gets what it commits now."""
+        os.kill(self.row(self.primary, SENDERS)[0], signal.SIGSTOP)
+
+    def promote(self) -> None:
+        """The standby becomes the primary, which waits for nobody, and follows when it is started anew."""
+        self._promote(self.standby)
+        self.primary, self.standby = self.standby, self.primary
+        self._file.write_text(self.primary.name)
+
+    def bring_back(self) -> None:
+        """Start the killed one as it lies, as whatever keeps services running does."""
+        self._runner.start(self.service(self.standby))
+
+    def rejoin(self) -> None:
+        """Take what only the old one had out of it, and let it follow."""
+        self._runner.stop(self.standby.name)
+        source = f"host={HOST} port={self.primary.port} dbname=postgres {self._login}"
+        rewind = ("--target-pgdata", f"{DATA}/cluster", "--source-server", source)
+        self._run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_rewind", *rewind)
+        self.follow()
+
+    def row(self, node: Node, statement: str, database: str = postgres.DATABASE) -> tuple[Any, ...]:
+        """The row that one server gives, as its superuser; nothing where there is none."""
+        with self._session(node, database) as connection:
+            return connection.execute(statement.encode()).fetchone() or ()
+
+    def service(self, node: Node, *, empty: bool = False) -> Service:
+        """One of the two; ``empty``: prepared for a copy of the other one."""
+        places = (self._data(node), self._home / "config" / node.name)
+        own = postgres.postgres(cache.rootfs(self._cache), *places, node.port, self._words["superuser"])
+
+        def prepare() -> None:
+            if empty:
+                postgres.configure(*places, node.port)
+            else:
+                own.prepare()
+            rootfs.write_config(places[1], postgres.USER, {"pg_hba.conf": REPLICATION})
+
+        return replace(own, name=node.name, prepare=prepare)
+
+    def _promote(self, node: Node) -> None:
+        self._change(node, "ALTER SYSTEM RESET synchronous_standby_names")
+        self.row(node, "SELECT pg_promote()")
+        self._run_in(node, "/usr/bin/touch", SIGN)
+
+    def _change(self, node: Node, statement: str) -> None:
+        with self._session(node, "postgres") as connection:
+            connection.execute(statement.encode())
+            connection.execute("SELECT pg_reload_conf()")
+
+    def _session(self, node: Node, database: str) -> AbstractContextManager[Connection]:
+        return session(self._url(node, database), autocommit=True)
+
+    def _url(self, node: Node, database: str) -> str:
+        return postgres.url(postgres.SUPERUSER, self._words["superuser"], node.port, database)
+
+    @property
+    def _login(self) -> str:
+        return f"user={postgres.SUPERUSER} password={self._words['superuser']}"
+
+    def _data(self, node: Node) -> Path:
+        return self._home / "data" / node.name
+
+    def _run_in(self, node: Node, *command: str) -> None:
+        places = (self._data(node), self._home / "config" / node.name, postgres.USER)
+        done = subprocess.run(
+            rootfs.inside(cache.rootfs(self._cache), *places, *command),
+            capture_output=True, text=True, timeout=COMMAND_S, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise ServiceError(f"{command[0]} of {node.name}: {(done.stderr or done.stdout).strip()}")

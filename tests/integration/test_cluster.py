@@ -1,0 +1,40 @@
+"""The servers of a cluster, started and stopped: PostgreSQL's two and the brokers of MQTT."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from infra.settings.settings import load
+from infra.stack.cluster import Cluster, Profile
+
+pytestmark = pytest.mark.integration
+
+
+def test_who_was_promoted_is_the_primary_after_a_new_start_and_has_what_was_committed(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o711)
+    cluster = Cluster(load(paths={"home": str(tmp_path)}), Profile(mqtt=2, postgres=2), print)
+    pair = cluster.pair
+    assert pair is not None
+    try:
+        cluster.up()
+        url = f"{cluster.sections()['db']['url']}?target_session_attrs=read-write"
+        with psycopg.connect(url, autocommit=True) as client:
+            client.execute("CREATE TABLE kept AS SELECT 7 AS n")
+            pair.kill()
+        pair.promote()
+        pair.bring_back()
+        with suppress(psycopg.Error):
+            pair.row(pair.standby, "INSERT INTO kept VALUES (8) RETURNING n")
+        pair.rejoin()
+        assert pair.primary.name == "postgres-2"
+        cluster.down()
+        cluster.up()
+        assert (pair.primary.name, pair.row(pair.standby, "SELECT sum(n) FROM kept")) == ("postgres-2", (7,))
+        assert cluster.sections()["mqtt"]["url"].count(":") == 3
+    finally:
+        cluster.down()
