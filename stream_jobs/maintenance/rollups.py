@@ -9,16 +9,18 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from infra.contract.signals import BY_NAME, WHEELS
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.statements import on_conflict
+from stream_jobs.windows.measures import HOW, Measure
+from stream_jobs.windows.vehicle import MEASURES
 
 LINES: Final = 200  # lines of the queue in one transaction: some minutes of a batch each
 PASSES: Final = 20  # transactions in one call, at most: then the thread sees whether it is to stop
-MS: Final = 1000  # steps in a second of times
-DISTANCE: Final = 360_000  # steps of 0.01 km/h times ms in a metre
-FUEL: Final = 360_000_000  # steps of 0.01 l/h times ms in a litre
-ENERGY: Final = 360_000_000_000  # steps of 0.1 V times 0.1 A times ms in a kWh
+NOT_ROLLED: Final = frozenset((
+    "gear_min", "gear_max", "rpm_per_kmh", "brake_pad_wear_max_pct", "lat_deg", "lon_deg", "heading_deg",
+    "speed_last_kmh", "speed_limit_kmh", "ignition_on", "fuel_level_pct", "soc_pct", "ambient_temp_c",
+))  # fmt: skip
+"""Columns of windows that say nothing of a longer time."""
 
 
 class Column(NamedTuple):
@@ -29,84 +31,64 @@ class Column(NamedTuple):
     over_rollups: str
 
 
-def _total(name: str, steps: int, where: str = "") -> str:
-    only = f" FILTER (WHERE {where})" if where else ""
+_COUNTS: Final = {m.parts: m.name for m in MEASURES if m.parts[0].kind == "count"}
+"""By what is counted the column that says how many."""
+_STEPS: Final = {m.name: round(m.parts[0].quantity.per_unit) for m in MEASURES} | dict.fromkeys(
+    _COUNTS.values(), 1
+)
+"""By column its steps in a unit."""
+
+
+def _total(name: str, where: str = "") -> str:
+    only, steps = f" FILTER (WHERE {where})" if where else "", _STEPS[name]
+    if steps == 1:
+        return f"sum({name}){only}::bigint"
     return f"sum(round({name} * {steps})::bigint){only}::double precision / {steps}"
 
 
-def _alike(sql: str, *names: str) -> list[Column]:
-    """Columns of the same SQL over windows and roll-ups, with ``{}`` for the name."""
-    return [Column(name, sql.format(name), sql.format(name)) for name in names]
+def _mean(value: str, weight: str, number: str, steps: int) -> str:
+    total = f"sum(round({value} * {weight} * {steps})::bigint)::double precision"
+    return f"{total} / nullif({number} * {steps}, 0)::double precision"
 
 
-def _mean(name: str, count: str, signal: str, once: str = "") -> list[Column]:
-    """A mean and how many values it is over; ``once``: the window's value that counts once."""
-    steps = BY_NAME[signal].steps_per_unit
-
-    def sql_of(value: str, weight: str, number: str) -> tuple[str, str]:
-        total = f"sum(round({value} * {weight} * {steps})::bigint)::double precision"
-        return f"{total} / nullif({number} * {steps}, 0)::double precision", f"{number}::bigint"
-
-    above = sql_of(name, count, f"sum({count})")
-    lowest = sql_of(once, "1", f"count({once})") if once else above
-    return [Column(name, lowest[0], above[0]), Column(count, lowest[1], above[1])]
+def _rolled(measure: Measure) -> Column:
+    """The column of a measure, of the same SQL over windows and roll-ups; it combines as its parts do."""
+    name, kinds = measure.name, [part.kind for part in measure.parts]
+    how = HOW[kinds[-1]]
+    sql = _total(name) if how == "sum" else f"{how}({name})"
+    if kinds == ["sum", "count"]:
+        count = _COUNTS[measure.parts[1:]]
+        sql = _mean(name, count, f"sum({count})", _STEPS[name])
+    return Column(name, sql, sql)
 
 
-LEAST, MOST = "min({})", "max({})"
-MOVING_S: Final = ("moving_s", "idle_s", "speeding_s", "speeding_10_s", "speeding_20_s", "speeding_30_s")
+AMBIENT: Final = _STEPS["ambient_temp_c"]
 COLUMNS: Final[tuple[Column, ...]] = (
     Column("windows", "count(*)", "sum(windows)::bigint"),
-    *_alike("sum({})::bigint", "frames", "frames_late", "samples", "out_of_range"),
-    *_alike(LEAST, "first_event"),
-    *_alike(MOST, "last_event"),
-    *_alike(_total("{}", DISTANCE), "distance_m"),
-    *_alike(_total("{}", MS), *MOVING_S),
-    *_alike(_total("{}", FUEL), "fuel_l", "idle_fuel_l"),
-    *_alike(_total("{}", ENERGY), "energy_kwh"),
-    *_mean("speed_mean_kmh", "speed_n", "speed_kmh"),
-    *_alike(MOST, "speed_max_kmh", "accel_long_max_mps2"),
-    *_alike(LEAST, "accel_long_min_mps2"),
-    *_alike(MOST, "accel_lat_max_mps2"),
-    *_mean("rpm_mean", "rpm_n", "engine_rpm"),
-    *_alike(MOST, "rpm_max"),
-    *_mean("engine_load_mean_pct", "engine_load_n", "engine_load_pct"),
-    *_mean("coolant_mean_c", "coolant_n", "coolant_temp_c"),
-    *_alike(MOST, "coolant_max_c"),
-    *_alike(LEAST, "oil_pressure_min_kpa"),
-    *_alike(MOST, "oil_shortfall_max_kpa"),
-    *_alike(_total("{}", MS), "oil_below_floor_s"),
-    *_alike(MOST, "oil_temp_max_c"),
-    *_mean("fuel_trim_mean_pct", "fuel_trim_n", "fuel_trim_short_pct"),
-    *_alike(MOST, "dpf_soot_max_pct", "dpf_delta_p_max_pa"),
-    *(column for w in WHEELS for column in _mean(f"tyre_{w}_kpa20", f"tyre_{w}_n", f"tyre_pressure_{w}_kpa")),
-    *_alike(MOST, "tyre_temp_max_c", *(f"brake_pad_wear_{w}_pct" for w in WHEELS)),
-    *_mean("battery_mean_v", "battery_n", "battery_voltage_v"),
-    *_alike(LEAST, "battery_min_v"),
-    *_mean("battery_rest_v", "battery_rest_n", "battery_voltage_v"),
-    *_mean("battery_running_v", "battery_running_n", "battery_voltage_v"),
-    *_alike(LEAST, "battery_on_min_v"),
-    *_alike(MOST, "cell_spread_max_mv", "cell_spread_rest_mv"),
-    *_alike(LEAST, "cell_temp_min_c"),
-    *_alike(MOST, "cell_temp_max_c", "cell_temp_rate_c_min"),
-    *_alike(LEAST, "pack_voltage_min_v"),
-    *_alike(MOST, "motor_temp_max_c", "dtc_count", "odometer_m"),
-    *_mean("ambient_mean_c", "ambient_n", "ambient_temp_c", once="ambient_temp_c"),
-)  # all but the keys and the layer
+    *(_rolled(measure) for measure in MEASURES if measure.name not in NOT_ROLLED),
+    Column(
+        "ambient_mean_c",
+        _mean("ambient_temp_c", "1", "count(ambient_temp_c)", AMBIENT),
+        _mean("ambient_mean_c", "ambient_n", "sum(ambient_n)", AMBIENT),
+    ),
+    Column("ambient_n", "count(ambient_temp_c)::bigint", "sum(ambient_n)::bigint"),
+)  # fmt: skip  all but the keys and the layer
 NAMES: Final = tuple(column.name for column in COLUMNS)
-WRITTEN: Final = (*COLUMNS, *_alike(MOST, "revision", "restated_at"))  # of the newest layer below it
+WRITTEN: Final = (*COLUMNS, *(Column(n, f"max({n})", f"max({n})") for n in ("revision", "restated_at")))
+"""Of the newest layer below it."""
 FLEET: Final[dict[str, str]] = {  # columns of odograph.fleet_minute: SQL over the vehicles' minutes
     "vehicles": "count(*)",
     "moving": "count(*) FILTER (WHERE moving_s > 0)",
     "on_road": "count(*) FILTER (WHERE moving_s > 0 OR idle_s > 0)",
     "frames": "sum(frames)",
     "samples": "sum(samples)",
-    "distance_m": _total("distance_m", DISTANCE),
-    "moving_s": _total("moving_s", MS),
-    "idle_s": _total("idle_s", MS),
-    "fuel_l": _total("fuel_l", FUEL),
-    "fuel_distance_m": _total("distance_m", DISTANCE, "fuel_l IS NOT NULL"),
-    "energy_kwh": _total("energy_kwh", ENERGY),
-    "energy_distance_m": _total("distance_m", DISTANCE, "energy_kwh IS NOT NULL"),
+    "distance_m": _total("distance_m"),
+    "moving_s": _total("moving_s"),
+    "idle_s": _total("idle_s"),
+    "fuel_l": _total("fuel_l"),
+    "fuel_distance_m": _total("distance_m", "fuel_l IS NOT NULL"),
+    "energy_kwh": _total("energy_kwh"),
+    "energy_distance_m": _total("distance_m", "energy_kwh IS NOT NULL"),
 }
 
 NOTE_CHANGES: Final = """
