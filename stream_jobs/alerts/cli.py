@@ -87,17 +87,13 @@ def show(number: Annotated[int, typer.Argument(help="number of the alert")], as_
 @alerts.command()
 def ack(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """Acknowledge alerts: somebody has seen them. They stay active until they are over."""
-    with _store() as store:
-        done = store.acknowledge(numbers, by or getpass.getuser(), note)
-    _report("acknowledged", numbers, done, as_json)
+    _do("acknowledge", "acknowledged", numbers, by, note, as_json)
 
 
 @alerts.command()
 def clear(numbers: Numbers, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """End alerts by hand, crashes above all: they do not clear by themselves. A new finding opens anew."""
-    with _store() as store:
-        done = store.end(numbers, by or getpass.getuser(), note)
-    _report("cleared", numbers, done, as_json)
+    _do("clear", "cleared", numbers, by, note, as_json)
 
 
 @alerts.command()
@@ -209,7 +205,7 @@ def show_incident(
 @incidents.command("ack")
 def ack_incidents(numbers: Incidents, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """Acknowledge incidents and all their alerts: somebody has seen them."""
-    _do("acknowledge", "acknowledged", numbers, by, note, as_json)
+    _do("incident_acknowledge", "acknowledged", numbers, by, note, as_json)
 
 
 @incidents.command()
@@ -220,7 +216,7 @@ def assign(
     as_json: Json = False,
 ) -> None:
     """Give incidents to somebody."""
-    _do("assign", "assigned", numbers, by, to, as_json)
+    _do("incident_assign", "assigned", numbers, by, to, as_json)
 
 
 @incidents.command()
@@ -231,7 +227,7 @@ def comment(
     as_json: Json = False,
 ) -> None:
     """Say something about incidents."""
-    _do("comment", "commented", numbers, by, note, as_json)
+    _do("incident_comment", "commented", numbers, by, note, as_json)
 
 
 @incidents.command("silence")
@@ -249,12 +245,12 @@ def silence_incidents(
 @incidents.command()
 def close(numbers: Incidents, by: By = None, note: Note = None, as_json: Json = False) -> None:
     """End all alerts of incidents by hand. A new finding opens them anew."""
-    _do("close", "closed", numbers, by, note, as_json)
+    _do("incident_close", "closed", numbers, by, note, as_json)
 
 
 def _do(deed: Deed, word: str, numbers: list[int], by: str | None, words: str | None, as_json: bool) -> None:
     with _store() as store:
-        done = store.with_incidents(deed, numbers, by or getpass.getuser(), words)
+        done = store.do(deed, numbers, by or getpass.getuser(), words)
     _report(word, numbers, done, as_json)
 
 

@@ -40,8 +40,6 @@ _EVIDENCE: Final = """
 SELECT t0, boot_id, seq, received_at, verdict, kafka_topic, partition, log_offset, frame
 FROM serving.alert_evidence WHERE alert_no = %(alert_no)s ORDER BY t0, boot_id, seq
 """
-_ACK: Final = "SELECT * FROM dispatch.acknowledge(%(numbers)s::bigint[], %(by)s, %(note)s) AS alert_no"
-_CLEAR: Final = "SELECT * FROM dispatch.clear(%(numbers)s::bigint[], %(by)s, %(note)s) AS alert_no"
 _SILENCE: Final = "SELECT * FROM dispatch.silence(%(rule)s, %(vehicle)s, %(seconds)s, %(by)s, %(why)s)"
 _END_SILENCE: Final = "SELECT * FROM dispatch.end_silence(%(numbers)s::bigint[], %(by)s) AS silence_no"
 _IN_FORCE: Final = "SELECT * FROM dispatch.silences_in_force()"
@@ -63,8 +61,11 @@ SELECT * FROM serving.incident_alert WHERE incident_no = %(incident_no)s ORDER B
 _NOTES: Final = """
 SELECT at, by_whom, kind, text FROM serving.incident_note WHERE incident_no = %(incident_no)s ORDER BY at
 """
-Deed = Literal["acknowledge", "assign", "comment", "close"]
-_DEED: Final = "SELECT * FROM dispatch.incident_{}(%(numbers)s::bigint[], %(by)s, %(words)s) AS incident_no"
+Deed = Literal[
+    "acknowledge", "clear", "incident_acknowledge", "incident_assign", "incident_comment", "incident_close"
+]  # fmt: skip
+"""What is done with alerts, or with incidents."""
+_DEED: Final = "SELECT * FROM dispatch.{}(%(numbers)s::bigint[], %(by)s, %(words)s) AS number"
 _SILENCE_INCIDENTS: Final = """
 SELECT * FROM dispatch.incident_silence(%(numbers)s::bigint[], %(seconds)s, %(by)s, %(why)s)
 """
@@ -88,14 +89,6 @@ class AlertStore:
         history, evidence = (self._rows(query, alert_no=alert_no) for query in (_CHANGES, _EVIDENCE))
         return found[0] | {"history": history, "evidence": evidence}
 
-    def acknowledge(self, numbers: Sequence[int], by: str, note: str | None) -> list[int]:
-        """The numbers that were not acknowledged before."""
-        return [row["alert_no"] for row in self._rows(_ACK, numbers=list(numbers), by=by, note=note)]
-
-    def end(self, numbers: Sequence[int], by: str, note: str | None) -> list[int]:
-        """The numbers that were active."""
-        return [row["alert_no"] for row in self._rows(_CLEAR, numbers=list(numbers), by=by, note=note)]
-
     def silence(self, rule: str | None, vehicle: str | None, seconds: float, by: str, why: str) -> Row:
         """The new silence's number and end."""
         return self._rows(_SILENCE, rule=rule, vehicle=vehicle, seconds=seconds, by=by, why=why)[0]
@@ -114,17 +107,18 @@ class AlertStore:
         timeline, notes = (self._rows(query, incident_no=incident_no) for query in (_TIMELINE, _NOTES))
         return found[0] | {"timeline": timeline, "notes": notes} if found else None
 
-    def with_incidents(self, deed: Deed, numbers: Sequence[int], by: str, words: str | None) -> list[int]:
-        """The numbers with which it was done. ``words``: a note; who they are assigned to, None: nobody."""
+    def do(self, deed: Deed, numbers: Sequence[int], by: str, words: str | None) -> list[int]:
+        """The numbers with which it was done, those left out that were so before. ``words``: a note; who
+        incidents are assigned to, None: nobody.
+        """
         rows = self._rows(_DEED.format(deed), numbers=list(numbers), by=by, words=words)
-        return [row["incident_no"] for row in rows]
+        return [row["number"] for row in rows]
 
     def silence_incidents(self, numbers: Sequence[int], seconds: float, by: str, why: str) -> list[Row]:
         """A silence each of what its cause raises for its vehicle: number of both, and the end."""
         return self._rows(_SILENCE_INCIDENTS, numbers=list(numbers), seconds=seconds, by=by, why=why)
 
     def in_force(self) -> list[Silence]:
-        """All silences that are not over."""
         return [Silence(**row) for row in self._rows(_IN_FORCE)]
 
     def _rows(self, statement: str, **params: Any) -> list[Row]:

@@ -56,10 +56,10 @@ def history(lane: Lane, alert_no: int) -> list[tuple[str, str | None, str | None
 
 def test_people_acknowledge_and_end_alerts_once_and_the_history_says_who(filled: Lane) -> None:
     with alert_store(filled.endpoints.db_dispatch_url) as people:
-        assert people.acknowledge([1, 2], "A. Okafor", "called the driver") == [1, 2]
+        assert people.do("acknowledge", [1, 2], "A. Okafor", "called the driver") == [1, 2]
     with alert_store(filled.endpoints.db_dispatch_url) as people:
-        assert people.acknowledge([1, 4], "M. Weber", None) == [4]
-        assert people.end([2, 6], "M. Weber", "towed") == [2]
+        assert people.do("acknowledge", [1, 4], "M. Weber", None) == [4]
+        assert people.do("clear", [2, 6], "M. Weber", "towed") == [2]
     assert history(filled, 1)[1:] == [("acknowledged", "A. Okafor", "called the driver")]
     assert history(filled, 2)[1:] == [
         ("acknowledged", "A. Okafor", "called the driver"),
@@ -107,7 +107,7 @@ def check_ended(filled: Lane, now_ms: int) -> None:
 @pytest.mark.parametrize("name", ["", "  ", "two\nlines", "x" * 81])
 def test_a_name_that_is_no_line_of_text_is_refused_and_nothing_is_done(filled: Lane, name: str) -> None:
     with pytest.raises(ConfigError, match="name: a line"), alert_store(filled.endpoints.db_dispatch_url) as s:
-        s.acknowledge([5], name, None)
+        s.do("acknowledge", [5], name, None)
     assert len(history(filled, 5)) == 1
 
 
@@ -148,7 +148,7 @@ def test_the_rules_in_force_are_noted_and_those_that_are_gone_stay_as_such(fille
 def test_the_audit_log_names_who_signed_in_and_no_role_changes_an_entry(filled: Lane) -> None:
     urls = filled.endpoints
     with alert_store(urls.db_dispatch_url, "ada@example.org") as people:
-        assert len(people.acknowledge([0, 3, 5], "Somebody Else", "seen")) == 1
+        assert len(people.do("acknowledge", [0, 3, 5], "Somebody Else", "seen")) == 1
         people.silence(None, vehicle_id(0), 60.0, "Somebody Else", "workshop")
     queries.note(urls.db_dispatch_url, "vehicle viewed", vehicle_id(0), "dashboard", "ada okafor\\ (x)")
     queries.note(urls.db_ingest_url, "notice sent", None, "hello")

@@ -108,13 +108,13 @@ def test_alerts_of_one_cause_are_joined_and_people_have_them_by_incident(lane: L
         ]
         old, hot, _, tyres = (row["incident_no"] for row in rows(lane, OWN, VINS[0]))
         with alert_store(lane.endpoints.db_dispatch_url) as people:
-            assert people.with_incidents("acknowledge", [hot, tyres, 99], "A. Okafor", "called") == [
+            assert people.do("incident_acknowledge", [hot, tyres, 99], "A. Okafor", "called") == [
                 hot,
                 tyres,
             ]
-            assert people.with_incidents("acknowledge", [hot], "A. Okafor", None) == []
-            assert people.with_incidents("assign", [hot], "A. Okafor", "M. Weber") == [hot]
-            assert people.with_incidents("comment", [hot], "M. Weber", "tow truck is on its way") == [hot]
+            assert people.do("incident_acknowledge", [hot], "A. Okafor", None) == []
+            assert people.do("incident_assign", [hot], "A. Okafor", "M. Weber") == [hot]
+            assert people.do("incident_comment", [hot], "M. Weber", "tow truck is on its way") == [hot]
             (silenced,) = people.silence_incidents([hot], 600, "M. Weber", "known")
             assert [(s.cause, s.vehicle_id, s.rule) for s in people.in_force()] == [
                 ("cooling", VINS[0], None)

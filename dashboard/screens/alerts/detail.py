@@ -200,7 +200,7 @@ def _actions(found: Record, who: Reader) -> None:
         before = "Somebody had acknowledged it before; it is left as it was."
 
         def acknowledge(store: AlertStore, name: str, note: str | None, _: float) -> str | None:
-            return None if store.acknowledge([number], name, note) else before
+            return None if store.do("acknowledge", [number], name, note) else before
 
         form(who, f"acknowledge_{number}", "Acknowledge", "Note", acknowledge, "Acknowledged.", shortcut="A")
     with st.container(horizontal=True, key="further"):
@@ -232,7 +232,7 @@ def said() -> None:
 @st.dialog("End by hand")
 def _end(number: int, who: Reader) -> None:
     def end(store: AlertStore, name: str, note: str | None, _: float) -> str | None:
-        return None if store.end([number], name, note) else "It was over before."
+        return None if store.do("clear", [number], name, note) else "It was over before."
 
     st.caption("A crash does not end by itself. A new finding opens a new alert.")
     form(who, f"clear_{number}", "End this alert", "Why", end, "Ended.")

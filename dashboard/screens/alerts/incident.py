@@ -30,11 +30,13 @@ class Way(NamedTuple):
 
 
 WAYS: Final = {
-    "Assign": Way("assign", "person_add", "Left empty: nobody has it.", "To whom", "Assigned."),
-    "Comment": Way("comment", "chat", "Everybody who opens the incident reads it.", "Comment", "Noted."),
+    "Assign": Way("incident_assign", "person_add", "Left empty: nobody has it.", "To whom", "Assigned."),
+    "Comment": Way(
+        "incident_comment", "chat", "Everybody who opens the incident reads it.", "Comment", "Noted."
+    ),
     "Silence": Way(None, "notifications_off", alert_detail.SILENCE_WORDS, "Why", "Silenced."),
     "End by hand": Way(
-        "close",
+        "incident_close",
         "done_all",
         "Ends its alerts. A new finding opens it anew.",
         "Why",
@@ -114,13 +116,13 @@ def _actions(found: Record, who: Reader) -> None:
         before = "Somebody had acknowledged it before; it is left as it was."
 
         def acknowledge(store: AlertStore, name: str, note: str | None, _: float) -> str | None:
-            return None if store.with_incidents("acknowledge", [number], name, note) else before
+            return None if store.do("incident_acknowledge", [number], name, note) else before
 
         key, done = f"acknowledge_{number}", "Acknowledged, with all its alerts."
         alert_detail.form(who, key, "Acknowledge", "Note", acknowledge, done, shortcut="A")
     with st.container(horizontal=True, key="further"):
         for label, way in WAYS.items():
-            over = way.deed == "close" and not found["active"]
+            over = way.deed == "incident_close" and not found["active"]
             if not over and st.button(label, icon=f":material/{way.icon}:"):
                 st.dialog(label)(_form)(label, number, who)
 
@@ -130,7 +132,7 @@ def _form(label: str, number: int, who: Reader) -> None:
 
     def act(store: AlertStore, name: str, words: str | None, length_s: float) -> str | None:
         if way.deed is not None:
-            return None if store.with_incidents(way.deed, [number], name, words) else way.before
+            return None if store.do(way.deed, [number], name, words) else way.before
         store.silence_incidents([number], length_s, name, words or "")
         alert_detail.write_silence_file(store)
         return None
