@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json as jsons
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -116,40 +118,55 @@ def list_(json: Json = False) -> None:
     """All runs: what of, how far, promoted or not."""
     from stream_jobs.replay import command
 
-    command.listed(json)
+    typer.echo(command.listed(json))
 
 
 @replays.command()
 def show(run: RunId) -> None:
     """Print all that is known of a run, as JSON."""
-    from stream_jobs.replay import command
+    from infra.settings.settings import load
+    from stream_jobs.replay import command, runs
 
-    command.shown(run)
+    found = runs.load(load().paths.home, run)
+    typer.echo(jsons.dumps(asdict(found) | {"read": command.promotion(found)}, indent=1))
 
 
-@replays.command("compare")
-def compare_(run: RunId, json: Json = False) -> None:
+@replays.command()
+def compare(run: RunId, json: Json = False) -> None:
     """Compare every table of a run with the live one: windows, trips, alerts. Exit 1 where one differs."""
     from stream_jobs.replay import command
 
-    if not command.compare_all(run, json):
+    if not command.compared(run, lambda table: table.compared, json):
         raise typer.Exit(1)
 
 
-@replays.command("promote")
-def promote_(run: RunId) -> None:
+@replays.command()
+def promote(run: RunId) -> None:
     """Let the serving views read the run within its span and for its vehicles, in one transaction."""
     from stream_jobs.replay import command
+    from stream_jobs.replay.promote import promote as copy_and_read
 
-    command.promoted(run)
+    with command.opened(run) as (found, live, own):
+        copied = copy_and_read(live, own, found)
+    typer.echo(
+        f"promoted: {run} is read from {found.span.since:%Y-%m-%d %H:%M}Z to "
+        f"{found.span.until:%Y-%m-%d %H:%M}Z for {command.whose(found, 'all vehicles')} "
+        f"({copied} rows copied)"
+    )
 
 
 @replays.command()
 def rollback(run: RunId) -> None:
     """Let the serving views read what they read before the run was promoted, in one transaction."""
-    from stream_jobs.replay import command
+    from infra.settings.settings import endpoints, load
+    from stream_jobs.replay import databases, runs
+    from stream_jobs.replay.promote import rollback as read_before
 
-    command.rolled_back(run)
+    settings = load()
+    runs.load(settings.paths.home, run)
+    with databases.connected(endpoints(settings).db_owner_url) as live:
+        read_before(live, run)
+    typer.echo(f"rolled back: {run} is not read any more; promoting it again needs no replay")
 
 
 @replays.command()

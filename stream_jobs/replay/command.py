@@ -23,6 +23,7 @@ from edge_simulator.recordings.checks import told
 from infra.clients import database_url
 from infra.clients.db import system_user
 from infra.clients.health import stopped_by_signals
+from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
@@ -107,7 +108,7 @@ def _verified(home: Path, live: Endpoints, run: Run, say: Say, as_json: bool) ->
     span = {"since_ms": run.since_ms, "until_ms": run.until_ms}
     if late := databases.number(live.db_owner_url, databases.LATE_OPEN, span):
         say(f"live: {late} late frames of this span wait for their repair; the run has them already")
-    equal = _compared(run.run_id, lambda table: table.windows, as_json)
+    equal = compared(run.run_id, lambda table: table.windows, as_json)
     runs.save(home, replace(run, state="verified" if equal else "different"))
     say(f"run {run.run_id}: {'every window is equal' if equal else 'different from live'}")
     return equal
@@ -116,7 +117,7 @@ def _verified(home: Path, live: Endpoints, run: Run, say: Say, as_json: bool) ->
 def _drives_told(home: Path, run: Run, as_json: bool) -> None:
     """A table of the drives of a run, with what its jobs found in them."""
     drives = runs.drives_of(folder_of(home, run.run_id))["drives"]
-    with _opened(run.run_id) as (_, _live, own):
+    with opened(run.run_id) as (_, _live, own):
         for drive in drives:
             for name, query in databases.OF_DRIVE.items():
                 ((drive[name],),) = own.execute(query, drive).fetchall()
@@ -124,7 +125,7 @@ def _drives_told(home: Path, run: Run, as_json: bool) -> None:
 
 
 @contextmanager
-def _opened(run_id: str) -> Iterator[tuple[Run, Connection, Connection]]:
+def opened(run_id: str) -> Iterator[tuple[Run, Connection, Connection]]:
     """A run that is done, the live database and its own; raises ConfigError, ServiceError."""
     settings = load()
     run, live_url = runs.load(settings.paths.home, run_id, done=True), endpoints(settings).db_owner_url
@@ -279,10 +280,10 @@ def _into_live(
         shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
 
 
-def _compared(run_id: str, wanted: Callable[[Table], bool], as_json: bool) -> bool:
+def compared(run_id: str, wanted: Callable[[Table], bool], as_json: bool) -> bool:
     """Whether each table of ``wanted`` is equal in the run's and the live database: each is told at once."""
     verdicts = []
-    with _opened(run_id) as (run, live, own):
+    with opened(run_id) as (run, live, own):
         for verdict in databases.compared(live, own, run, wanted):
             verdicts.append(verdict)
             if not as_json:
@@ -292,64 +293,32 @@ def _compared(run_id: str, wanted: Callable[[Table], bool], as_json: bool) -> bo
     return all(verdict.equal for verdict in verdicts)
 
 
-def listed(as_json: bool) -> None:
+def listed(as_json: bool) -> str:
     """All runs: what of, how far, promoted or not."""
     rows: list[dict[str, Any]] = [
         {
-            "run": run.run_id, "state": run.state, "read": _promotion(run), "source": run.source,
+            "run": run.run_id, "state": run.state, "read": promotion(run), "source": run.source,
             "since": run.span.since.isoformat(timespec="minutes"),
             "until": run.span.until.isoformat(timespec="minutes"),
-            "records": run.records, "vehicles": _whose(run, "all"), "changed": run.changed(),
+            "records": run.records, "vehicles": whose(run, "all"), "changed": run.changed(),
             "feed_s": run.feed_s,
         }
         for run in runs.all_runs(load().paths.home)
     ]  # fmt: skip
-    lines = [
-        f"{r['run']:14} {r['state']:10} {r['read']:12} {r['since']} to {r['until']}  {r['source']}  "
-        f"{r['records']} records  {r['vehicles']}  changed: {r['changed']}"
-        for r in rows
-    ]
-    typer.echo(json.dumps(rows) if as_json else "\n".join(lines) or "no run")
+    if as_json or not rows:
+        return json.dumps(rows) if as_json else "no run"
+    return aligned(([*row.values()] for row in rows), [*rows[0]])
 
 
-def _whose(run: Run, everybody: str) -> str:
+def whose(run: Run, everybody: str) -> str:
+    """Of which vehicles it is."""
     return everybody if run.whole_fleet else f"{len(run.vehicles)} vehicles"
 
 
-def _promotion(run: Run) -> str:
+def promotion(run: Run) -> str:
     """Whether serving reads it."""
     try:
         with databases.connected(endpoints(load()).db_owner_url) as live:
             return promote.state_of(live, run.run_id) or "not promoted"
     except OdographError:
         return "not known"  # the database is away
-
-
-def shown(run_id: str) -> None:
-    """All that is known of a run, as JSON."""
-    run = runs.load(load().paths.home, run_id)
-    typer.echo(json.dumps(asdict(run) | {"read": _promotion(run)}, indent=1))
-
-
-def compare_all(run_id: str, as_json: bool) -> bool:
-    """Whether every table of a run is as the live one."""
-    return _compared(run_id, lambda table: table.compared, as_json)
-
-
-def promoted(run_id: str) -> None:
-    """Let serving read the run."""
-    with _opened(run_id) as (run, live, own):
-        copied = promote.promote(live, own, run)
-    typer.echo(
-        f"promoted: {run_id} is read from {run.span.since:%Y-%m-%d %H:%M}Z to "
-        f"{run.span.until:%Y-%m-%d %H:%M}Z for {_whose(run, 'all vehicles')} ({copied} rows copied)"
-    )
-
-
-def rolled_back(run_id: str) -> None:
-    """Let serving read what it read before."""
-    settings = load()
-    runs.load(settings.paths.home, run_id)
-    with databases.connected(endpoints(settings).db_owner_url) as live:
-        promote.rollback(live, run_id)
-    typer.echo(f"rolled back: {run_id} is not read any more; promoting it again needs no replay")

@@ -235,7 +235,6 @@ class Difference:
     run: Any
 
     def text(self) -> str:
-        """In one line."""
 
         def shown(value: Any) -> str:
             return value.isoformat() if isinstance(value, datetime) else str(value)
@@ -266,7 +265,6 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
-        """Whether every row is the same in both."""
         return not self.slices_differing
 
 

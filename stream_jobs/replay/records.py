@@ -113,12 +113,10 @@ class Span(NamedTuple):
 
     @property
     def since(self) -> datetime:
-        """Its begin, UTC."""
         return datetime.fromtimestamp(self.since_ms / 1000, UTC)
 
     @property
     def until(self) -> datetime:
-        """Its end, UTC."""
         return datetime.fromtimestamp(self.until_ms / 1000, UTC)
 
 
@@ -284,7 +282,6 @@ class Slice(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many there are."""
         return sum(self.by_partition)
 
 

@@ -57,7 +57,6 @@ class Run:
 
     @property
     def span(self) -> Span:
-        """The span of event time that the run covers."""
         return Span(self.since_ms, self.until_ms)
 
     @property
@@ -67,7 +66,6 @@ class Run:
 
     @property
     def database(self) -> str:
-        """Its database, on the live one's server."""
         return f"odograph_run_{self.run_id}"
 
     @property
@@ -77,7 +75,6 @@ class Run:
 
     @property
     def whole_fleet(self) -> bool:
-        """Whether it has the records of all vehicles."""
         return not self.vehicles
 
     def parameters(self) -> dict[str, Any]:
