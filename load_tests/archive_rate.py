@@ -30,7 +30,6 @@ from edge_simulator import day
 from edge_simulator.scenario import Scenario, cadence
 from infra.settings.settings import Settings
 from load_tests.rate_support import cpu_s
-from stream_jobs.app import queries
 from stream_jobs.app.session import build_session
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import described
@@ -131,7 +130,7 @@ def by_spark(home: Path) -> Iterator[tuple[Scan, Callable[[], float]]]:
     java = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
 
     def scan(paths: list[str]) -> tuple[int, int]:
-        found = queries.archive(spark, paths).selectExpr("count(*)", "sum(octet_length(value))").collect()
+        found = spark.read.parquet(*paths).selectExpr("count(*)", "sum(octet_length(value))").collect()
         return int(found[0][0]), int(found[0][1])
 
     try:

@@ -100,7 +100,7 @@ class ViewProbe(_Probe):
         self._url = endpoints.db_dashboard_url
         self._interval_s = interval_s
 
-    def measure(self) -> None:  # noqa: D102
+    def measure(self) -> None:
         newest: dict[str, float] = {}
         chosen: list[str] = []
         choose_s = 0.0
@@ -139,7 +139,7 @@ class CrashProbe(_Probe):
         self._interval_s = interval_s
         self._sent = _Sent()
 
-    def measure(self) -> None:  # noqa: D102
+    def measure(self) -> None:
         consumer = _at_end(
             self._endpoints.kafka_bootstrap, topics.kafka_topic(self._settings.kafka.prefix, "alerts")
         )

@@ -22,9 +22,8 @@ from load_tests.filling import SAMPLES
 from load_tests.rate_support import tree_cpu_s
 from stream_jobs.app import jobs, queries
 from stream_jobs.app.progress import Listener, line_of
-from stream_jobs.app.schema import frame_schema
 from stream_jobs.frames.reading import read
-from stream_jobs.rules.instant import parse
+from stream_jobs.rules.instant import FRAME, parse
 
 DEADLINE_S: Final = 300.0
 WATERMARK: Final = "60 seconds"
@@ -48,7 +47,7 @@ def naive(records: DataFrame, settings: Settings) -> DataFrame:
 
     Five measures, no verdict, no dropping of copies, no road cells.
     """
-    frames = parse(records.select("received_ms", "value"), frame_schema())
+    frames = parse(records.select("received_ms", "value"), FRAME)
     samples = frames.select(
         "vehicle_id", "t0_ms", "dt_ms", F.posexplode(F.arrays_zip("speed_kmh", "engine_rpm"))
     )

@@ -93,7 +93,7 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
     from infra.settings.settings import endpoints, load
     from stream_jobs.app.checkpoints import NEVER_RESET
     from stream_jobs.app.checkpoints import reset as put_aside
-    from stream_jobs.app.hadoop_store import checkpoint_files
+    from stream_jobs.app.files import checkpoint_files
     from stream_jobs.app.session import LOCAL, spark_when_asked
 
     configure("jobs")
@@ -121,7 +121,7 @@ def rescale(
     from infra.clients.log import configure
     from infra.settings.settings import endpoints, load
     from stream_jobs.app import rescale as work
-    from stream_jobs.app.hadoop_store import checkpoint_files
+    from stream_jobs.app.files import checkpoint_files
     from stream_jobs.app.jobs import STREAM_CONF
     from stream_jobs.app.session import LOCAL, build_session
     from stream_jobs.app.topic_writer import dead_lettering

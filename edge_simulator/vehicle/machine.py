@@ -106,8 +106,8 @@ class Moving(Protocol):
     """Whatever moves vehicles: a fleet in its city, or a driving cycle."""
 
     @property
-    def state(self) -> Motion: ...  # noqa: D102
-    def ignition_on(self) -> Bools: ...  # noqa: D102
+    def state(self) -> Motion: ...
+    def ignition_on(self) -> Bools: ...
 
 
 class Machine:

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from infra.contract.errors import ConfigError
 from infra.stack import processes
 from infra.stack.query_offsets import Offsets, ends_in
+from stream_jobs.app.files import Files
 
 MARK: Final = "operators"
 """File in a checkpoint with the version of the operators that wrote it, and the number of their buckets."""
@@ -36,61 +37,6 @@ PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}
 """The program that runs a query, where it is not ``jobs``."""
 
 log = structlog.get_logger("stream_jobs.app.checkpoints")
-
-
-class Files(Protocol):
-    """Text files below a root, by their path with ``/``: a folder, or a Hadoop URL (HadoopStore)."""
-
-    @property
-    def root(self) -> str:
-        """The folder or the URL."""
-
-    def at(self, name: str) -> str:
-        """Where it lies, as Spark is told."""
-
-    def read(self, name: str) -> str | None:
-        """The text of a file; None without one."""
-
-    def write(self, name: str, text: str) -> None:
-        """Make a file, or replace it."""
-
-    def names(self, folder: str) -> list[str]:
-        """What is in a folder; [] without one."""
-
-    def move(self, name: str, target: str) -> None:
-        """Rename a folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalFiles:
-    """Files of this machine below the folder ``root``."""
-
-    root: str
-
-    def at(self, name: str) -> str:
-        """The absolute path."""
-        return str(Path(self.root, name).absolute())
-
-    def read(self, name: str) -> str | None:
-        """The text of a file; None without one."""
-        path = Path(self.root, name)
-        return path.read_text() if path.exists() else None
-
-    def write(self, name: str, text: str) -> None:
-        """Make a file, or replace it."""
-        path = Path(self.root, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's sum of what was there
-        path.write_text(text)
-
-    def names(self, folder: str) -> list[str]:
-        """What is in a folder; [] without one."""
-        return [path.name for path in Path(self.root, folder).glob("*")]
-
-    def move(self, name: str, target: str) -> None:
-        """Rename a folder."""
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        Path(self.root, name).rename(target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,6 @@ class Database:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def close(self) -> None:
-        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -212,10 +211,10 @@ def copy_rows(connection: Connection, table: str, rows: pa.Table, into: str | No
         connection.types = {**connection.types, table: dict(map(tuple, found))}
     kinds = [connection.types[table][name] for name in rows.column_names]
     forms = (FORMS.get(kind, held.type) for kind, held in zip(kinds, rows.schema, strict=True))
-    statement = sql.copy_into(into or sql.staged(table), rows.column_names)
+    target = f"{into or sql.staged(table)} ({sql.quoted(rows.column_names)})"
     try:
         plain = rows.cast(pa.schema(zip(rows.column_names, forms, strict=True)))
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        with connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN (FORMAT binary)") as copy:
             copy.set_types(kinds)
             for batch in plain.to_batches(max_chunksize=ROWS_AT_ONCE):
                 for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):

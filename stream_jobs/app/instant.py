@@ -31,7 +31,7 @@ from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of, of_logs
-from stream_jobs.app.hadoop_store import checkpoint_files
+from stream_jobs.app.files import checkpoint_files
 from stream_jobs.app.queries import kafka_options, record_columns
 from stream_jobs.app.session import build_session
 from stream_jobs.events.store import wait_for_partitions
@@ -40,7 +40,6 @@ from stream_jobs.rules.instant import (
     crash_findings,
     frame_findings,
     kafka_records,
-    rule_schemas,
 )
 from stream_jobs.rules.model import INSTANT, SHIPPED, Rule, load_rules, of_query
 
@@ -94,7 +93,7 @@ def run(settings: Settings) -> None:
         parts.callback(spark.stop)
         gathered(lambda: spark.sparkContext.defaultParallelism, slots, stop)
         require_slots(spark.sparkContext.defaultParallelism, partitions)
-        check_expressions(spark, settings.jobs.rules or SHIPPED, rules, rule_schemas())
+        check_expressions(spark, settings.jobs.rules or SHIPPED, rules)
         term = parts.enter_context(lease.held())
         if term is None:
             return
@@ -195,7 +194,6 @@ class State:
         }
 
     def started(self) -> None:
-        """The queries run."""
         for query in self._trigger_s:
             self._gauges["active"].labels(query).set(1)
         now = time.monotonic()

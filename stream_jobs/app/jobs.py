@@ -21,8 +21,8 @@ from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of, of_logs
 from stream_jobs.app.database import Connection, Database, insert_row
-from stream_jobs.app.hadoop_store import HadoopStore, checkpoint_files
-from stream_jobs.app.ledger import BatchClaims, begun, reconciled
+from stream_jobs.app.files import HadoopStore, checkpoint_files
+from stream_jobs.app.ledger import BatchClaims, enter, reconciled
 from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
 from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream
 from stream_jobs.app.session import build_session
@@ -177,7 +177,7 @@ class Application:
         timed = writer.trigger(processingTime=f"{query.trigger_s(s) * 1000:.0f} milliseconds")
         started = timed.option("checkpointLocation", checkpoint.location).start()
         if fresh:
-            parts.database.run(lambda connection: begun(connection, query.name, str(started.id)))
+            parts.database.run(lambda connection: enter(connection, query.name, str(started.id)))
         return started
 
     def _database(self, name: str) -> Database:

@@ -45,12 +45,8 @@ INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends)
 VALUES (%(query_id)s, %(batch_id)s, %(query)s, 0, %(ends)s)
 ON CONFLICT (query_id, batch_id) DO UPDATE SET ends = excluded.ends
 """
-
-_BEGUN: Final = """
-INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends)
-VALUES (%(query_id)s, -1, %(query)s, 0, '{}') ON CONFLICT DO NOTHING
-"""
-
+BEGUN: Final = -1
+"""Stands for the batch before a checkpoint's first."""
 log = structlog.get_logger("stream_jobs.app.ledger")
 
 Position = Mapping[tuple[str, int], int]
@@ -113,16 +109,16 @@ class BatchClaims:
         return bool(claimed)
 
 
-def enter(connection: Connection, query: str, query_id: str, batch_id: int, ends: Offsets) -> None:
-    """Enter a batch without rows: the tables hold what is before its end."""
+def enter(
+    connection: Connection, query: str, query_id: str, batch_id: int = BEGUN,
+    ends: Offsets = MappingProxyType({}),
+) -> None:  # fmt: skip
+    """Enter a batch without rows: the tables hold what is before its end. BEGUN: of a new account, since what
+    the query had taken in by another checkpoint says nothing any more.
+    """
     line: dict[str, Any] = {"query_id": query_id, "batch_id": batch_id, "query": query}
-    line["ends"] = orjson.dumps(ends, option=orjson.OPT_NON_STR_KEYS).decode()
+    line["ends"] = orjson.dumps(dict(ends), option=orjson.OPT_NON_STR_KEYS).decode()
     execute(connection, _SET, line)
-
-
-def begun(connection: Connection, query: str, query_id: str) -> None:
-    """A new account: what the query had taken in by another checkpoint says nothing any more."""
-    execute(connection, _BEGUN, {"query": query, "query_id": query_id})
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,20 +186,17 @@ def reconciled(
     log.error("ledger and checkpoint differ", query=checkpoint.query, records=str(gap))
     if stateless and gap.ledger_ahead:
         _move_on(checkpoint, gap)
-    elif again is None:
+        return False
+    if again is None:
         return put_aside(checkpoint.files, checkpoint.query) is not None
-    else:
-        make = again
-        database.run(lambda connection: _set_to_checkpoint(connection, checkpoint, gap, make))
+
+    def set_to_checkpoint(connection: Connection) -> None:
+        execute(connection, _SET_BACK, {"query_id": gap.query_id, "batch_id": gap.batch_id})
+        enter(connection, checkpoint.query, gap.query_id, gap.batch_id, gap.ends)
+        again(connection, gap)
+
+    database.run(set_to_checkpoint)
     return False
-
-
-def _set_to_checkpoint(
-    connection: Connection, checkpoint: Checkpoint, gap: Gap, again: Callable[[Connection, Gap], None]
-) -> None:
-    execute(connection, _SET_BACK, {"query_id": gap.query_id, "batch_id": gap.batch_id})
-    enter(connection, checkpoint.query, gap.query_id, gap.batch_id, gap.ends)
-    again(connection, gap)
 
 
 def _move_on(checkpoint: Checkpoint, gap: Gap) -> None:

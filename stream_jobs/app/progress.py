@@ -94,12 +94,10 @@ class Board(Listener):
         self._lines: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
-        """A query runs."""
         with self._lock:
             self._names[str(event.id)] = event.name or str(event.id)
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
-        """A batch is done."""
         line = line_of(progress)
         at_ms = int(_seconds(progress["timestamp"]) * 1000)
         with self._lock:

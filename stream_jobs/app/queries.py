@@ -156,8 +156,3 @@ def record_columns(raw: DataFrame) -> DataFrame:
         F.unix_millis("timestamp").alias("received_ms"),
         "value",
     )
-
-
-def archive(spark: SparkSession, files: list[str]) -> DataFrame:
-    """Archived records with their index columns, out of the Parquet ``files``."""
-    return spark.read.parquet(*files)

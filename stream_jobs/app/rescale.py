@@ -20,8 +20,9 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.app.checkpoints import MARK, Checkpoint, Files, put_aside, require_stopped
+from stream_jobs.app.checkpoints import MARK, Checkpoint, put_aside, require_stopped
 from stream_jobs.app.database import Database
+from stream_jobs.app.files import Files
 from stream_jobs.app.ledger import enter
 from stream_jobs.app.telemetry import (
     NEVER_MS,
@@ -133,7 +134,9 @@ def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], location:
     seeded = keyed.applyInPandasWithState(
         _seeded, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
     )
-    writer = seeded.writeStream.outputMode("append").foreachBatch(lambda batch, _: batch.foreach(_nothing))
+    writer = seeded.writeStream.outputMode("append").foreachBatch(
+        lambda batch, _: batch.write.format("noop").mode("append").save()
+    )
     query = writer.trigger(availableNow=True).option("checkpointLocation", location).start()
     query.awaitTermination()
 
@@ -144,10 +147,6 @@ def _seeded(_: tuple[Any, ...], rows: Iterator[pd.DataFrame], state: GroupState)
             state.update((bytes(blob),))
             state.setTimeoutTimestamp(int(due_ms))
     return iter(())
-
-
-def _nothing(_: Any) -> None:
-    """No row comes."""
 
 
 def resume(old: Checkpoint, new: Checkpoint, batch_id: int) -> None:

@@ -57,7 +57,6 @@ class TelemetrySink:
         self._mine = False
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write the batch, whatever it takes."""
         rows = batch.toArrow()
         found = rows.filter(pc.equal(rows["kind"], ALERT))
         self._alerts.write(list(zip(*_columns(found, "vehicle_id", "body"), strict=True)))

@@ -66,11 +66,6 @@ WHERE attrelid = to_regclass(%(table)s) AND attnum > 0 AND NOT attisdropped ORDE
 """
 
 
-def copy_into(table: str, columns: Sequence[str]) -> str:
-    """COPY into ``table``, in the binary format."""
-    return f"COPY {table} ({quoted(columns)}) FROM STDIN (FORMAT binary)"
-
-
 def quoted(columns: Iterable[str]) -> str:
     """Names in a row: users' SQL may have a column called order."""
     return ", ".join(f'"{column}"' for column in columns)

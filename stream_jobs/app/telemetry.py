@@ -59,7 +59,6 @@ class Operator:
     def __call__(
         self, bucket_no: tuple[Any, ...], records: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """Rows of OUTPUT."""
         core = Core(self.jobs, self.stage.journeys, self.rule_set)
         fleet, memory = load(state.get[0] if state.exists else None, self.rule_set)
         watermark_ms = state.getCurrentWatermarkMs()

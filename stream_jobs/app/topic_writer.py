@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -92,7 +93,7 @@ class TopicWriter:
         place = 0
         try:
             for place, (key, value, headers, at_ms) in enumerate(records):
-                told = _noting(fate, place)
+                told = partial(_note, fate, place)
                 self._producer.produce(
                     self._topic, value, key, on_delivery=told, timestamp=at_ms, headers=[*headers]
                 )
@@ -111,11 +112,8 @@ class TopicWriter:
         return left
 
 
-def _noting(fate: dict[int, KafkaError | None], place: int) -> Callable[[Any, object], None]:
-    def told(error: Any, _message: object) -> None:
-        fate[place] = error
-
-    return told
+def _note(fate: dict[int, KafkaError | None], place: int, error: Any, _message: object) -> None:
+    fate[place] = error
 
 
 def _cut(record: Message, error: KafkaError | None) -> Message:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from infra.settings.sections import Archive
-    from stream_jobs.app.hadoop_store import HadoopStore
+    from stream_jobs.app.files import HadoopStore
 
 app = typer.Typer(no_args_is_help=True, help="The archive of all records: list, verify, compact, expire.")
 
@@ -165,7 +165,7 @@ def _wanted(day: str | None) -> tuple[Any, list[int]]:
 def _second_place() -> Iterator[tuple[Archive, HadoopStore]]:
     """The settings and the place, with a JVM of its own around it."""
     from infra.settings.settings import load
-    from stream_jobs.app.hadoop_store import HadoopStore
+    from stream_jobs.app.files import HadoopStore
     from stream_jobs.app.session import build_session
 
     settings = load()

@@ -19,7 +19,7 @@ from stream_jobs.archive.reader import of_hours
 from stream_jobs.archive.writer import adopt, now_ms
 
 if TYPE_CHECKING:
-    from stream_jobs.app.hadoop_store import HadoopStore
+    from stream_jobs.app.files import HadoopStore
 
 FETCHING: Final = ".fetching"
 

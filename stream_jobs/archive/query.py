@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from infra.contract.errors import ArchiveError
 from infra.contract.verdict import LATE, OK, ClockLimits
@@ -32,11 +33,6 @@ from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import Entry, described
 from stream_jobs.archive.writer import EXCEPTION, FILE, WRITTEN, HourFiles, place
 from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
-
-_SPARK_TYPES: Final = {
-    pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"
-}  # fmt: skip
-_WRITTEN_TYPE: Final = ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in WRITTEN)
 
 QUERY: Final = "archive"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
@@ -60,11 +56,10 @@ class ArchiveSink:
     writers: int = 1
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Archive the batch, whatever it takes."""
         stem = f"{self.claims.query_id[:8]}-{batch_id:09d}"
         # In the order of the log, a task a writer.
         write = HourFiles(self.limits, self.deferred)
-        rows = batch.coalesce(self.writers).mapInArrow(write.__call__, _WRITTEN_TYPE).toArrow()
+        rows = batch.coalesce(self.writers).mapInArrow(write.__call__, from_arrow_schema(WRITTEN)).toArrow()
         is_file = pc.is_valid(rows["hour_ms"])
         files = rows.filter(is_file).select([*FILE])
         publish(files, self.folder, stem, self.claims.range_of(batch_id), self.claims.logs)

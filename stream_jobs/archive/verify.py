@@ -42,7 +42,6 @@ class Verdict:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is wrong."""
         return not self.damage and not self.log
 
 

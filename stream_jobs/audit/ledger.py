@@ -154,7 +154,6 @@ class Figures:
 
     @property
     def residual(self) -> int:
-        """Frames and records unaccounted for."""
         return (
             max(0, self.missing - self.not_kept)
             + abs(self.in_time - self.counted - self.deferred)

@@ -31,7 +31,6 @@ class Scope:
         return self.since_ms == 0 and self.until_ms == EVER_MS
 
     def bounds(self) -> dict[str, int]:
-        """Parameters of queries."""
         return {"since": self.since_ms, "until": self.until_ms, "seen": self.seen_until_ms}
 
     def closed(self, closed_ms: int, lateness_ms: int, window_ms: int) -> Scope:

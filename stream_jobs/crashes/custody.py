@@ -76,7 +76,6 @@ class Entry:
 
     @property
     def key(self) -> Key:
-        """The record it is about."""
         return self.vehicle_id, self.boot_id, self.crash_id
 
     def hashed(self) -> str:
@@ -335,7 +334,6 @@ class Verified:
     anchored: str  # how far the log is anchored outside the database, in words
 
     def as_text(self) -> str:
-        """For people."""
         compared = "NOT compared"
         if self.pending is not None:
             compared = f"compared, {self.refused} records refused as dead letters, "

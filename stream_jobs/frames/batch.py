@@ -48,7 +48,6 @@ class FrameBatch:
     arrays: Frames
 
     def __len__(self) -> int:
-        """Number of frames."""
         return len(self.ok)
 
     def whole(self, name: str) -> Ints:

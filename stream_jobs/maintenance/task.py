@@ -62,7 +62,6 @@ class PeriodicTask:
     state: TaskState = field(default_factory=TaskState)
 
     def run(self, stop: threading.Event, metrics: TaskMetrics) -> None:
-        """Until ``stop`` is set."""
         failures, pause_s = metrics.failures.labels(self.name), self.interval_s
         in_a_row = 0
         while not stop.wait(pause_s):
@@ -118,7 +117,6 @@ class TaskRunner:
         ]
 
     def start(self) -> None:
-        """Start all."""
         for thread in self._threads:
             thread.start()
 

@@ -21,7 +21,7 @@ from stream_jobs.reprocess.alerts import finding_of
 from stream_jobs.reprocess.feed import WHOLE, Feeder, Wanted, remake_of
 from stream_jobs.reprocess.queue import Span, hours_ms
 from stream_jobs.rules.evaluation import check_translations
-from stream_jobs.rules.instant import check_expressions, rule_schemas
+from stream_jobs.rules.instant import check_expressions
 from stream_jobs.rules.model import INSTANT, VEHICLES, Level, Rule, Stateful
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import AlertRow, unpack
@@ -77,7 +77,7 @@ def backtest(
     """
     of_spark = [rule for rule in changed if rule.query == INSTANT]
     if of_spark:
-        check_expressions(session(), path, of_spark, rule_schemas())
+        check_expressions(session(), path, of_spark)
     ids = {rule.id for rule in changed}
     before = [rule for rule in in_force if rule.id in ids]
     old, new = ([_stateful(path, rule) for rule in rules] for rules in (before, changed))

@@ -23,7 +23,6 @@ from infra.clients import duck
 from infra.clients.duck import connected
 from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
-from stream_jobs.app.queries import archive
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
@@ -245,7 +244,7 @@ class Feeder:
             if self._session is not None and total > WARM and self._frames > SMALL:
                 spark = self._session()
                 times = spark.createDataFrame(duck.table_of(_TIMES, wanted.times))
-                records = spark.sql(wanted.sql(_RECORDS), records=archive(spark, some), times=times)
+                records = spark.sql(wanted.sql(_RECORDS), records=spark.read.parquet(*some), times=times)
                 grouped = records.join(spark.createDataFrame(groups, _GROUPS), "vehicle_id")
                 # A function: Spark counts its parameters, and would hand a callable object the key too.
                 made = grouped.groupBy("vehicle_group").applyInArrow(lambda group: remake(group), MADE)  # noqa: PLW0108

@@ -273,7 +273,6 @@ class Prediction:
 
     @property
     def arrival_at(self) -> datetime:
-        """When the vehicle will be there."""
         return self.made_at + timedelta(seconds=self.way.time_s)
 
 

@@ -37,7 +37,6 @@ class Names:
         return cls(texts, coded.indices.to_numpy(), coded.dictionary.to_pylist())
 
     def take(self, rows: Ints) -> Names:
-        """Those of some of the frames."""
         return replace(self, texts=self.texts.take(pa.array(rows)), numbers=self.numbers[rows])
 
 
@@ -61,7 +60,6 @@ class RuleEvaluation:
     names: Names | None = None
 
     def names_of(self, lane: int) -> tuple[str, ...]:
-        """The names of one frame."""
         return () if self.names is None else tuple(self.names.texts[lane].as_py())
 
     def of(self, lanes: Ints) -> RuleEvaluation:
@@ -94,7 +92,6 @@ class RuleInputs:
         return RuleEvaluation(holds, clears, armed, learns, values, limits, names)
 
     def take(self, rows: Ints) -> RuleInputs:
-        """Of frames ``rows``."""
         names = {rule: each.take(rows) for rule, each in self.names.items()}
         return RuleInputs(self.flags[:, :, rows], self.values[:, rows], self.limits[:, rows], names)
 

@@ -7,7 +7,7 @@ the contract.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Final
@@ -16,20 +16,22 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql import types as T  # noqa: N812  Spark's own convention
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from infra.contract.errors import ConfigError
 from infra.contract.messages import ALERT_KEYS
 from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, QUARANTINED, UNREADABLE, ClockLimits
-from stream_jobs.app.schema import HEAD, frame_schema
+from stream_jobs.app.schema import HEAD
 from stream_jobs.frames.batch import RANGES, VIN
 from stream_jobs.frames.plausibility import POSITION, plausible_place, with_plausible
+from stream_jobs.frames.reading import FRAME_SCHEMA
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import VEHICLES, Gives, Rule, wrong
 from stream_jobs.rules.sql_guard import expression
-from stream_jobs.vehicles.lookups import HISTORY
+from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
-LOOKED_UP: Final = ("vehicle_class", "powertrain", "model")
-"""Columns beside the frame's for rules of the query ``vehicles``: texts, null where not known."""
+FRAME: Final = from_arrow_schema(FRAME_SCHEMA)
+"""The head and the signals: fast ones as arrays of doubles, slow ones as scalars."""
 DELTA_VS: Final = ("delta_v_kmh", "delta_v_lat_kmh")
 _CRASH_FIELDS: Final = {
     T.StringType(): ("vehicle_id", "crash_id", "profile"),
@@ -57,24 +59,18 @@ def crash_schema() -> T.StructType:
     )
 
 
-def rule_schemas() -> dict[str, T.StructType]:
-    """The columns that a rule's expressions may use, by source, and those of the query ``vehicles``."""
-    texts = (T.StructField(name, T.StringType()) for name in LOOKED_UP)
-    numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
-    return {
-        "frame": frame_schema(),
-        "crash": crash_schema().add("impact_kmh", T.DoubleType()),
-        VEHICLES: T.StructType([*frame_schema().fields, *texts, *numbers]),
-    }
-
-
-def check_expressions(
-    spark: SparkSession, path: Path, rules: Iterable[Rule], schemas: Mapping[str, T.StructType]
-) -> None:
+def check_expressions(spark: SparkSession, path: Path, rules: Iterable[Rule]) -> None:
     """Let Spark analyse every expression against its source's columns; raises ConfigError naming the key.
 
-    ``schemas`` holds the columns of each source. Aggregates, generators and unknown columns are refused too.
+    Aggregates, generators and unknown columns are refused too.
     """
+    texts = (T.StructField(name, T.StringType()) for name in COLUMNS)
+    numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
+    schemas = {
+        "frame": FRAME,
+        "crash": crash_schema().add("impact_kmh", T.DoubleType()),
+        VEHICLES: T.StructType([*FRAME.fields, *texts, *numbers]),
+    }
     empty = {source: spark.createDataFrame([], schema) for source, schema in schemas.items()}
     for rule in rules:
         rows = empty[VEHICLES if rule.query == VEHICLES else rule.source]
@@ -144,7 +140,7 @@ def with_verdict(frames: DataFrame, limits: ClockLimits) -> DataFrame:
 def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
     """Findings in telemetry; none from a quarantined frame. A late one does raise: its times tell its age."""
     words = set[str]().union(*(rule.words() for rule in rules))
-    schema = T.StructType([f for f in frame_schema() if f.name in words.union(HEAD, POSITION)])
+    schema = T.StructType([f for f in FRAME if f.name in words.union(HEAD, POSITION)])
     judged = with_verdict(parse(records, schema), limits)
     placed = words.union(POSITION) if words.intersection(POSITION) else words
     seen = with_plausible(judged, [f.name for f in schema if f.name in placed and f.name not in HEAD])

@@ -30,18 +30,18 @@ from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, stage
 from stream_jobs.app.ledger import BatchClaims
 from stream_jobs.app.queries import Query
-from stream_jobs.app.schema import IDENTITY, WATERMARK_METADATA, frame_schema
+from stream_jobs.app.schema import HEAD, IDENTITY, WATERMARK_METADATA
 from stream_jobs.app.session import build_session
 from stream_jobs.app.statements import Table
 from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
 from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
+from stream_jobs.rules.instant import FRAME
 from stream_jobs.rules.sql_guard import foreign_relation, query_objection
 
 MEMORY_MB: Final = 1024
 _AT: Final = re.compile(r"\(line (\d+), pos \d+\)|line (\d+) pos \d+")
 _MESSAGE_CHARS: Final = 500
-HEAD: Final = ("vehicle_id", "boot_id", "seq", "t0_ms", "dt_ms", "n")
 SIGNAL_NAMES: Final = tuple(signal.name for signal in SIGNALS)
 VIEWS: Final = ("frames", "samples")
 KEYS: Final = ("over", "key", "watermark_s", "about")
@@ -81,12 +81,10 @@ class Definition:
 
     @property
     def query(self) -> str:
-        """Name of the streaming query."""
         return f"sql_{self.name}"
 
     @property
     def table(self) -> str:
-        """The table's name with its schema."""
         return f"user_sql.{self.name}"
 
     @property
@@ -107,7 +105,6 @@ class Definition:
         return tuple(name for name in names if name in words or _STAR.search(statement))
 
     def wrong(self, reason: str, line: int | None = None) -> ConfigError:
-        """The error that says where in the file something is wrong."""
         return wrong(self.path, line, reason)
 
 
@@ -308,9 +305,8 @@ def view(definition: Definition, records: DataFrame, limits: ClockLimits) -> Dat
     Spark forgets that a time computed from the watermarked one is event time: its metadata says so.
     """
     signals = definition.reads(SIGNAL_NAMES)
-    schema = frame_schema([BY_NAME[name] for name in signals])
     received_ms = T.StructField("received_ms", T.LongType())
-    fields = [*(schema[name] for name in HEAD), received_ms, *(schema[name] for name in signals)]
+    fields = [*(FRAME[name] for name in HEAD), received_ms, *(FRAME[name] for name in signals)]
     stage = FrameStage(signals, limits)
     frames = records.select("key", "received_ms", "value").mapInArrow(stage.__call__, T.StructType(fields))
     timed = frames.withColumn("t0_time", F.timestamp_millis("t0_ms"))
@@ -341,7 +337,6 @@ class FrameStage:
     limits: ClockLimits
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A row a frame."""
         return (self.frames(batch) for batch in batches)
 
     def frames(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -398,7 +393,6 @@ class UserSink:
         self._table_stands = False
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write the batch."""
         definition, rows = self._definition, batch.toArrow()
         columns = columns_of(definition, batch.schema)
 

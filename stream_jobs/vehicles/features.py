@@ -7,7 +7,7 @@ more on its way to Python and back than what it carries. Whole numbers of the co
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ from stream_jobs.frames.arrays import Flags, Floats, Frames, Ints
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.frames.lookup_files import Place, place_of
 from stream_jobs.frames.plausibility import plausible_columns
-from stream_jobs.rules.inputs import RuleInputs, concatenated, name_expressions, unknown_inputs
+from stream_jobs.rules.inputs import RuleInputs, concatenated, unknown_inputs
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles import lookups
 from stream_jobs.windows.measures import steps
@@ -142,7 +142,6 @@ class Features:
     rules: RuleInputs
 
     def __len__(self) -> int:
-        """Number of frames."""
         return len(self.vehicle)
 
     def __getitem__(self, name: str) -> Floats:
@@ -150,12 +149,10 @@ class Features:
         return self.frame_features[:, PLACE[name]]
 
     def take(self, rows: Ints) -> Features:
-        """Those frames."""
         runs = [self.runs[row] for row in rows.tolist()]
         return Features(self.ids, self.vehicle[rows], self.frame_features[rows], runs, self.rules.take(rows))
 
     def of(self, ids: Collection[str]) -> Features:
-        """The frames of some vehicles."""
         wanted = np.array([vehicle_id in ids for vehicle_id in self.ids], np.bool_)
         return self.take(np.flatnonzero(wanted[self.vehicle]))
 
@@ -174,11 +171,6 @@ def joined(parts: Sequence[Features]) -> Features:
         [run for part in parts for run in part.runs],
         concatenated([part.rules for part in parts]),
     )
-
-
-def nothing_read(features: Features, rules: Sequence[Rule]) -> Features:
-    """The frames, of which ``rules`` have not read anything."""
-    return replace(features, rules=unknown_inputs(len(rules), len(features), [*name_expressions(rules)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,18 +195,15 @@ class Round:
         return self.frame_features[:, PLACE[name]]
 
     def __len__(self) -> int:
-        """Number of frames."""
         return len(self.places)
 
     def of(self, lanes: Ints) -> Round:
-        """Those at ``lanes`` among the k."""
         if len(lanes) == len(self.places):
             return self
         runs = [self.runs[lane] for lane in lanes.tolist()] if self.runs else self.runs
         return Round(self.places[lanes], self.rows[lanes], self.frame_features[lanes], runs, self.vehicles)
 
     def vehicle(self, lane: int) -> str:
-        """The id of one of the k vehicles."""
         return self.vehicles[int(self.places[lane])]
 
 
@@ -233,11 +222,9 @@ class VehicleStage:
     rules: tuple[Rule, ...] = ()
 
     def frames(self, records: pa.RecordBatch) -> FrameBatch | None:
-        """The readable frames in ``records``."""
         return frame_batch(records, self.limits)
 
     def features(self, batch: FrameBatch) -> Features:
-        """What the frames of ``batch`` say."""
         known = lookups.current(self.lookup).of_vehicles(batch.vehicles)
         t0_ms, believed = batch.whole("t0_ms"), batch.believed
         of_samples = sample_features(batch.arrays)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -12,8 +13,9 @@ import numpy.typing as npt
 from stream_jobs.frames import state
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import Kept, Memory
+from stream_jobs.rules.inputs import name_expressions, unknown_inputs
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.features import Features, nothing_read
+from stream_jobs.vehicles.features import Features
 from stream_jobs.vehicles.journeys.journey import JourneyMemory
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Order
 from stream_jobs.windows.open_windows import Memory as WindowMemory
@@ -66,7 +68,9 @@ class Fleet:
         self.rules = [f"{rule.id}@{rule.version}" for rule in rule_set.rules]
         self.held, self.journeys = kept.held, kept.journeys
         if self.held is not None and kept.rules != self.rules:
-            self.held = nothing_read(self.held, rule_set.rules)  # what the old rules read of it is lost
+            names = [*name_expressions(rule_set.rules)]
+            nothing = unknown_inputs(len(self.rules), len(self.held), names)
+            self.held = replace(self.held, rules=nothing)  # what the old rules read of it is lost
         before = dict(zip(kept.rules, kept.detectors, strict=True))
         self.detectors: list[Memory] = [
             detector.memory(len(self.ids), before.get(name))
@@ -97,7 +101,6 @@ class Fleet:
         return np.array([self._places[vehicle_id] for vehicle_id in ids], np.int64)
 
     def forget(self, places: Ints) -> None:
-        """The vehicles at these places go."""
         stay = np.setdiff1d(np.arange(len(self.ids)), places)
         if len(stay) == len(self.ids):
             return
@@ -117,7 +120,6 @@ class Fleet:
         return Order(boot_id, next_seq, boot_from_ms, filled_ms, more.held, more.gaps, more.boots)
 
     def put_order(self, place: int, order: Order) -> None:
-        """The order as it is now."""
         head = (order.boot_id, order.next_seq, order.boot_from_ms, order.filled_ms)
         for name, value in zip(_ORDER, head, strict=True):
             self.vehicles[name][place] = value

@@ -35,7 +35,6 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def key(self) -> tuple[int, int]:
-        """What orders a vehicle's frames."""
         return self.boot_id, self.seq
 
 

@@ -58,7 +58,6 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Of all parts different."""
         return f"{self.quantity.name}_{self.kind}"
 
 

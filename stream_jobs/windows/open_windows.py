@@ -209,7 +209,6 @@ class OpenWindows:
         self.found.missed = pa.concat_tables([*earlier, pa.table(columns).take(pa.array(at))])
 
     def note_receipts(self, batch: FrameBatch) -> None:
-        """Move the clocks of the partitions."""
         for partition in np.unique(batch.partition).tolist():
             newest = int(batch.received_ms[batch.partition == partition].max())
             self._memory.clocks_ms[partition] = max(self._memory.clocks_ms.get(partition, 0), newest)

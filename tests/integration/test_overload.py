@@ -16,8 +16,9 @@ from infra.contract.overload import FLEET, Deferral
 from infra.contract.verdict import clock_limits
 from infra.settings.sections import Overload as Terms
 from load_tests.mqtt_flood import vehicle_id
-from stream_jobs.app.checkpoints import Checkpoint, LocalFiles
+from stream_jobs.app.checkpoints import Checkpoint
 from stream_jobs.app.database import Database
+from stream_jobs.app.files import LocalFiles
 from stream_jobs.app.ledger import BatchClaims
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.query import ArchiveSink

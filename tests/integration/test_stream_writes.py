@@ -20,9 +20,10 @@ from infra.contract.signals import BY_NAME
 from infra.stack import query_offsets
 from infra.stack.query_offsets import Committed
 from load_tests.drills.link import Link
-from stream_jobs.app.checkpoints import Checkpoint, LocalFiles
+from stream_jobs.app.checkpoints import Checkpoint
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
-from stream_jobs.app.ledger import BatchClaims, begun
+from stream_jobs.app.files import LocalFiles
+from stream_jobs.app.ledger import BatchClaims, enter
 from stream_jobs.app.sinks import ROAD, TelemetrySink, tagged, write_rows
 from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
@@ -379,7 +380,7 @@ def test_the_ledger_says_where_a_query_is_and_lets_no_batch_in_that_begins_elsew
     assert ask(lambda c: query_offsets.committed(c, "telemetry")) == newest
     lines = ask(lambda c: query_offsets.lines_of(c, "telemetry"))
     assert [(line.batch_id, line.ends) for line in lines] == [(7, {"t": {0: 5}}), (8, {"t": {0: 9}})]
-    database.run(lambda c: begun(c, "telemetry", "22222222-2222-3333-4444-555555555555"))
+    database.run(lambda c: enter(c, "telemetry", "22222222-2222-3333-4444-555555555555"))
     assert ask(lambda c: query_offsets.committed(c, "telemetry")) is None
     assert ask(lambda c: query_offsets.committed_ends(c, "t")) == {"telemetry": {}}
     assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_share")] == [3]

@@ -80,7 +80,6 @@ class Memory:
             self.inner.keep(places)
 
     def dump(self) -> Kept:
-        """What is to be kept of it."""
         places = np.flatnonzero(self.on)
         inner = None if self.inner is None else self.inner.dump()
         return Kept(places, self.rows[places], self.rare, self.words, inner)

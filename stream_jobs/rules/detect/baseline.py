@@ -53,7 +53,6 @@ class BaselineDetector(Detector):
         return np.dtype([("held", HELD), ("name", "i8"), ("since", "f8"), ("turns", "i8"), *series, *slots])
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        """See Detector."""
         places, now_ms, value = frames.places, frames["end_ms"], now.value
         if now.names is None:
             memory.words = memory.words or [UNNAMED]

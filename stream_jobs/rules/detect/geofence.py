@@ -47,7 +47,6 @@ class GeofenceDetector(Detector):
         return now.holds >= 0, now.holds >= 0
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:  # noqa: ARG002  the protocol's
-        """See Detector."""
         lat, lon, end_ms = frames["lat_deg"], frames["lon_deg"], frames["end_ms"]
         lanes = np.flatnonzero(~np.isnan(lat) & ~np.isnan(lon))
         found: Detections = []

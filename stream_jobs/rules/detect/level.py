@@ -51,22 +51,18 @@ class LevelDetector(Detector):
     dtype: ClassVar = HELD
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
-        """See Detector."""
         return (now.holds != 0) | (now.clears > 0), now.holds > 0
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        """See Detector."""
         held = memory.rows[frames.places]
         found = self.raising.step(held, frames["end_ms"], now.holds, now.clears, now.value, now)
         memory.rows[frames.places], memory.on[frames.places] = held, held["on"]
         return found
 
     def waits(self, memory: Memory, places: Ints) -> Flags:
-        """See Detector."""
         return self.raising.waits(memory.rows[places])
 
     def later(self, memory: Memory, places: Ints, pause_ms: Floats) -> None:
-        """See Detector."""
         held = memory.rows[places]
         held["since"] += pause_ms
         held["seen"] += pause_ms - 1  # the frame that ends the pause comes after it
@@ -101,7 +97,6 @@ class ArmedDetector(Detector):
         return now.armed != 0, now.armed > 0
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        """See Detector."""
         inside = memory.inner
         assert inside is not None
         was, known = memory.rows[frames.places], memory.on[frames.places]
@@ -171,7 +166,6 @@ class UnchangedDetector(Detector):
     dtype: ClassVar = SAME
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        """See Detector."""
         same, now_ms = memory.rows[frames.places], frames["end_ms"]
         other = ~memory.on[frames.places] | (now.value != same["value"])
         passed_ms = np.where(memory.on[frames.places], now_ms - same["seen"], np.inf)
@@ -223,12 +217,10 @@ class CourseDetector(Detector):
     dtype: ClassVar = COURSE
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
-        """See Detector."""
         known = ~np.isnan(now.value)
         return known | (now.clears > 0), known
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        """See Detector."""
         places, now_ms, is_slope = frames.places, frames["end_ms"], self.per_s is not None
         rows, known = memory.rows[places], ~np.isnan(now.value)
         series, held = rows["series"], rows["held"]

@@ -60,11 +60,9 @@ class CountDetector(Detector):
     apart: bool
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
-        """See Detector."""
         return now.holds != 0, now.holds > 0
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        """See Detector."""
         found: Detections = []
         end_ms = frames["end_ms"]
         for lane, place in enumerate(frames.places.tolist()):
@@ -83,7 +81,6 @@ class CountDetector(Detector):
         return found
 
     def _there(self, before: Seen | None, name: str, now_ms: int) -> tuple[Seen, Detection | None]:
-        """The name is there now."""
         seen = before or Seen(name, now_ms, None, True, ())
         if now_ms < seen.last_ms:
             return seen, None
@@ -111,7 +108,6 @@ class ReversalDetector(Detector):
     dtype: ClassVar = TURNING
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        """See Detector."""
         course, value = memory.rows[frames.places], now.value
         course["turning"] = np.where(memory.on[frames.places], course["turning"], value)
         counts = np.flatnonzero(turned(course, value, self.size) & ~course["falls"] & (now.holds > 0))
@@ -142,7 +138,6 @@ class SilenceDetector(Detector):
         return (every := np.ones(len(now.value), np.bool_)), every
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        """See Detector."""
         last, known = memory.rows[frames.places], memory.on[frames.places]
         found: Detections = []
         for lane in np.flatnonzero(known & ~np.isnan(last["found"])).tolist():

@@ -231,7 +231,6 @@ class JourneyMemory(msgspec.Struct, array_like=True):
 
     @classmethod
     def of_unknown(cls, count: int) -> JourneyMemory:
-        """Of vehicles of which nothing is known."""
         return cls(_unknown(count))
 
     def grow(self, count: int) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.maintenance.copies import free_flow_table
-from stream_jobs.rules.instant import check_expressions, rule_schemas
+from stream_jobs.rules.instant import check_expressions
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.features import VehicleStage
 from tests.support_detect import findings
@@ -113,7 +113,7 @@ def test_rules_compare_frames_with_history(spark: SparkSession, tmp_path: Path) 
         tmp_path / "a", **KEYS, id="slow", value="array_max(speed_kmh)", beyond="below",
         limit="0.5 * free_flow_kmh",
     )  # fmt: skip
-    check_expressions(spark, tmp_path, [warm, slow], rule_schemas())
+    check_expressions(spark, tmp_path, [warm, slow])
     tell_usual(tmp_path, model_coolant_c=88.0)
     tell_free_flow(tmp_path, (CELL, EAST, 62.0))
     more = {"lat_deg": 48.1, "lon_deg": 11.5, "heading_deg": 90.0, "coolant_temp_c": 99.0}

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.app.checkpoints import MARK, Checkpoint, LocalFiles
+from stream_jobs.app.checkpoints import MARK, Checkpoint
+from stream_jobs.app.files import LocalFiles
 from stream_jobs.app.jobs import STREAM_CONF
 from stream_jobs.app.rescale import rescale, seed
 from stream_jobs.app.telemetry import bucket_numbers, place_of

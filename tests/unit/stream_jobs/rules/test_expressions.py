@@ -12,12 +12,12 @@ from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
 from stream_jobs.app.instant import require_slots
 from stream_jobs.rules.evaluation import Evaluator, UntranslatableError
-from stream_jobs.rules.instant import check_expressions, frame_findings, rule_schemas
+from stream_jobs.rules.instant import check_expressions, frame_findings
 from stream_jobs.rules.model import INSTANT, SHIPPED, VEHICLES, load_rules
 
 
 def test_spark_understands_the_shipped_rules(query_spark: SparkSession) -> None:
-    check_expressions(query_spark, SHIPPED, load_rules(), rule_schemas())
+    check_expressions(query_spark, SHIPPED, load_rules())
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_expression_that_spark_refuses_is_named(
         + "}\n"
     )
     with pytest.raises(ConfigError) as caught:
-        check_expressions(query_spark, path, load_rules(path), rule_schemas())
+        check_expressions(query_spark, path, load_rules(path))
     assert str(caught.value).startswith(f"rules file {path}, rule hot: `{key}`")
     assert expected in str(caught.value)
 

@@ -19,9 +19,15 @@ from edge_simulator.world import World
 from infra.contract.messages import ALERT_KEYS
 from infra.contract.verdict import QUARANTINED, ClockLimits
 from stream_jobs.app.schema import HEAD as HEAD_FIELDS
-from stream_jobs.app.schema import frame_schema
 from stream_jobs.frames.plausibility import POSITION, with_plausible
-from stream_jobs.rules.instant import crash_findings, frame_findings, kafka_records, parse, with_verdict
+from stream_jobs.rules.instant import (
+    FRAME,
+    crash_findings,
+    frame_findings,
+    kafka_records,
+    parse,
+    with_verdict,
+)
 from stream_jobs.rules.model import INSTANT, Rule, load_rules, of_query
 
 VIN = "1HGCM82633A004352"
@@ -236,7 +242,7 @@ def test_an_error_in_a_rule_is_no_finding_and_no_end(spark: SparkSession) -> Non
 
 
 SAMPLE = st.none() | st.sampled_from([0, -0.0, 2600.0, 91.0, 251.0, "x", [1]]) | st.floats(-200, 9000)
-SIGNALS = [f.name for f in frame_schema() if f.name in {*POSITION}.union(*(rule.words() for rule in RULES))]
+SIGNALS = [f.name for f in FRAME if f.name in {*POSITION}.union(*(rule.words() for rule in RULES))]
 """Of frames and, as words of crash rules, no more."""
 ODD = (
     st.sampled_from([None, "12", True, [], {}, [None], {"a": [1]}, 2**70])
@@ -252,7 +258,7 @@ PLACED = replace(
 
 def fired_unoptimised(spark: SparkSession, raw: DataFrame, rules: Sequence[Rule]) -> set[tuple[Any, ...]]:
     """What rules find when everything is computed for each frame: every signal cleaned, nothing deferred."""
-    schema = frame_schema()
+    schema = FRAME
     judged = with_verdict(
         parse(raw, type(schema)([f for f in schema if f.name in {*HEAD_FIELDS, *SIGNALS}])), LIMITS
     )

@@ -1,13 +1,14 @@
-"""Files on any file system that Hadoop knows by its URL (hdfs, s3a, abfs, viewfs, file): the archive's second
-place, and checkpoints.
+"""Files below a folder, or below a URL that Hadoop knows (hdfs, s3a, abfs, viewfs, file): checkpoints, and
+the archive's second place.
 
-By the Java machine of the Spark session: its class path and HADOOP_CONF_DIR say which schemes there are.
+URLs by the Java machine of the Spark session: its class path and HADOOP_CONF_DIR say which schemes there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,29 +17,61 @@ from pyspark.sql import SparkSession
 
 from infra.contract.errors import ArchiveError, ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.app.checkpoints import Files, LocalFiles
 
 COPYING: Final = ".copying"
 """End of a name while its file is not whole."""
 
 
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """Files of this machine below the folder ``root``."""
+
+    root: str
+
+    def at(self, name: str) -> str:
+        """The absolute path."""
+        return str(Path(self.root, name).absolute())
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None without one."""
+        path = Path(self.root, name)
+        return path.read_text() if path.exists() else None
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file, or replace it."""
+        path = Path(self.root, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's sum of what was there
+        path.write_text(text)
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder; [] without one."""
+        return [path.name for path in Path(self.root, folder).glob("*")]
+
+    def move(self, name: str, target: str) -> None:
+        """Rename a folder."""
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(self.root, name).rename(target)
+
+
 class HadoopStore:
-    """Files by their path below ``url``, the value of ``setting``, with ``/``; errors are ArchiveError.
+    """The same below the URL ``root``, the value of ``setting``, and what the archive asks; errors are
+    ArchiveError.
 
     Raises ConfigError for an unknown scheme.
     """
 
-    def __init__(self, spark: SparkSession, url: str, setting: str = "ODOGRAPH_ARCHIVE_URL") -> None:
-        self._url = url.rstrip("/")
+    def __init__(self, spark: SparkSession, root: str, setting: str = "ODOGRAPH_ARCHIVE_URL") -> None:
+        self.root = root.rstrip("/")
         jvm: Any = spark._jvm
         self._path_of = jvm.org.apache.hadoop.fs.Path
         self._text_of = jvm.org.apache.commons.io.IOUtils.toString
         try:
             conf = spark._jsc.hadoopConfiguration()
-            self._fs = self._path_of(self._url).getFileSystem(conf)
+            self._fs = self._path_of(self.root).getFileSystem(conf)
         except Py4JJavaError as error:
             raise ConfigError(
-                f"{setting} {url}: {_reason(error)}. The scheme's jars must be on Spark's class "
+                f"{setting} {root}: {_reason(error)}. The scheme's jars must be on Spark's class "
                 "path, its settings in HADOOP_CONF_DIR"
             ) from error
 
@@ -57,32 +90,23 @@ class HadoopStore:
             self._fs.copyFromLocalFile(False, True, self._path_of(f"file://{local}"), draft)
             size = self._fs.getFileStatus(draft).getLen()
             if size != local.stat().st_size:
-                raise ArchiveError(f"{self._url}/{name}: {size} bytes arrived of {local.stat().st_size}")
+                raise ArchiveError(f"{self.root}/{name}: {size} bytes arrived of {local.stat().st_size}")
             self._fs.delete(target, False)
             if not self._fs.rename(draft, target):
-                raise ArchiveError(f"{self._url}/{name} cannot be renamed to its name")
+                raise ArchiveError(f"{self.root}/{name} cannot be renamed to its name")
 
     def get(self, name: str, local: Path) -> None:
-        """Copy a file from there."""
         with self._errors(name):
             self._fs.copyToLocalFile(False, self._at(name), self._path_of(f"file://{local}"), True)
 
     def remove(self, name: str) -> None:
-        """Delete a file; one that is not there is no error."""
         with self._errors(name):
             self._fs.delete(self._at(name), False)
 
-    @property
-    def root(self) -> str:
-        """The URL."""
-        return self._url
-
     def at(self, name: str) -> str:
-        """The URL of a file."""
-        return f"{self._url}/{name}"
+        return f"{self.root}/{name}"
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None without one."""
         with self._errors(name):
             if not self._fs.exists(self._at(name)):
                 return None
@@ -93,7 +117,6 @@ class HadoopStore:
                 stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Make a file, or replace it."""
         with self._errors(name):
             stream = self._fs.create(self._at(name), True)
             try:
@@ -102,30 +125,31 @@ class HadoopStore:
                 stream.close()
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder; [] without one."""
         return [*self.sizes(folder)]
 
     def move(self, name: str, target: str) -> None:
-        """Rename a folder."""
         with self._errors(name):
             place = self._path_of(target)
             self._fs.mkdirs(place.getParent())
             if not self._fs.rename(self._at(name), place):
-                raise ArchiveError(f"{self._url}/{name} cannot be renamed to {target}")
+                raise ArchiveError(f"{self.root}/{name} cannot be renamed to {target}")
 
     def _at(self, name: str) -> Any:
-        return self._path_of(f"{self._url}/{name}" if name else self._url)
+        return self._path_of(f"{self.root}/{name}" if name else self.root)
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
         try:
             yield
         except Py4JJavaError as error:
-            raise ArchiveError(f"{self._url}/{name}: {_reason(error)}") from error
+            raise ArchiveError(f"{self.root}/{name}: {_reason(error)}") from error
 
 
 def _reason(error: Py4JJavaError) -> str:
     return str(error.java_exception.toString()).partition("\n")[0]
+
+
+Files = LocalFiles | HadoopStore
 
 
 def checkpoint_files(settings: Settings, spark: Callable[[], SparkSession]) -> Files:
