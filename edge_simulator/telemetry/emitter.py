@@ -117,7 +117,7 @@ class Emitter:
 
     def flush(self, now_ms: int) -> list[Outgoing]:
         """All that is left, in order: what was held back and what is on board."""
-        return [*self.queue.flush(), *self.radio.flush(now_ms)]
+        return [*self.queue.take(), *self.radio.flush(now_ms)]
 
     def births(self) -> list[Outgoing]:
         """Retained status messages: every vehicle that reports from the start says what it is."""
@@ -210,9 +210,7 @@ class Emitter:
             due.tolist(), self._order, vehicles.tolist(), payloads, flags, strict=False
         )  # the order counts on
         items = [Outgoing(at, order, k, "telemetry", body, flag) for at, order, k, body, flag in rows]
-        held_back = np.isin(fate, link.HELD_BACK)
-        self.queue.put_run(list(compress(items, (~held_back & (fate != link.LOST)).tolist())))
-        self.queue.put(compress(items, held_back.tolist()))
+        self.queue.put(compress(items, (fate != link.LOST).tolist()))
         for k in np.flatnonzero(fate == link.DUPLICATE).tolist():
             again = replace(items[k], due_ms=int(due[k] + delay[k]), order=next(self._order), copy=True)
             self.queue.put([again])

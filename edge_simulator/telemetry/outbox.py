@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -30,56 +31,29 @@ class Outgoing:
     retain: bool = field(compare=False, default=False)
 
 
-_place = attrgetter("due_ms", "order")
-
-
 class Queue:
-    """Messages in the order of their sending.
-
-    Frames that leave at once come as runs, sorted already; only what is held back costs a heap.
-    """
+    """Messages in the order of their sending."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Outgoing]] = []
-        self._runs: list[Outgoing] = []
+        self._items: list[Outgoing] = []
 
     def __len__(self) -> int:
-        return len(self._heap) + len(self._runs)
+        return len(self._items)
 
     def __iter__(self) -> Iterator[Outgoing]:
         """All that waits, in no order."""
-        yield from self._runs
-        yield from (item for _, _, item in self._heap)
+        return iter(self._items)
 
     def put(self, items: Iterable[Outgoing]) -> None:
         """Hold messages until they are due."""
-        for item in items:
-            heapq.heappush(self._heap, (item.due_ms, item.order, item))
+        self._items.extend(items)
 
-    def put_run(self, items: Sequence[Outgoing]) -> None:
-        """Hold messages that are in order among themselves and soon due."""
-        mixed = bool(self._runs)
-        self._runs.extend(items)
-        if mixed:
-            self._runs.sort(key=_place)
-
-    def take(self, until_ms: int) -> list[Outgoing]:
-        """Messages due before ``until_ms``, in order."""
-        held = []
-        while self._heap and self._heap[0][0] < until_ms:
-            held.append(heapq.heappop(self._heap)[2])
-        runs, self._runs = self._runs, []
-        if runs and runs[-1].due_ms >= until_ms:
-            self._runs = [item for item in runs if item.due_ms >= until_ms]
-            runs = [item for item in runs if item.due_ms < until_ms]
-        return sorted(runs + held, key=_place) if held else runs
-
-    def flush(self) -> list[Outgoing]:
-        """All that is left, in order."""
-        rest = sorted(self, key=_place)
-        self._heap.clear()
-        self._runs.clear()
-        return rest
+    def take(self, until_ms: float = inf) -> list[Outgoing]:
+        """Messages due before ``until_ms``, or all, in order."""
+        self._items.sort(key=attrgetter("due_ms", "order"))
+        due = bisect_left(self._items, until_ms, key=attrgetter("due_ms"))
+        taken, self._items = self._items[:due], self._items[due:]
+        return taken
 
 
 Device = tuple[str, int]  # vehicle id and boot id: what counts on its own

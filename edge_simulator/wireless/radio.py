@@ -21,7 +21,6 @@ from infra.contract import frame
 
 FATE_NAMES = (*FATES, "plain")
 LATE, LATE_BEYOND, DUPLICATE, DISORDER, LOST, CLOCK_AHEAD, CLOCK_UNSET, PLAIN = range(len(FATE_NAMES))
-HELD_BACK = np.array([LATE, LATE_BEYOND, DISORDER])
 CLOCK_SAYS_MS = {"clock_ahead": 2_085_978_496_000, "clock_unset": 0}
 """What broken clocks say: the day the 32-bit seconds of NTP roll over (2036), and 1970."""
 UP_MS = 60_000  # a device with such a clock has been up so long when the run begins

@@ -87,7 +87,7 @@ def test_the_digests_in_run_json_are_those_of_the_files(made: Path) -> None:
 
 def test_the_payloads_are_those_of_the_run_that_would_have_been_sent(made: Path) -> None:
     world = World(SHORT)
-    sent = [m for slot in world.slots() for m in slot.messages] + world.emitter.queue.flush()
+    sent = [m for slot in world.slots() for m in slot.messages] + world.emitter.queue.take()
     wanted = sorted(m.payload for m in sent if m.channel == "telemetry" and m.flag != "poison")
     stored = duckdb.sql(f"SELECT value FROM '{made}/telemetry/*/*/*.parquet'").fetchall()
     assert sorted(value for (value,) in stored) == wanted

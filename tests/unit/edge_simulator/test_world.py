@@ -40,7 +40,7 @@ def everything(scenario: Scenario) -> tuple[World, list[Outgoing], list[dict[str
     for slot in world.slots():
         sent += slot.messages
         truth += slot.truth
-    return world, sent + world.emitter.queue.flush(), truth
+    return world, sent + world.emitter.queue.take(), truth
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def scenario(**changes: object) -> Scenario:
 
 
 def crashes_of(world: World) -> list[dict[str, object]]:
-    sent = [m for slot in world.slots() for m in slot.messages] + world.emitter.queue.flush()
+    sent = [m for slot in world.slots() for m in slot.messages] + world.emitter.queue.take()
     return [messages.decode_crash(m.payload) for m in sent if m.channel == "crash"]
 
 

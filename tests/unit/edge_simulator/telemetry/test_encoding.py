@@ -1,4 +1,4 @@
-"""The encoder by tables: byte for byte what the contract's own encoder makes of the same values."""
+"""The encoder by columns: byte for byte what the contract's own encoder makes of the same values."""
 
 from __future__ import annotations
 
@@ -153,12 +153,6 @@ def test_heads_of_any_length_and_a_boot_id_of_their_own() -> None:
             "dt_ms": 60_000, "n": SAMPLES, "sent_ms": int(numbers[k]),
         }  # fmt: skip
         assert payload == group.expected(k, head, [])
-
-
-def test_a_negative_time_is_refused() -> None:
-    group = filled(1, lambda s: 1.0)
-    with pytest.raises(ValueError, match="whole numbers"):
-        group.encoded(slice(0, 1), Heads(1, np.array([0]), np.array([-5]), 100, np.array([1])))
 
 
 def test_trouble_codes_stand_in_the_frames_of_their_vehicles_only() -> None:

@@ -13,35 +13,27 @@ def orders(items: list[Outgoing]) -> list[int]:
     return [item.order for item in items]
 
 
-def test_runs_and_held_back_messages_come_out_merged_by_time_then_by_making() -> None:
+def test_messages_come_out_by_time_then_by_making() -> None:
     queue = Queue()
     queue.put([message(30, 1), message(10, 2)])
-    queue.put_run([message(10, 3), message(20, 4), message(30, 5)])
+    queue.put([message(10, 3), message(20, 4), message(30, 5)])
     assert len(queue) == 5
     assert orders(queue.take(31)) == [2, 3, 4, 1, 5]
     assert len(queue) == 0
 
 
-def test_only_what_is_due_is_taken_from_runs_and_from_what_is_held_back() -> None:
+def test_only_what_is_due_is_taken() -> None:
     queue = Queue()
     queue.put([message(50, 1), message(20, 2)])
-    queue.put_run([message(10, 3), message(30, 4)])
+    queue.put([message(10, 3), message(30, 4)])
     assert orders(queue.take(30)) == [3, 2]
     assert orders(queue.take(31)) == [4]
-    assert orders(queue.flush()) == [1]
+    assert orders(queue.take()) == [1]
 
 
-def test_several_runs_are_one_order() -> None:
+def test_several_slots_are_one_order() -> None:
     queue = Queue()
-    queue.put_run([message(10, 1), message(40, 2)])
-    queue.put_run([message(20, 3), message(30, 4)])
+    queue.put([message(10, 1), message(40, 2)])
+    queue.put([message(20, 3), message(30, 4)])
     assert orders(queue.take(35)) == [1, 3, 4]
-    assert orders(queue.flush()) == [2]
-
-
-def test_a_flush_gives_all_in_order() -> None:
-    queue = Queue()
-    queue.put_run([message(10, 1), message(40, 2)])
-    queue.put([message(25, 3)])
-    assert orders(queue.flush()) == [1, 3, 2]
-    assert len(queue) == 0
+    assert orders(queue.take()) == [2]
