@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,8 +59,8 @@ def _pulses(seeds: Sequence[int]) -> Iterator[tuple[float | None, list[Pulse]]]:
     for kind in pulse.KINDS.values():
         for delta_v_kmh in DELTA_VS_KMH:
             yield delta_v_kmh, [pulse.drawn(kind, delta_v_kmh, np.random.default_rng(k)) for k in seeds]
-    yield STRIKE[0], [pulse.strike(*STRIKE)]
-    for draw in pulse.KNOCKS.values():
+    yield STRIKE[0], [strike(*STRIKE)]
+    for draw in KNOCKS.values():
         yield None, [draw(np.random.default_rng(k)) for k in seeds]
 
 
@@ -99,3 +99,52 @@ def driven(profile: recorder.Profile) -> recorder.Ring:
     for back in range(profile.samples + 1, -1, -1):
         ring.record(ZERO_MS - back * profile.dt_ms, numbers | flags)
     return ring
+
+
+def strike(delta_v_kmh: float, width_ms: int) -> Pulse:
+    """A stone under the car: short and sharp; it may fire a pretensioner below any crash's threshold."""
+    long = pulse.haversine(-delta_v_kmh, width_ms)
+    return Pulse("strike", long, np.zeros(len(long)))
+
+
+def _pothole(rng: np.random.Generator) -> Pulse:
+    long = pulse.kerb(float(rng.uniform(2, 6)), float(rng.uniform(5, 20)))
+    return Pulse("pothole", long, 0.4 * float(rng.uniform(-1, 1)) * long)
+
+
+def _kerb_from_the_side(rng: np.random.Generator) -> Pulse:
+    lat = pulse.kerb(float(rng.uniform(2, 6)), float(rng.uniform(5, 20))) * float(rng.choice((-1, 1)))
+    return Pulse("kerb", 0.3 * lat, lat)
+
+
+def _braking(rng: np.random.Generator) -> Pulse:
+    """An emergency stop: 0.25 s to full pressure, then 9 to 10.5 m/s2 with the anti-lock's pulsing."""
+    n = int(rng.integers(1500, 3000))
+    t = np.arange(n) / pulse.SAMPLE_HZ
+    held = -float(rng.uniform(9.0, 10.5)) * np.minimum(t / 0.25, 1.0)
+    pulsing = 1 + 0.06 * np.sin(2 * np.pi * float(rng.uniform(5, 10)) * t)
+    return Pulse("braking", held * pulsing, 0.3 * rng.standard_normal(n))
+
+
+def _door_slam(rng: np.random.Generator) -> Pulse:
+    """A few g that ring out within a tenth of a second."""
+    t = np.maximum(np.arange(400) - pulse.BEFORE_MS, 0) / pulse.SAMPLE_HZ
+    hz, peak_g = float(rng.uniform(30, 80)), float(rng.uniform(1, 3))
+    lat = peak_g * pulse.G_MPS2 * np.exp(-t / 0.02) * np.sin(2 * np.pi * hz * t)
+    return Pulse("door_slam", np.zeros(len(lat)), lat)
+
+
+def _speed_bump(rng: np.random.Generator) -> Pulse:
+    """Each axle climbs and descends: swings of up to 0.8 g that take a third of a second."""
+    t = np.arange(900) - pulse.BEFORE_MS
+    width = float(rng.uniform(200, 350))
+    swing = np.where((t >= 0) & (t < 2 * width), np.sin(2 * np.pi * t / width), 0.0)
+    long = -float(rng.uniform(0.3, 0.8)) * pulse.G_MPS2 * swing
+    return Pulse("speed_bump", long, np.zeros(len(long)))
+
+
+KNOCKS: Mapping[str, Callable[[np.random.Generator], Pulse]] = {
+    "pothole": _pothole, "kerb": _kerb_from_the_side, "braking": _braking, "door_slam": _door_slam,
+    "speed_bump": _speed_bump,
+}  # fmt: skip
+"""What must never trigger a recorder, each drawn from a generator."""

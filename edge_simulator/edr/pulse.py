@@ -1,4 +1,4 @@
-"""Acceleration bursts at 1 kHz: crash pulses by type, and the knocks that are no crash.
+"""Acceleration bursts at 1 kHz: crash pulses by type, and the knock of a pothole or kerb.
 
 Accelerations are m/s2 on the axes of ISO 8855: longitudinal forward positive (a frontal impact is negative, a
 struck rear positive), lateral left positive (a hit on the left side is negative).
@@ -6,7 +6,7 @@ struck rear positive), lateral left positive (a hit on the left side is negative
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -96,52 +96,3 @@ def kerb(peak_g: float, width_ms: float) -> Floats:
     t = np.arange(300) - BEFORE_MS
     inside = (t >= 0) & (t < width_ms)
     return np.where(inside, -peak_g * G_MPS2 * np.sin(2 * np.pi * t / width_ms + 0.4), 0.0)
-
-
-def strike(delta_v_kmh: float, width_ms: int) -> Pulse:
-    """A stone under the car: short and sharp; it may fire a pretensioner below any crash's threshold."""
-    long = haversine(-delta_v_kmh, width_ms)
-    return Pulse("strike", long, np.zeros(len(long)))
-
-
-def _pothole(rng: np.random.Generator) -> Pulse:
-    long = kerb(float(rng.uniform(2, 6)), float(rng.uniform(5, 20)))
-    return Pulse("pothole", long, 0.4 * float(rng.uniform(-1, 1)) * long)
-
-
-def _kerb_from_the_side(rng: np.random.Generator) -> Pulse:
-    lat = kerb(float(rng.uniform(2, 6)), float(rng.uniform(5, 20))) * float(rng.choice((-1, 1)))
-    return Pulse("kerb", 0.3 * lat, lat)
-
-
-def _braking(rng: np.random.Generator) -> Pulse:
-    """An emergency stop: 0.25 s to full pressure, then 9 to 10.5 m/s2 with the anti-lock's pulsing."""
-    n = int(rng.integers(1500, 3000))
-    t = np.arange(n) / SAMPLE_HZ
-    held = -float(rng.uniform(9.0, 10.5)) * np.minimum(t / 0.25, 1.0)
-    pulsing = 1 + 0.06 * np.sin(2 * np.pi * float(rng.uniform(5, 10)) * t)
-    return Pulse("braking", held * pulsing, 0.3 * rng.standard_normal(n))
-
-
-def _door_slam(rng: np.random.Generator) -> Pulse:
-    """A few g that ring out within a tenth of a second."""
-    t = np.maximum(np.arange(400) - BEFORE_MS, 0) / SAMPLE_HZ
-    hz, peak_g = float(rng.uniform(30, 80)), float(rng.uniform(1, 3))
-    lat = peak_g * G_MPS2 * np.exp(-t / 0.02) * np.sin(2 * np.pi * hz * t)
-    return Pulse("door_slam", np.zeros(len(lat)), lat)
-
-
-def _speed_bump(rng: np.random.Generator) -> Pulse:
-    """Each axle climbs and descends: swings of up to 0.8 g that take a third of a second."""
-    t = np.arange(900) - BEFORE_MS
-    width = float(rng.uniform(200, 350))
-    swing = np.where((t >= 0) & (t < 2 * width), np.sin(2 * np.pi * t / width), 0.0)
-    long = -float(rng.uniform(0.3, 0.8)) * G_MPS2 * swing
-    return Pulse("speed_bump", long, np.zeros(len(long)))
-
-
-KNOCKS: Mapping[str, Callable[[np.random.Generator], Pulse]] = {
-    "pothole": _pothole, "kerb": _kerb_from_the_side, "braking": _braking, "door_slam": _door_slam,
-    "speed_bump": _speed_bump,
-}  # fmt: skip
-"""What must never trigger a recorder, each drawn from a generator."""

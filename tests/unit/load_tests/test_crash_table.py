@@ -25,7 +25,7 @@ def test_every_pulse_is_judged_right_and_every_record_is_whole(table: list[Line]
 
 def test_below_the_threshold_and_for_knocks_nothing_triggers(table: list[Line]) -> None:
     quiet = [line for line in table if line.delta_v_kmh in (None, 6.0)]
-    assert {line.kind for line in quiet} == {*pulse.KINDS, *pulse.KNOCKS}
+    assert {line.kind for line in quiet} == {*pulse.KINDS, *crash_table.KNOCKS}
     assert {line.triggered for line in quiet} == {0}
 
 
@@ -66,10 +66,10 @@ def test_the_command_prints_the_table_and_ends_with_0() -> None:
 
 
 def test_the_command_ends_with_1_when_a_knock_triggers(monkeypatch: pytest.MonkeyPatch) -> None:
-    knock = pulse.KNOCKS["pothole"]
+    knock = crash_table.KNOCKS["pothole"]
 
     def hard(rng: np.random.Generator) -> pulse.Pulse:
         return knock(rng)._replace(long=pulse.haversine(-20.0, 110), lat=np.zeros(570))
 
-    monkeypatch.setattr(pulse, "KNOCKS", {"pothole": hard})
+    monkeypatch.setattr(crash_table, "KNOCKS", {"pothole": hard})
     assert command()[0] == 1

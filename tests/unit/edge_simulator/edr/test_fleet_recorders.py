@@ -15,6 +15,7 @@ from edge_simulator.faults import Burst, Fault
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
 from infra.contract.messages import crash_digest, decode_crash, join_crash
+from load_tests import crash_table
 
 pytestmark = pytest.mark.slow
 
@@ -124,7 +125,7 @@ def test_an_air_bag_fires_once(bench: Bench) -> None:
 
 
 def test_a_stone_that_fires_a_pretensioner_makes_a_record_below_8_kmh(bench: Bench) -> None:
-    stone = pulse.strike(7.0, 20)
+    stone = crash_table.strike(7.0, 20)
     bench.hit(stone)
     (record,) = bench.records()
     assert record["delta_v_max_kmh"] == -7
@@ -141,7 +142,7 @@ def test_a_hit_on_the_side_is_recorded_on_the_lateral_axis(bench: Bench) -> None
 
 
 def test_knocks_make_no_record(bench: Bench) -> None:
-    for seed, draw in enumerate(pulse.KNOCKS.values()):
+    for seed, draw in enumerate(crash_table.KNOCKS.values()):
         bench.hit(draw(np.random.default_rng(seed)))
     bench.step(50)
     assert bench.records() == []

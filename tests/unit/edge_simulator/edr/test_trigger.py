@@ -8,6 +8,7 @@ import pytest
 from edge_simulator.edr import pulse, trigger
 from edge_simulator.edr.trigger import Finding
 from edge_simulator.geo import Floats
+from load_tests.crash_table import strike
 
 BARRIER = pulse.haversine(-40.0, 110)
 
@@ -87,7 +88,7 @@ def test_two_pulses_with_quiet_between_them_are_two_events() -> None:
 
 
 def test_a_deployment_alone_triggers_below_8_kmh() -> None:
-    stone = pulse.strike(7.0, 20)
+    stone = strike(7.0, 20)
     finding = judged(stone.long, stone.lat)
     assert finding.deployed_ms == {"pretensioner": 29}
     assert finding.long.max_kmh == -7
