@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 from cryptography.exceptions import InvalidSignature
@@ -220,25 +220,31 @@ def write_lookup(path: Path, content: object) -> None:
     draft.replace(path)
 
 
-class Silences:
-    """The file's content, read again when it changes; a file that cannot be read silences nothing."""
+class _Lookup:
+    """A JSON file's content, read again when it changes; nothing where it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._mark: tuple[int, int] | None = None
-        self._held: tuple[Silence, ...] = ()
+        self._held: Any = None
+
+    def _now(self, form: Callable[[Any], Any]) -> Any:
+        try:
+            stat = self._path.stat()
+            if (mark := (stat.st_mtime_ns, stat.st_size)) != self._mark:
+                self._held, self._mark = form(orjson.loads(self._path.read_bytes())), mark
+        except (OSError, ValueError, TypeError):
+            self._held, self._mark = form([]), None
+        return self._held
+
+
+class Silences(_Lookup):
+    """The silences in force; a file that cannot be read silences nothing."""
 
     def cover(self, vehicle_id: str, rule: str, now_ms: int, cause: str | None = None) -> bool:
         """Whether an alert is silenced now; ``cause`` is its incident's."""
-        try:
-            stat = self._path.stat()
-            mark = (stat.st_mtime_ns, stat.st_size)
-            if mark != self._mark:
-                self._held = tuple(Silence(**row) for row in orjson.loads(self._path.read_bytes()))
-                self._mark = mark
-        except (OSError, ValueError, TypeError):
-            self._held, self._mark = (), None
-        return any(silence.covers(vehicle_id, rule, now_ms, cause) for silence in self._held)
+        held = self._now(lambda rows: [Silence(**row) for row in rows])
+        return any(silence.covers(vehicle_id, rule, now_ms, cause) for silence in held)
 
 
 def fleet_file(home: Path) -> Path:
@@ -246,20 +252,9 @@ def fleet_file(home: Path) -> Path:
     return home / "lookups" / "fleets.json"
 
 
-class Fleets:
-    """The fleet of each vehicle, read again when the file changes; none where it cannot be read."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._mark: tuple[int, int] | None = None
-        self._held: dict[str, str] = {}
+class Fleets(_Lookup):
+    """The fleet of each vehicle; none where the file cannot be read."""
 
     def of(self, vehicle_id: str) -> str:
         """Its fleet; empty: it is in none, or nobody knows."""
-        try:
-            stat = self._path.stat()
-            if (mark := (stat.st_mtime_ns, stat.st_size)) != self._mark:
-                self._held, self._mark = dict(orjson.loads(self._path.read_bytes())), mark
-        except (OSError, ValueError, TypeError):
-            self._held, self._mark = {}, None
-        return self._held.get(vehicle_id, "")
+        return str(self._now(dict).get(vehicle_id, ""))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
-import secrets
 import signal
 import threading
 import time
@@ -115,28 +112,6 @@ def mosquitto_reread(pid: int, log: Path) -> None:
                 return
         time.sleep(0.02)
     raise ServiceError(f"mosquitto has not read its files anew after {REREAD_S:g} s; its log: {log}")
-
-
-ITERATIONS: Final = 101
-"""What mosquitto_passwd itself uses; the passwords are long and random."""
-
-NAMED_ONLY: Final = """\
-allow_anonymous false
-password_file {folder}/passwords
-acl_file {folder}/acl
-"""
-"""In place of ``allow_anonymous true``."""
-
-
-def password_file(words: Mapping[str, str]) -> str:
-    """The password file of Mosquitto 2 (PBKDF2 with SHA-512) for passwords by user name."""
-    lines = []
-    for name, word in words.items():
-        salt = secrets.token_bytes(12)
-        digest = hashlib.pbkdf2_hmac("sha512", word.encode(), salt, ITERATIONS)
-        texts = (base64.b64encode(part).decode() for part in (salt, digest))
-        lines.append(f"{name}:$7${ITERATIONS}${'$'.join(texts)}\n")
-    return "".join(lines)
 
 
 TIMEOUT_S = 3.0

@@ -23,10 +23,16 @@ from infra.stack.rootfs import CONFIG, write_config
 from infra.stack.service import Runner, free_port
 from infra.stack.stack import Stack
 from load_tests.mqtt_flood import vehicle_id
+from load_tests.secure_broker import password_file
 from tests.support import Lane, eventually
 
 pytestmark = pytest.mark.integration
 ME, OTHER = vehicle_id(0), vehicle_id(1)
+NAMED_ONLY = """\
+allow_anonymous false
+password_file {folder}/passwords
+acl_file {folder}/acl
+"""
 WORDS = {"odograph-bridge": "b" * 24, ME: "v" * 24}
 
 
@@ -37,7 +43,7 @@ def named_broker(stack: Stack, home: Path, root: str) -> Iterator[int]:
     rootfs = cache.rootfs(stack.settings.paths.cache)
     service = mosquitto.mosquitto(rootfs, home / "data", home / "config", port)
     files = {
-        "passwords": mosquitto.password_file(WORDS),
+        "passwords": password_file(WORDS),
         "acl": mosquitto_acl(root, {"bridge": "odograph-bridge"}),
     }
 
@@ -45,7 +51,7 @@ def named_broker(stack: Stack, home: Path, root: str) -> Iterator[int]:
         service.prepare()
         text = (home / "config" / mosquitto.CONFIG_FILE).read_text()
         assert "allow_anonymous true\n" in text
-        named = text.replace("allow_anonymous true\n", mosquitto.NAMED_ONLY.format(folder=CONFIG))
+        named = text.replace("allow_anonymous true\n", NAMED_ONLY.format(folder=CONFIG))
         write_config(home / "config", mosquitto.USER, {**files, mosquitto.CONFIG_FILE: named})
 
     runner = Runner(home)
