@@ -115,7 +115,7 @@ def all_in(
     run_id = f"rate-{time.time_ns()}"
     ears = filters("rate", world.vehicle_ids, 1) if listen else {}
     with publisher_of(client, vehicles)(
-        MqttBroker("127.0.0.1", broker.port), [run_id], filters=ears
+        [MqttBroker("127.0.0.1", broker.port)], [run_id], filters=ears
     ) as publisher:
         publisher.connect(5.0)
         clock.time(publisher, "publish_many", "publish")

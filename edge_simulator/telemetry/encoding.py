@@ -1,10 +1,11 @@
-"""Samples into frames: whole steps on the wire, then the contract's own JSON, a dictionary a frame."""
+"""Samples into frames: whole steps on the wire, a column's JSON at once, and each frame from its texts."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress, repeat
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from edge_simulator.geo import Bools, Floats, Ints
@@ -31,7 +32,12 @@ ABSENT = {
     "electric": _ENGINE,
 }
 """The slow signals that a kind of powertrain has not."""
-_HEADING = [s.name for s in FAST].index("heading_deg")
+_FAST = [s.name for s in FAST]
+_SLOW = [s.name for s in sorted(NUMBERS, key=lambda s: s.decimals == 0)]  # whole ones last
+_NAMES = (*frame.HEAD, *_FAST, *_SLOW, *FLAGS, "dtc_codes")  # as they follow one another in a frame
+_FIXED = {"schema": frame.SCHEMA, "n": SAMPLES}
+_TEXTS = [name for name in _NAMES if name not in _FIXED]
+_HEADING = _FAST.index("heading_deg")
 _TURN = 3600  # steps of a full turn of the heading
 
 Steps = NDArray[np.int32]  # fast signals as whole steps on the wire
@@ -71,13 +77,22 @@ class _Grid:
         return values
 
 
-def _listed(signal: Signal, steps: Ints | Steps) -> list[Any]:
-    """The numbers of steps, [n] or [n, SAMPLES], as a frame has them; None for no value."""
-    values: Any = steps / signal.steps_per_unit if signal.decimals else steps
-    none = steps > round(signal.maximum * signal.steps_per_unit)
-    if none.any():
-        values = np.where(none, None, values)
-    return list(values.tolist())
+def _texts(signal: Signal, steps: Ints | Steps) -> list[bytes]:
+    """The numbers of whole steps, [n] or [n, SAMPLES], as JSON, one text for each of n; null for no value."""
+    none = round(signal.maximum * signal.steps_per_unit) + 1
+    if signal.decimals == 0:  # no other step has the digits of the one after the last
+        return _split(steps, none)
+    values = steps / signal.steps_per_unit
+    values[steps == none] = np.nan  # the writer's null
+    return _split(values)
+
+
+def _split(values: NDArray[Any], none: int | None = None) -> list[bytes]:
+    """The JSON of an array's elements; of its rows without their brackets, where it has rows."""
+    text = orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY)
+    if none is not None:
+        text = text.replace(b"%d" % none, b"null")
+    return text[2:-2].split(b"],[") if values.ndim > 1 else text[1:-1].split(b",")
 
 
 class SampleRing:
@@ -106,12 +121,21 @@ class SampleRing:
         return self._steps[order[:, None, None], np.arange(len(FAST))[:, None], group]
 
 
+def _form(kind: str) -> tuple[bytes, Callable[[tuple[bytes, ...]], tuple[bytes, ...]]]:
+    """The frame of a kind of powertrain as bytes with places, and what picks their texts out of all."""
+    fixed: dict[str, Any] = _FIXED | ({"engine_rpm": None} if kind == "electric" else {})
+    names = [name for name in _NAMES if name not in ABSENT[kind]]
+    places = dict.fromkeys(names, "%b") | {name: ["%b"] for name in _FAST} | fixed
+    picked = itemgetter(*(k for k, name in enumerate(_TEXTS) if name in names and name not in fixed))
+    return frame.encode(places).replace(b'"%b"', b"%b"), picked
+
+
 class Encoder:
     """Encodes groups of frames; ``powertrain`` names each vehicle's kind, which decides what it has."""
 
     def __init__(self, vehicle_ids: Sequence[str], powertrain: Sequence[str]) -> None:
-        self._ids, self._kind = np.array(vehicle_ids, dtype=object), np.array(powertrain)
-        self._kinds, self._grid = sorted(set(powertrain)), _Grid(NUMBERS)
+        self._ids, self._kind = [orjson.dumps(name) for name in vehicle_ids], np.array(powertrain)
+        self._forms, self._grid = {kind: _form(kind) for kind in set(powertrain)}, _Grid(NUMBERS)
 
     def encode(
         self, group: Rows, fast: Steps, slow: Mapping[str, Floats], flags: Mapping[str, Bools],
@@ -122,26 +146,14 @@ class Encoder:
         ``fast`` is the ring's window, ``slow`` and ``flags`` are the group's values, [n_group] each;
         ``codes`` names vehicles by their place among all.
         """
-        vehicles, kinds = np.arange(len(self._ids))[group], self._kind[group]
+        vehicles = np.arange(len(self._ids))[group].tolist()
         n, steps = len(vehicles), self._grid.steps(np.stack([slow[s.name] for s in NUMBERS]))
-        boot_id, seq, t0_ms, dt_ms, sent_ms = (np.broadcast_to(head, n).tolist() for head in heads)
-        columns: dict[str, list[Any]] = {
-            "schema": [frame.SCHEMA] * n, "vehicle_id": self._ids[group].tolist(), "boot_id": boot_id,
-            "seq": seq, "t0_ms": t0_ms, "dt_ms": dt_ms, "n": [SAMPLES] * n, "sent_ms": sent_ms,
-        }  # fmt: skip
-        columns |= {s.name: _listed(s, fast[:, k].T) for k, s in enumerate(FAST)}
-        numbers = sorted(enumerate(NUMBERS), key=lambda placed: placed[1].decimals == 0)  # whole ones last
-        columns |= {s.name: _listed(s, steps[k].astype(np.int64)) for k, s in numbers}
-        columns |= {name: flags[name].tolist() for name in FLAGS}
-        columns["dtc_codes"] = [codes.get(vehicle, []) for vehicle in vehicles.tolist()]
-        payloads = [b""] * n
-        for kind in self._kinds:
-            of_kind = (kinds == kind).tolist()
-            names = [name for name in columns if name not in ABSENT[kind]]
-            own: dict[str, Iterable[Any]] = {name: compress(columns[name], of_kind) for name in names}
-            if kind == "electric":
-                own["engine_rpm"] = repeat(None)
-            rows = zip(*own.values(), strict=False)
-            for place, values in zip(compress(range(n), of_kind), rows, strict=False):
-                payloads[place] = frame.encode(dict(zip(own, values, strict=True)))
-        return payloads
+        texts = dict(zip(Heads._fields, (_split(np.broadcast_to(head, n)) for head in heads), strict=True))
+        texts["vehicle_id"] = [self._ids[vehicle] for vehicle in vehicles]
+        texts |= {s.name: _texts(s, fast[:, k].T) for k, s in enumerate(FAST)}
+        texts |= {s.name: _texts(s, steps[k].astype(np.int64)) for k, s in enumerate(NUMBERS)}
+        texts |= {name: _split(flags[name]) for name in FLAGS}
+        texts["dtc_codes"] = [orjson.dumps(codes.get(vehicle, [])) for vehicle in vehicles]
+        forms = map(self._forms.__getitem__, self._kind[group].tolist())
+        rows = zip(*(texts[name] for name in _TEXTS), strict=True)
+        return [form % picked(row) for (form, picked), row in zip(forms, rows, strict=True)]
