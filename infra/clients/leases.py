@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,9 +24,11 @@ from infra.contract.errors import ServiceError
 if TYPE_CHECKING:
     from infra.settings.settings import Settings
 
-POLL_S: Final = 1.0
+POLL_S: Final = 0.5
 RENEWALS: Final = 4
 """So often a lease is renewed within its time."""
+WARMING_UP: Final = "; warming up"
+"""End of what a standby says that would need longer to take over."""
 _TAKE: Final = (
     b"SELECT taken, holds FROM odograph.take_lease(%(name)s, %(holder)s, %(ttl_s)s, %(from_itself)s)"
 )
@@ -145,12 +147,13 @@ class Lease:
                     work(term)
 
     @contextmanager
-    def held(self) -> Iterator[Term | None]:
+    def held(self, warm_up: Iterable[None] = ()) -> Iterator[Term | None]:
         """Waits until the lease is this process's, which it is while the block runs; None: stopped before.
 
-        The block ends by LeaseLostError where the lease was lost.
+        While another one has it, ``warm_up`` gets ready what the block needs, a step with each look at the
+        lease, as far as it comes. The block ends by LeaseLostError where the lease was lost.
         """
-        term = self._take()
+        term = self._take(iter(warm_up))
         try:
             if term is not None:
                 threading.Thread(target=self._keep, args=(term,), name="lease", daemon=True).start()
@@ -165,7 +168,7 @@ class Lease:
             with self._lock:
                 self._close()
 
-    def _take(self) -> Term | None:
+    def _take(self, warm_up: Iterator[None]) -> Term | None:
         begun_s = _now_s()
         while not self._stop.is_set():
             asked_s, pause_s = _now_s(), POLL_S
@@ -185,7 +188,8 @@ class Lease:
                     return Term(self, epoch, asked_s + self.values["ttl_s"])
                 if self.standby is None:
                     log.info("standing by", lease=self.name, holder=holder)
-                self.standby = f"{holder} has the lease {self.name}"
+                cold = next(warm_up, self) is None
+                self.standby = f"{holder} has the lease {self.name}{WARMING_UP * cold}"
             self._stop.wait(pause_s)
         return None
 

@@ -308,7 +308,7 @@ class Health(Section):
 class Lease(Section):
     """Which process acts where several are the same: stream jobs, events, downlink, maintenance."""
 
-    ttl_s: float = setting(8.0, "a holder that stalls for this long is succeeded by a standby, s", ge=1)
+    ttl_s: float = setting(5.0, "a holder that stalls for this long is succeeded by a standby, s", ge=1)
     holder: str = setting("", "who holds leases here; empty: host and home. Another one on each host")
 
 

@@ -38,6 +38,10 @@ SERVICES = ("postgres", "mosquitto", "kafka")
 DEVICES = "mosquitto-devices"
 """The vehicles' port of a secure broker."""
 WELL_KNOWN = {"mosquitto": 1883, DEVICES: 8883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
+KEYS = (
+    downlink.KEY_FILE, downlink.PUBLIC_KEY_FILE, identity.KEY_FILE, identity.PUBLIC_KEY_FILE, identity.FOLDER,
+)  # fmt: skip
+"""What ``ensure_keys`` makes in a home: the hosts of one installation share it."""
 Say = Callable[[str], None]
 
 

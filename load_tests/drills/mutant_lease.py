@@ -15,9 +15,8 @@ from load_tests.drills.defects import put_in, replace
 
 
 def no_fencing() -> None:
-    """Nothing asks whether the lease is still this process's."""
-    for name in ("check", "require", "renew"):
-        replace(leases.Term, name, lambda _honest: lambda *_: None)
+    """Whatever the database says, the lease is still this process's."""
+    replace(leases.Term, "_lose", lambda _honest: lambda _term: None)
 
 
 MUTANTS: Final[dict[str, Callable[[], None]]] = {"no-fencing": no_fencing}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -20,19 +20,19 @@ import structlog
 from prometheus_client import CollectorRegistry, Gauge
 from py4j.protocol import Py4JError  # it comes with Spark, without stubs
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import log_generations
 from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import CLOCK, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of, of_logs
 from stream_jobs.app.files import checkpoint_files
-from stream_jobs.app.queries import kafka_options, record_columns
+from stream_jobs.app.queries import kafka_options, record_columns, scratch
 from stream_jobs.app.session import build_session
 from stream_jobs.events.store import wait_for_partitions
 from stream_jobs.rules.instant import (
@@ -60,6 +60,8 @@ one another. A crash record waits for nothing.
 """
 POLL_S: Final = 1
 EXECUTORS_S: Final = 120.0
+REHEARSAL_S: Final = 5.0
+"""Length of a batch, the least that Spark takes."""
 PATIENCE: Final = 3
 """So many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch."""
 PATIENCE_S: Final = 60
@@ -94,10 +96,32 @@ def run(settings: Settings) -> None:
         gathered(lambda: spark.sparkContext.defaultParallelism, slots, stop)
         require_slots(spark.sparkContext.defaultParallelism, partitions)
         check_expressions(spark, settings.jobs.rules or SHIPPED, rules)
-        term = parts.enter_context(lease.held())
+        found = {query: findings(spark, settings, where, rules, query) for query in SOURCES}
+        warm_up = rehearsal(spark, settings, where, rules)
+        term = parts.enter_context(lease.held(warm_up))
+        warm_up.close()
         if term is None:
             return
-        watch([start(spark, settings, where, rules, query) for query in SOURCES], state, term)
+        watch([start(settings, where, query, rows) for query, rows in found.items()], state, term)
+
+
+def rehearsal(
+    spark: SparkSession, settings: Settings, where: Endpoints, rules: Sequence[Rule]
+) -> Generator[None, None, None]:
+    """Run the queries until each has ended a batch or this is closed, over records without a vehicle: nothing
+    is found in these (see queries.rehearsal).
+    """
+    with scratch(spark, settings) as folder:
+        running = []
+        try:
+            for query in SOURCES:
+                rows = findings(spark, settings, where, rules, query, CLOCK)
+                running.append(started(settings, where, query, rows, f"{folder}/{query}", REHEARSAL_S))
+            while any(each.lastProgress is None for each in running):
+                yield
+        finally:
+            for each in running:
+                each.stop()
 
 
 def gathered(slots: Callable[[], int], wanted: int, stop: threading.Event) -> None:
@@ -118,28 +142,42 @@ def require_slots(slots: int, partitions: dict[str, int]) -> None:
         )
 
 
-def start(
-    spark: SparkSession, settings: Settings, where: Endpoints, rules: Sequence[Rule], query: str
-) -> StreamingQuery:
+def start(settings: Settings, where: Endpoints, query: str, rows: DataFrame) -> StreamingQuery:
     """Start one of the queries; what it left off at lies under ``checkpoints/<query>``."""
-    source = SOURCES[query]
-    checkpoint = checkpoint_of(checkpoint_files(settings, lambda: spark), query, OPERATORS)
-    topic = kafka_topic(settings.kafka.prefix, TOPICS[source])
+    checkpoint = checkpoint_of(checkpoint_files(settings, lambda: rows.sparkSession), query, OPERATORS)
+    topic = kafka_topic(settings.kafka.prefix, TOPICS[SOURCES[query]])
     of_logs(checkpoint, log_generations(where.kafka_bootstrap, [topic]))
-    options = kafka_options(settings, where, TOPICS[source]) | GATHERING[source]
+    return started(settings, where, query, rows, checkpoint.location, _trigger_s(settings, query))
+
+
+def findings(
+    spark: SparkSession,
+    settings: Settings,
+    where: Endpoints,
+    rules: Sequence[Rule],
+    query: str,
+    topic: str | None = None,
+) -> DataFrame:
+    """What a query makes of the records of its topic, or of another, for the topic ``alerts``."""
+    source = SOURCES[query]
+    options = kafka_options(settings, where, topic or TOPICS[source]) | GATHERING[source]
     records = record_columns(spark.readStream.format("kafka").options(**options).load())
     own = [rule for rule in rules if rule.source == source]
-    found = FINDINGS_OF[source](records, own, clock_limits(settings))
+    return kafka_records(FINDINGS_OF[source](records, own, clock_limits(settings)))
+
+
+def started(
+    settings: Settings, where: Endpoints, query: str, rows: DataFrame, checkpoint: str, trigger_s: float
+) -> StreamingQuery:
+    """Start a query that writes ``rows``."""
     sink = {
         "kafka.bootstrap.servers": where.kafka_bootstrap,
         "topic": kafka_topic(settings.kafka.prefix, "alerts"),
-        "checkpointLocation": checkpoint.location,
+        "checkpointLocation": checkpoint,
     }
-    writer = kafka_records(found).writeStream.format("kafka").options(**sink)
-    timed: Any = writer.outputMode("update").queryName(query)
-    trigger = f"{_trigger_s(settings, query):g} seconds"
-    started: StreamingQuery = timed.trigger(realTime=trigger).start()  # the type stubs do not know it
-    return started
+    timed: Any = rows.writeStream.format("kafka").options(**sink).outputMode("update").queryName(query)
+    running: StreamingQuery = timed.trigger(realTime=f"{trigger_s:g} seconds").start()  # unknown to the stubs
+    return running
 
 
 def _trigger_s(settings: Settings, query: str) -> float:

@@ -24,7 +24,7 @@ from stream_jobs.app.database import Connection, Database, insert_row
 from stream_jobs.app.files import HadoopStore, checkpoint_files
 from stream_jobs.app.ledger import BatchClaims, enter, reconciled
 from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
-from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream
+from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream, rehearsal, started
 from stream_jobs.app.session import build_session
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
@@ -62,7 +62,6 @@ STREAM_CONF: Final = {
 
 What Spark remembers of past batches, for a page that is off, is kept short.
 """
-PROJECTIONS: Final = "spark.sql.codegen.factoryMode"
 
 
 def run(settings: Settings) -> None:
@@ -129,7 +128,9 @@ class Application:
             parts.enter_context(page)
             spark = SparkSession.getActiveSession() or _session(self._settings)
             parts.callback(spark.stop)
-            term = parts.enter_context(self._lease.held())
+            warm_up = rehearsal(spark, self._settings, self._addresses, [*self._wanted.values()])
+            term = parts.enter_context(self._lease.held(warm_up))
+            warm_up.close()
             if term is None:
                 return
             self._stop = term
@@ -169,16 +170,10 @@ class Application:
         sink = query.sink(parts)
         records = kafka_stream(spark, s, self._addresses, query.max_offsets(s), *query.topics)
         self._locations[query.name] = checkpoint.location
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
-        # Kept by what starts now.
-        spark.conf.set(PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK")
-        stream = query.transform(records, s).writeStream.queryName(query.name)
-        writer = stream.outputMode(query.output_mode).foreachBatch(sink)
-        timed = writer.trigger(processingTime=f"{query.trigger_s(s) * 1000:.0f} milliseconds")
-        started = timed.option("checkpointLocation", checkpoint.location).start()
+        running = started(query, records, s, sink, checkpoint.location)
         if fresh:
-            parts.database.run(lambda connection: enter(connection, query.name, str(started.id)))
-        return started
+            parts.database.run(lambda connection: enter(connection, query.name, str(running.id)))
+        return running
 
     def _database(self, name: str) -> Database:
         database = dead_lettering(self._settings, self._addresses, name, self._stop)

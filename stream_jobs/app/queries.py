@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
+from uuid import uuid4
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.kafka import admin, partition_counts
 from infra.contract.topics import CLOCK, DEFERRED, LIVE, kafka_topic
@@ -120,6 +124,66 @@ QUERIES: Final = (
 EARLIEST, LATEST = -2, -1  # Spark's words for offsets
 FETCHING: Final = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
 """A batch knows how much there is for it: few large answers cost Kafka and Spark less than many small."""
+
+
+REHEARSED: Final = 500
+"""Records of a rehearsal's batch, at most."""
+PROJECTIONS: Final = "spark.sql.codegen.factoryMode"
+
+
+def started(
+    query: Query, records: DataFrame, settings: Settings, sink: Sink, checkpoint: str
+) -> StreamingQuery:
+    """Start a query over a stream of records."""
+    spark = records.sparkSession
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
+    # Kept by what starts now.
+    spark.conf.set(PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK")
+    stream = query.transform(records, settings).writeStream.queryName(query.name)
+    writer = stream.outputMode(query.output_mode).foreachBatch(sink)
+    timed = writer.trigger(processingTime=f"{query.trigger_s(settings) * 1000:.0f} milliseconds")
+    return timed.option("checkpointLocation", checkpoint).start()
+
+
+def rehearsal(
+    spark: SparkSession, settings: Settings, where: Endpoints, queries: Sequence[Query] = QUERIES
+) -> Generator[None, None, None]:
+    """Run the queries over the oldest records into nothing, until each has had a batch or this is closed.
+
+    What Spark, Java and the Python workers load and make at a start is then there.
+    """
+    done: set[str] = set()
+    with scratch(spark, settings) as folder:
+        running = []
+        try:
+            for query in queries:
+                most = min(REHEARSED, query.max_offsets(settings))
+                records = kafka_stream(spark, settings, where, most, *query.topics)
+                sink = partial(_rehearsed, done, query.name)
+                running.append(started(query, records, settings, sink, f"{folder}/{query.name}"))
+            while len(done) < len(running):
+                yield
+        finally:
+            for each in running:
+                each.stop()
+
+
+def _rehearsed(done: set[str], name: str, batch: DataFrame, _: int) -> None:
+    if name not in done:
+        batch.toArrow()
+        done.add(name)
+
+
+@contextmanager
+def scratch(spark: SparkSession, settings: Settings) -> Iterator[str]:
+    """A folder for checkpoints of a rehearsal, where checkpoints lie; it is gone after the block."""
+    folder = f"{settings.paths.place('checkpoints')}.scratch/{uuid4()}"
+    try:
+        yield folder
+    finally:
+        jvm: Any = spark._jvm
+        path = jvm.org.apache.hadoop.fs.Path(folder)
+        path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True)
 
 
 def kafka_stream(

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
-
 from infra.clients import kafka
 from infra.contract.errors import ServiceError
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import cache
 from infra.stack.kafka import create_topics
 from infra.stack.kafka import kafka as kafka_service
 from infra.stack.processes import guarded
 from infra.stack.service import HOST, Runner, free_port
-from stream_jobs.app import instant
+from stream_jobs.app import instant, queries
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.queries import QUERIES, kafka_stream
 from stream_jobs.app.session import JAVA_OPTIONS, build_session
 from stream_jobs.rules.model import INSTANT, load_rules, of_query
 
@@ -54,7 +50,7 @@ def main(folder: Path, downloads: Path) -> None:
         runner.start(service)
         create_topics(where.kafka_bootstrap, settings.kafka.prefix)
         producer = kafka.producer(where.kafka_bootstrap)
-        for topic in instant.TOPICS.values():
+        for topic in (*instant.TOPICS.values(), CLOCK):
             producer.produce(kafka_topic(settings.kafka.prefix, topic), b"{}", b"rehearsal")
         producer.flush()
         _queries(settings, where, folder / "spark.jsa")
@@ -69,13 +65,10 @@ def _queries(settings: Settings, where: Endpoints, archive: Path) -> None:
     spark = build_session(settings, "rehearsal", settings.jobs.driver_mb, f"local[{SLOTS}]", conf)
     gateway: Any = spark.sparkContext._gateway
     _tell("queries in micro-batches")
-    _micro_batches(spark, settings, where)
+    _carry_out(queries.rehearsal(spark, settings, where), "a batch of each query")
     _tell("queries in real-time mode")
     rules = of_query(load_rules(None), INSTANT)
-    running = [instant.start(spark, settings, where, rules, query) for query in instant.SOURCES]
-    _until(lambda: all(query.lastProgress is not None for query in running), "the real-time queries")
-    for query in running:
-        query.stop()
+    _carry_out(instant.rehearsal(spark, settings, where, rules), "the real-time queries")
     _tell("Spark ends")
     spark.stop()
     gateway.shutdown()
@@ -83,26 +76,9 @@ def _queries(settings: Settings, where: Endpoints, archive: Path) -> None:
     gateway.proc.wait(AT_MOST_S)
 
 
-def _micro_batches(spark: SparkSession, settings: Settings, where: Endpoints) -> None:
-    done: list[str] = []
-    for query in QUERIES:
-        records = kafka_stream(spark, settings, where, query.max_offsets(settings), *query.topics)
-        writer = query.transform(records, settings).writeStream.outputMode(query.output_mode)
-        folder = f"{settings.paths.place('checkpoints')}/{query.name}"
-        writer.foreachBatch(partial(_take, done, query.name)).option("checkpointLocation", folder).start()
-    _until(lambda: {query.name for query in QUERIES} <= {*done}, "a batch of each query")
-    for stream in spark.streams.active:
-        stream.stop()
-
-
-def _take(done: list[str], query: str, batch: DataFrame, _: int) -> None:
-    batch.toArrow()
-    done.append(query)
-
-
-def _until(done: Callable[[], bool], what: str) -> None:
+def _carry_out(steps: Iterator[None], what: str) -> None:
     end = time.monotonic() + AT_MOST_S
-    while not done():
+    for _ in steps:
         if time.monotonic() > end:
             raise ServiceError(f"rehearsal: {what}: not within {AT_MOST_S:g} s")
         time.sleep(POLL_S)

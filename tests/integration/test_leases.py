@@ -149,6 +149,33 @@ def test_who_is_started_anew_takes_over_at_once_and_others_when_it_is_given_back
     assert other.standby is None
 
 
+def test_a_standby_warms_up_a_step_with_each_look_and_says_so_until_it_is_warm(lane: Lane) -> None:
+    steps: list[int] = []
+
+    def warm_up() -> Iterator[None]:
+        for step in range(2):
+            steps.append(step)
+            yield
+
+    def wait(held: Lease) -> None:
+        with held.held(warm_up()) as term:
+            assert term is not None
+            term.wait()
+
+    with lease(lane, "a").held():
+        other = lease(lane, "b")
+        waiting = threading.Thread(target=wait, args=(other,))
+        waiting.start()
+        eventually(lambda: other.standby == "a has the lease test; warming up", 10, "b warms up")
+        eventually(lambda: other.standby == "a has the lease test", 10, "b is warm")
+        assert steps == [0, 1]
+    eventually(lambda: other.standby is None, 10, "b has it")
+    other._stop.set()
+    waiting.join()
+    with lease(lane, "c").held(warm_up()):
+        assert steps == [0, 1]
+
+
 def test_without_the_database_nothing_is_done_elsewhere_once_the_time_is_over(lane: Lane) -> None:
     with lease(lane, "a").held() as term:
         assert term is not None
