@@ -90,13 +90,14 @@ class Witness:
             self._stop.wait(TURN_S)
 
     def missing(self) -> list[str]:
-        """What was committed and is no more."""
+        """What was committed by now and is no more."""
+        acknowledged, seen, known = {*self.acknowledged}, {*self.lines}, dict(self.offsets)
         with session(self.url) as connection:
             rows = {n for (n,) in connection.execute("SELECT n FROM odograph.drill_row")}
             lines = set(connection.execute(LINES).fetchall())
             offsets = {(c, t, p): n for c, t, p, n in connection.execute(OFFSETS)}
-        back = sum(offsets.get(place, -1) < offset for place, offset in self.offsets.items())
-        lost = len({*self.acknowledged} - rows), len(self.lines - lines), back
+        back = sum(offsets.get(place, -1) < offset for place, offset in known.items())
+        lost = len(acknowledged - rows), len(seen - lines), back
         return [f"{n} {of}" for n, of in zip(lost, ("rows", "batches", "offsets"), strict=True) if n]
 
 
