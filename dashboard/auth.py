@@ -78,7 +78,6 @@ class Reader(NamedTuple):
     scope: VehicleScope | None = None  # whose vehicles they see; None: all
 
     def may(self, action: Action) -> bool:
-        """Whether they may do it."""
         return action in MAY[self.role]
 
 

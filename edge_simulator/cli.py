@@ -1,7 +1,5 @@
 """The commands ``odograph simulate``, ``scenarios``, ``drives``, ``edr`` and the hidden ``roads``."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """What commands of the simulator print (lines on stderr, results on stdout), and how they are stopped."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

@@ -3,8 +3,6 @@
 A message is received when it is due on the run's clock: that decides its verdict.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import time
@@ -57,7 +55,6 @@ class RecordFile:
         return self
 
     def begin(self, path: Path) -> None:
-        """Go on in another file."""
         self.__exit__()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = pq.ParquetWriter(path, self._schema, compression="zstd")

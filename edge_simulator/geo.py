@@ -1,7 +1,5 @@
 """Small geodesy: metres per degree, bearings, angles. Headings are clockwise from north."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

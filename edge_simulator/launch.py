@@ -1,7 +1,5 @@
 """Starts a simulation: builds the world, connects, runs, and says how it ended."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

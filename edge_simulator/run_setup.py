@@ -1,7 +1,5 @@
 """From a scenario file (YAML) and options set over it to a run, checked whole before anything starts."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta

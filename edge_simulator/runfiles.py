@@ -1,12 +1,10 @@
 """What a run leaves in ``<home>/runs/<run_id>/``: run.json, truth.jsonl and, on request, frames.jsonl."""
 
-from __future__ import annotations
-
 import base64
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -21,7 +19,7 @@ class RunFiles:
         self.folder = home / "runs" / run_id
         self._log_frames = log_frames
 
-    def __enter__(self) -> RunFiles:
+    def __enter__(self) -> Self:
         try:
             self.folder.mkdir(parents=True)
         except FileExistsError as error:
@@ -31,7 +29,6 @@ class RunFiles:
         return self
 
     def truth(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add rows of ground truth."""
         self._truth.writelines(orjson.dumps(row) + b"\n" for row in rows)
 
     def frames(self, items: Iterable[Outgoing]) -> None:

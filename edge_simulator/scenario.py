@@ -1,7 +1,5 @@
 """What a run is: seed, fleet, times, stages and mishaps, checked before anything starts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -36,7 +34,6 @@ class Schedule:
 
     @property
     def span_ms(self) -> int:
-        """Length of all stages."""
         return sum(stage.for_ms for stage in self.stages)
 
     def rate(self, since_ms: int, full: float) -> float:
@@ -102,7 +99,6 @@ class Cadence:
 
     @property
     def interval_ms(self) -> int:
-        """Time between two frames of a vehicle."""
         return self.dt_ms * self.period
 
 

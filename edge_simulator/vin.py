@@ -1,7 +1,5 @@
 """Vehicle identification numbers by form (ISO 3779), with the check digit in position 9."""
 
-from __future__ import annotations
-
 import hashlib
 
 ALPHABET = "ABCDEFGHJKLMNPRSTUVWXYZ0123456789"  # without I, O and Q, which look like digits

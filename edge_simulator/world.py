@@ -1,7 +1,5 @@
 """One run's world, slot by slot; its messages follow from the scenario alone: no wall clock, no network."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

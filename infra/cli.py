@@ -3,8 +3,6 @@
 0 fine, 1 a check failed or a service is away, 2 wrong usage or setting.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from importlib import import_module

@@ -1,7 +1,5 @@
 """A dead letter as Kafka has it, its judgement by the contract in force, and its text. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter, deque
@@ -73,7 +71,6 @@ class Letter:
         return int(text) if text.isdigit() and len(text) < 16 else otherwise
 
     def matches(self, reason: str | None, vehicle_id: str | None) -> bool:
-        """Whether it is of this reason and vehicle; None: any."""
         return reason in (None, self.reason) and vehicle_id in (None, self.vehicle_id)
 
     def row(self, marked: Marked) -> Row:
@@ -97,7 +94,6 @@ class Passed:
 
     @property
     def is_crash_part(self) -> bool:
-        """Whether it is a part of a crash record."""
         return self.channel == "crash" and is_part(self.message)
 
     def received_at(self, received_ms: int) -> Record:

@@ -1,7 +1,5 @@
 """What the commands ``odograph dead-letters`` do: list, find, send in again; and their access to Kafka."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

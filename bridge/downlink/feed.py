@@ -1,7 +1,5 @@
 """The topic ``alerts`` as a destination reads it: its place in the log, what it delivers and gives up."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time
@@ -9,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import structlog
 from confluent_kafka import KafkaError, TopicPartition
@@ -101,7 +99,6 @@ class Repeats:
         return alert["severity"] == last[1] or not severe(alert, last[1])
 
     def delivered(self, alert: Frame) -> None:
-        """It was delivered now."""
         if len(self._last) >= REPEATS_KEPT:
             self._last.clear()
         self._last[self._key(alert)] = (alert["received_ms"], alert["severity"])
@@ -123,7 +120,7 @@ class Feed:
         self._next: dict[int, int] = {}
         self._kept_s = 0.0
 
-    def __enter__(self) -> Feed:
+    def __enter__(self) -> Self:
         """Begin as committed; else at the end, or at the beginning of a partition added since.
 
         What the log holds no more, or not yet, is told; nothing is delivered again for it.
@@ -252,7 +249,6 @@ class Destination(threading.Thread):
         raise NotImplementedError
 
     def feed(self, group: str) -> Feed:
-        """The alerts from where this destination stands."""
         return Feed(
             self._kafka, kafka_topic(self._prefix, "alerts"), f"{self._prefix}downlink.{group}", self.stop
         )
@@ -278,7 +274,6 @@ class Destination(threading.Thread):
         return found
 
     def ready(self) -> None:
-        """All is connected."""
         if self.reason is not None:
             self.log.info("ready")
         self.reason = None

@@ -4,12 +4,10 @@ The topic ``incidents`` is read whole at the start, then as it grows. While ther
 is away, what was joined here goes on.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 import structlog
 from confluent_kafka import TopicPartition
@@ -112,7 +110,7 @@ class Incidents:
         self._bootstrap, self._topic = bootstrap, topic
         self._joining = Joining()
 
-    def __enter__(self) -> Incidents:
+    def __enter__(self) -> Self:
         """Read what the topic holds, and go on behind it."""
         topic, places = self._topic, list[TopicPartition]()
         with kafka.LogReader(self._bootstrap) as log, kafka.service_errors(f"Kafka {self._bootstrap}"):

@@ -1,7 +1,5 @@
 """The process ``odograph downlink``: a thread for each destination, the health page, the orderly end."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 

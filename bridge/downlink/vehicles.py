@@ -1,7 +1,5 @@
 """To the vehicles over MQTT: alerts, each committed after its PUBACK; and notices (``odograph notify``)."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -9,7 +7,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import structlog
 from paho.mqtt.client import Client
@@ -70,7 +68,7 @@ class MqttOut:
         client.on_connect, client.on_disconnect = answered, ended
         client.on_publish = lambda _client, _data, mid, code, _props: self.acks.append((mid, int(code.value)))
 
-    def __enter__(self) -> MqttOut:
+    def __enter__(self) -> Self:
         """Connect; raises ServiceError where no broker takes us in."""
         broker = self._broker
         try:
@@ -119,7 +117,7 @@ class AllBrokers:
         self._number = 0
         self._rejoin_s = 0.0
 
-    def __enter__(self) -> AllBrokers:
+    def __enter__(self) -> Self:
         self._join()
         return self
 

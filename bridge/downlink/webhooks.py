@@ -7,8 +7,6 @@ differently. A receiver computes it anew, compares in constant time, refuses a t
 its clock, and drops a key it has accepted before. Each attempt is signed at its own time.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import itertools

@@ -5,8 +5,6 @@ and acknowledges the completed heads. All state belongs to this thread: there ar
 only say which slots are wanted.
 """
 
-from __future__ import annotations
-
 import select
 import threading
 import time

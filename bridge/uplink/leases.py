@@ -6,8 +6,6 @@ them than it must when one joins, and a member that it put out learns so. Bridge
 the MQTT brokers for that. What makes a change safe is not the lease but the session (README, "Slots").
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

@@ -90,7 +90,6 @@ class BridgeCollector(Collector):
         self._kafka_reason = kafka_reason
 
     def collect(self) -> Iterator[Metric]:
-        """All families."""
         family = CounterMetricFamily(
             f"{PREFIX}_messages_received", "MQTT messages received.", labels=["lane", "channel"]
         )
@@ -129,7 +128,6 @@ class BrokerCollector(Collector):
         self._newest = newest
 
     def collect(self) -> Iterator[Metric]:
-        """All families."""
         found = self._newest()
         if found is None:
             return

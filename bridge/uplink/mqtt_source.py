@@ -5,8 +5,6 @@ paho speaks the protocol (connect, subscribe, ping); runs of PUBLISH packets are
 so that a broker that does not answer holds up nobody.
 """
 
-from __future__ import annotations
-
 import select
 import socket
 import time

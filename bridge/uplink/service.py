@@ -3,8 +3,6 @@
 A change between one bridge and several: new sessions are made before the old ones are emptied and ended.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

@@ -6,15 +6,13 @@ follows from the vehicle's own last status and when it was last heard; where the
 Whose telemetry is put off follows from its class there and from the topic ``policy``.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import orjson
 import structlog
@@ -88,7 +86,6 @@ class Watch:
         return frozenset(found if classes else ())
 
     def watches(self, vehicle_id: str) -> bool:
-        """Whether the log has named the vehicle."""
         return vehicle_id in self._vehicles
 
     @property
@@ -158,7 +155,7 @@ class StatusLog:
         self._producer = kafka.producer(bootstrap, {"message.timeout.ms": 10_000})
         self._missing: dict[int, int] = {}
 
-    def __enter__(self) -> StatusLog:
+    def __enter__(self) -> Self:
         try:
             count = kafka.partition_counts(self._consumer, [self._topic], ASK_S)[self._topic]
             places = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in range(count)]

@@ -6,8 +6,6 @@ out of one large read; every other packet is left for the client library.
 Source: MQTT Version 5.0 (OASIS), 2.1 fixed header, 2.2.2 properties, 3.3 PUBLISH, 3.4 PUBACK.
 """
 
-from __future__ import annotations
-
 import ssl
 import struct
 import sys

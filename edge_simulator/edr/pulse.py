@@ -4,8 +4,6 @@ Accelerations are m/s2 on the axes of ISO 8855: longitudinal forward positive (a
 struck rear positive), lateral left positive (a hit on the left side is negative).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ figures are engineering defaults: a frontal air bag stays in at 16 km/h into a b
 25; a stiffer pulse fires it earlier.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 

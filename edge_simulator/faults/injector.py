@@ -1,7 +1,5 @@
 """Applies planned faults to the physics as their time comes, and runs the vehicles' own diagnosis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """All kinds of faults by name: engine, electrics, tyres and brakes; crashes, and what is none on the road."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path

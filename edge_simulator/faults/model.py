@@ -137,17 +137,14 @@ class Case:
 
     @property
     def running(self) -> bool:
-        """Whether the engine turns."""
         return bool(self.state.rpm[self.i] > 0)
 
     @property
     def volts(self) -> float:
-        """Voltage of the 12 V system."""
         only = slice(self.i, self.i + 1)
         return float(self.machine.battery_v(~self.fleet.state.parked[only], only)[0])
 
     @property
     def busy(self) -> bool:
-        """Whether it has to be looked at again."""
         changes = self.level < 1 or self.kind.keeps_on or self.fault.end_ms is not None
         return changes or (self.kind.seen is not None and not (self.coded and self.kind.latched))

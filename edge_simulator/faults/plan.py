@@ -3,8 +3,6 @@
 Times count from the run's start.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """When each vehicle drives and where to: what a fleet asks, and one that drives all the time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Who drives when, day by day. Times: s after midnight in a plan, after the start in the diary; inf never."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints

@@ -5,8 +5,6 @@ Following is the intelligent driver model (Treiber, Hennecke and Helbing, 2000) 
 ahead (Krauss, 1998), so that no step length leads to an overlap. Steering is pure pursuit of a point ahead.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge_simulator.geo import Floats

@@ -1,7 +1,5 @@
 """The fleet on the road: where each vehicle is, how fast, and where to; all it reports follows from this."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.random import Generator
 
@@ -47,7 +45,6 @@ class Fleet:
         self._way.plan(st, np.arange(self.n))
 
     def step(self, h_s: float) -> None:
-        """Move all vehicles by ``h_s`` seconds."""
         st = self.state
         self.t_s += h_s
         st.renew()
@@ -70,7 +67,6 @@ class Fleet:
         self._settling = self._leave_road()
 
     def ignition_on(self) -> Bools:
-        """Whether each vehicle's ignition is on."""
         return ~self.state.parked | self.state.idling
 
     def charging(self) -> Bools:
@@ -78,7 +74,6 @@ class Fleet:
         return self.state.parked & self.state.at_base & ~self.state.idling
 
     def limit_kmh(self) -> Floats:
-        """Speed limit where each vehicle is."""
         return self.net.limit_kmh[self.state.edge].astype(np.float64)
 
     def break_down(self, vehicle: int) -> None:

@@ -1,7 +1,5 @@
 """The motion as arrays, and how it begins."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints

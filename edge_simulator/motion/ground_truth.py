@@ -5,8 +5,6 @@ was not seen, because the run began or ended meanwhile. ``harsh_near`` is no har
 threshold, of the acceleration or of the speed, that instruments may see one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

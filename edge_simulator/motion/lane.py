@@ -4,8 +4,6 @@ Road order: by track (a lane of an edge), then by the distance along it: the nex
 the vehicle ahead.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints, wrap_pi
@@ -238,7 +236,6 @@ class Wayfinder:
         self._delay_s += (now_s - self._delay_s) * (EVERY_S / TAU_S)
 
     def plan(self, st: State, rows: Ints) -> None:
-        """Choose the next edge of ``rows``."""
         self._turn_into(st, rows, self._net.next_edge(st.edge[rows], st.goal[rows], self._delay_s))
 
     def _turn_into(self, st: State, rows: Ints, following: Ints) -> None:

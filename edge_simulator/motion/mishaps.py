@@ -38,11 +38,9 @@ class Mishaps:
 
     @property
     def none(self) -> bool:
-        """Whether all is well."""
         return len(self._rows) == 0
 
     def notice(self, st: State) -> None:
-        """Take note of vehicles that have crashed since."""
         for vehicle in np.flatnonzero(st.crashed & ~st.broken).tolist():
             self.add(st, vehicle)
 
@@ -122,7 +120,6 @@ class LimpHome:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody limps or is about to."""
         return bool(self._wanted or self._limping)
 
     def enter(self, vehicle: int, why: Mapping[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """How drivers differ: styles as data, and one driver for every vehicle drawn from them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge_simulator.geo import Floats, Ints

@@ -1,7 +1,5 @@
 """The day of a town; the state at any hour follows from the diary, without simulating from midnight."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints

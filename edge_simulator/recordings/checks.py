@@ -1,7 +1,5 @@
 """What is odd about a recorded drive: repeated positions, speeds that disagree, gaps; and the report."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Recorded drives from CSV files: bytes in, rows out. Dirt is counted and named, never dropped."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Mapping, Sequence

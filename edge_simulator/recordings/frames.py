@@ -1,7 +1,5 @@
 """Frames out of a recorded drive: what the recording lacks is worked out from what it has."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

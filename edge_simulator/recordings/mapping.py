@@ -1,7 +1,5 @@
 """What the columns of a kind of CSV mean: a YAML file (README), checked whole before a drive is read."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -124,18 +122,15 @@ class Meaning(_Part):
 
     @cached_property
     def signals(self) -> dict[str, Column]:
-        """The column of each signal."""
         return {name: s.column_of(name, f"signals.{name}", s.words()) for name, s in self.sources.items()}
 
     @cached_property
     def speed_check(self) -> Column | None:
-        """A second source of the speed, to compare with."""
         check = self.sources["speed_kmh"].check if "speed_kmh" in self.sources else None
         return None if check is None else check.column_of("speed_kmh", "signals.speed_kmh.check")
 
     @cached_property
     def zone(self) -> ZoneInfo | None:
-        """The zone of local times."""
         try:
             return None if self.time_zone is None else ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:

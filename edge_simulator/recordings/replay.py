@@ -1,7 +1,5 @@
 """Recorded drives as frames: sent through MQTT at any speed, or stored as a day of the archive format."""
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 import shutil
@@ -86,7 +84,6 @@ class Convoy:
             yield Outgoing(due_ms, seq, number, "telemetry", payload)
 
     def status(self, state: str, at_ms: int) -> list[Outgoing]:
-        """Retained status messages of all vehicles."""
         payloads = [
             orjson.dumps({
                 "schema": SCHEMA, "vehicle_id": vehicle_id, "boot_id": boot_id,

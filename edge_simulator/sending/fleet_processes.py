@@ -6,8 +6,6 @@ parent is gone. Their files lie in runs of their own, <run_id>.0 and so on; the 
 run.json and all parts' truth.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import queue

@@ -3,8 +3,6 @@
 A connection never blocks: the pool waits for the sockets and calls. ``now`` is a monotonic clock in seconds.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import selectors

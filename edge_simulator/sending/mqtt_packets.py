@@ -3,8 +3,6 @@
 Source: OASIS MQTT 3.1.1, chapters 2 and 3.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field

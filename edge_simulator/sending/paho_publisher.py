@@ -5,8 +5,6 @@ in paho's table once it was sent, in the connection's own queue while it is away
 between TCP connect and CONNACK would overtake those that are sent again).
 """
 
-from __future__ import annotations
-
 import selectors
 import ssl
 import time

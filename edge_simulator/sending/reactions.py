@@ -1,7 +1,5 @@
 """Messages from the service: which ones the fleet listens to, and what it does with them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

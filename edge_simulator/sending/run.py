@@ -3,8 +3,6 @@
 The wall clock only paces; what is sent follows from the scenario. A run that falls behind reports it.
 """
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence

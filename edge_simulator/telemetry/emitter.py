@@ -1,7 +1,5 @@
 """From the state of the world to messages: the frames whose turn it is, and what the link makes of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +37,6 @@ class ReportingSchedule:
         """Whether all vehicles report all the time."""
 
     def on_line(self) -> Ints:
-        """Vehicles that are on line now."""
         return np.flatnonzero(self._place < self._count)
 
     def advance(self, since_ms: int) -> tuple[Ints, Ints]:
@@ -104,11 +101,9 @@ class Emitter:
         self.radio = link.Radio(scenario, vehicle_ids, powertrains, radio, self.counts)
 
     def sample(self, dt_s: float) -> None:
-        """Measure the fast signals of all vehicles once."""
         self._samples.record(self._instruments.fast(dt_s))
 
     def crash(self, vehicle: int, due_ms: int, payload: bytes) -> None:
-        """Queue a crash record."""
         self.queue.put([Outgoing(due_ms, next(self._order), vehicle, "crash", payload)])
 
     def take(self, until_ms: int) -> list[Outgoing]:
@@ -124,7 +119,6 @@ class Emitter:
         return self._status(self._reporting.on_line(), "online", self.scenario.start_ms)
 
     def farewells(self, at_ms: int) -> list[Outgoing]:
-        """Retained status messages of a clean end."""
         return self._status(self._reporting.on_line(), "offline", at_ms)
 
     def _status(self, vehicles: Ints, state: str, at_ms: int) -> list[Outgoing]:
@@ -145,7 +139,6 @@ class Emitter:
         return self._reporting.rate(self._instruments.parked())
 
     def limit_reached(self) -> bool:
-        """Whether as many frames were made as were asked for."""
         return self.scenario.limit is not None and self.counts["generated"] >= self.scenario.limit
 
     def emit(self, k: int, slot_ms: int, codes: Mapping[int, list[str]]) -> int:

@@ -105,7 +105,6 @@ class SampleRing:
         self._count = 0
 
     def record(self, columns: Mapping[str, Floats]) -> None:
-        """Add one sample of every vehicle."""
         for k, signal in enumerate(FAST):
             self._values[k] = columns[signal.name]
         row = self._steps[self._count % SAMPLES]

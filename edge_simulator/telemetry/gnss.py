@@ -4,8 +4,6 @@ Figures: domain facts of the project (Gauss-Markov 2 m and 60 s, 0.5 m white, ca
 20-60 m). NaN means "no fix" and becomes null on the wire.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple, Self
 
 import numpy as np

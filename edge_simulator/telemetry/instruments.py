@@ -1,7 +1,5 @@
 """From the fleet's state to the signals of the contract: fast ones each sample, slow ones each frame."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Messages on their way to the broker, in the order of their sending."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections import defaultdict
@@ -78,11 +76,9 @@ class Sequences:
         self._dropped: Spans = defaultdict(list)
 
     def lost(self, device: Device, seq: int) -> None:
-        """The link lost a frame."""
         _extend(self._lost[device], seq)
 
     def dropped(self, payload: bytes) -> None:
-        """The store on board pushed a frame out."""
         device, seq = identity(payload)
         _extend(self._dropped[device], seq)
 

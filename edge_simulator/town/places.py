@@ -1,7 +1,5 @@
 """Where things are in a town: homes, work, shops, depots, the motorway ring."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

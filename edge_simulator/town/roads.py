@@ -4,8 +4,6 @@ Edge 2k and 2k + 1 are the two directions of one street. Every edge is a line of
 Lengths are geodesic (WGS 84).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy

@@ -4,8 +4,6 @@ A lattice is bent by smooth waves, drawn together towards the centre, thinned ou
 girdled by a motorway with ramps. Every polyline goes through the same bending, so streets stay smooth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 

@@ -1,7 +1,5 @@
 """What happens under the bonnet: powertrain each step, heat and wear each second. Arrays [n_vehicles]."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import numpy as np
@@ -139,7 +137,6 @@ class Machine:
         self._was_on = np.ones(n, dtype=np.bool_)
 
     def step(self, fleet: Moving, h_s: float) -> None:
-        """Follow the fleet's motion over ``h_s`` seconds."""
         st, sp, motion, broken = self.state, self.specs, fleet.state, self.defects
         on = fleet.ignition_on()
         mean_v = motion.v - (0.5 * h_s) * motion.a

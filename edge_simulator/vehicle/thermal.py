@@ -1,7 +1,5 @@
 """Heat and wear as pure explicit Euler steps. Arrays are [n_vehicles], by wheel [4, n_vehicles]."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats

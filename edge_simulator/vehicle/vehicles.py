@@ -5,8 +5,6 @@ and motor), the electric ones its 2016 Leaf (24 kWh) and 2022 Model 3, the truck
 van is ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal

@@ -3,8 +3,6 @@
 Arrays are [n_vehicles]. True time is the run's; a device only knows its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ State is arrays [n_vehicles]; a step in which nothing changes costs one comparis
 zone, one look at the positions a second). Times are ms after the run's start.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 import re
@@ -147,7 +145,6 @@ class Store:
         return sum(len(hold.frames) + len(hold.urgent) for hold in self._holds.values())
 
     def frames(self) -> Iterator[Outgoing]:
-        """The frames kept now."""
         for hold in self._holds.values():
             yield from hold.frames
 

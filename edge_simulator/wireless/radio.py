@@ -3,8 +3,6 @@
 It stands between a fleet's frames and its queue of messages. What is switched off costs nothing.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -123,7 +121,6 @@ class Radio:
         return np.where(spared, PLAIN, fate), np.where(spared, 0, delay)
 
     def poisoned(self, n: int) -> list[int]:
-        """Which of ``n`` frames are followed by a poison message."""
         share = self._sc.link.poison
         return np.flatnonzero(self._rng.random(n) < share).tolist() if share else []
 

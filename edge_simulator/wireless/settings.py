@@ -1,7 +1,5 @@
 """What the radio, the on-board store and the device clocks do wrong: plain fields, checked when made."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Annotated, Literal, Self

@@ -3,8 +3,6 @@
 What cannot be used is a sentence in ``problem``, never an exception: maps then stand on coast lines.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import struct

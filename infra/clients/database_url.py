@@ -1,7 +1,5 @@
 """Addresses of databases: libpq URLs, whose parameters are kept whatever else changes."""
 
-from __future__ import annotations
-
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 

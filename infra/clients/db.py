@@ -1,7 +1,5 @@
 """Connections to PostgreSQL: opened with deadlines, their errors classified and turned into ServiceError."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import os

@@ -1,7 +1,5 @@
 """DuckDB as the command line and the periodic tasks use it: one thread, and nothing on standard output."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -111,7 +111,6 @@ class HealthServer(ThreadingHTTPServer):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop serving and free the port."""
         self.shutdown()
         self.server_close()
         self._thread.join()

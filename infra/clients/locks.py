@@ -1,7 +1,5 @@
 """Locks between processes: of a file, and gone with whoever held it."""
 
-from __future__ import annotations
-
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Logs: structured lines on standard error, for people on a terminal, JSON otherwise."""
 
-from __future__ import annotations
-
 import logging
 import sys
 

@@ -33,7 +33,6 @@ class MqttBroker:
     key_file: str = ""
 
     def __str__(self) -> str:
-        """Without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'mqtts' if self.tls else 'mqtt'}://{host}:{self.port}"
 

@@ -5,8 +5,6 @@ Cells may be any values: None is ``-``, 12345 ``12,345``, 2.345 ``2.3``, True ``
 names and values; ``aligned(rows, {"vehicle": "", "km": ".2f", "state": ">"})`` has heads with formats.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -9,8 +9,6 @@ Silences are the table's copy for the downlink, which has no database: `odograph
 ``<home>/lookups/silences.json``, the downlink rereads it on change. Copy it to another machine by hand.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from base64 import b64decode, b64encode

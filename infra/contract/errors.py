@@ -7,8 +7,6 @@ OdographError
 └── ContractError      a payload does not follow the contract; ``reason`` is the dead-letter label
 """
 
-from __future__ import annotations
-
 
 class OdographError(Exception):
     """Base of all errors that carry a message meant for the user: what, where, what to do."""

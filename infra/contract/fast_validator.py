@@ -6,8 +6,6 @@ is proven: there may be a key that is not of this schema, an escape in a string,
 ASCII, another number of samples, or a wrong value. Ask ``decode`` then: it decides, and has the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Final

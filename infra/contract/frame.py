@@ -8,8 +8,6 @@ What a device sends is bounded: the bridge enforces it, the event store once mor
 another way, and the tables' CHECKs repeat it. PostgreSQL stores no U+0000.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import orjson

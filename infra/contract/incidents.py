@@ -47,7 +47,6 @@ class Causes:
         return self.by_rule.get(f".{part}") or self.by_rule.get(head, head)
 
     def terms(self, cause: str) -> Terms:
-        """Those of a cause."""
         return self.by_cause.get(cause, Terms())
 
     def encode(self) -> bytes:

@@ -4,8 +4,6 @@ A large crash record travels in parts on the crash topic. Part 0 repeats the rec
 that judges part 0 finds what it would find in the whole.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Final, Literal, get_args

@@ -1,7 +1,5 @@
 """Sets of sequence numbers (or of offsets) as ranges: sorted, apart from each other, both ends included."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 Range = tuple[int, int]

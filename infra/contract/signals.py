@@ -5,8 +5,6 @@ Paths are COVESA VSS below ``Vehicle.``; PIDs are SAE J1979, SPNs SAE J1939 (0 =
 ranges: a value outside is taken for "not available" and counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial

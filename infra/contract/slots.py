@@ -4,8 +4,6 @@ A slot is the unit in which several bridges share the fleet. The hash is Kafka's
 client's partitioner): where a topic's partitions divide the number of slots, a slot's vehicles are in one.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 SLOTS: Final = 64

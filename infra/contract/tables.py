@@ -1,7 +1,5 @@
 """Writes the contract's tables into a README, between its markers: ``python -m infra.contract.tables``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

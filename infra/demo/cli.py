@@ -1,7 +1,5 @@
 """The command ``odograph demo``."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Annotated

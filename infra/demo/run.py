@@ -110,7 +110,6 @@ class Fleet:
     roads: bool = False
 
     def command(self) -> tuple[str, ...]:
-        """The simulator's command line."""
         link = [text for name, share in self.link.items() for text in (f"--{name}", str(share))]
         faults = [text for fault in self.faults for text in ("--fault", fault)]
         head = ("simulate", "-c", str(self.vehicles), "--rate", str(self.rate), "--seed", str(self.seed))
@@ -123,7 +122,6 @@ class Fleet:
         return home / "runs" / self.run_id / "run.json"
 
     def start(self, home: Path) -> subprocess.Popen[bytes]:
-        """Start driving; ended by ``stop_simulator``."""
         return processes.spawn(home / "run", SIMULATOR, self.command(), home / "logs" / f"{SIMULATOR}.log")
 
 

@@ -1,7 +1,5 @@
 """The whole pipeline while a block runs, in the foreground: for demo and bench."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Files that people write: private secrets, and YAML read within bounds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

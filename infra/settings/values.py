@@ -1,7 +1,5 @@
 """Values as people write them: durations, moments, and the host names under which a server answers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, time, timedelta

@@ -1,7 +1,5 @@
 """The commands ``odograph truth load|list``, ``odograph fleet set|lend|list``, ``odograph audit-log``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

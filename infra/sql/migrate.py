@@ -4,8 +4,6 @@
 a later one says so, ``-- Formerly SHA-256, with NNN_name.sql after it.``: both, applied, count as the file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path
@@ -43,12 +41,10 @@ class Migration(NamedTuple):
 
     @property
     def community(self) -> bool:
-        """Whether the file needs TimescaleDB's community edition."""
         return self.name.endswith(".community.sql")
 
     @property
     def sha256(self) -> str:
-        """Checksum of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def stands_in(self, applied: dict[str, str]) -> bool:

@@ -1,7 +1,5 @@
 """Short reads and writes of commands and tasks; each opens its own connection and raises ServiceError."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta

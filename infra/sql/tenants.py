@@ -6,8 +6,6 @@ of ``serving.<name>`` with those in the tables' place. A table says here why a f
 that says nothing has none for a fleet. The operator's views are not touched and cost what they did.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, Final

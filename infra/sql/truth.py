@@ -1,7 +1,5 @@
 """Ground truth from a simulator run's file into the table ``odograph.truth``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

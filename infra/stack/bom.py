@@ -1,7 +1,5 @@
 """The bill of materials of this installation, in CycloneDX 1.6: ``odograph bom``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from importlib import metadata

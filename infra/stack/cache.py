@@ -4,8 +4,6 @@ What programs load is known by SHA-256: jars by ``jars.sha256``, PySpark's by wh
 by the manifest that was written when it was fetched.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Devices at the secure broker: enrolled, rotated, revoked; and how the simulator connects as them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence

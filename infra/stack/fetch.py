@@ -4,8 +4,6 @@ Everything lands in the user's cache under a temporary name and is renamed when 
 pinned in ``ivy.xml`` and ``cache.py``; the addresses are the tools' defaults.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

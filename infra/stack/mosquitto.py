@@ -1,7 +1,5 @@
 """The embedded MQTT broker."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -11,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
@@ -158,7 +156,7 @@ class BrokerWatch:
         self._client.on_message = lambda _client, _data, message: self._note(message)
         self._connect = self._client.connect_async if reconnect else self._client.connect
 
-    def __enter__(self) -> BrokerWatch:
+    def __enter__(self) -> Self:
         try:
             self._connect(self._broker.host, self._broker.port, keepalive=10)
         except OSError as error:

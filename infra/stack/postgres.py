@@ -1,7 +1,5 @@
 """The embedded PostgreSQL with TimescaleDB: cluster, roles and databases."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

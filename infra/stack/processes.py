@@ -5,10 +5,7 @@ taken for ours) and the signal that asks the program to end. The program's own s
 becomes the program: there is no moment at which a started program has no pid file.
 """
 
-from __future__ import annotations
-
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -126,22 +123,12 @@ def stop_child(run_dir: Path, name: str, child: subprocess.Popen[bytes], deadlin
 
 def wait_gone(running: Running, deadline_s: float) -> bool:
     """Wait until the program has ended; False when it still runs after ``deadline_s``."""
-    try:
-        handle = os.pidfd_open(running.pid)
-    except ProcessLookupError:
-        return True
-    try:
-        poller = select.poll()
-        poller.register(handle, select.POLLIN)
-        end = time.monotonic() + deadline_s
-        while running.alive():
-            left_ms = (end - time.monotonic()) * 1000
-            if left_ms <= 0:
-                return False
-            poller.poll(left_ms)
-        return True
-    finally:
-        os.close(handle)
+    end = time.monotonic() + deadline_s
+    while running.alive():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def remove_pid_file(run_dir: Path, name: str) -> None:

@@ -4,8 +4,6 @@ A line of the ledger goes in with the rows of its batch: what it ends at is in t
 next.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple

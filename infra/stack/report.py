@@ -1,7 +1,5 @@
 """Every setting in force: what ``odograph config`` shows."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib

@@ -4,8 +4,6 @@ The mounts live in a private mount namespace that ends with the program: nothing
 Every step replaces the one before it (exec), so the pid that was started is the program's.
 """
 
-from __future__ import annotations
-
 import os
 import pwd
 import stat

@@ -4,8 +4,6 @@ Ready means that a protocol round trip succeeds. A service never starts beside a
 A failed start names the service, the command, the log and its last lines.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import shlex
@@ -56,11 +54,9 @@ class Runner:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def log(self, name: str) -> Path:
-        """The log of a service or process."""
         return self.log_dir / f"{name}.log"
 
     def find(self, name: str) -> Running | None:
-        """The running service, if it runs."""
         return processes.find(self.run_dir, name)
 
     def start(self, service: Service) -> str:

@@ -1,7 +1,5 @@
 """The command ``odograph trace``."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Follows one frame through all that holds a trace of it: log, dead letters, archive, checkpoints, tables."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -126,11 +124,9 @@ class Follower:
 
     @property
     def home(self) -> Path:
-        """Where the archive lies."""
         return self.settings.paths.home.resolve()
 
     def topic(self, name: str) -> str:
-        """The full name of a topic."""
         return kafka_topic(self.settings.kafka.prefix, name)
 
     def row(self, query: str, *values: Any) -> Row | None:

@@ -1,7 +1,5 @@
 """The hops of one frame: the list of them for people and machines, and what the frame itself says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -41,7 +39,6 @@ class Trace:
 
     @property
     def found(self) -> bool:
-        """Whether it was met anywhere."""
         return bool(self.copies or self.dead)
 
 

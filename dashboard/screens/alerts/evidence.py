@@ -54,12 +54,10 @@ class Judged(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is a value to draw."""
         return bool(self.values["value"].notna().any())
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit to draw."""
         return bool(self.values["limit"].notna().any())
 
 

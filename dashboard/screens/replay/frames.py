@@ -35,7 +35,6 @@ class Plan(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Steps of a stretch."""
         return self.stretch_ms // self.step_ms
 
 

@@ -3,8 +3,6 @@
 Where the database is away nothing is written, and the page says that nothing is known: a gap stays a gap.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time
@@ -118,7 +116,6 @@ class Watch:
                 return
 
     def close(self) -> None:
-        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None

@@ -4,8 +4,6 @@
 or do, 1: full. What a part does not publish is None, never 0.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -49,7 +47,6 @@ class Metrics:
         return sum(found) if found else None
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """Values by the value of one label."""
         return {labels[label]: value for labels, value in self._samples.get(name, ()) if label in labels}
 
 
@@ -222,7 +219,6 @@ class Skew(NamedTuple):
     ratio: float
 
     def hot(self, terms: Watch) -> bool:
-        """Whether that partition is hot."""
         return self.ratio >= terms.hot_ratio and self.most >= terms.hot_records
 
     def __str__(self) -> str:
