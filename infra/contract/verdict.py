@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from infra.settings.settings import Settings
 
@@ -36,10 +36,18 @@ def clock_limits(settings: Settings) -> ClockLimits:
     return ClockLimits(int(floor.timestamp() * 1000), jobs.ahead_s * 1000, jobs.lateness_s * 1000)
 
 
+def exceptions(t0_ms: Any, span_ms: Any, received_ms: Any, limits: ClockLimits) -> list[tuple[Any, str]]:
+    """Whether each verdict but OK fits a readable frame; the first that does stands.
+
+    Of numbers, arrays, or Spark's columns; ``span_ms`` is from the first sample to the last.
+    """
+    return [
+        (t0_ms < limits.floor_ms, CLOCK_UNSET),
+        (t0_ms + span_ms - received_ms > limits.ahead_ms, CLOCK_AHEAD),
+        (received_ms - t0_ms > limits.lateness_ms, LATE),
+    ]
+
+
 def verdict(t0_ms: int, span_ms: int, received_ms: int, limits: ClockLimits) -> str:
-    """The first verdict that fits a readable frame; ``span_ms`` is from its first sample to its last."""
-    if t0_ms < limits.floor_ms:
-        return CLOCK_UNSET
-    if t0_ms + span_ms - received_ms > limits.ahead_ms:
-        return CLOCK_AHEAD
-    return LATE if received_ms - t0_ms > limits.lateness_ms else OK
+    """The verdict on one readable frame."""
+    return next((word for fits, word in exceptions(t0_ms, span_ms, received_ms, limits) if fits), OK)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from infra.contract.frame import CODE_CHARS, CODES, MAX_DT_MS, MAX_INT, MAX_SAMPLES
 from infra.contract.topics import VEHICLE_ID
-from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, UNREADABLE, ClockLimits
+from infra.contract.verdict import LATE, OK, UNREADABLE, ClockLimits, exceptions
 from stream_jobs.frames.arrays import Flags, Frames, Ints, frames_of
 from stream_jobs.frames.reading import read
 
@@ -154,15 +154,8 @@ def verdicts(
     ``keys`` of the records, where there are some: what lies under another vehicle's key is nobody's frame.
     """
     t0_ms, dt_ms, n = (pc.fill_null(table[name], 0).to_numpy() for name in ("t0_ms", "dt_ms", "n"))
-    behind_ms = received_ms - t0_ms
-    span_ms = (n - 1) * dt_ms
     whole = readable(table)
     if keys is not None:
         whole &= pc.fill_null(pc.equal(table["vehicle_id"].cast(pa.binary()), keys), False).to_numpy()
-    conditions = [
-        ~whole,
-        t0_ms < limits.floor_ms,
-        span_ms - behind_ms > limits.ahead_ms,
-        behind_ms > limits.lateness_ms,
-    ]
-    return np.select(conditions, [UNREADABLE, CLOCK_UNSET, CLOCK_AHEAD, LATE], OK)
+    found = [(~whole, UNREADABLE), *exceptions(t0_ms, (n - 1) * dt_ms, received_ms, limits)]
+    return np.select([fits for fits, _ in found], [word for _, word in found], OK)

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from infra.contract.errors import ConfigError
 from infra.contract.messages import ALERT_KEYS
-from infra.contract.verdict import CLOCK_AHEAD, CLOCK_UNSET, LATE, OK, QUARANTINED, UNREADABLE, ClockLimits
+from infra.contract.verdict import OK, QUARANTINED, UNREADABLE, ClockLimits, exceptions
 from stream_jobs.app.schema import HEAD
 from stream_jobs.frames.batch import RANGES, VIN
 from stream_jobs.frames.plausibility import POSITION, plausible_place, with_plausible
@@ -126,15 +126,10 @@ def with_verdict(frames: DataFrame, limits: ClockLimits) -> DataFrame:
     """Frames with ``span_ms``, from first to last sample, and ``verdict``, the first that fits."""
     readable = reduce(lambda a, b: a & b, (F.col(name).isNotNull() for name in HEAD))
     span_ms = (F.col("n") - 1) * F.col("dt_ms")
-    behind_ms = F.col("received_ms") - F.col("t0_ms")
-    verdict = (
-        F.when(~readable, UNREADABLE)
-        .when(F.col("t0_ms") < limits.floor_ms, CLOCK_UNSET)
-        .when(-behind_ms + span_ms > limits.ahead_ms, CLOCK_AHEAD)
-        .when(behind_ms > limits.lateness_ms, LATE)
-        .otherwise(OK)
-    )
-    return frames.withColumns({"span_ms": span_ms, "verdict": verdict})
+    verdict = F.when(~readable, UNREADABLE)
+    for fits, word in exceptions(F.col("t0_ms"), span_ms, F.col("received_ms"), limits):
+        verdict = verdict.when(fits, word)
+    return frames.withColumns({"span_ms": span_ms, "verdict": verdict.otherwise(OK)})
 
 
 def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
