@@ -15,7 +15,7 @@ from bridge.uplink.wire import CutPayload, NamedTopic
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
 from infra.contract.fast_validator import USUAL_SAMPLES, Validator, validator
-from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES
+from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES, why_headers
 
 ROUTES_KEPT: Final = 65_536
 """Topics whose parse is remembered; with more the oldest goes, and is learnt anew when it comes again."""
@@ -290,12 +290,6 @@ def _sender(topic: bytes) -> bytes | None:
 def receipt(received_ms: int) -> Header:
     """When a message was received."""
     return (topics.HEADER_RECEIVED_MS, b"%d" % received_ms)
-
-
-def why_headers(reason: str, detail: str) -> Headers:
-    """Why a letter is dead."""
-    text = detail.encode(errors="backslashreplace")
-    return [(topics.HEADER_REASON, reason.encode()), (topics.HEADER_DETAIL, text)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,11 @@ KEPT_BYTES = 900_000
 DETAIL_CHARS = 500
 
 
+def why_headers(reason: str, detail: str) -> list[tuple[str, bytes]]:
+    """The headers that say why a letter is dead."""
+    return [(HEADER_REASON, reason.encode()), (HEADER_DETAIL, detail.encode(errors="backslashreplace"))]
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaTopic:
     """A Kafka topic; ``retention_ms`` -1 keeps for ever, ``retention_bytes`` -1 whatever its size."""

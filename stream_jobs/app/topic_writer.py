@@ -18,14 +18,13 @@ from infra.clients.leases import Term
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.topics import (
     DETAIL_CHARS,
-    HEADER_DETAIL,
     HEADER_FIRST_RECEIVED_MS,
     HEADER_MQTT_TOPIC,
-    HEADER_REASON,
     HEADER_RECEIVED_MS,
     HEADER_SCHEMA,
     KEPT_BYTES,
     kafka_topic,
+    why_headers,
 )
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import ATTEMPT_S, Database, Refused
@@ -122,15 +121,9 @@ def _cut(record: Message, error: KafkaError | None) -> Message:
     return record._replace(value=record.value[: len(record.value) // 2]) if too_large else record
 
 
-def reason_headers(reason: str, detail: str) -> list[tuple[str, str | bytes | None]]:
-    """The headers that say why a letter is dead."""
-    text = detail[:DETAIL_CHARS].encode(errors="backslashreplace")
-    return [(HEADER_REASON, reason.encode()), (HEADER_DETAIL, text)]
-
-
 def dead_letter(record: Record, error: ContractError) -> Message:
     """The dead letter that a record becomes which the store cannot take: one that Kafka does take."""
-    why = reason_headers(error.reason, f"{error.detail} (event store, topic {record.topic})")
+    why = why_headers(error.reason, f"{error.detail} (event store, topic {record.topic})"[:DETAIL_CHARS])
     kept = [(name, record.headers[name][:DETAIL_CHARS]) for name in UPLINK_HEADERS if name in record.headers]
     key = record.key if record.key is not None and len(record.key) <= KEY_BYTES else None
     return Message(key, record.value[:KEPT_BYTES], [*kept, *why], record.at_ms)
@@ -140,7 +133,7 @@ def _letter(refused: Refused) -> Message:
     """The row as JSON, under its vehicle where it has one."""
     value = orjson.dumps(refused.row, default=str)[:KEPT_BYTES]
     detail = f"{refused.table} does not take it: {described(refused.error)}"
-    return Message(refused.row.get("vehicle_id"), value, reason_headers("refused", detail))
+    return Message(refused.row.get("vehicle_id"), value, why_headers("refused", detail[:DETAIL_CHARS]))
 
 
 def dead_lettering(
