@@ -1,7 +1,8 @@
 """The measures of odograph.vehicle_window: how the vehicle was driven, its machinery, its electric side.
 
 A sample stands for the ``dt_ms`` after it. Unknown is null, never 0. To add a measure, add its line to
-MEASURES and its column to the table: the rest follows.
+MEASURES and its column to the tables of windows and roll-ups (or its name to maintenance.rollups.NOT_ROLLED):
+the rest follows.
 """
 
 from __future__ import annotations
