@@ -14,12 +14,13 @@ from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.world import World
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.archive.writer import indexed
 from stream_jobs.reprocess.feed import WHOLE, remake_of
 from stream_jobs.rules.model import Rule
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles import lookups
-from stream_jobs.vehicles.rows import AlertRow, unpack
+from stream_jobs.vehicles.rows import unpack
 from tests.support_frames import Record
 from tests.unit.stream_jobs.window_support import recorded
 

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
+
 from infra.contract.messages import ALERT_LATE_MS, SEVERITIES
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One finding off the topic ``alerts``; times in ms since 1970.
+class AlertRow(msgspec.Struct, frozen=True, tag="alert", gc=False):
+    """A finding as it goes to the topic ``alerts``: the keys of the contract's ALERT_KEYS, and two besides.
 
-    ``since_ms``: when the condition began to hold, where the rule knows. ``ended``: no finding but an end:
-    the active alert is over at ``event_ms``.
+    ``since_ms``: when it began to hold. ``ended``: no finding but the end of the alert.
     """
 
     alert_id: str
@@ -28,15 +28,22 @@ class Finding:
     rule_version: int
     severity: str
     event_ms: int
-    received_ms: int
-    alerted_ms: int
-    message: str
     value: float | None
     limit: float | None
+    message: str
+    boot_id: int
+    seq: int
+    received_ms: int
     lat_deg: float | None
     lon_deg: float | None
     since_ms: int | None = None
     ended: bool = False
+
+
+class Finding(AlertRow, frozen=True, tag="finding", gc=False):
+    """One finding off the topic ``alerts``, which has it since ``alerted_ms``."""
+
+    alerted_ms: int = 0
 
     @property
     def late(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import orjson
@@ -17,7 +17,14 @@ import psycopg
 from infra.contract import topics
 from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
 from infra.contract.frame import LAST_MS, decode, shown
-from infra.contract.messages import STATUS_STATES, crash_digest, decode_alert, decode_crash, decode_status
+from infra.contract.messages import (
+    ALERT_KEYS,
+    STATUS_STATES,
+    crash_digest,
+    decode_alert,
+    decode_crash,
+    decode_status,
+)
 from infra.contract.verdict import ClockLimits
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.crashes.check import defects
@@ -25,7 +32,6 @@ from stream_jobs.frames.plausibility import POSITION, place
 
 COUNT_DIGITS: Final = 15
 MESSAGES_MAX: Final = 1_000_000  # no bridge counts more messages in one letter
-_BESIDES: Final = ("alerted_ms", "since_ms", "ended")
 
 Row = dict[str, Any]
 
@@ -64,7 +70,7 @@ def finding(record: Record) -> Finding:
         alerted_ms=record.at_ms,
         since_ms=since_ms if type(since_ms) is int and 0 <= since_ms <= LAST_MS else None,
         ended=alert.get("ended") is True,
-        **{field.name: alert[field.name] for field in fields(Finding) if field.name not in _BESIDES},
+        **{key: alert[key] for key in ALERT_KEYS},
     )
 
 

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from msgspec import structs
+
 from infra.contract.downlink import Signer
 from infra.contract.errors import ContractError
 from infra.contract.evidence import statement
@@ -269,7 +271,7 @@ def write(
         return [], rejected
     # Findings by their ids: those that were not there, in their order, each once.
     first = list({found.alert_id: found for found in reversed(batch.findings)}.values())[::-1]
-    _run(cursor, INSERT_FINDINGS, [asdict(found) for found in first])
+    _run(cursor, INSERT_FINDINGS, [structs.asdict(found) for found in first])
     new = {row["alert_id"] for row in cursor.fetchall()}
     fresh = [found for found in first if found.alert_id in new]
     if fresh:

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from infra.contract.overload import FLEET, POLICY_KEY, RULE, Deferral
 from infra.settings.sections import Overload as Terms
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.database import Connection, Database, execute, fetch
-from stream_jobs.vehicles.rows import AlertRow, finding_id, pack
+from stream_jobs.vehicles.rows import finding_id, pack
 
 FRESH_S: Final = 60.0
 """Older progress says nothing of now: the query does not run, which is no overload."""

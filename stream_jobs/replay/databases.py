@@ -22,11 +22,9 @@ from infra.clients.database_url import with_name
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import migrate
 from stream_jobs.app.database import insert_row
+from stream_jobs.app.schema import ROAD_KEYS, WRITER_COLUMNS
 from stream_jobs.app.statements import TYPES
 from stream_jobs.replay.runs import Run
-
-WRITER: Final = ("batch_id", "revision", "restated_at")
-"""Which layer wrote a row last: no part of its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class Table:
     fleet: bool = False
     windows: bool = False
     compared: bool = True
-    apart: tuple[str, ...] = WRITER
+    apart: tuple[str, ...] = WRITER_COLUMNS
     with_alerts: str = ""
     only: str = "true"
 
@@ -56,12 +54,11 @@ _ALERT_APART: Final = (
     "evidence_at", "evidence_frames", "revision", "restated_at", "withdrawn_at", "incident_no", "to_join",
 )  # fmt: skip
 
-_CELL: Final = ("cell", "heading_sector", "window_start")
 _EDGE: Final = ("edge_id", "network_no", "window_start")
 _ALERT: Final = ("vehicle_id", "rule", "opened_at")
 TABLES: Final = (
     Table("vehicle_window", ("vehicle_id", "window_start"), "window_start", windows=True),
-    Table("road_cell_window", _CELL, "window_start", fleet=True, windows=True),
+    Table("road_cell_window", ROAD_KEYS, "window_start", fleet=True, windows=True),
     Table("road_edge_window", _EDGE, "window_start", fleet=True, windows=True),
     Table("vehicle_minute", ("vehicle_id", "bucket"), "bucket", windows=True),
     Table("vehicle_hour", ("vehicle_id", "bucket"), "bucket", "1 hour", windows=True),

@@ -7,17 +7,16 @@ again by the life of alerts that the store gives them (alerts.merge), and put in
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final, NamedTuple
 
-import orjson
+import msgspec
 
-from stream_jobs.alerts.derive import Alert, Finding, merge
+from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.events import writes as event_sql
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess.queue import Counts
-from stream_jobs.vehicles.rows import AlertRow
 
 MARGIN_MS: Final = 7 * 86_400_000
 """Alerts and findings are read so far to both sides of what changed: an alert is seldom longer."""
@@ -39,6 +38,11 @@ WHERE e.vehicle_id = %(vehicle)s AND split_part(e.rule, '.', 1) = ANY(%(rules)s)
 ORDER BY e.event_time
 """  # noqa: S608  constants of this file
 """Findings stored before there was a column for the message (migration 020) have that of their alert."""
+_KEYS: Final = (
+    "alert_id", "vehicle_id", "rule", "rule_version", "severity", "event_ms", "received_ms", "alerted_ms",
+    "message", "value", "limit", "lat_deg", "lon_deg", "since_ms", "ended",
+)  # fmt: skip
+"""Of a finding, in the order of these columns."""
 _ALERTS: Final = f"""
 SELECT {event_sql.ALERT_COLUMNS}, withdrawn_at IS NOT NULL, cleared_by IS NOT NULL
 FROM odograph.alert
@@ -119,10 +123,7 @@ def finding_changes(
 
 def finding_of(row: AlertRow, now_ms: int) -> Finding:
     """A finding of the core as one of the topic would be, found at ``now_ms``."""
-    return Finding(
-        row.alert_id, row.vehicle_id, row.rule, row.rule_version, row.severity, row.event_ms, row.received_ms,
-        now_ms, row.message, row.value, row.limit, row.lat_deg, row.lon_deg, row.since_ms, row.ended,
-    )  # fmt: skip
+    return Finding(**msgspec.structs.asdict(row), alerted_ms=now_ms)
 
 
 def alert_changes(
@@ -204,7 +205,10 @@ def restate_alerts(
         return Counts()
     execute(connection, _LOCK)
     rows = fetch(connection, _FINDINGS, {"vehicle": vehicle_id, "rules": [*rules], **_bounds(moments)})
-    stored = {row[0]: StoredFinding(Finding(*row[:15]), row[15], row[16]) for row in rows}
+    stored = {
+        row[0]: StoredFinding(Finding(**dict(zip(_KEYS, row, strict=False)), boot_id=0, seq=0), *row[-2:])
+        for row in rows
+    }
     low_ms, high_ms = min(moments), max(moments)
     inside = {key: each for key, each in stored.items() if low_ms <= each.finding.event_ms <= high_ms}
     ((seen_ms, late_ms),) = fetch(connection, _TIMES, {"vehicle": vehicle_id})
@@ -257,4 +261,4 @@ def _write_alerts(connection: Connection, changes: AlertChanges) -> None:
 
 
 def _as_json(rows: Sequence[Any]) -> dict[str, str]:
-    return {"rows": orjson.dumps([asdict(row) for row in rows]).decode()}
+    return {"rows": msgspec.json.encode(rows).decode()}

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.alerts.derive import Finding, merge
+from stream_jobs.alerts.derive import AlertRow, Finding, merge
 from stream_jobs.archive.manifest import HOUR_MS, telemetry_of
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess.alerts import finding_of
@@ -24,7 +24,7 @@ from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.instant import check_expressions
 from stream_jobs.rules.model import INSTANT, VEHICLES, Level, Rule, Stateful
 from stream_jobs.rules.rule_set import of_rules
-from stream_jobs.vehicles.rows import AlertRow, unpack
+from stream_jobs.vehicles.rows import unpack
 
 MARK: Final = "@changed"
 """Behind the id of a changed rule, so that both sets may run at once."""

@@ -23,6 +23,7 @@ from infra.clients import duck
 from infra.clients.duck import connected
 from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
@@ -32,7 +33,7 @@ from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.features import Features, VehicleStage, joined, vehicle_stage
 from stream_jobs.vehicles.fleet import Fleet
-from stream_jobs.vehicles.rows import AlertRow, Row, pack
+from stream_jobs.vehicles.rows import Row, pack
 from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, archived_frames
 
 SMALL: Final = 250_000

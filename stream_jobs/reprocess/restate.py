@@ -22,6 +22,7 @@ import structlog
 
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, stage
 from stream_jobs.app.sinks import EDGE, ROAD, VEHICLE, tagged, write_latest
@@ -46,7 +47,7 @@ from stream_jobs.reprocess.queue import (
 )
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
-from stream_jobs.vehicles.rows import AlertRow, Row, TripRow, restated_tables, unpack
+from stream_jobs.vehicles.rows import Row, TripRow, restated_tables, unpack
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from stream_jobs.windows.vehicle import NO_WINDOWS, latest_of
 

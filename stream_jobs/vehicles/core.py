@@ -109,7 +109,7 @@ class Core:
         rows: list[Row] = []
         for k, detector in self._unordered:
             believed = np.flatnonzero(features["believed"] > 0)
-            frames = Round(places[believed], believed, features.frame_features[believed], (), fleet.ids)
+            frames = Round(places[believed], features.frame_features[believed], (), fleet.ids)
             rows += self._alerts(k, detector.arrived(fleet.detectors[k], frames), frames)
         return rows
 
@@ -169,7 +169,7 @@ class Core:
         for begin, end in pairwise([0, *np.cumsum(np.bincount(rank)).tolist()]):
             places, rows = all_places[order[begin:end]], all_rows[order[begin:end]]
             runs = [frames.runs[row] for row in rows.tolist()]
-            now = Round(places, rows, frames.frame_features[rows], runs, fleet.ids)
+            now = Round(places, frames.frame_features[rows], runs, fleet.ids)
             out += self._wake(fleet, places, now["received_ms"])
             out += journey.step(fleet.journeys, now, self._journeys)
             for k, relevant, starts in awake:

@@ -179,13 +179,12 @@ class Round:
 
     Frames of a vehicle come one after the other, vehicles do not meet: so round by round each step is
     arithmetic on columns whose rows are vehicles.
-    ``places``: [k], where each vehicle's memory is; no place twice. ``rows``: [k], which frame of the batch.
+    ``places``: [k], where each vehicle's memory is; no place twice.
     ``frame_features``: [k, FRAME_FEATURES], doubles, NaN where not known. ``runs``: harsh runs of each frame
     (RUN numbers each), [k]. ``vehicles``: the vehicles' ids by place.
     """
 
     places: Ints
-    rows: Ints
     frame_features: Floats
     runs: Sequence[Sequence[float]]
     vehicles: Sequence[str]
@@ -201,7 +200,7 @@ class Round:
         if len(lanes) == len(self.places):
             return self
         runs = [self.runs[lane] for lane in lanes.tolist()] if self.runs else self.runs
-        return Round(self.places[lanes], self.rows[lanes], self.frame_features[lanes], runs, self.vehicles)
+        return Round(self.places[lanes], self.frame_features[lanes], runs, self.vehicles)
 
     def vehicle(self, lane: int) -> str:
         return self.vehicles[int(self.places[lane])]

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from infra.settings.sections import Journeys
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.statements import Table, column_of, reopen_journeys
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.model import Rule
@@ -27,30 +28,6 @@ MS_PER_S: Final = 1000
 HARSH: Final = tuple(f"harsh_{kind}" for kind in KINDS)
 OD_RESOLUTION: Final = 7
 """Hexagons of 5.2 km2: origins and destinations."""
-
-
-class AlertRow(msgspec.Struct, frozen=True, tag="alert", gc=False):
-    """A finding as it goes to the topic ``alerts``: the keys of the contract's ALERT_KEYS, and two besides.
-
-    ``since_ms``: when it began to hold. ``ended``: no finding but the end of the alert.
-    """
-
-    alert_id: str
-    vehicle_id: str
-    rule: str
-    rule_version: int
-    severity: str
-    event_ms: int
-    value: float | None
-    limit: float | None
-    message: str
-    boot_id: int
-    seq: int
-    received_ms: int
-    lat_deg: float | None
-    lon_deg: float | None
-    since_ms: int | None = None
-    ended: bool = False
 
 
 class LateVehicleFrames(msgspec.Struct, frozen=True, tag="behind", gc=False):

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from infra.settings.sections import Cohort as Terms
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.rules.cohort.metrics import Metric
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.vehicles import rows
-from stream_jobs.vehicles.rows import AlertRow
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS

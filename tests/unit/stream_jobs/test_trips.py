@@ -81,7 +81,6 @@ def told(
         come = [place for place, trace in enumerate(traces) if number < len(trace.frame_features)]
         frames = Round(
             np.array(come),
-            np.arange(len(come)),
             np.array([traces[place].frame_features[number] for place in come]),
             [traces[place].runs[number] for place in come],
             vehicles,

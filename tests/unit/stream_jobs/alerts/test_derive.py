@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from stream_jobs.alerts.derive import Alert, Finding, merge, worse
 
 T0 = 1_790_000_000_000
@@ -22,13 +24,15 @@ HOT = Finding(
     limit=115.0,
     lat_deg=52.5,
     lon_deg=13.4,
+    boot_id=1,
+    seq=7,
 )
 
 
 def at(offset_ms: int, alert_id: str, value: float = 117.0, severity: str = "MAJOR") -> Finding:
     """A finding some time after T0, received at once."""
     event_ms = T0 + offset_ms
-    return replace(
+    return structs.replace(
         HOT, alert_id=alert_id, event_ms=event_ms, received_ms=event_ms + 400, value=value, severity=severity
     )
 
@@ -104,12 +108,12 @@ def test_a_backlog_gives_the_alerts_that_were_given_live() -> None:
 
 
 def test_a_finding_more_than_fifteen_minutes_old_on_receipt_is_late() -> None:
-    assert not replace(HOT, received_ms=T0 + 15 * MINUTE).late
-    assert replace(HOT, received_ms=T0 + 15 * MINUTE + 1).late
+    assert not structs.replace(HOT, received_ms=T0 + 15 * MINUTE).late
+    assert structs.replace(HOT, received_ms=T0 + 15 * MINUTE + 1).late
 
 
 def test_an_alert_is_late_only_while_all_its_findings_are() -> None:
-    late = replace(HOT, received_ms=T0 + 20 * MINUTE)
+    late = structs.replace(HOT, received_ms=T0 + 20 * MINUTE)
     assert merge([], [late], MINUTE)[0].late
     assert not merge([], [late, at(1000, "a2")], MINUTE)[0].late
 
@@ -122,7 +126,7 @@ def test_worse_is_further_beyond_the_limit_on_either_side() -> None:
 
 
 def test_an_end_clears_the_active_alert_at_its_time_and_opens_none() -> None:
-    end = replace(at(50_000, "end"), ended=True)
+    end = structs.replace(at(50_000, "end"), ended=True)
     (alert,) = merge([], [HOT, end], None)
     assert (alert.cleared_ms, alert.findings, alert.value) == (T0 + 50_000, 1, 117.0)
     assert merge([], [end], None) == ()
@@ -131,6 +135,6 @@ def test_an_end_clears_the_active_alert_at_its_time_and_opens_none() -> None:
 
 
 def test_an_alert_knows_since_when_it_has_held_and_keeps_its_value_where_a_finding_has_none() -> None:
-    first = replace(HOT, since_ms=T0 - 30_000)
-    (alert,) = merge([], [first, replace(at(1000, "a2"), value=None, since_ms=T0 - 20_000)], MINUTE)
+    first = structs.replace(HOT, since_ms=T0 - 30_000)
+    (alert,) = merge([], [first, structs.replace(at(1000, "a2"), value=None, since_ms=T0 - 20_000)], MINUTE)
     assert (alert.since_ms, alert.value, alert.last_ms) == (T0 - 30_000, 117.0, T0 + 1000)

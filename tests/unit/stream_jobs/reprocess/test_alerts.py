@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stream_jobs.alerts.derive import Alert, merge
+from stream_jobs.alerts.derive import Alert, AlertRow, merge
 from stream_jobs.reprocess.alerts import (
     AlertChanges,
     FindingChanges,
@@ -14,7 +14,6 @@ from stream_jobs.reprocess.alerts import (
     finding_changes,
     finding_of,
 )
-from stream_jobs.vehicles.rows import AlertRow
 
 CLEAR_MS = 10_000
 LATER_MS = 1_000_000

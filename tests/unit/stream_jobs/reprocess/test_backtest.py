@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.archive.writer import write_files
 from stream_jobs.reprocess.backtest import (
     Comparison,
@@ -23,7 +24,6 @@ from stream_jobs.reprocess.backtest import (
     parted,
 )
 from stream_jobs.reprocess.queue import Span
-from stream_jobs.vehicles.rows import AlertRow
 from tests.support_frames import frame as frame_of
 from tests.support_frames import vin
 from tests.unit.stream_jobs.rules.traces import T0, found, frame, level, rule

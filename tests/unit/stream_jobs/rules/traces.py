@@ -10,12 +10,12 @@ import numpy as np
 import yaml
 
 from infra.settings.settings import Settings
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.rules.model import Rule, load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.features import Features
 from stream_jobs.vehicles.fleet import dump, load
-from stream_jobs.vehicles.rows import AlertRow
 from stream_jobs.windows.open_windows import Memory
 from tests.support_vehicles import Evaluation, features_of, inputs_of
 
