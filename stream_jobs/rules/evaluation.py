@@ -45,7 +45,7 @@ _READ: Final[dict[Gives, Callable[[Any], Any]]] = {
     DOUBLE: lambda column: pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False),
     NAMES: lambda column: column,
 }
-_JUDGED_BY_CONDITION: Final = (model.Count, model.Geofence, model.Silence, model.Baseline)
+_JUDGED_BY_CONDITION: Final = (model.Count, model.Geofence, model.Silence, model.Baseline, model.Unchanged)
 """Kinds for which the condition alone is what holds, besides a level of the frame's own value."""
 
 
@@ -161,7 +161,7 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
     else:
         if isinstance(more.spec, _JUDGED_BY_CONDITION):
             holds = condition
-        if not isinstance(more.spec, (model.Baseline, model.Count)):
+        if not isinstance(more.spec, (model.Baseline, model.Count, model.Unchanged)):
             value = np.where(condition > 0, value, np.nan)
     armed = NOT_KNOWN if more.armed is None else answers[more.armed, BOOLEAN]
     learns = condition if more.learn is None else answers[more.learn, BOOLEAN]

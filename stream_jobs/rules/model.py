@@ -167,7 +167,8 @@ class Unchanged:
 
     ``follows``: Spark SQL above 0 that moves the value, by ``per_fold`` where its mean over ``lag_s`` grows
     e-fold. A value stands still only once that should have moved it ``swings`` times by MOVES of its sensor's
-    steps: ``resolution``, the signal's in the contract where it is left out.
+    steps: ``resolution``, the signal's in the contract where it is left out. Where ``follows`` is 0 the value
+    drifts by itself, by as much in ``rest_s``. What ``condition`` does not let count may change the value.
     """
 
     raise_for_s: Span
@@ -176,6 +177,7 @@ class Unchanged:
     per_fold: Above0 = 1.0
     lag_s: Span = 20.0
     swings: Annotated[Whole, Field(ge=1, le=100)] = 3
+    rest_s: Span = 120.0
     resolution: Above0 | None = None
 
 

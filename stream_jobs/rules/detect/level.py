@@ -147,10 +147,10 @@ MOVES: Final = 2.0
 """Steps of its sensor by which a value must have been moved before it is wrong that it stands still."""
 SAME: Final = np.dtype([
     ("held", HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8"),
-    ("mean", "f8"), ("course", TURNING), ("swings", "i8"),
+    ("mean", "f8"), ("course", TURNING), ("swings", "i8"), ("rest", "f8"),
 ])  # fmt: skip
 """The value, its frames on end, since when, the last of them; what it follows: its lagged mean, the course of
-that mean's logarithm since the value came, and how often it turned.
+that mean's logarithm since the value came, how often it turned, and for how many ms it has been 0.
 """
 
 
@@ -158,7 +158,9 @@ that mean's logarithm since the value came, and how often it turned.
 class UnchangedDetector(Detector):
     """The same value in ``frames`` frames on end and for ``unchanged_ms``; a longer gap begins anew.
 
-    Where the rule says what moves the value, only after ``swings`` of it that are large enough.
+    Frames and time count where the condition holds; another value begins anew wherever it is seen. Where the
+    rule says what moves the value, only after ``swings`` of it that are large enough, the last one no rest:
+    what is blocked from cooling rests too.
     """
 
     raising: Raising
@@ -167,31 +169,39 @@ class UnchangedDetector(Detector):
 
     def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
         same, now_ms = memory.rows[frames.places], frames["end_ms"]
+        counts = now.holds > 0
         other = ~memory.on[frames.places] | (now.value != same["value"])
         passed_ms = np.where(memory.on[frames.places], now_ms - same["seen"], np.inf)
         other |= passed_ms > self.raising.gap_ms
         same["value"], same["seen"] = now.value, now_ms
-        same["since"] = np.where(other, now_ms, same["since"])
-        same["frames"] = np.where(other, 1, same["frames"] + 1)
+        same["since"] = np.where(other, now_ms, same["since"] + np.where(counts, 0.0, passed_ms))
+        same["frames"] = np.where(other, 0, same["frames"]) + counts
         spec, same_ms = self.spec, now_ms - same["since"]
-        holds = (same["frames"] >= spec.frames) & (same_ms >= 1000 * spec.raise_for_s)
+        holds = counts & (same["frames"] >= spec.frames) & (same_ms >= 1000 * spec.raise_for_s)
         if spec.follows is not None:
-            holds &= self._swings(same, passed_ms, other, now.limit) >= spec.swings
-        held, clears = same["held"], answers(same["frames"] == 1)
-        found = self.raising.step(held, now_ms, answers(holds), clears, now.value, now)
+            holds &= self._swings(same, passed_ms, other, np.where(counts, now.limit, np.nan)) >= spec.swings
+        held, judged = same["held"], counts | other
+        found = self.raising.step(
+            held, now_ms, answers(holds) * judged, answers(other) * judged, now.value, now
+        )
         memory.rows[frames.places], memory.on[frames.places] = same, True
         return [(lane, replace(each, limit=None)) for lane, each in found]
 
     def _swings(self, same: Any, passed_ms: Floats, other: Flags, follows: Floats) -> Ints:
-        """How often what the value follows turned since the value came, in place."""
-        spec, known = self.spec, follows > 0
-        weight = np.where(same["mean"] > 0, -np.expm1(-passed_ms / (1000 * spec.lag_s)), 1.0)
+        """How often what it follows turned, or rested for ``rest_s``, since the value came; in place."""
+        spec, known, rests = self.spec, follows > 0, (follows == 0) & ~other
+        lag_ms = passed_ms + same["rest"]
+        weight = np.where(same["mean"] > 0, -np.expm1(-lag_ms / (1000 * spec.lag_s)), 1.0)
         same["mean"] = np.where(known, same["mean"] + weight * (follows - same["mean"]), same["mean"])
+        rest_ms = np.where(rests, lag_ms, np.where(known | other, 0.0, same["rest"]))
+        rested = np.where(rests, rest_ms // (1000 * spec.rest_s) - same["rest"] // (1000 * spec.rest_s), 0)
+        same["rest"] = rest_ms
         known &= same["mean"] > 0
         course, log = same["course"], np.log(same["mean"], out=np.zeros(len(known)), where=known)
         course["turning"], course["falls"] = np.where(other, log, course["turning"]), course["falls"] & ~other
         turns = turned(course, log, MOVES * (spec.resolution or 0.0) / spec.per_fold, known)
-        same["swings"] = np.where(other, 0, same["swings"] + turns)
+        by_rest = np.maximum(same["swings"], np.minimum(same["swings"] + rested, spec.swings - 1))
+        same["swings"] = np.where(other, 0, by_rest + turns)
         swings: Ints = same["swings"]
         return swings
 

@@ -20,7 +20,7 @@ SAME = {"kind": "unchanged", "value": "x", "raise_for_s": 30, "frames": 10}
 
 
 def course(values: list[float | None], step_s: float = 1.0, limit: float = 20.0) -> list[Frame]:
-    return [frame(k * step_s, Evaluation(None, None, v, limit)) for k, v in enumerate(values)]
+    return [frame(k * step_s, Evaluation(True, None, v, limit)) for k, v in enumerate(values)]
 
 
 def test_a_steep_slope_is_found_and_a_gentle_one_is_not(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_value_that_nothing_moves_may_stand_still_and_one_that_is_moved_may_no
         "once, and back": [10.0 if s < 30 else 30.0 for s in range(70)],
     }
     said = {
-        name: [frame(s, Evaluation(None, None, 88.0, each)) for s, each in enumerate(values)]
+        name: [frame(s, Evaluation(True, None, 88.0, each)) for s, each in enumerate(values)]
         for name, values in heat.items()
     }
     assert {name: seconds(found(mine, each))[:1] for name, each in said.items()} == {
@@ -76,15 +76,37 @@ def test_a_history_in_whole_degrees_knows_no_tenths(tmp_path: Path) -> None:
 
 
 def test_a_gap_begins_the_still_stand_anew(tmp_path: Path) -> None:
-    frames = [*course([88.1] * 20), *(frame(500 + s, Evaluation(None, None, 88.1, None)) for s in range(20))]
+    frames = [*course([88.1] * 20), *(frame(500 + s, Evaluation(True, None, 88.1, None)) for s in range(20))]
     assert found(rule(tmp_path, **SAME), frames) == []
+
+
+def test_a_value_that_changes_where_the_condition_does_not_hold_does_not_stand_still(tmp_path: Path) -> None:
+    def engine(off: float | None) -> list[Frame]:
+        """Runs, is off from 20 s to 30 s (``off``: the reading then; None: as before), and runs again."""
+        reads = [(s, not 20 <= s < 30) for s in range(60)]
+        return [frame(s, Evaluation(on, None, 88.0 if on else off or 88.0, None)) for s, on in reads]
+
+    mine = rule(tmp_path, **SAME)
+    assert seconds(found(mine, engine(None)))[:1] == [40]  # the pause does not count
+    assert found(mine, engine(86.0)) == []
+
+
+def test_a_value_that_drifts_by_itself_may_not_stand_still_over_a_rest(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **SAME, follows="y", per_fold=2, lag_s=1, swings=2, rest_s=20, resolution=1)
+
+    def follows(*values: float | None) -> list[Frame]:
+        return [frame(s, Evaluation(True, None, 88.0, each)) for s, each in enumerate(values)]
+
+    assert seconds(found(mine, follows(*[10.0] * 10, *[0.0] * 30, *[30.0] * 10, *[10.0] * 10)))[:1] == [52]
+    assert found(mine, follows(*[10.0] * 10, *[0.0] * 60)) == []  # what is blocked from cooling rests too
+    assert found(mine, follows(*([10.0] * 10 + [0.0] * 10) * 4)) == []
 
 
 def test_after_a_pause_of_its_while_a_rule_of_another_kind_than_level_begins_anew(tmp_path: Path) -> None:
     armed = {"while": "on", "while_for_s": 0, "while_pause_s": 10}
-    still = [frame(s, Evaluation(None, None, 88.1, None, armed=s not in (20, 21))) for s in range(60)]
+    still = [frame(s, Evaluation(True, None, 88.1, None, armed=s not in (20, 21))) for s in range(60)]
     assert seconds(found(rule(tmp_path, **SAME, **armed), still))[:1] == [52]
-    steep = [frame(s, Evaluation(None, None, s / 2, 20.0, armed=s not in (20, 21))) for s in range(120)]
+    steep = [frame(s, Evaluation(True, None, s / 2, 20.0, armed=s not in (20, 21))) for s in range(120)]
     assert found(rule(tmp_path, **SLOPE, **armed), steep) != []
 
 
