@@ -98,7 +98,9 @@ class BaselineDetector(Detector):
         holds, clears = answers(beyond(off, now.limit, above)), answers(~beyond(off, back, above))
         found = self.raising.step(held, now_ms, holds * judged, clears * judged, off, now)
         memory.rows[places] = own
-        learns = np.flatnonzero((now.learns > 0) & ~held["on"])
+        # What waits to be raised bars its own frames from the history, not those that are learned only.
+        barred = held["on"] & ~(self.raising.waits(held) & (now.holds < 0))
+        learns = np.flatnonzero((now.learns > 0) & ~barred)
         if learns.size:
             self._learn(memory, places[learns], slot[learns], value[learns], now_ms[learns])
         return found

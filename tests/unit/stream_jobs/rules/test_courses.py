@@ -115,6 +115,14 @@ def geared(gear: int, at_s: int, value: float, load: str) -> Frame:
     return frame(at_s, reading)
 
 
+def test_while_a_rule_waits_to_be_raised_it_goes_on_learning_from_what_is_not_judged(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **OWN, names="gears", warm_up=10, raise_for_s=5, pause_s=3600)
+    third = [geared(3, s, 48.0, "low") for s in range(20)] + [geared(3, 20, 52.0, "high")]
+    fourth = [geared(4, 30 + s, 35.4, "low") for s in range(20)]
+    assert seconds(found(mine, third + fourth)) == []
+    assert seconds(found(mine, [*third, *fourth, geared(4, 60, 38.4, "high")])) == [60]
+
+
 def test_a_ratio_is_learned_by_gear_and_judged_under_load_only(tmp_path: Path) -> None:
     mine = rule(tmp_path, **OWN, names="gears", warm_up=10, raise_for_s=5)
     learned = [geared(3, s, 48.0, "low") for s in range(20)] + [
