@@ -6,7 +6,6 @@ natural.
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ from pyspark.sql import DataFrame
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
 from stream_jobs.app.ledger import BatchClaims
-from stream_jobs.app.progress import note_late
 from stream_jobs.app.schema import EDGE_KEYS, LOG, ROAD_KEYS, WINDOW_KEYS
 from stream_jobs.app.statements import Table
 from stream_jobs.app.telemetry import BUCKET, MISSED, TABLES, table_of
@@ -82,7 +80,6 @@ class TelemetrySink:
             for name, value in (("topic", self._topic), (LOG, self._claims.logs.get(self._topic, ""))):
                 missed = missed.append_column(name, pa.array([value] * missed.num_rows, pa.string()))
             insert_rows(connection, LATE_TABLE, missed)
-            note_late(connection, "telemetry", int(time.time() * 1000))
         self._write_places(connection, tables["shares"], tables[BUCKET], batch_id)
 
     def _write_places(

@@ -7,7 +7,6 @@ of files follow from the batch alone: one that runs again writes the same files 
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +25,6 @@ from infra.contract.verdict import LATE, OK, ClockLimits
 from infra.stack.query_offsets import Stretches
 from stream_jobs.app.database import Connection, Database, insert_rows
 from stream_jobs.app.ledger import BatchClaims, Gap
-from stream_jobs.app.progress import note_late
 from stream_jobs.app.schema import COORDINATES, IDENTITY, LOG
 from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
@@ -70,7 +68,6 @@ class ArchiveSink:
         """The batch's exceptions; nothing where the ledger has it."""
         if not self.claims.claim(connection, batch_id, exceptions.num_rows) or not exceptions.num_rows:
             return
-        note_late(connection, QUERY, int(time.time() * 1000))
         note_exceptions(connection, exceptions, self.claims.logs)
         _note_vehicles(connection, exceptions)
 
@@ -129,7 +126,6 @@ def note_again(folder: Path, deferred: str) -> Callable[[Connection, Gap], None]
                 found = pq.read_table(file.path, columns=[*EXCEPTION], partitioning=None, filters=told)
                 note_exceptions(connection, found, file.logs)
                 _note_vehicles(connection, found)
-        note_late(connection, QUERY, int(time.time() * 1000))
 
     return again
 

@@ -156,7 +156,7 @@ SELECT DISTINCT start FROM odograph.late_frame l, generate_series(
 WHERE {wanted} ORDER BY start
 """
 _DUE: Final = _STARTS.format(
-    wanted="l.repaired_at IS NULL "
+    wanted="l.repaired_at IS NULL AND l.noted_at <= to_timestamp(%(seen_ms)s / 1000.0) "
     "AND ((l.t0_ms + l.span_ms) / %(length_ms)s + 1) * %(length_ms)s <= %(closed_ms)s"
 )
 _LISTED: Final = _STARTS.format(
@@ -166,6 +166,7 @@ _LISTED: Final = _STARTS.format(
 _OPEN_LATE: Final = """
 SELECT topic, partition, log_offset, vehicle_id, t0_ms, span_ms, log_generation FROM odograph.late_frame
 WHERE t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(from_ms)s AND repaired_at IS NULL
+  AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
 """
 _LATE_HOURS: Final = """
 SELECT DISTINCT extract(epoch FROM l.received_at)::bigint * 1000 / %(hour_ms)s * %(hour_ms)s
@@ -249,19 +250,22 @@ class Work:
 
 
 def late_starts(
-    connection: Connection, length_ms: int, closed_ms: int, listed: tuple[datetime, datetime] | None = None
+    connection: Connection, grid: Grid, seen_ms: int, listed: tuple[datetime, datetime] | None = None
 ) -> list[int]:
-    """Closed road windows with late frames: open ones whose windows all end by ``closed_ms``, or (``listed``)
-    those received in [since, until), repaired or not.
+    """Closed road windows with late frames: open ones listed by ``seen_ms`` whose windows are all closed, or
+    (``listed``) those received in [since, until), repaired or not.
+
+    ``seen_ms``: up to when stream and archive have taken in all that is in the log.
     """
     since, until = listed or (None, None)
-    values = {"length_ms": length_ms, "closed_ms": closed_ms, "since": since, "until": until}
+    closed = {"length_ms": grid.road_window_ms, "closed_ms": grid.closed_until_ms(seen_ms)}
+    values = closed | {"seen_ms": seen_ms, "since": since, "until": until}
     return [start for (start,) in fetch(connection, _DUE if listed is None else _LISTED, values)]
 
 
-def open_late(connection: Connection, from_ms: int, until_ms: int) -> list[LateFrame]:
-    """Late frames with a sample in [from, until) that are not repaired yet."""
-    rows = fetch(connection, _OPEN_LATE, {"from_ms": from_ms, "until_ms": until_ms})
+def open_late(connection: Connection, from_ms: int, until_ms: int, seen_ms: int) -> list[LateFrame]:
+    """Late frames with a sample in [from, until), listed by ``seen_ms``, that are not repaired yet."""
+    rows = fetch(connection, _OPEN_LATE, {"from_ms": from_ms, "until_ms": until_ms, "seen_ms": seen_ms})
     return [LateFrame(*row) for row in rows]
 
 

@@ -165,7 +165,7 @@ class Restater:
         # Late frames before files: each that is listed here is in the files that are found after it.
         road_ms = self._grid.road_window_ms
         windows = (piece.starts[0], piece.starts[-1] + road_ms) if piece.starts else None
-        listed = self._database.run(lambda c: queue.open_late(c, *windows)) if windows else []
+        listed = self._database.run(lambda c: queue.open_late(c, *windows, seen_ms)) if windows else []
         late, reach = taken_in(listed, piece.starts, road_ms, self._before)
         waiting = {work.vehicle_id: work for work in self._works(piece)}
         files, wanted = self._records(piece, windows, waiting.values())

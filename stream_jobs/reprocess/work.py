@@ -167,9 +167,8 @@ class Repair:
         seen_ms = self._caught_up_ms()
         if seen_ms is None:
             return 0
-        road_ms, closed_ms = self._grid.road_window_ms, self._grid.closed_until_ms(seen_ms)
-        starts = self._database.run(lambda c: queue.late_starts(c, road_ms, closed_ms))
-        pieces, total = [*slices(starts, road_ms, REPAIR_SLICE_MS, None)], Counts()
+        starts = self._database.run(lambda c: queue.late_starts(c, self._grid, seen_ms))
+        pieces, total = [*slices(starts, self._grid.road_window_ms, REPAIR_SLICE_MS, None)], Counts()
 
         def waiting(connection: Connection) -> list[Work]:
             works = queue.late_vehicles(connection, seen_ms, 0, rules=False)
@@ -215,8 +214,7 @@ class Nightly:
             return None
         grid, since = grid_of(tools.settings), last_until or _ALWAYS
         until = unfinished[0][2] if unfinished else moment(closed_ms)
-        terms = (grid.road_window_ms, grid.closed_until_ms(closed_ms), (since, until))
-        starts = tools.database.run(lambda c: queue.late_starts(c, *terms))
+        starts = tools.database.run(lambda c: queue.late_starts(c, grid, closed_ms, (since, until)))
         span = Span(starts[0], starts[-1] + grid.road_window_ms) if starts else Span(closed_ms, closed_ms)
         if unfinished:
             span = Span(*unfinished[0][:2])

@@ -41,7 +41,8 @@ BEHIND = (
 KINDS = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
 LATE_ROW = (
     "INSERT INTO odograph.late_frame (topic, partition, log_offset, vehicle_id, boot_id, seq, t0_ms, "
-    "span_ms, received_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0))"
+    "span_ms, received_at, noted_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0), "
+    "now() - INTERVAL '1 day')"
 )
 
 

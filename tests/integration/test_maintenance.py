@@ -18,12 +18,13 @@ from infra.stack.probes import failing_tasks
 from infra.stack.stack import Stack
 from infra.stack.status import table_sizes
 from load_tests.oracle import expect
-from stream_jobs.app.database import Database
-from stream_jobs.app.progress import complete_until_ms, note, note_late
+from stream_jobs.app.database import Database, execute
+from stream_jobs.app.progress import complete_until_ms, note
 from stream_jobs.app.sinks import VEHICLE, write_rows
 from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
 from stream_jobs.maintenance.process import Maintenance, drop_expired
 from stream_jobs.maintenance.rollups import RollUps
+from stream_jobs.reprocess.queue import Grid, late_starts, open_late
 from stream_jobs.windows import vehicle as windows
 from tests.integration.stream_support import drive, query
 from tests.support import Lane, eventually, open_lane
@@ -208,9 +209,7 @@ def test_a_second_process_stands_by_and_goes_on_where_the_first_one_ends(stack: 
             assert (third.lease.standby, third.remark()) == (None, None)
 
 
-def test_queries_are_complete_up_to_the_slowest_but_not_before_the_last_late_frames_were_listed(
-    database: Database,
-) -> None:
+def test_queries_are_complete_up_to_the_slowest(database: Database) -> None:
     def complete() -> int | None:
         return database.run(lambda c: complete_until_ms(c, ("telemetry", "archive")))
 
@@ -218,7 +217,29 @@ def test_queries_are_complete_up_to_the_slowest_but_not_before_the_last_late_fra
     assert complete() is None
     database.run(lambda c: note(c, {"archive": 50_000}))
     assert complete() == 50_000
-    database.run(lambda c: note_late(c, "archive", 60_000))
-    assert complete() is None
     database.run(lambda c: note(c, {"archive": 90_000, "telemetry": 60_000}))
     assert complete() == 70_000  # it never goes back
+
+
+def test_a_late_frame_is_due_when_the_queries_are_past_its_listing_whatever_comes_late_after_it(
+    database: Database,
+) -> None:
+    grid = Grid(road_window_ms=60_000, ahead_ms=10_000, lateness_ms=30_000)
+    row = (
+        "INSERT INTO odograph.late_frame (topic, partition, log_offset, vehicle_id, boot_id, seq, t0_ms, "
+        "span_ms, received_at, noted_at) VALUES ('t', 0, %(n)s, 'V', 1, %(n)s, %(t0_ms)s, 900, now(), "
+        "to_timestamp(%(noted_ms)s / 1000.0))"
+    )
+
+    def due(seen_ms: int) -> tuple[list[int], list[int]]:
+        starts = database.run(lambda c: late_starts(c, grid, seen_ms))
+        return starts, [
+            frame.log_offset for frame in database.run(lambda c: open_late(c, 0, 240_000, seen_ms))
+        ]
+
+    for n, (t0_ms, noted_ms) in enumerate([(60_000, 200_000), (120_000, 310_000)]):
+        values = {"n": n, "t0_ms": t0_ms, "noted_ms": noted_ms}
+        database.run(lambda c, values=values: execute(c, row, values))
+    assert due(199_000) == ([], [])
+    assert due(300_000) == ([60_000], [0])
+    assert due(310_000) == ([60_000, 120_000], [0, 1])

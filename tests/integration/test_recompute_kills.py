@@ -57,8 +57,8 @@ MOMENTS = "restated_at,repaired_at,alerts_at,noted_at,updated_at,stored_at,recei
 """Columns that say when, or are numbers drawn; numbers drawn by what was killed stay unused."""
 OF_ANOTHER_LOG = (
     "INSERT INTO odograph.late_frame (topic, partition, log_offset, vehicle_id, boot_id, seq, t0_ms, "
-    "span_ms, received_at) SELECT 'a day', partition, log_offset, vehicle_id, boot_id, seq, "
-    "t0_ms + 7200000, span_ms, received_at FROM odograph.late_frame ORDER BY log_offset LIMIT 1"
+    "span_ms, received_at, noted_at) SELECT 'a day', partition, log_offset, vehicle_id, boot_id, seq, "
+    "t0_ms + 7200000, span_ms, received_at, noted_at FROM odograph.late_frame ORDER BY log_offset LIMIT 1"
 )
 """A late frame of a day that was filled in, two hours later, at the same partition and offset."""
 SPOIL = "UPDATE odograph.vehicle_window SET distance_m = 7 WHERE window_start = (SELECT min(window_start) "
