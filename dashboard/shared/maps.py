@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -283,15 +284,12 @@ def wedge(cell: str, sector: int) -> tuple[Point, ...]:
 
 
 def _rim(corners: list[Point], bearing_deg: float) -> Point:
-    """Where a ray from the centre leaves the polygon; the centre lies in it."""
+    """Where a ray from the centre leaves the convex polygon around it: at the first of the sides' lines."""
     dx, dy = math.sin(math.radians(bearing_deg)), math.cos(math.radians(bearing_deg))
-    reach = 0.0
-    for (ax, ay), (bx, by) in zip(corners, corners[1:] + corners[:1], strict=True):
-        ex, ey = bx - ax, by - ay
-        cross = dx * ey - dy * ex
-        if cross == 0:
-            continue
-        along, share = (ax * ey - ay * ex) / cross, (ax * dy - ay * dx) / cross
-        if along > 0 and -1e-9 <= share <= 1 + 1e-9:
-            reach = max(reach, along)
+    reaches = []
+    for (ax, ay), (bx, by) in pairwise([*corners, corners[0]]):
+        across = dx * (by - ay) - dy * (bx - ax)
+        if across:
+            reaches.append((ax * by - ay * bx) / across)
+    reach = min(along for along in reaches if along > 0)
     return dx * reach, dy * reach
