@@ -1,7 +1,5 @@
 """From an MQTT message to a Kafka record, or to the reason why not. Pure: no network, no clock."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

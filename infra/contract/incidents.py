@@ -5,12 +5,10 @@ finding in the log's order. What belongs together does not depend on that order,
 batches. The store tells its word on each (vehicle, cause) in the compacted topic ``incidents``.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import orjson
 
@@ -54,7 +52,7 @@ class Causes:
         return orjson.dumps(asdict(self))
 
     @classmethod
-    def decode(cls, value: bytes) -> Causes:
+    def decode(cls, value: bytes) -> Self:
         """Raises ContractError."""
         try:
             table = orjson.loads(value)
@@ -84,7 +82,7 @@ class Piece:
         return f"{self.vehicle_id}.{cause}", orjson.dumps(value)
 
     @classmethod
-    def decode(cls, value: bytes) -> tuple[str, Piece]:
+    def decode(cls, value: bytes) -> tuple[str, Self]:
         """Cause and piece in a record; raises ContractError."""
         try:
             found = orjson.loads(value)

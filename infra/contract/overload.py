@@ -5,10 +5,8 @@ The decision is the service's (the task `overload` of `odograph maintenance`), t
 reads and no other query. So which frames were put off stands in the log, for all that read it later.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, Self
 
 import orjson
 
@@ -32,7 +30,7 @@ class Deferral:
         return orjson.dumps(asdict(self))
 
     @classmethod
-    def decode(cls, value: bytes) -> Deferral:
+    def decode(cls, value: bytes) -> Self:
         """Raises ContractError."""
         try:
             found = orjson.loads(value)

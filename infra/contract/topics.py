@@ -5,8 +5,6 @@ clock faults are judged by, it survives mirroring and replay, and Spark reads it
 Device time never becomes a Kafka timestamp.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ It compares the payload with the receive time of its own record and nothing else
 stream, in a batch, in a replay years later, and for a day that was generated in one go.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
