@@ -6,7 +6,11 @@ What is stored is read from Kafka's offsets. CPU is the user and system time of 
 the first tenth and the last record. The variants take turns, so that what else the machine does falls on all.
 Mosquitto and Kafka are this program's own.
 
-Run: python -m load_tests.bridge_rate [--sizes 0.2,1,4] [--processes 1,2] [--rate 1200] [--repeats 5] [--json]
+``--secure``: the same bridge at a broker with certificates, in place of the naive one and of several; each
+with services of its own, in turns.
+
+Run: python -m load_tests.bridge_rate [--sizes 0.2,1,4] [--processes 1,2] [--rate 1200] [--repeats 5]
+     [--secure] [--json]
 """
 
 from __future__ import annotations
@@ -25,9 +29,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infra.contract.topics import kafka_topic
+from infra.settings.sections import Mqtt
+from infra.stack import devices
 from load_tests.mqtt_flood import Flood, sized_messages
 from load_tests.rate_support import Ends, Services, cpu_s, rss_mb, services_in
 
+ROOT = Mqtt().root
 VEHICLES = 2000
 PROBED = 64
 DEADLINE_S = 120.0
@@ -40,15 +47,21 @@ FIRST = 10
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A bridge to measure. Each has an MQTT root of its own, so that none collects another one's messages."""
+    """A bridge to measure, with an MQTT root or services of its own: none collects another's messages."""
 
     name: str
     processes: int
+    alone: bool = False
 
     @property
     def root(self) -> str:
         """Its MQTT root."""
-        return f"{self.name}{self.processes}/v1"
+        return ROOT if self.alone else f"{self.name}{self.processes}/v1"
+
+    @property
+    def vehicles(self) -> int:
+        """In whose names messages are sent: of one gateway where certificates are asked for."""
+        return devices.GATEWAY_VEHICLES if self.alone else VEHICLES
 
     def commands(self, services: Services, topic: str) -> list[tuple[list[str], dict[str, str]]]:
         """What to start, with the environment."""
@@ -146,7 +159,7 @@ def measure(
 ) -> Run:
     """Carry ``count`` messages, read the figures; without a ``rate`` they fill the broker's queue before."""
     start, first = ends.total(), count // FIRST
-    messages = sized_messages(variant.root, VEHICLES, count, size_kb)
+    messages = sized_messages(variant.root, variant.vehicles, count, size_kb)
     with services.flood() as flood:
         if rate is None:
             flood.publish(messages)
@@ -205,24 +218,28 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="messages/s, steady [a filled queue is drained]")
     parser.add_argument("--messages", type=int, default=60_000, help="messages a run; at 4 KB half of them")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each kind")
+    parser.add_argument("--secure", action="store_true", help="without and with certificates")
     parser.add_argument("--json", action="store_true", help="medians and runs as JSON on stdout")
     options = parser.parse_args()
     variants = [Variant("product", int(n)) for n in options.processes.split(",")] + [Variant("naive", 1)]
-    runs = []
+    if options.secure:
+        variants = [Variant("open", 1, alone=True), Variant("secure", 1, alone=True)]
+    runs, places = [], {}
     print(TITLE, file=sys.stderr)
-    with (
-        tempfile.TemporaryDirectory(prefix="odograph-rate-") as folder,
-        services_in(Path(folder)) as services,
-    ):
-        topic = kafka_topic(services.prefix, "telemetry")
-        with Ends(services.endpoints.kafka_bootstrap, topic) as ends:
-            for variant in variants:
-                establish(variant, services, ends)
-            for size_kb in map(float, options.sizes.split(",")):
-                count = options.messages if size_kb < 2 else options.messages // 2
-                for variant in variants * options.repeats:
-                    runs.append(measure(variant, services, ends, size_kb, count, options.rate))
-                    print(line(runs[-1]), file=sys.stderr, flush=True)
+    with ExitStack() as ending:
+        for secure in (False, True) if options.secure else (False,):
+            folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="odograph-rate-"))
+            services = ending.enter_context(services_in(Path(folder), secure))
+            topic = kafka_topic(services.prefix, "telemetry")
+            places[secure] = services, ending.enter_context(Ends(services.endpoints.kafka_bootstrap, topic))
+        for variant in variants:
+            establish(variant, *places[variant.name == "secure"])
+        for size_kb in map(float, options.sizes.split(",")):
+            count = options.messages if size_kb < 2 else options.messages // 2
+            for variant in variants * options.repeats:
+                place = places[variant.name == "secure"]
+                runs.append(measure(variant, *place, size_kb, count, options.rate))
+                print(line(runs[-1]), file=sys.stderr, flush=True)
     table = medians(runs)
     if options.json:
         print(json.dumps({"medians": [asdict(r) for r in table], "runs": [asdict(r) for r in runs]}))

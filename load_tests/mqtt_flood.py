@@ -70,8 +70,10 @@ SHAPES = {0.2: (4, 2), 1.0: (10, None), 4.0: (52, None)}
 class Flood:
     """A connection that publishes as fast as the broker acknowledges; a context manager."""
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_s: float = 30.0) -> None:
-        self._sock = socket.create_connection((host, port), timeout=timeout_s)
+    def __init__(
+        self, host: str, port: int, client_id: str, timeout_s: float = 30.0, sock: socket.socket | None = None
+    ) -> None:
+        self._sock = sock or socket.create_connection((host, port), timeout=timeout_s)
         self._packet_id = 0
         self._sock.sendall(mqtt_packets.connect(client_id, KEEPALIVE_S))
         if self._receive(4) != b"\x20\x02\x00\x00":

@@ -1,13 +1,16 @@
-"""The MQTT rules of the policy, each tried at a real secure broker: what they allow happens, nothing else.
+"""The rules of the policy, each tried at a real secure stack: what they allow happens, nothing else.
 
-Every program, a vehicle and a gateway write to every kind of topic and listen to all; each is judged by the
-rules of ``infra/contract/policy.py`` and by what the broker did. A difference is exit 1.
+Every program, a vehicle and a gateway write to every kind of MQTT topic and listen to all; every program
+writes, reads, describes and creates every Kafka topic and uses groups, a vehicle and a stranger connect;
+every role of the database reads, inserts into, updates and deletes from every table and view. Each is judged
+by the rules of ``infra/contract/policy.py`` and by what the service did. A difference is exit 1.
 
 Run: python -m load_tests.policy_trial
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import time
@@ -16,27 +19,60 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import paho.mqtt.client as mqtt
+import psycopg
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.cimpl import NewTopic
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
+from infra.clients import kafka
+from infra.clients.kafka import CERT
 from infra.clients.mqtt_broker import MqttBroker
 from infra.clients.tables import aligned
 from infra.contract import policy
-from infra.contract.policy import ANYBODY, BOTH, MQTT, PROGRAMS, READ, VEHICLE, WRITE, Rule
-from infra.contract.topics import DOWNLINK_CHANNELS, EVERYBODY, UPLINK_CHANNELS, mqtt_topic
+from infra.contract.policy import (
+    ANYBODY,
+    BOTH,
+    CREATE,
+    DESCRIBE,
+    MQTT,
+    OPERATOR,
+    PROGRAMS,
+    READ,
+    VEHICLE,
+    WRITE,
+    KafkaAcl,
+    Rule,
+)
+from infra.contract.topics import (
+    BRIDGE_SLOTS,
+    DOWNLINK_CHANNELS,
+    EVERYBODY,
+    KAFKA_TOPICS,
+    UPLINK_CHANNELS,
+    mqtt_topic,
+)
 from infra.settings.settings import Endpoints, load
-from infra.stack import devices
+from infra.stack import devices, identity
 from infra.stack.fetch import fetch_all
+from infra.stack.identity import Authority
+from infra.stack.postgres import write_private
 from infra.stack.processes import guarded
-from infra.stack.stack import Stack
+from infra.stack.stack import SERVICES, Stack
 from load_tests.mqtt_flood import vehicle_id
 
 ME, OTHER, NAMED, GATEWAY = vehicle_id(0), vehicle_id(1), vehicle_id(2), "gateway-trial"
+STRANGER: Final = "stranger"
+"""Without a certificate."""
+Row = tuple[str, str, str, bool, bool]
+"""Principal, operation, resource, what the policy says, what the service did."""
 ANSWER_S: Final = 15.0
 SYS: Final = "$SYS/broker/clients/connected"
 """Written by the broker itself, each second."""
+PROBE_S, SETTLED_S = 3.0, 1.0
+"""What has not answered so long after the last that did, does not; of an untold topic none comes."""
 
 
 @dataclass(slots=True)
@@ -111,8 +147,8 @@ def where_of(stack: Stack, name: str) -> MqttBroker:
     return stack.endpoints(stack.ports()).logged_in(name).mqtt
 
 
-def tried(found: Sequence[Party], root: str) -> Iterator[tuple[str, str, str, bool, bool]]:
-    """Principal, operation, topic, what the policy says, what the broker did."""
+def tried(found: Sequence[Party], root: str) -> Iterator[Row]:
+    """All at the MQTT broker."""
     with ExitStack() as ending:
         clients = {party.name: ending.enter_context(connected(party)) for party in found}
         sent: dict[str, set[bytes]] = defaultdict(set)
@@ -132,20 +168,172 @@ def tried(found: Sequence[Party], root: str) -> Iterator[tuple[str, str, str, bo
                     yield party.name, READ, topic, party.may(READ, root, topic), got
 
 
-def trial() -> list[tuple[str, str, str, bool, bool]]:
+def kafka_may(acls: Iterable[KafkaAcl], who: str, operation: str, kind: str, name: str) -> bool:
+    """What the policy says; to read or write is to describe, too."""
+    allowed = (operation, READ, WRITE) if operation == DESCRIBE else (operation,)
+    return who == OPERATOR or any(
+        acl.principal in (who, "*") and acl.operation in allowed and acl.kind == kind
+        and (name.startswith(acl.name) if acl.prefixed else name == acl.name)
+        for acl in acls
+    )  # fmt: skip
+
+
+def kafka_tried(stack: Stack, where: Endpoints) -> Iterator[Row]:
+    """All at Kafka."""
+    prefix, bridge = stack.settings.kafka.prefix, stack.settings.bridge.client_id
+    acls = policy.kafka_acls(prefix, bridge)
+    names = [prefix + topic.name for topic in KAFKA_TOPICS] + [prefix + BRIDGE_SLOTS.name, "elsewhere"]
+    groups = [prefix + bridge, f"{prefix}downlink.vehicles", "odograph-events", "other"]
+    boss = kafka.admin(where.kafka_bootstrap)
+    for made in boss.create_topics([NewTopic(name, 1, 1) for name in names[-2:]]).values():
+        made.result(ANSWER_S)
+    kafka_written(where.kafka_bootstrap, names)
+    device = Authority(stack.home, identity.DEVICES).current(ME)
+    write_private(pem := stack.home / "device.pem", device.certificate.read_text() + device.key.read_text())
+    plain = stack.endpoints(stack.ports()).kafka_bootstrap
+    addresses = {name: plain.format(who=name) for name in PROGRAMS}
+    for who, files in ((VEHICLE, f"{CERT}{pem}"), (STRANGER, "")):  # without a connection nothing else is had
+        told = kafka_described(plain.partition(CERT)[0] + files, names)
+        yield from ((who, DESCRIBE, name, False, told[name]) for name in names)
+    for who, address in addresses.items():
+        done = {WRITE: kafka_written(address, names), READ: kafka_read(address, names)}
+        done |= {DESCRIBE: kafka_described(address, names), CREATE: kafka_created(address, names)}
+        for operation, answers in done.items():
+            for name in names:
+                yield who, operation, name, kafka_may(acls, who, operation, "topic", name), answers[name]
+        for group in groups:
+            wanted = kafka_may(acls, who, DESCRIBE, "group", group)
+            yield who, READ, f"group {group}", wanted, kafka_joined(address, group, names[0])
+
+
+def kafka_written(address: str, names: Sequence[str]) -> dict[str, bool]:
+    """Whether a record was taken, by topic; into the first partition."""
+    done = dict.fromkeys(names, False)
+    terms = {"enable.idempotence": False, "message.timeout.ms": 1000 * ANSWER_S, "error_cb": lambda _: None}
+    writer = kafka.producer(address, terms)
+    for name in names:
+        writer.produce(
+            name, b"{}", b"trial", 0, on_delivery=lambda error, m: done.update({str(m.topic()): not error})
+        )
+    writer.flush(ANSWER_S)
+    return done
+
+
+def kafka_read(address: str, names: Sequence[str]) -> dict[str, bool]:
+    """Whether a record was given, by topic."""
+    reader = kafka.consumer(address, "odograph-trial", {"error_cb": lambda _: None})
+    done: dict[str, bool] = {}
+    reader.assign([TopicPartition(name, 0, 0) for name in names])
+    end_s = time.monotonic() + ANSWER_S
+    while done.keys() < {*names} and time.monotonic() < end_s:
+        for message in reader.consume(100, 0.1):
+            error = message.error()
+            if error is None or error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                done.setdefault(message.topic() or "", error is None)
+                end_s = time.monotonic() + SETTLED_S
+    reader.close()
+    return dict.fromkeys(names, False) | done
+
+
+def kafka_described(address: str, names: Sequence[str]) -> dict[str, bool]:
+    """Whether it is among the topics that are told."""
+    try:
+        there = kafka.admin(address).list_topics(timeout=PROBE_S).topics
+    except KafkaException:
+        there = {}
+    return {name: name in there for name in names}
+
+
+def kafka_created(address: str, names: Sequence[str]) -> dict[str, bool]:
+    """Whether it would be made were it not there."""
+    client = kafka.admin(address)
+    asked = client.create_topics([NewTopic(name, 1, 1) for name in names], validate_only=True,
+                                 request_timeout=PROBE_S)  # fmt: skip
+    return {name: refusal(future) == KafkaError.TOPIC_ALREADY_EXISTS for name, future in asked.items()}
+
+
+def kafka_joined(address: str, group: str, topic: str) -> bool:
+    """Whether the group's offsets are told, which who may join it is."""
+    client = kafka.admin(address)
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+    return refusal(client.list_consumer_group_offsets([asked], request_timeout=PROBE_S)[group]) is None
+
+
+def refusal(future: Any) -> int | None:
+    """The error's code; None without one."""
+    try:
+        future.result(ANSWER_S)
+    except KafkaException as error:
+        return int(error.args[0].code())
+    return None
+
+
+STATEMENTS: Final = {
+    policy.SELECT: "SELECT 1 FROM {table} WHERE false",
+    policy.INSERT: "INSERT INTO {table} DEFAULT VALUES",
+    policy.UPDATE: "UPDATE {table} SET {column} = DEFAULT WHERE false",
+    policy.DELETE: "DELETE FROM {table} WHERE false",
+}
+NOT_LET: Final = (
+    psycopg.errors.InsufficientPrivilege, psycopg.errors.ObjectNotInPrerequisiteState,
+    psycopg.errors.FeatureNotSupported,
+)  # fmt: skip
+"""The right lacks, or it is a view that nobody writes to."""
+RELATIONS: Final = """
+SELECT format('%I.%I', n.nspname, c.relname), (array_agg(quote_ident(a.attname) ORDER BY a.attnum DESC))[1]
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND NOT a.attisdropped
+    AND concat(a.attgenerated, a.attidentity) = ''
+WHERE c.relkind IN ('r', 'v') AND n.nspname IN ('odograph', 'serving', 'tenant') GROUP BY 1 ORDER BY 1
+"""
+
+
+def database_tried(where: Endpoints) -> Iterator[Row]:
+    """All at the database; nothing stays of it."""
+    with psycopg.connect(where.db_owner_url) as owner:
+        relations = owner.execute(RELATIONS).fetchall()
+    urls = {policy.INGEST: where.db_ingest_url, policy.DASHBOARD: where.db_dashboard_url,
+            policy.DISPATCH: where.db_dispatch_url, policy.TENANT: where.db_dashboard_url}  # fmt: skip
+    for role, url in urls.items():
+        with psycopg.connect(url, autocommit=True) as connection:
+            if role == policy.TENANT:
+                connection.execute(f"SET ROLE {role}".encode())
+            for table, column in relations:
+                rights = next(rights for name, rights in policy.TABLES if re.fullmatch(name, table))
+                for operation, text in STATEMENTS.items():
+                    statement = text.format(table=table, column=column)
+                    wanted = operation in rights.get(role, ())
+                    yield role, operation, table, wanted, database_let(connection, statement)
+
+
+def database_let(connection: psycopg.Connection[Any], statement: str) -> bool:
+    """Whether the database lets it be done, a row that lacks values included."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(statement.encode())
+    except psycopg.errors.IntegrityError:
+        return True
+    except NOT_LET:
+        return False
+    return True
+
+
+def trial() -> list[Row]:
     """All of it, at a broker of its own."""
     home = Path(tempfile.mkdtemp(prefix="odograph-policy-"))
     settings = load(paths={"home": str(home)}, secure=True)
-    fetch_all(settings.paths.cache, ("mosquitto",))
-    stack = Stack(settings, lambda _: None, {}, ["mosquitto"])
+    fetch_all(settings.paths.cache, SERVICES)
+    stack = Stack(settings, lambda _: None, {})
     with guarded(home, remove=True):
-        rows = [*tried(parties(stack, stack.up()), settings.mqtt.root)]
+        where = stack.up()
+        rows = [*tried(parties(stack, where), settings.mqtt.root), *kafka_tried(stack, where)]
+        rows += database_tried(where)
         stack.down()
     return rows
 
 
-def differences(rows: Iterable[tuple[str, str, str, bool, bool]]) -> list[tuple[str, str, str, bool, bool]]:
-    """Where the broker did not do what the policy says."""
+def differences(rows: Iterable[Row]) -> list[Row]:
+    """Where a service did not do what the policy says."""
     return [row for row in rows if row[3] != row[4]]
 
 
@@ -160,7 +348,7 @@ def main() -> None:
     wrong = differences(rows)
     print(f"tried: {allowed} permissions, {refused} refusals; differences: {len(wrong)}")
     for name, operation, topic, wanted, done in wrong:
-        print(f"{name} {operation} {topic}: policy {wanted}, broker {done}")
+        print(f"{name} {operation} {topic}: policy {wanted}, service {done}")
     sys.exit(bool(wrong))
 
 

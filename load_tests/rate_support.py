@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,16 +15,18 @@ from typing import Any
 from confluent_kafka import TopicPartition
 
 from infra.clients.kafka import consumer
-from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
-from infra.stack import cache
+from infra.clients.mqtt_broker import opened
+from infra.settings.settings import Endpoints, load
+from infra.stack import cache, devices
 from infra.stack.fetch import fetch_all
-from infra.stack.kafka import create_topics, kafka
 from infra.stack.mosquitto import mosquitto
 from infra.stack.processes import guarded
-from infra.stack.service import HOST, Runner, Service, free_port
-from load_tests.mqtt_flood import Flood
+from infra.stack.service import Runner, Service, free_port
+from infra.stack.stack import Stack
+from load_tests.mqtt_flood import Flood, vehicle_id
 
 TICKS = os.sysconf("SC_CLK_TCK")
+FLOOD_S = 30.0
 KAFKA_HEAP_MB = 512
 ANSWER_S = 10.0
 
@@ -143,41 +144,29 @@ class Services:
     kafka_pid: int
 
     def flood(self, client_id: str = "odograph-rate-flood") -> Flood:
-        """A publisher."""
-        return Flood(self.endpoints.mqtt_host, self.endpoints.mqtt_port, client_id)
+        """A publisher; a secure broker takes it as a gateway of all vehicles."""
+        where = self.endpoints
+        if not where.device_port:
+            return Flood(where.mqtt_host, where.mqtt_port, client_id)
+        settings = load(paths={"home": str(self.home)}, secure=True)
+        named = {"gateway-flood": [*map(vehicle_id, range(devices.GATEWAY_VEHICLES))]}
+        (broker,) = devices.connected_as(settings, where, named)
+        return Flood(broker.host, broker.port, client_id, sock=opened(broker, FLOOD_S))
 
 
 @contextmanager
-def services_in(home: Path) -> Iterator[Services]:
+def services_in(home: Path, secure: bool = False) -> Iterator[Services]:
     """Mosquitto and Kafka in ``home`` while the block runs, and no database."""
-    settings = load(paths={"home": str(home)}, kafka={"heap_mb": KAFKA_HEAP_MB})
-    folder = settings.paths.cache
-    fetch_all(folder, ("mosquitto", "kafka"))
-    chosen: list[int] = []
-    for _ in range(4):
-        chosen.append(free_port(chosen))
-    jars = cache.jars(folder, "kafka")[0].parent
-    services = (
-        mosquitto(cache.rootfs(folder), home / "data" / "mosquitto", home / "config", chosen[0]),
-        kafka(jars, home / "data" / "kafka", chosen[1], chosen[2], KAFKA_HEAP_MB),
-    )
-    home.chmod(0o711)  # the services' users must reach their folders
+    settings = load(paths={"home": str(home)}, kafka={"heap_mb": KAFKA_HEAP_MB}, secure=secure)
+    stack = Stack(settings, lambda _: None, {}, ["mosquitto", "kafka"])
+    fetch_all(settings.paths.cache, stack.embedded)
     with guarded(home):
-        runner = Runner(home)
-        pids = [_started(runner, service) for service in services]
-        addresses = Endpoints(HOST, chosen[0], f"{HOST}:{chosen[1]}", "", "", "", {"bridge": 0})
-        (home / ENDPOINTS_FILE).write_text(json.dumps(asdict(addresses)))
-        create_topics(addresses.kafka_bootstrap, settings.kafka.prefix)
-        yield Services(home, addresses, settings.kafka.prefix, *pids)
-        for service in services:
-            runner.stop(service.name)
-
-
-def _started(runner: Runner, service: Service) -> int:
-    runner.start(service)
-    found = runner.find(service.name)
-    assert found is not None
-    return found.pid
+        found = stack.up()
+        broker, kafka = (stack.runner.find(name) for name in ("mosquitto", "kafka"))
+        assert broker is not None
+        assert kafka is not None
+        yield Services(home, found, settings.kafka.prefix, broker.pid, kafka.pid)
+        stack.down()
 
 
 class Ends:

@@ -158,7 +158,7 @@ def kafka_probe(bootstrap: str, wanted: Sequence[str]) -> Iterator[Check]:
         nonlocal found
         log = structlog.get_logger()
         quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}  # the probe's own answer says it
-        admin = AdminClient(quiet | {"bootstrap.servers": bootstrap})
+        admin = AdminClient(quiet | kafka.access(bootstrap))
         while not stop.is_set():
             reason = None
             try:

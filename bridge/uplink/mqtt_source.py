@@ -88,6 +88,8 @@ def dial(config: SourceConfig, kind: type[Client] = _Client, refuse_large: bool 
     host, port = config.broker.host, config.broker.port
     try:
         client.connect(host, port, KEEPALIVE_S, clean_start=config.qos == 0, properties=properties)
+        if client.socket() is None:  # paho closes it where CONNECT cannot be written, and raises nothing
+            raise ConnectionError("the broker ended the connection at once")
     except OSError:
         if sock := client.socket():
             sock.close()

@@ -29,9 +29,36 @@ TIMEOUT_S: Final = 5.0
 LOST: Final = (KafkaException, ServiceError)
 """What is raised when Kafka is away or not ready."""
 BATCH: Final = 5000
+CA, CERT = "?ca=", "&cert="
+"""In an address with TLS, before the authorities' file and our certificate with its key (PEM)."""
 log = structlog.get_logger("infra.clients.kafka")
 _SEQ: Final = re.compile(rb'"seq"\s*:\s*(\d+)')
 _BOOT: Final = re.compile(rb'"boot_id"\s*:\s*(\d+)')
+
+
+def _parts(bootstrap: str) -> tuple[str, str, str]:
+    """Servers, authorities' file, our certificate's file of ``host:port[,host:port][?ca=FILE&cert=FILE]``."""
+    servers, _, files = bootstrap.partition(CA)
+    ca, _, certificate = files.partition(CERT)
+    return servers, ca, certificate
+
+
+def access(bootstrap: str) -> dict[str, str]:
+    """The client's settings of an address."""
+    servers, ca, certificate = _parts(bootstrap)
+    ours = {"ssl.certificate.location": certificate, "ssl.key.location": certificate} if certificate else {}
+    tls = {"security.protocol": "ssl", "ssl.ca.location": ca, **ours} if ca else {}
+    return {"bootstrap.servers": servers, **tls}
+
+
+def java_access(bootstrap: str) -> dict[str, str]:
+    """The same as options of Spark."""
+    servers, *files = _parts(bootstrap)
+    options = {"kafka.bootstrap.servers": servers}
+    for store, file in zip(("truststore", "keystore"), filter(None, files), strict=False):
+        options |= {"kafka.security.protocol": "SSL", f"kafka.ssl.{store}.type": "PEM"}
+        options[f"kafka.ssl.{store}.location"] = file
+    return options
 
 
 def consumer(bootstrap: str, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:
@@ -40,7 +67,7 @@ def consumer(bootstrap: str, group: str, settings: Mapping[str, Any] | None = No
     To read what the log does not hold, or holds no more, is an error: nobody begins anew unasked.
     """
     common = {
-        "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "error",
+        **access(bootstrap), "group.id": group, "auto.offset.reset": "error",
         "enable.auto.commit": False, "enable.auto.offset.store": False, "reconnect.backoff.max.ms": 1000,
         "log_level": 0,
     }  # fmt: skip
@@ -56,7 +83,7 @@ def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Produ
     It uses a partition that was added within ``NEW_PARTITION_MS``.
     """
     common = {
-        "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True,
+        **access(bootstrap), "acks": "all", "enable.idempotence": True,
         "partitioner": "murmur2_random", "log_level": 0,
         "topic.metadata.refresh.interval.ms": NEW_PARTITION_MS,
     }  # fmt: skip
@@ -65,7 +92,7 @@ def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Produ
 
 def admin(bootstrap: str) -> AdminClient:
     """A client for topics and the cluster."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    return AdminClient(access(bootstrap) | {"log_level": 0})
 
 
 @contextmanager

@@ -10,7 +10,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from infra.contract.topics import DOWNLINK_CHANNELS, EVERYBODY, SLOT_LEVEL, UPLINK_CHANNELS, VEHICLE_ID
+from infra.contract.topics import (
+    BRIDGE_SLOTS,
+    DEFERRED,
+    DOWNLINK_CHANNELS,
+    EVERYBODY,
+    KAFKA_TOPIC_OF,
+    SLOT_LEVEL,
+    UPLINK_CHANNELS,
+    VEHICLE_ID,
+)
 
 VEHICLE: Final = "vehicle"
 """Each vehicle by itself: ``{me}`` in a resource stands for its id."""
@@ -20,13 +29,21 @@ OPERATOR: Final = "operator"
 """People at this machine, by the command odograph: what no program of its own does."""
 GATEWAY: Final = re.compile(r"gateway-[a-z0-9-]{1,40}")
 """The name of a device that speaks for the vehicles that it names."""
-PROGRAMS: Final = ("bridge", "downlink", "jobs", "instant", "events", "maintenance", "watch", OPERATOR)
+PROGRAMS: Final = (
+    "bridge", "downlink", "jobs", "instant", "events", "maintenance", "watch", "dashboard", OPERATOR
+)  # fmt: skip
+SERVER: Final = "server"
+"""The name in the services' own certificate."""
 
-READ, WRITE, BOTH = "read", "write", "readwrite"
+READ, WRITE, BOTH, CREATE, DESCRIBE = "read", "write", "readwrite", "create", "describe"
 
 
 class Rule(NamedTuple):
-    """``principal`` may do ``operation`` with ``resource``; of MQTT that is a filter, ``{root}`` its root."""
+    """``principal`` may do ``operation`` with ``resource``.
+
+    Of MQTT that is a filter, ``{root}`` its root; of Kafka a topic behind the prefix or, with ``group``, a
+    group, ``*`` for all that begins so.
+    """
 
     principal: str
     operation: str
@@ -45,6 +62,53 @@ MQTT: Final = (
     Rule(OPERATOR, BOTH, "odograph-probe/#"),
     *(Rule(name, READ, "$SYS/#") for name in ("bridge", "watch", OPERATOR)),
 )
+
+
+_READS: Final = {
+    "bridge": ("status", "policy"),
+    "downlink": ("alerts", "incidents"),
+    "jobs": ("telemetry", "telemetry-deferred", "clock"),
+    "instant": ("telemetry", "crash"),
+    "events": ("alerts", "crash", "status", "dead-letter"),
+    "watch": ("telemetry",),
+}
+_WRITES: Final = {
+    "bridge": (*KAFKA_TOPIC_OF.values(), DEFERRED, "dead-letter"),
+    "downlink": ("dead-delivery",),
+    "jobs": ("alerts", "clock", "dead-letter"),
+    "instant": ("alerts",),
+    "events": ("incidents", "dead-letter"),
+    "maintenance": ("vehicle-latest", "alerts", "policy", "dead-letter"),
+}
+KAFKA: Final = (
+    Rule(ANYBODY, DESCRIBE, "*"),
+    *(Rule(name, READ, topic) for name, topics in _READS.items() for topic in topics),
+    *(Rule(name, WRITE, topic) for name, topics in _WRITES.items() for topic in topics),
+    *(Rule("bridge", operation, BRIDGE_SLOTS.name) for operation in (CREATE, READ)),
+    Rule(ANYBODY, DESCRIBE, "group odograph-*"),
+    Rule("bridge", READ, "group {prefix}{bridge}"),
+    Rule("downlink", READ, "group {prefix}downlink.*"),
+)
+"""Of programs. Besides, OPERATOR and SERVER may do everything, with the cluster too."""
+
+
+INGEST, DASHBOARD, DISPATCH, TENANT = (
+    f"odograph_{role}" for role in ("ingest", "dashboard", "dispatch", "tenant")
+)
+SELECT, INSERT, UPDATE, DELETE = "select", "insert", "update", "delete"
+_LOG: Final = (SELECT, INSERT, UPDATE)
+TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
+    ("odograph.(audit_log|migration|replay_run|replay_verdict|view_backup)", {}),
+    ("odograph.(custody|crash_lock|fuel_factor|trend_metric|score_weight|retention)", {INGEST: (SELECT,)}),
+    ("odograph.crash_record", {INGEST: (SELECT, INSERT)}),
+    ("odograph.(rule|lease|query_completeness)", {INGEST: _LOG}),
+    ("odograph.*", {INGEST: (*_LOG, DELETE)}),
+    ("serving.audit_log", {INGEST: (SELECT,)}),
+    ("serving.*", {INGEST: (SELECT,), DASHBOARD: (SELECT,)}),
+    ("tenant.*", {TENANT: (SELECT,)}),
+)
+"""Of the database's tables and views, by a pattern of names, the first that fits, what each role may do: what
+the SQL files grant. DISPATCH has functions only."""
 
 
 def is_device(name: str) -> bool:
@@ -81,3 +145,23 @@ def mosquitto_acl(
     for name in revoked:
         lines += ["", f"user {name}", "topic deny #"]
     return "\n".join(lines) + "\n"
+
+
+class KafkaAcl(NamedTuple):
+    """Who may do what with a topic or group, or (``prefixed``) with all whose names begin so."""
+
+    principal: str
+    operation: str
+    kind: str
+    name: str
+    prefixed: bool
+
+
+def kafka_acls(prefix: str, bridge: str) -> frozenset[KafkaAcl]:
+    """The access list of Kafka; ``bridge``: the client id of the bridges."""
+    found = set()
+    for who, operation, resource in KAFKA:
+        kind, name = resource.split(" ") if " " in resource else ("topic", "{prefix}" + resource)
+        name, principal = name.format(prefix=prefix, bridge=bridge), "*" if who == ANYBODY else who
+        found.add(KafkaAcl(principal, operation, kind, name.removesuffix("*"), name.endswith("*")))
+    return frozenset(found)

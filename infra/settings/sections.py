@@ -160,6 +160,8 @@ class Kafka(Section):
     """The log."""
 
     bootstrap: str = setting("", "external Kafka, host:port[,host:port]; empty: the embedded one")
+    ca_file: Path | None = setting(None, "authorities of an external Kafka (PEM); none: no TLS")
+    cert_file: Path | None = setting(None, "our certificate and key for it (PEM, 0600)")
     port: int = port("port of the embedded Kafka; 0: a free one, kept")
     prefix: str = setting("odograph.", "put before every topic's name")
     heap_mb: int = setting(768, "heap of the embedded Kafka, MiB", ge=256)
@@ -179,9 +181,7 @@ class Kafka(Section):
         for place in text.split(",") if text else ():
             match = _PLACE.fullmatch(place)
             if match is None or not 1 <= int(match[1]) <= 65_535:
-                raise ValueError(
-                    "host:port[,host:port] is wanted, no scheme, user, password: no TLS, no SASL"
-                )
+                raise ValueError("host:port[,host:port] is wanted, no scheme, user, password: no SASL")
         return text
 
     @field_validator("prefix")
@@ -196,9 +196,16 @@ class Kafka(Section):
         if self.bootstrap and self.port:
             wrong = "ODOGRAPH_KAFKA_PORT is the embedded Kafka's"
             raise ValueError(f"{wrong}: put it into ODOGRAPH_KAFKA_BOOTSTRAP")
+        if (self.ca_file and not self.bootstrap) or (self.cert_file and not self.ca_file):
+            raise ValueError("ODOGRAPH_KAFKA_CERT_FILE needs _CA_FILE, and that ODOGRAPH_KAFKA_BOOTSTRAP")
         if 0 < self.replication_factor < self.min_insync:
             raise ValueError("ODOGRAPH_KAFKA_MIN_INSYNC is more than ODOGRAPH_KAFKA_REPLICATION_FACTOR")
         return self
+
+    def address(self) -> str:
+        """The external one with its files, as clients.kafka reads it; empty: the embedded one."""
+        ca = f"?ca={self.ca_file.absolute()}" if self.ca_file else ""
+        return self.bootstrap + ca + (f"&cert={self.cert_file.absolute()}" if self.cert_file else "")
 
     def copies(self, brokers: int) -> tuple[int, int]:
         """Copies of a topic in a cluster of so many brokers, and how many must have a record."""

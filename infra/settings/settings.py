@@ -151,7 +151,8 @@ class Endpoints:
     def logged_in(self, who: str) -> Endpoints:
         """With the certificate of this program, where each has its own."""
         files = {key: text.format(who=who) for key, text in self.mqtt_access.items() if key in FILES}
-        return replace(self, mqtt_access=self.mqtt_access | files)
+        bootstrap = self.kafka_bootstrap.replace("{who}", who)
+        return replace(self, mqtt_access=self.mqtt_access | files, kafka_bootstrap=bootstrap)
 
     def health(self, part: str) -> Listen:
         """Where the health page of this process listens."""
@@ -218,7 +219,7 @@ def external(settings: Settings) -> Endpoints:
         mqtt_port=first.port,
         mqtt_access=first.access(),
         mqtt_others=[[broker.host, broker.port] for broker in others],
-        kafka_bootstrap=s.kafka.bootstrap,
+        kafka_bootstrap=s.kafka.address(),
         db_owner_url=urls.get("url", ""),
         db_ingest_url=urls.get("ingest_url", ""),
         db_dashboard_url=urls.get("dashboard_url", ""),

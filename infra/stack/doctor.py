@@ -15,12 +15,13 @@ from pathlib import Path
 
 from infra.clients.basemap import OPTION, find
 from infra.clients.tables import rendered, table
-from infra.contract.errors import OdographError
+from infra.contract import policy
+from infra.contract.errors import OdographError, ServiceError
 from infra.settings.sections import Kafka, Watch
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
 from infra.stack import cache, fetch, identity, probes
-from infra.stack.kafka import missing_topics, topic_faults
+from infra.stack.kafka import acl_faults, missing_topics, topic_faults
 from infra.stack.mosquitto import broker_figures
 from infra.stack.rootfs import PRIVATE_MOUNTS
 from infra.stack.service import HOST
@@ -152,8 +153,7 @@ def _hops(stack: Stack) -> Iterable[Finding]:
             detail += f"; {len(ending)} end within {identity.WARN_DAYS} days: {named}"
         step = "odograph device rotate NAME, or revoke it" if kind == identity.DEVICES else "odograph up"
         yield Finding(f"hop: {hop}", not ending, detail, step)
-    kafka = "external, no TLS and no login" if s.kafka.bootstrap else f"{local}, no login"
-    yield Finding("hop: programs to Kafka", True, kafka)
+    yield _kafka_hop(stack, local)
     given = s.db.given()
     plain = [f"ODOGRAPH_DB_{key}".upper() for key, url in given.items() if "sslmode=verify-full" not in url]
     external = (
@@ -163,6 +163,22 @@ def _hops(stack: Stack) -> Iterable[Finding]:
     yield Finding("hop: programs to database", True, f"{database}; {external if given else HOST + ' only'}")
     people = f"OpenID Connect, roles; {s.dashboard.address}" if s.dashboard.oidc else f"{local}, no sign-in"
     yield Finding("hop: browser to dashboard", True, people)
+
+
+def _kafka_hop(stack: Stack, local: str) -> Finding:
+    s, hop = stack.settings, "hop: programs to Kafka"
+    if s.kafka.bootstrap:
+        login = "a certificate" if s.kafka.cert_file else "no login"
+        return Finding(hop, True, f"external, {'TLS' if s.kafka.ca_file else 'no TLS'} and {login}")
+    if not stack.secure:
+        return Finding(hop, True, f"{local}, no login")
+    wanted = policy.kafka_acls(s.kafka.prefix, s.bridge.client_id)
+    try:
+        wrong = acl_faults(stack.endpoints(stack.ports()).logged_in(policy.OPERATOR).kafka_bootstrap, wanted)
+    except (ServiceError, KeyError) as error:
+        return Finding(hop, False, str(error), "odograph up")
+    detail = "; ".join(wrong[:5]) or f"TLS, a certificate each, access list of {len(wanted)} permissions"
+    return Finding(hop, not wrong, detail, "odograph up puts it right")
 
 
 def _copies(addresses: Endpoints, terms: Kafka) -> Answer:

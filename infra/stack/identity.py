@@ -49,8 +49,6 @@ EVIDENCE: Final = "evidence"
 KEY_FILE, PUBLIC_KEY_FILE = "evidence.key", "evidence.pub"
 """By which our programs sign what they do with crash records."""
 GOOD: Final = ("valid", "expires soon")
-SERVER: Final = "server"
-"""The certificate that the services show."""
 DAYS: Final = 365
 WARN_DAYS: Final = 30
 AUTHORITY_DAYS: Final = 3650
@@ -155,9 +153,9 @@ class Authority(Trust):
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(sign_certificates=False), critical=True)
         stamps = self.kind == EVIDENCE
-        purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
-        purpose = ExtendedKeyUsageOID.TIME_STAMPING if stamps else purpose
-        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=stamps)
+        uses = [ExtendedKeyUsageOID.TIME_STAMPING if stamps else ExtendedKeyUsageOID.CLIENT_AUTH]
+        uses += [ExtendedKeyUsageOID.SERVER_AUTH] if hosts else []
+        builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=stamps)
         if hosts:
             names = [*map(_general_name, hosts)]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)

@@ -11,20 +11,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ResourcePatternType,
     ResourceType,
     TopicMetadata,
 )
 from confluent_kafka.cimpl import NewTopic
 
-from infra.clients.kafka import LogEnds, admin, service_errors
+from infra.clients.kafka import CA, CERT, LogEnds, admin, service_errors
+from infra.contract import policy
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.settings import sections
@@ -44,6 +50,17 @@ JVM_OPTIONS = (
 broker's work, and what it gave was requests that are a fifth cheaper."""
 
 TEMPLATE: Final = Path(__file__).with_name("kafka-server.conf")
+SECURE: Final = """
+security.inter.broker.protocol=SSL
+ssl.client.auth=required
+ssl.truststore.type=PEM
+ssl.truststore.location={folder}/ca.pem
+ssl.keystore.type=PEM
+ssl.keystore.location={folder}/{us}.pem
+ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:{us};User:{operator}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +81,20 @@ def new_cluster_id() -> str:
 ALONE: Final = Node()
 
 
+def kafka_address(port: int, identities: Path | None, who: str = "{who}") -> str:
+    """How a program reaches the embedded one; ``identities``: where certificates lie, of a secure one."""
+    files = "" if identities is None else f"{CA}{identities / 'ca.pem'}{CERT}{identities / who}.pem"
+    return f"{HOST}:{port}{files}"
+
+
 def kafka(
     jars: Path, data: Path, port: int, controller_port: int, heap_mb: int, options: Sequence[str] = (),
-    node: Node = ALONE,
+    node: Node = ALONE, identities: Path | None = None,
 ) -> Service:  # fmt: skip
     """Kafka from the folder ``jars`` on loopback ports, its log in ``data`` and ``heap_mb`` MiB of heap.
 
-    ``options``: more of Java's.
+    ``options``: more of Java's. ``identities``: where programs' certificates
+    lie; then it speaks TLS on both ports, and knows who is there.
     """
     classpath, ours = jars / "*", data / LOG_CONFIG.name
     java = ("java", "-cp", str(classpath), f"-Dlog4j2.configurationFile={ours}")
@@ -85,12 +109,15 @@ def kafka(
         copies=node.brokers, in_sync=max(1, node.brokers - 1),
     )  # fmt: skip
     serves = "broker" in node.roles
+    if identities is not None:
+        names = {"us": policy.SERVER, "operator": policy.OPERATOR}
+        text = text.replace("PLAINTEXT", "SSL") + SECURE.format(folder=identities, **names)
     return Service(
         name="kafka",
         command=(*java, f"-Xmx{heap_mb}m", *JVM_OPTIONS, *options, "kafka.Kafka", str(config)),
         port=port if serves else controller_port,
         port_setting="ODOGRAPH_KAFKA_PORT",
-        probe=partial(probes.kafka_cluster, f"{HOST}:{port}")
+        probe=partial(probes.kafka_cluster, kafka_address(port, identities, policy.OPERATOR))
         if serves
         else partial(probes.listens, controller_port),
         prepare=partial(_prepare, java, data, text, node.cluster_id or new_cluster_id()),
@@ -122,6 +149,9 @@ IN_SYNC: Final = "min.insync.replicas"
 OFFSETS: Final = "__consumer_offsets"
 COPIES: Final = "ODOGRAPH_KAFKA_REPLICATION_FACTOR says how many"
 REASSIGN: Final = "kafka-reassign-partitions.sh with longer lists of replicas"
+ACL_FIELDS: Final = (
+    "restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type"
+)  # fmt: skip
 FOR_EVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """Of a topic that takes records of any time, a generated day's of next year too."""
 
@@ -261,3 +291,31 @@ def delete_topics(bootstrap: str, prefix: str) -> None:
     names = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone]
     for future in (client.delete_topics(names, operation_timeout=TIMEOUT_S) if names else {}).values():
         future.result(TIMEOUT_S)
+
+
+def acl_faults(bootstrap: str, wanted: Iterable[policy.KafkaAcl], *, mend: bool = False) -> list[str]:
+    """What Kafka allows beyond the policy, and what less; ``mend``: puts it right. Raises ServiceError."""
+    client = admin(bootstrap)
+    every: tuple[Any, ...] = (
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )  # fmt: skip
+    ours = {
+        AclBinding(
+            ResourceType[acl.kind.upper()], acl.name,
+            ResourcePatternType.PREFIXED if acl.prefixed else ResourcePatternType.LITERAL,
+            f"User:{acl.principal}", "*", AclOperation[acl.operation.upper()], AclPermissionType.ALLOW,
+        )
+        for acl in wanted
+    }  # fmt: skip
+    with service_errors(f"Kafka {bootstrap}: access list"):
+        there = {*client.describe_acls(AclBindingFilter(*every), request_timeout=TIMEOUT_S).result(TIMEOUT_S)}
+        beyond, lacking = there - ours, ours - there
+        if mend and beyond:
+            gone = [AclBindingFilter(*(getattr(acl, name) for name in ACL_FIELDS)) for acl in beyond]
+            for done in client.delete_acls(gone, request_timeout=TIMEOUT_S).values():
+                done.result(TIMEOUT_S)
+        if mend and lacking:
+            for done in client.create_acls([*lacking], request_timeout=TIMEOUT_S).values():
+                done.result(TIMEOUT_S)
+    told = [("beyond", acl) for acl in beyond] + [("lacking", acl) for acl in lacking]
+    return sorted(f"{what}: {acl.principal} {acl.operation.name} {acl.name}" for what, acl in told)

@@ -68,9 +68,10 @@ def kafka_cluster(bootstrap: str, least: int = 1) -> str:
     with kafka.service_errors(f"Kafka {bootstrap}"):
         client = kafka.admin(bootstrap)  # its end would end the request
         cluster = client.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
+    servers, *tls = bootstrap.split(kafka.CA)
     if len(cluster.nodes) < least:
-        raise ServiceError(f"Kafka {bootstrap}: {len(cluster.nodes) or 'no'} broker in service yet")
-    return f"{bootstrap}, {len(cluster.nodes)} broker"
+        raise ServiceError(f"Kafka {servers}: {len(cluster.nodes) or 'no'} broker in service yet")
+    return f"{servers}, {len(cluster.nodes)} broker{', TLS' if tls else ''}"
 
 
 _database = partial(connected, service="PostgreSQL", connect_timeout_s=int(TIMEOUT_S), autocommit=True)

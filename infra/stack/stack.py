@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from infra.clients import database_url
@@ -28,7 +29,7 @@ from infra.settings.settings import (
 )
 from infra.sql.migrate import migrate
 from infra.stack import cache, identity, postgres, processes, service
-from infra.stack.kafka import create_topics, kafka
+from infra.stack.kafka import acl_faults, create_topics, kafka, kafka_address
 from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread
 from infra.stack.postgres import write_private
 from infra.stack.service import HOST, Runner, Service
@@ -73,7 +74,7 @@ class Stack:
     @property
     def secure(self) -> bool:
         """Whether every hop asks who is there: by the settings, or since this home has authorities."""
-        return self.settings.secure or (self.home / identity.FOLDER / identity.SERVICES).exists()
+        return self.settings.secure or self._services.exists()
 
     def up(self) -> Endpoints:
         """Start what does not run, create topics, roles and database, migrate; the addresses.
@@ -126,8 +127,9 @@ class Stack:
         if not self.secure:
             return
         services = identity.Authority(self.home, identity.SERVICES)
-        for who in policy.PROGRAMS:
-            ours = services.current(who)
+        hosts = identity.server_hosts(str(self.settings.mqtt.address), listed(self.settings.mqtt.hosts))
+        for who in (*policy.PROGRAMS, policy.SERVER):
+            ours = services.current(who, hosts=hosts if who == policy.SERVER else ())
             both = ours.certificate.read_text() + ours.key.read_text()
             write_private(services.folder / f"{who}.pem", both)
         running = self.runner.find("mosquitto")
@@ -141,7 +143,7 @@ class Stack:
         mqtt, now = self.settings.mqtt, datetime.now(UTC)
         devices, services = (identity.Authority(self.home, kind) for kind in identity.KINDS)
         address = str(mqtt.address)
-        server = services.current(identity.SERVER, hosts=identity.server_hosts(address, listed(mqtt.hosts)))
+        server = services.current(policy.SERVER, hosts=identity.server_hosts(address, listed(mqtt.hosts)))
         valid = {one.name for one in devices.issued() if one.state(now) in identity.GOOD}
         named = {n: v for n, v in identity.gateways(self.home).items() if n in valid}
         gone = {one.name for one in devices.issued() if one.revoked} - valid
@@ -156,9 +158,12 @@ class Stack:
 
     def _access(self, who: str = policy.OPERATOR) -> dict[str, Any]:
         """How a program logs in to the secure broker: what MqttBroker holds beside host and port."""
-        folder = self.home / identity.FOLDER / identity.SERVICES
-        ours = str(folder / f"{who}.pem")
-        return {"tls": True, "ca_file": str(folder / "ca.pem"), "cert_file": ours, "key_file": ours}
+        ours = str(self._services / f"{who}.pem")
+        return {"tls": True, "ca_file": str(self._services / "ca.pem"), "cert_file": ours, "key_file": ours}
+
+    @property
+    def _services(self) -> Path:
+        return self.home / identity.FOLDER / identity.SERVICES
 
     def install(self) -> None:
         """Make what external services hold: topics, roles, tables. Nothing is started. Idempotent.
@@ -187,7 +192,8 @@ class Stack:
             if name == "kafka":
                 jars, heap_mb = cache.jars(folder, "kafka")[0].parent, self.settings.kafka.heap_mb
                 options = cache.class_options(folder, "kafka")
-                made.append(kafka(jars, data, port, chosen["kafka-controller"], heap_mb, options))
+                control, ours = chosen["kafka-controller"], self._services if self.secure else None
+                made.append(kafka(jars, data, port, control, heap_mb, options, identities=ours))
             elif name == "postgres":
                 word = self._passwords()["superuser"]
                 made.append(postgres.postgres(cache.rootfs(folder), data, config, port, word))
@@ -214,7 +220,7 @@ class Stack:
             if self.secure:
                 ours |= {"mqtt_access": self._access("{who}"), "device_port": chosen[DEVICES]}
         if not s.kafka.bootstrap:
-            ours["kafka_bootstrap"] = f"{HOST}:{chosen['kafka']}"
+            ours["kafka_bootstrap"] = kafka_address(chosen["kafka"], self._services if self.secure else None)
         if s.db.given():
             ours |= postgres.addresses(s.db, words)
         else:
@@ -255,6 +261,9 @@ class Stack:
             kafka = self.settings.kafka
             for name in create_topics(addresses.kafka_bootstrap, kafka.prefix, kafka):
                 self._say(f"kafka: created topic {name}")
+            if self.secure and "kafka" in self.embedded:
+                wanted = policy.kafka_acls(kafka.prefix, self.settings.bridge.client_id)
+                acl_faults(addresses.kafka_bootstrap, wanted, mend=True)
 
     def _passwords(self) -> postgres.Passwords:
         """Of this home; none where every role has its own address."""

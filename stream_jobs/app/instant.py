@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
-from infra.clients.kafka import log_generations
+from infra.clients.kafka import java_access, log_generations
 from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import CLOCK, kafka_topic
@@ -79,7 +79,7 @@ def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises ServiceError with the reason where the query ends by itself."""
     rules = of_query(load_rules(settings.jobs.rules), INSTANT)
     state = State({query: _trigger_s(settings, query) for query in SOURCES})
-    where = endpoints(settings, ("kafka_bootstrap",))
+    where = endpoints(settings, ("kafka_bootstrap",), PROGRAM)
     with stopped_by_signals() as stop, ExitStack() as parts:
         lease = Lease(settings, where.db_ingest_url, PROGRAM, stop, optional=True)
         page = HealthServer(where.health(PROGRAM), {"queries": state.reason}, state.registry, lease=lease)
@@ -171,7 +171,7 @@ def started(
 ) -> StreamingQuery:
     """Start a query that writes ``rows``."""
     sink = {
-        "kafka.bootstrap.servers": where.kafka_bootstrap,
+        **java_access(where.kafka_bootstrap),
         "topic": kafka_topic(settings.kafka.prefix, "alerts"),
         "checkpointLocation": checkpoint,
     }

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
-from infra.clients.kafka import admin, partition_counts
+from infra.clients.kafka import admin, java_access, partition_counts
 from infra.contract.topics import CLOCK, DEFERRED, LIVE, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
@@ -203,7 +203,7 @@ def kafka_stream(
 def kafka_options(settings: Settings, endpoints: Endpoints, *topics: str) -> dict[str, str]:
     """Options of Spark's Kafka source for topics of this installation."""
     return {
-        "kafka.bootstrap.servers": endpoints.kafka_bootstrap,
+        **java_access(endpoints.kafka_bootstrap),
         "subscribe": ",".join(kafka_topic(settings.kafka.prefix, topic) for topic in topics),
         "startingOffsets": "earliest",
         "failOnDataLoss": "true",

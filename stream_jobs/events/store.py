@@ -64,7 +64,7 @@ def run(settings: Settings) -> None:
     others = [metric.id for metric in metrics]
     clear_times = writes.ClearTimes.of(rules, [*others, RULE])
     causes = load_causes(settings.jobs.rules, rules, others)
-    where = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"))
+    where = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"), CONSUMER)
     with stopped_by_signals() as stop:
         store = EventStore(
             settings, where, clear_times, causes, writes.rule_notes(rules, metrics, causes), stop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ from infra.stack import devices, identity
 from infra.stack.doctor import _hops
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import Authority, Issued
-from infra.stack.mosquitto import broker_figures
+from infra.stack.mosquitto import USER, broker_figures
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
 from load_tests import policy_trial
@@ -294,6 +295,10 @@ def test_addresses_of_a_secure_home_hold_no_key(site: Site) -> None:
     assert written["mqtt_access"]["cert_file"].endswith("/ca/services/{who}.pem")
     assert (site.stack.home / "ca").stat().st_mode & 0o077 == 0
     assert {path.stat().st_mode & 0o077 for path in (site.stack.home / "ca").rglob("*.key")} == {0}
+    for secret in ("secrets.json", "evidence.key", "ca/devices/ca.key", "ca/services/operator.pem"):
+        (path := site.stack.home / secret).read_text()
+        taken = subprocess.run(["cat", path], user=USER, capture_output=True, text=True, check=False)
+        assert "Permission denied" in taken.stderr, f"a taken broker reads {secret}"
     run = site.stack.home / "run"
     (site.stack.home / "endpoints.json").write_text(json.dumps(written | {"device_port": 0}))
     (run / "supervisor.pid").write_text((run / "mosquitto.pid").read_text())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from infra.clients import database_url
+from infra.clients import database_url, kafka
 from infra.clients.health import Listen
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
@@ -98,6 +98,8 @@ def test_what_the_file_says_and_nothing_reads_is_refused(empty_folder: Path, tex
         ("kafka", {"bootstrap": "h"}, "ODOGRAPH_KAFKA_BOOTSTRAP: host:port"),
         ("kafka", {"bootstrap": "h:9092,h:99999"}, "ODOGRAPH_KAFKA_BOOTSTRAP: host:port"),
         ("kafka", {"bootstrap": "h:9092", "port": 9092}, "ODOGRAPH_KAFKA_PORT is the embedded"),
+        ("kafka", {"bootstrap": "h:9092", "cert_file": "c"}, "ODOGRAPH_KAFKA_CERT_FILE needs _CA_FILE"),
+        ("kafka", {"ca_file": "c"}, "ODOGRAPH_KAFKA_CERT_FILE needs _CA_FILE"),
         ("kafka", {"prefix": "odo graph"}, "ODOGRAPH_KAFKA_PREFIX: "),
         ("kafka", {"replication_factor": 2, "min_insync": 3}, "ODOGRAPH_KAFKA_MIN_INSYNC is more than"),
         ("db", {"url": "mysql://me:s3cret@h/d"}, "ODOGRAPH_DB_URL: postgresql"),
@@ -164,6 +166,25 @@ def test_of_several_database_servers_the_one_that_takes_writes_is_sought(
     key: str, given: str, used: str
 ) -> None:
     assert settings.load(db={key: f"postgresql:{given}"}).db.given() == {key: f"postgresql:{used}"}
+
+
+def test_the_files_of_an_external_kafka_reach_every_client() -> None:
+    files: dict[str, Any] = {"ca_file": "/ca.pem", "cert_file": "/us.pem"}
+    open_one, with_files = (
+        settings.load(kafka={"bootstrap": "k1:9093,k2:9093"} | more).kafka.address() for more in ({}, files)
+    )
+    assert (kafka.access(open_one), kafka.java_access(open_one)) == (
+        {"bootstrap.servers": "k1:9093,k2:9093"}, {"kafka.bootstrap.servers": "k1:9093,k2:9093"}
+    )  # fmt: skip
+    assert kafka.access(with_files) == {
+        "bootstrap.servers": "k1:9093,k2:9093", "security.protocol": "ssl", "ssl.ca.location": "/ca.pem",
+        "ssl.certificate.location": "/us.pem", "ssl.key.location": "/us.pem",
+    }  # fmt: skip
+    assert kafka.java_access(with_files) == {
+        "kafka.bootstrap.servers": "k1:9093,k2:9093", "kafka.security.protocol": "SSL",
+        "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca.pem",
+        "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": "/us.pem",
+    }  # fmt: skip
 
 
 def test_a_program_runs_by_its_settings_alone_and_names_what_it_lacks(tmp_path: Path) -> None:
