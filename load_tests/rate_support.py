@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import TopicPartition
 
 from infra.clients.kafka import consumer
-from infra.clients.mqtt_broker import opened
+from infra.clients.mqtt_broker import MqttBroker, opened
 from infra.settings.settings import Endpoints, load
 from infra.stack import cache, devices
 from infra.stack.fetch import fetch_all
@@ -142,16 +142,11 @@ class Services:
     prefix: str
     broker_pid: int
     kafka_pid: int
+    gateway: MqttBroker
 
     def flood(self, client_id: str = "odograph-rate-flood") -> Flood:
         """A publisher; a secure broker takes it as a gateway of all vehicles."""
-        where = self.endpoints
-        if not where.device_port:
-            return Flood(where.mqtt_host, where.mqtt_port, client_id)
-        settings = load(paths={"home": str(self.home)}, secure=True)
-        named = {"gateway-flood": [*map(vehicle_id, range(devices.GATEWAY_VEHICLES))]}
-        (broker,) = devices.connected_as(settings, where, named)
-        return Flood(broker.host, broker.port, client_id, sock=opened(broker, FLOOD_S))
+        return Flood("", 0, client_id, sock=opened(self.gateway, FLOOD_S))
 
 
 @contextmanager
@@ -165,7 +160,9 @@ def services_in(home: Path, secure: bool = False) -> Iterator[Services]:
         broker, kafka = (stack.runner.find(name) for name in ("mosquitto", "kafka"))
         assert broker is not None
         assert kafka is not None
-        yield Services(home, found, settings.kafka.prefix, broker.pid, kafka.pid)
+        named = {"gateway-flood": [*map(vehicle_id, range(devices.GATEWAY_VEHICLES))]}
+        gateway = devices.connected_as(settings, found, named)[0] if secure else found.mqtt
+        yield Services(home, found, settings.kafka.prefix, broker.pid, kafka.pid, gateway)
         stack.down()
 
 
