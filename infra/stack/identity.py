@@ -190,14 +190,24 @@ class Authority(Trust):
             write_private(self.folder / "revoked.json", json.dumps(texts, indent=1))
 
     def revocations(self) -> str:
-        """The list (CRL, PEM). It lasts as long as the authority: a broker takes nobody by an old one."""
+        """The list (CRL, PEM). It lasts as long as the authority: a broker takes nobody by an old one.
+
+        It is another one only where something was revoked since.
+        """
+        kept, gone = self.folder / "ca.crl", self._revocations()
+        if kept.exists():
+            text = kept.read_text()
+            listed = {one.serial_number for one in x509.load_pem_x509_crl(text.encode())}
+            if listed == gone.keys():
+                return text
         now, end = dt.datetime.now(dt.UTC), self._certificate.not_valid_after_utc
         builder = x509.CertificateRevocationListBuilder().issuer_name(self._certificate.subject)
         builder = builder.last_update(now - AHEAD).next_update(end)
-        for serial, at in self._revocations().items():
+        for serial, at in gone.items():
             one = x509.RevokedCertificateBuilder().serial_number(serial)
             builder = builder.add_revoked_certificate(one.revocation_date(at).build())
-        return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
+        write_private(kept, builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode())
+        return kept.read_text()
 
 
 def gateways(home: Path) -> dict[str, tuple[str, ...]]:

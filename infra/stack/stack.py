@@ -134,8 +134,11 @@ class Stack:
             write_private(services.folder / f"{who}.pem", both)
         running = self.runner.find("mosquitto")
         if "mosquitto" in self.embedded and running is not None:
+            folder = self.home / "config" / "mosquitto"
+            before = {path: path.read_bytes() for path in folder.iterdir()}
             next(s for s in self.services(self.ports()) if s.name == "mosquitto").prepare()
-            mosquitto_reread(running.pid, self.runner.log("mosquitto"))
+            if before != {path: path.read_bytes() for path in folder.iterdir()}:
+                mosquitto_reread(running.pid, self.runner.log("mosquitto"))
 
     def _identities(self, port: int, device_port: int) -> Secure | None:
         if not self.secure:

@@ -36,7 +36,7 @@ from infra.stack import devices, identity
 from infra.stack.doctor import _hops
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import Authority, Issued
-from infra.stack.mosquitto import USER, broker_figures
+from infra.stack.mosquitto import USER, broker_figures, mosquitto_reread
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
 from load_tests import policy_trial
@@ -213,6 +213,8 @@ def test_rotation_loses_no_frame_and_an_ending_certificate_is_warned_of(site: Si
     name = vehicle_id(7)
     source, found = site.bridge(), list[tuple[str, bytes]]()
     eventually(lambda: source.poll(1, 0.1) == [] and source.subscribed, 60, "the bridge is logged in")
+    broker, rereads = site.stack.runner.find("mosquitto"), site.log().count("Reloading config")
+    assert broker is not None
     old = devices.enrol(site.stack, name, days=20)
     finding = next(f for f in _hops(site.stack) if f.name == "hop: vehicle to broker")
     assert not finding.fine
@@ -227,8 +229,10 @@ def test_rotation_loses_no_frame_and_an_ending_certificate_is_warned_of(site: Si
             publisher.publish_many([0] * 200, [Message(topic, frame) for frame in frames])
             assert publisher.drain(20) == 0
             sent += frames
-        site.stack.renew_identities()  # certificates, revocations and lists anew, with frames in between
+        site.stack.renew_identities()  # nothing changed: nothing is reread
+        mosquitto_reread(broker.pid, site.stack.runner.log("mosquitto"))  # with frames in between
     devices.revoke(site.stack, name, old.fingerprint)
+    assert site.log().count("Reloading config") == rereads + 3
     assert refusal(site.as_device(old)) is not None
     assert refusal(site.as_device(devices.valid(devices.authority(site.stack), name)[-1])) is None
     eventually(lambda: collected(source, found) >= 400, 60, "all frames in the bridge")
