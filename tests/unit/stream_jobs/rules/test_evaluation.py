@@ -22,6 +22,7 @@ from stream_jobs.rules.model import (
     Rule,
     Silence,
     Stateful,
+    Unchanged,
     load_rules,
     of_query,
 )
@@ -58,9 +59,10 @@ def spark_reading(rule: Rule) -> dict[str, Column]:
         )
         holds = condition & beyond
         clears = ~condition | spark_clears(rule, stateful, holds)
-    elif isinstance(stateful.spec, (Count, Geofence, Silence, Baseline)):
+    elif isinstance(stateful.spec, (Count, Geofence, Silence, Baseline, Unchanged)):
         holds = condition
-    counted = value if own or isinstance(stateful.spec, (Baseline, Count)) else F.when(condition, value)
+    everywhere = own or isinstance(stateful.spec, (Baseline, Count, Unchanged))
+    counted = value if everywhere else F.when(condition, value)
     names = F.array_compact(or_null(stateful.names).cast(TYPES["names"]))
     columns = {
         "holds": holds, "clears": clears, "value": counted, "limit": limit, "armed": or_null(stateful.armed),
