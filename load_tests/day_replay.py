@@ -32,7 +32,7 @@ from infra.stack.supervisor import odograph
 from load_tests.rate_support import TICKS
 
 RUN: Final = "day"
-SAMPLE_S: Final = 5.0
+SAMPLE_S: Final = 15.0  # a look at the memory of large processes takes a core 0.1 s
 GENERATED: Final = "generated"
 
 

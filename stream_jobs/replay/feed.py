@@ -37,7 +37,9 @@ _WRITE: Final[dict[str, Any]] = {
     "batch.size": 262_144,
     "queue.buffering.max.kbytes": 131_072,
     "message.timeout.ms": 60_000,
+    "delivery.report.only.error": True,
 }
+_SCHEMA: Final = (HEADER_SCHEMA, b"%d" % SCHEMA)
 MAX_SPEED: Final = Bounds(records=50_000, span_ms=1_800_000)
 OUTSTANDING: Final = Bounds(records=2 * MAX_SPEED.records, span_ms=2 * MAX_SPEED.span_ms)
 """What the jobs may not have taken yet, the slice that is written included; one slice always may. So far may
@@ -86,7 +88,7 @@ class Writer:
                         left[partition] -= 1
                         continue
                     is_now = at_ms if now_ms is None else now_ms
-                    headers = [(HEADER_RECEIVED_MS, b"%d" % is_now), (HEADER_SCHEMA, b"%d" % SCHEMA)]
+                    headers = [(HEADER_RECEIVED_MS, b"%d" % is_now), _SCHEMA]
                     if now_ms is not None:
                         headers.append((HEADER_FIRST_RECEIVED_MS, b"%d" % at_ms))
                     yield partition, key, value, is_now, headers

@@ -68,6 +68,8 @@ PACE: Final = {
     "JOBS_INSTANT_TRIGGER_S": "5",
 }
 """Variables of its jobs that follow from how it is fed; they change no result."""
+YOUNG: Final = "-Xmn400m"
+"""Java's young generation takes a batch of a whole slice: else its records are copied, and copied again."""
 EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 RESTARTS: Final = 3
 """A program that ended so often will end again."""
@@ -151,6 +153,7 @@ class Shadow:
             "KAFKA_PREFIX": self.prefix,
             "JOBS_RECEIPT_SKEW_S": str(self._settings.jobs.receipt_skew_s + OUTSTANDING.span_ms // 1000),
             **PACE,
+            "JOBS_JAVA_OPTIONS": f"{YOUNG} {self._settings.jobs.java_options}",
             "OVERLOAD_CLASSES": "",  # a day at full speed is no overload
             **self.run.settings,
         }

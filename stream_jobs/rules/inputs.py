@@ -47,8 +47,8 @@ class RuleEvaluation:
     ``holds``: its condition is true and its value beyond the limit (kinds that work on a value of their own:
     the condition alone). ``clears``: the value is back behind the level that ends it. ``armed``: what the
     rule calls ``while``. ``learns``: whether a baseline takes the value in. ``value``, ``limit``: NaN where
-    not known; of kind unchanged the limit is what the value follows. ``names``: what each is about (trouble
-    codes, gear, wheel).
+    not known; of kind unchanged the limit is what the value follows. ``names``: what frames are about
+    (trouble codes, gear, wheel), these at its rows ``at`` [k].
     """
 
     holds: Answers
@@ -58,17 +58,20 @@ class RuleEvaluation:
     value: Floats
     limit: Floats
     names: Names | None = None
+    at: Ints | None = None
 
     def names_of(self, lane: int) -> tuple[str, ...]:
-        return () if self.names is None else tuple(self.names.texts[lane].as_py())
+        if self.names is None or self.at is None:
+            return ()
+        return tuple(self.names.texts[int(self.at[lane])].as_py())
 
     def of(self, lanes: Ints) -> RuleEvaluation:
         """Those at ``lanes`` among the k, in their order."""
         if len(lanes) == len(self.value):
             return self
-        names = None if self.names is None else self.names.take(lanes)
         flags = self.holds[lanes], self.clears[lanes], self.armed[lanes], self.learns[lanes]
-        return RuleEvaluation(*flags, self.value[lanes], self.limit[lanes], names)
+        at = None if self.at is None else self.at[lanes]
+        return RuleEvaluation(*flags, self.value[lanes], self.limit[lanes], self.names, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +87,13 @@ class RuleInputs:
 
     def of(self, rule: int, rows: Ints | None = None) -> RuleEvaluation:
         """The rule at place ``rule`` over frames ``rows`` [k], or over all."""
-        at, names = slice(None) if rows is None else rows, self.names.get(rule)
-        if names is not None and rows is not None:
-            names = names.take(rows)
-        holds, clears, armed, learns = self.flags[:, rule, at]
+        at = slice(None) if rows is None else rows
         values, limits = self.values[rule, at], self.limits[rule, at]
-        return RuleEvaluation(holds, clears, armed, learns, values, limits, names)
+        names = self.names.get(rule)
+        if names is not None and rows is None:
+            rows = np.arange(len(values))
+        holds, clears, armed, learns = self.flags[:, rule, at]
+        return RuleEvaluation(holds, clears, armed, learns, values, limits, names, rows)
 
     def take(self, rows: Ints) -> RuleInputs:
         names = {rule: each.take(rows) for rule, each in self.names.items()}

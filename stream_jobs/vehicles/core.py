@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from infra.settings.sections import Jobs, Journeys
-from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.detect.base import Detections, number
 from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
 from stream_jobs.rules.rule_set import RuleSet
@@ -159,11 +159,13 @@ class Core:
     def _rounds(self, fleet: Fleet, frames: Features, released: Released) -> list[Row]:
         """Rows that follow from frames in order."""
         out: list[Row] = []
-        awake = []
+        awake, wakes = list[int](), list[tuple[Flags, Flags]]()
         for k, detector in enumerate(self._rule_set.detectors):
             relevant, starts = detector.wakes(frames.rules.of(k))
             if starts.any() or (relevant.any() and fleet.detectors[k].on.any()):
-                awake.append((k, relevant, starts))  # others find or remember nothing of these frames
+                awake.append(k)  # others find or remember nothing of these frames
+                wakes.append((relevant, starts))
+        relevant, starts = np.array(wakes, np.bool_).reshape(-1, 2, len(frames)).swapaxes(0, 1)
         all_places, all_rows, rank = released
         order = np.argsort(rank, kind="stable")
         for begin, end in pairwise([0, *np.cumsum(np.bincount(rank)).tolist()]):
@@ -172,8 +174,10 @@ class Core:
             now = Round(places, frames.frame_features[rows], runs, fleet.ids)
             out += self._wake(fleet, places, now["received_ms"])
             out += journey.step(fleet.journeys, now, self._journeys)
-            for k, relevant, starts in awake:
-                lanes = (starts[rows] | (relevant[rows] & fleet.detectors[k].on[places])).nonzero()[0]
+            known = np.array([fleet.detectors[k].on[places] for k in awake])
+            asked = starts[:, rows] | (relevant[:, rows] & known) if awake else ()
+            for k, wanted in zip(awake, asked, strict=True):
+                lanes = wanted.nonzero()[0]
                 if lanes.size:
                     chosen, said = now.of(lanes), frames.rules.of(k, rows[lanes])
                     found = self._rule_set.detectors[k].step(fleet.detectors[k], chosen, said)

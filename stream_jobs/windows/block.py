@@ -6,6 +6,7 @@ one stays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,6 +54,14 @@ class Parts:
         how, row = _AT[name]
         values = self.of[how][row]
         return Known(values, self.known[row] if how == "sum" else values != NEUTRAL[how])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Parts]) -> Parts:
+        """All of them, one after the other; there is at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        of = {how: np.hstack([each.of[how] for each in parts]) for how in NEUTRAL}
+        return cls(of, np.hstack([each.known for each in parts]))
 
     def take(self, at: Any) -> Parts:
         """Those at the places ``at``, or where it holds."""
@@ -170,8 +179,7 @@ class Block:
         self.parts.known[:, at[old]] |= known.known
         if known is not more:
             new = more.take(~old)
-            of = {how: np.hstack([matrix, new.of[how]]) for how, matrix in self.parts.of.items()}
-            self.parts = Parts(of, np.hstack([self.parts.known, new.known]))
+            self.parts = Parts.joined([self.parts, new])
             self.changed = np.append(self.changed, np.ones(len(at) - old.sum(), np.bool_))
         self.changed[at] = True
         return at

@@ -6,7 +6,7 @@ more. Whatever makes windows anew feeds the same class with archived records, an
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -23,7 +23,7 @@ from stream_jobs.frames.arrays import Flags, Ints
 from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
 from stream_jobs.frames.copies import Seen
 from stream_jobs.roads.network import RoadLookup
-from stream_jobs.windows.block import Block, cut, parts_of
+from stream_jobs.windows.block import Block, Parts, cut, parts_of
 from stream_jobs.windows.measures import Measure
 from stream_jobs.windows.places import Places, road_rows
 from stream_jobs.windows.vehicle import MEASURES, OF_LATEST, latest_of, vehicle_rows
@@ -32,6 +32,8 @@ ARCHIVED: Final = (*RECORD, "topic", "verdict")
 """Columns of archived records that windows are made of."""
 FRAMES_AT_ONCE: Final = 5_000
 """So many records are parsed at a time: their arrays take 30 MB."""
+ROWS_AT_ONCE: Final = 20_000
+"""So many rows are made at a time: arithmetic on few costs as much."""
 SILENT_MS: Final = 600_000
 """A partition that gave nothing for so long holds no window open."""
 
@@ -215,18 +217,25 @@ class OpenWindows:
 
     def latest(self) -> None:
         """Rows of vehicles' newest windows that were touched."""
-        rows = []
-        for start in sorted(self._touched, reverse=True):
-            block = self._vehicles.opened[start]
-            at = np.unique(np.concatenate(self._touched[start]))
-            rows.append(self._rows(block, at, start, OF_LATEST))
-        if rows:
-            self.found.latest.append(latest_of(pa.concat_tables(rows)))
+        starts = sorted(self._touched, reverse=True)
+        touched = [(start, np.unique(np.concatenate(self._touched[start]))) for start in starts]
+        if not touched:
+            return
+        names = [self._vehicles.opened[start].vehicles.take(pa.array(at)) for start, at in touched]
+        codes = pa.concat_arrays(names).dictionary_encode().indices.to_numpy()
+        newest = np.zeros(len(codes), np.bool_)
+        newest[np.unique(codes, return_index=True)[1]] = True
+        ends = np.cumsum([len(at) for _, at in touched])[:-1]
+        of_starts = zip(touched, np.split(newest, ends), strict=True)
+        chosen = [(start, at[is_newest]) for (start, at), is_newest in of_starts if is_newest.any()]
+        self.found.latest.append(latest_of(self._rows(chosen, OF_LATEST)))
 
-    def _rows(
-        self, block: Block, at: Ints, start_ms: int, measures: tuple[Measure, ...] = MEASURES
-    ) -> pa.Table:
-        vehicles, parts = block.vehicles.take(pa.array(at)), block.parts.take(at)
+    def _rows(self, chosen: Sequence[tuple[int, Ints]], measures: tuple[Measure, ...] = MEASURES) -> pa.Table:
+        """Rows of open windows: starts, ms, and places in the block of each."""
+        blocks = [(self._vehicles.opened[start], at) for start, at in chosen]
+        vehicles = pa.concat_arrays([block.vehicles.take(pa.array(at)) for block, at in blocks])
+        start_ms = np.repeat([start for start, _ in chosen], [len(at) for _, at in chosen])
+        parts = Parts.joined([block.parts.take(at) for block, at in blocks])
         return vehicle_rows(vehicles, start_ms, self._window_s, parts, measures)
 
     def publish(self, watermark_ms: int, idle: bool = False) -> None:
@@ -243,14 +252,21 @@ class OpenWindows:
 
     def give_out(self) -> None:
         """Rows of all windows that changed."""
+        chosen, count = list[tuple[int, Ints]](), 0
         for start in sorted(self._memory.changed):
             block, places = self._vehicles.get(start), self._places.get(start)
             if block is not None and block.changed.any():
-                self.found.vehicle.append(self._rows(block, np.flatnonzero(block.changed), start))
+                chosen.append((start, np.flatnonzero(block.changed)))
+                count += len(chosen[-1][1])
                 block.changed[:] = False
+            if count >= ROWS_AT_ONCE:
+                self.found.vehicle.append(self._rows(chosen))
+                chosen, count = [], 0
             shares = None if places is None else places.given_out(start)
             if shares is not None:
                 self.found.shares.append(shares)
+        if chosen:
+            self.found.vehicle.append(self._rows(chosen))
         self._memory.changed.clear()
 
     def close(self, watermark_ms: int) -> None:

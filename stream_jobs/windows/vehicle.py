@@ -350,13 +350,12 @@ OF_LATEST: Final = tuple(m for m in MEASURES if m.name in {*LATEST.values(), *TY
 
 
 def vehicle_rows(
-    vehicles: pa.StringArray, start_ms: int, window_s: int, parts: Combined,
+    vehicles: pa.StringArray, start_ms: Ints, window_s: int, parts: Combined,
     measures: tuple[Measure, ...] = MEASURES,
 ) -> pa.Table:  # fmt: skip
-    """Rows of odograph.vehicle_window that begin at one moment."""
-    count = len(vehicles)
-    starts = pa.array(np.full(count, start_ms)).cast(_TIME)
-    keys = {"vehicle_id": vehicles, "window_start": starts, "window_s": np.full(count, window_s)}
+    """Rows of odograph.vehicle_window; ``vehicles``, ``start_ms`` and ``parts``: [n_windows]."""
+    lengths = np.full(len(vehicles), window_s)
+    keys = {"vehicle_id": vehicles, "window_start": pa.array(start_ms).cast(_TIME), "window_s": lengths}
     return pa.table(keys | {measure.name: measure.result(parts) for measure in measures})
 
 
@@ -371,6 +370,9 @@ def latest_of(rows: pa.Table) -> pa.Table:
 
 
 NO_WINDOWS: Final = vehicle_rows(
-    pa.array([], pa.string()), 0, 0, {each.name: always(np.zeros(0, np.int64)) for each in PARTS}
+    pa.array([], pa.string()),
+    np.zeros(0, np.int64),
+    0,
+    {each.name: always(np.zeros(0, np.int64)) for each in PARTS},
 )
 """A table of windows by vehicle without a row."""

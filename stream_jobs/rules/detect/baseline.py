@@ -59,7 +59,7 @@ class BaselineDetector(Detector):
             name = np.zeros(len(value), np.int64)
         else:  # the number in memory.words of what each frame is about
             number_of = {word: place for place, word in enumerate(memory.words)}
-            numbers, words = now.names.numbers, now.names.words
+            numbers, words = now.names.numbers[now.at], now.names.words
             for number in np.unique(numbers).tolist():
                 number_of.setdefault(words[number], len(number_of))
             memory.words = [*number_of]

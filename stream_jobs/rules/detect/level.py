@@ -323,11 +323,18 @@ def slope(series: Series, span_ms: int) -> tuple[Floats, Floats]:
         value = s["total"][:, :number] / s["frames"][:, :number]
         first, second = np.triu_indices(number, 1)
         between = (value[:, second] - value[:, first]) / (at_s[:, second] - at_s[:, first])
-        steepness = np.median(between, axis=1)
+        steepness = _median(between)
         rests = value - steepness[:, None] * at_s
-        off = np.median(np.abs(rests - np.median(rests, axis=1)[:, None]), axis=1)
+        off = _median(np.abs(rests - _median(rests)[:, None]))
         width = np.sqrt(((at_s - at_s.mean(axis=1)[:, None]) ** 2).sum(axis=1))
         covered = (at_s[:, -1] - at_s[:, 0]) * 1000 >= COVERED * span_ms
         steep[lanes] = np.where(covered, steepness, np.nan)
         error[lanes] = np.where(covered, MAD_TO_SD * off / width, np.nan)
     return steep, error
+
+
+def _median(values: Floats) -> Floats:
+    """Of each row; numpy's own costs ten times as much where rows are few and short."""
+    ordered, count = np.sort(values, axis=1), values.shape[1]
+    middle: Floats = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+    return middle
