@@ -269,15 +269,23 @@ class BufferedSocket:
         self.fileno, self.setblocking, self.close = sock.fileno, sock.setblocking, sock.close
 
     def fill(self) -> int:
-        """Read once; how many bytes were there. Raises ConnectionError at the end of the stream."""
-        try:
-            data = self._sock.recv(READ_BYTES)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return 0
-        if not data:
+        """Read what is there, READ_BYTES or a little more; how many bytes. Raises ConnectionError at the end
+        of the stream.
+
+        TLS gives a record at a time, and the broker makes one of each packet.
+        """
+        found, count = list[bytes](), 0
+        with suppress(BlockingIOError, ssl.SSLWantReadError):
+            while count < READ_BYTES:
+                found.append(self._sock.recv(READ_BYTES))
+                count += len(found[-1])
+                if not found[-1] or not isinstance(self._sock, ssl.SSLSocket):
+                    break
+        if found and not count:
             raise ConnectionError("the broker closed the connection")
-        self.buffer.feed(data)
-        return len(data)
+        if count:
+            self.buffer.feed(b"".join(found))
+        return count
 
     def recv(self, count: int) -> bytes:
         """What the client library reads: only from packets that were read ahead."""

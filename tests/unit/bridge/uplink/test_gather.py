@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,7 @@ from bridge.uplink import mqtt_source
 from bridge.uplink.mqtt_source import MANY_BYTES, MqttSource, SourceConfig
 from bridge.uplink.wire import BufferedSocket
 from infra.clients.mqtt_broker import MqttBroker
+from infra.stack.identity import Authority
 from tests.unit.bridge.uplink.test_wire import publish
 
 GATHER_S = 0.5
@@ -71,3 +74,32 @@ def test_after_much_the_next_read_is_at_once_and_after_little_it_waits_again(lin
         line.theirs.sendall(packet(packet_id))
         assert ids(line.source.poll(500, 0.0)) == [packet_id]
         assert len(line.waits) == waits
+
+
+def test_a_read_takes_all_records_of_tls_that_are_there(line: Any, tmp_path: Path) -> None:
+    theirs = Authority(tmp_path, "test").issue("broker", hosts=["localhost"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(theirs.certificate, theirs.key)
+    sent = threading.Event()
+
+    def send() -> None:
+        with context.wrap_socket(line.theirs.dup(), server_side=True) as broker:
+            for packet_id in range(1, 101):
+                broker.sendall(packet(packet_id))
+            sent.set()
+            broker.recv(1)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    ours = ssl.create_default_context(cafile=tmp_path / "ca" / "test" / "ca.pem")
+    line.source._sock._sock.setblocking(True)
+    raw = line.source._sock._sock.dup()
+    with ours.wrap_socket(raw, server_hostname="localhost") as client:
+        assert sent.wait(10.0)
+        client.setblocking(False)
+        line.source._sock = BufferedSocket(client)
+        assert ids(line.source.poll(500, 0.0)) == [*range(1, 101)]
+        client.setblocking(True)
+        client.sendall(b"x")
+        thread.join(10.0)
+    assert not thread.is_alive()
