@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
@@ -19,7 +20,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 # Streamlit gives pages the identity, and other routes of its server no public access to it.
@@ -32,7 +33,7 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import read_secret
 from infra.settings.sections import Dashboard, listed
 from infra.settings.settings import Settings, endpoints
-from infra.settings.values import LOOPBACK, is_ours
+from infra.settings.values import LOOPBACK, host_name, is_ours
 from infra.sql import queries
 
 Role = Literal["driver", "viewer", "dispatcher", "admin"]
@@ -52,6 +53,8 @@ REFUSED: Final = (
     "403: the dashboard is not served under this host, or a page of another site asked; "
     "ODOGRAPH_DASHBOARD_HOSTS names more hosts\n"
 )
+HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
+"""Not for loopback's names: it would hold for every port of the reader's own machine."""
 _NEEDED: Final = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
 _COOKIE_SECRET: Final = 32  # characters at least: whoever guesses it signs themselves in as anybody
 _WANTED: Final = "odograph-wanted"
@@ -274,10 +277,14 @@ def served_names(chosen: Dashboard, known: Roles | None) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """ASGI middleware: 403 for a request or WebSocket handshake that is not for ``names``."""
+    """ASGI middleware: 403 for a request or WebSocket handshake that is not for ``names``.
+
+    ``secure``: TLS is spoken, so cookies are for it alone, and browsers keep to it at names beyond loopback.
+    """
 
     app: ASGIApp
     names: frozenset[str]
+    secure: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse before anything else has looked at the request."""
@@ -287,4 +294,20 @@ class HostCheck:
                 refusal = PlainTextResponse(REFUSED, 403) if scope["type"] == "http" else WebSocketClose(1008)
                 await refusal(scope, receive, send)
                 return
+            if self.secure:
+                send = partial(_secured, send, host_name(headers["host"]) not in LOOPBACK)
         await self.app(scope, receive, send)
+
+
+async def _secured(send: Send, keep: bool, message: Message) -> None:
+    """Cookies only over TLS: Streamlit leaves the one of who signed in open. ``keep``: HSTS."""
+    if message["type"] == "http.response.start":
+        headers = [
+            (
+                name,
+                value + b"; Secure" if name == b"set-cookie" and b"; secure" not in value.lower() else value,
+            )
+            for name, value in message["headers"]
+        ]
+        message = {**message, "headers": headers + [HSTS] * keep}
+    await send(message)

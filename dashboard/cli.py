@@ -27,10 +27,11 @@ def dashboard(
     from infra.settings import settings as contract
 
     settings = contract.load()
-    ports = contract.endpoints(settings, ("db_dashboard_url",)).http_ports
-    chosen = port or ports.get("dashboard", PORT)
-    typer.echo(f"dashboard: http://{settings.dashboard.address}:{chosen}", err=True)
-    serve(chosen)
+    found = contract.endpoints(settings, ("db_dashboard_url",))
+    chosen = port or found.http_ports.get("dashboard", PORT)
+    address = f"{found.dashboard_scheme}://{settings.dashboard.address}:{chosen}"
+    typer.echo(f"dashboard: {address}", err=True)
+    serve(chosen, found.dashboard_tls)
 
 
 def report(

@@ -24,8 +24,11 @@ from infra.settings.sections import Dashboard
 SCRIPT: Final = Path(__file__).with_name("app.py")
 
 
-def serve(port: int) -> None:
-    """Serve until stopped. Raises ConfigError where anybody could reach it and nobody has to sign in."""
+def serve(port: int, tls: str = "") -> None:
+    """Serve until stopped; ``tls``: file of certificate and key (PEM), empty: plain http.
+
+    Raises ConfigError where anybody could reach it and nobody has to sign in.
+    """
     pd.set_option("mode.copy_on_write", True)  # readers share results: what one changes is its own
     settings = contract.load()
     chosen = settings.dashboard
@@ -47,16 +50,17 @@ def serve(port: int) -> None:
     gc.collect()
     gc.freeze()
     atexit.register(gc.unfreeze)  # else DuckDB lists on standard error what is still there
-    check = Middleware(auth.HostCheck, names=auth.served_names(chosen, known))
+    check = Middleware(auth.HostCheck, names=auth.served_names(chosen, known), secure=bool(tls))
     app = st.App(SCRIPT, routes=routes.routes(known, settings), middleware=[check])
-    app.run(config=options(port, chosen))
+    app.run(config=options(port, chosen, tls))
 
 
-def options(port: int, chosen: Dashboard) -> dict[str, Any]:
+def options(port: int, chosen: Dashboard, tls: str = "") -> dict[str, Any]:
     """Streamlit's options: no browser opened, nothing sent to anyone, no file of secrets but ours."""
     return {
         "server.address": str(chosen.address),
         "server.port": port,
+        **(dict.fromkeys(("server.sslCertFile", "server.sslKeyFile"), tls) if tls else {}),
         "server.headless": True,
         "server.fileWatcherType": "none",
         "server.showEmailPrompt": False,

@@ -325,11 +325,15 @@ def trial() -> list[Row]:
     fetch_all(settings.paths.cache, SERVICES)
     stack = Stack(settings, lambda _: None, {})
     with guarded(home, remove=True):
-        where = stack.up()
-        rows = [*tried(parties(stack, where), settings.mqtt.root), *kafka_tried(stack, where)]
-        rows += database_tried(where)
+        rows = trial_at(stack, stack.up())
         stack.down()
     return rows
+
+
+def trial_at(stack: Stack, where: Endpoints) -> list[Row]:
+    """All of it at services that run, and no programs."""
+    rows = [*tried(parties(stack, where), stack.settings.mqtt.root), *kafka_tried(stack, where)]
+    return [*rows, *database_tried(where)]
 
 
 def differences(rows: Iterable[Row]) -> list[Row]:

@@ -1,28 +1,33 @@
 """Rows/s of the sink's COPY and upsert into odograph.vehicle_window, beside plain COPY of the same rows.
 
-Run: python -m load_tests.upsert_rate [--rows 20000] [--rounds 5]
+Run: python -m load_tests.upsert_rate [--rows 20000] [--rounds 5] [--secure]
 
 Services of its own, stopped at the end. Every way in turn, ``--rounds`` times after one round that is thrown
 away; figures are medians. ``copy`` is the limit: binary rows made and copied into a plain table of the same
 columns without an index; ``copy, indexed`` has the keys' index. The sink's rows are new ones, then the same
-again.
+again. ``--secure``: over TLS and plain in turns, at the server of a secure home that is told to take both.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from psycopg import conninfo
 
 from infra.settings.settings import load
+from infra.stack import postgres, rootfs
 from load_tests.bench.parts import cpu_s
 from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle
@@ -31,6 +36,7 @@ from stream_jobs.app.sinks import VEHICLE, write_latest, write_rows
 from stream_jobs.app.statements import TYPES
 from stream_jobs.windows.vehicle import VEHICLE_COLUMNS, latest_of
 
+MODES = ("disable", "verify-full")
 VEHICLES = 10_000
 WINDOW_S = 10
 PLAIN, INDEXED = "upsert_rate_plain", "upsert_rate_indexed"
@@ -99,14 +105,26 @@ WAYS: tuple[tuple[str, Way], ...] = (
 )
 
 
-def measured(site: Site, rows: int, rounds: int) -> Iterator[Timed]:
-    """Every way once a round; each of the same rows."""
-    with Connection.connect(site.endpoints.db_owner_url, autocommit=True) as connection:
+def take_both(site: Site) -> None:
+    """Let the server take plain connections too."""
+    rootfs.write_config(site.home / "config" / "postgres", postgres.USER, {"pg_hba.conf": postgres.ACCESS})
+    with postgres.as_superuser(site.stack.superuser_url()) as superuser:
+        superuser.execute("SELECT pg_reload_conf()")
+
+
+def measured(site: Site, rows: int, rounds: int, modes: Sequence[str]) -> Iterator[Timed]:
+    """Every way once a round and mode of TLS (libpq's sslmode), in turns; in each round rows of its own."""
+    with ExitStack() as ending:
+        urls = {mode: conninfo.make_conninfo(site.endpoints.db_owner_url, sslmode=mode) for mode in modes}
+        opened = {
+            m: ending.enter_context(Connection.connect(url, autocommit=True)) for m, url in urls.items()
+        }
+        first = opened[modes[0]]
         for statement in PREPARE:
-            connection.execute(statement.encode())
-        types: dict[str, str] = dict(connection.execute(TYPES, {"table": VEHICLE.name}).fetchall())
-        for number in range(rounds + 1):
-            table = batch(types, rows, number)
+            first.execute(statement.encode())
+        types: dict[str, str] = dict(first.execute(TYPES, {"table": VEHICLE.name}).fetchall())
+        for turn, (number, mode) in enumerate(product(range(rounds + 1), modes)):
+            table, connection = batch(types, rows, turn), opened[mode]
             for name, way in WAYS:
                 before_s, begun, own_s = (
                     cpu_s(site.home)["postgres"],
@@ -118,19 +136,19 @@ def measured(site: Site, rows: int, rounds: int) -> Iterator[Timed]:
                 wall_s, own_s = time.perf_counter() - begun, time.process_time() - own_s
                 spent_s = cpu_s(site.home)["postgres"] - before_s
                 if number:
-                    yield Timed(name, rows / wall_s, 1e6 * spent_s / rows, 1e6 * own_s / rows)
+                    named = name if len(modes) == 1 else f"{name}, {mode}"
+                    yield Timed(named, rows / wall_s, 1e6 * spent_s / rows, 1e6 * own_s / rows)
 
 
 def table_of(found: list[Timed]) -> str:
-    """Medians, and each as a share of plain COPY."""
-    rate = {name: statistics.median(t.rows_per_s for t in found if t.way == name) for name, _ in WAYS}
-    cost = {name: statistics.median(t.server_us_a_row for t in found if t.way == name) for name, _ in WAYS}
-    own = {name: statistics.median(t.own_us_a_row for t in found if t.way == name) for name, _ in WAYS}
+    """Medians, and each as a share of the first way."""
+    names = dict.fromkeys(t.way for t in found)
+    rate = {name: statistics.median(t.rows_per_s for t in found if t.way == name) for name in names}
+    cost = {name: statistics.median(t.server_us_a_row for t in found if t.way == name) for name in names}
+    own = {name: statistics.median(t.own_us_a_row for t in found if t.way == name) for name in names}
     head = "| way | rows/s | of plain COPY | CPU us a row: PostgreSQL | client |\n|---|---|---|---|---|"
-    rows = [
-        f"| {n} | {rate[n]:,.0f} | {rate[n] / rate['copy']:.2f} | {cost[n]:.0f} | {own[n]:.1f} |"
-        for n, _ in WAYS
-    ]
+    most = rate[next(iter(names))]
+    rows = [f"| {n} | {rate[n]:,.0f} | {rate[n] / most:.2f} | {cost[n]:.1f} | {own[n]:.1f} |" for n in names]
     return "\n".join([head, *rows])
 
 
@@ -141,9 +159,14 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=20_000, help="of a batch")
     parser.add_argument("--rounds", type=int, default=5, help="after one that is thrown away")
+    parser.add_argument("--secure", action="store_true", help="plain and over TLS")
     asked = parser.parse_args()
+    if asked.secure:
+        os.environ["ODOGRAPH_SECURE"] = "true"
     with opened(load(), "upsert-rate", lambda text: print(text, file=sys.stderr, flush=True)) as site:
-        found = list(measured(site, asked.rows, asked.rounds))
+        if asked.secure:
+            take_both(site)
+        found = list(measured(site, asked.rows, asked.rounds, MODES if asked.secure else MODES[:1]))
     print(f"{asked.rows:,} rows of {len(VEHICLE_COLUMNS) + 1} columns a batch\n\n{table_of(found)}")
 
 

@@ -159,8 +159,7 @@ def header(title: str, past: bool = False) -> None:
             if runs is not None and not runs.empty:
                 words = promoted_words(text.rows_of(runs), tz())
                 st.badge(f"REPLAY {words}", icon=":material/replay:", color="violet")
-            for run_id, port in watched(settings().paths.home).items():
-                address = f"http://{settings().dashboard.address}:{port}"
+            for run_id, address in watched(settings()).items():
                 st.markdown(f":violet-badge[:material/replay: [REPLAY {run_id} is running]({address})]")
             st.caption(status_line(fresh, tz()))
         if away():

@@ -17,7 +17,7 @@ from infra.demo.running import Say, refuse_late, running
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries, truth
 from infra.stack import processes
-from infra.stack.service import HOST
+from infra.stack.probes import page
 from infra.stack.supervisor import odograph, still_late
 from stream_jobs.audit.collect import current_ledger, settled_ledger
 from stream_jobs.audit.ledger import Ledger
@@ -43,14 +43,14 @@ def run(settings: Settings, demo_fleet: Fleet, say: Say, announce: Say) -> Ledge
     ):
         before = settled_ledger(home, endpoints, ends, SETTLE_S)
         pulse = Pulse(demo_fleet.run_file(home), endpoints, ends)
-        late = {name: port for name, port in endpoints.http_ports.items() if not name.startswith(NEEDED)}
+        late = {name: where for name, where in endpoints.pages.items() if not name.startswith(NEEDED)}
         child = demo_fleet.start(home)
         try:
             while child.poll() is None and not stop.wait(TICK_S):
                 reasons = still_late(late, say)
                 refuse_late(reasons, time.monotonic() - begun_s)
                 if "dashboard" in late and "dashboard" not in reasons:
-                    announce(f"dashboard: http://{HOST}:{late['dashboard']}")
+                    announce(f"dashboard: {page(late['dashboard'])[0]}")
                 late = {name: late[name] for name in reasons}
                 say(pulse.line())
                 if pulse.first_map_s is not None:

@@ -56,8 +56,8 @@ def running(
             with Supervisor(stack.home, first, say) as supervisor, in_background("watch", supervisor.watch):
                 endpoints = coming.result()
                 others = [program for program in wanted if program not in first]
-                port = endpoints.http_ports["jobs"]
-                ready = follow or (lambda: readyz(port) is None)
+                where = endpoints.pages["jobs"]
+                ready = follow or (lambda: readyz(where) is None)
                 with in_background("others", partial(_follow, supervisor, others, ready)):
                     _wait_ready(endpoints, needed, say)
                     yield endpoints
@@ -77,8 +77,8 @@ def _follow(
 
 
 def _wait_ready(endpoints: Endpoints, needed: tuple[str, ...], say: Say) -> None:
-    ports = {name: port for name, port in endpoints.http_ports.items() if name.startswith(needed)}
-    refuse_late(wait_ready(ports, READY_S, say), READY_S)
+    pages = {name: where for name, where in endpoints.pages.items() if name.startswith(needed)}
+    refuse_late(wait_ready(pages, READY_S, say), READY_S)
 
 
 def refuse_late(late: Mapping[str, str], waited_s: float) -> None:

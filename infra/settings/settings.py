@@ -13,6 +13,7 @@ import os
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -132,6 +133,8 @@ class Endpoints:
     """Host and port of each further broker of a cluster."""
     device_port: int = 0
     """Where the broker takes vehicles by their certificates; 0: as everybody else."""
+    dashboard_tls: str = ""
+    """Certificate and key of the dashboard (PEM), its authority beside it as ca.pem; empty: plain http."""
     http_port: int = 0
     """Of a process that is not in ``http_ports``; 0: any free one."""
     http_address: str = HOST
@@ -153,6 +156,19 @@ class Endpoints:
         files = {key: text.format(who=who) for key, text in self.mqtt_access.items() if key in FILES}
         bootstrap = self.kafka_bootstrap.replace("{who}", who)
         return replace(self, mqtt_access=self.mqtt_access | files, kafka_bootstrap=bootstrap)
+
+    @property
+    def dashboard_scheme(self) -> str:
+        """What browsers speak with the dashboard."""
+        return "https" if self.dashboard_tls else "http"
+
+    @property
+    def pages(self) -> dict[str, str]:
+        """Where the page of each process is, by name, as probes read it: ``host:port[?ca=FILE]``."""
+        found = {name: f"{HOST}:{port}" for name, port in self.http_ports.items()}
+        if self.dashboard_tls and "dashboard" in found:
+            found["dashboard"] += f"?ca={Path(self.dashboard_tls).with_name('ca.pem')}"
+        return found
 
     def health(self, part: str) -> Listen:
         """Where the health page of this process listens."""

@@ -44,6 +44,7 @@ def up(
 ) -> None:
     """Start the local stack in the background: services, then bridge, jobs and dashboard. Twice is fine."""
     from infra.stack import fetch, supervisor
+    from infra.stack.probes import page
 
     stack = _stack(secure)
     fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
@@ -53,8 +54,8 @@ def up(
     with stack.lock():
         begun = supervisor.start_in_background(stack.home)
     _say("supervisor: started" if begun else "supervisor: runs already")
-    late = supervisor.wait_ready(addresses.http_ports, wait_s, _say)
-    typer.echo(f"http://127.0.0.1:{addresses.http_ports['dashboard']}")
+    late = supervisor.wait_ready(addresses.pages, wait_s, _say)
+    typer.echo(page(addresses.pages["dashboard"])[0])
     if late:
         raise typer.Exit(1)
 

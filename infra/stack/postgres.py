@@ -5,9 +5,12 @@ import os
 import secrets
 import signal
 import subprocess
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, LiteralString
+from urllib.parse import quote
 
 import psycopg
 from psycopg import errors, sql
@@ -39,6 +42,13 @@ NEW_PASSWORD_FILE = "new-password"  # noqa: S105  a file's name
 
 TEMPLATE: Final = Path(__file__).with_name("postgresql.conf")
 ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
+TLS: Final = f"""
+ssl = on
+ssl_cert_file = '{CONFIG}/server.pem'
+ssl_key_file = '{CONFIG}/server.key'
+ssl_min_protocol_version = 'TLSv1.3'
+"""
+NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
 INITDB = f"""
 rm -rf {DATA}/cluster.new &&
 {cache.POSTGRES_BIN}/initdb -D {DATA}/cluster.new --pwfile={CONFIG}/{NEW_PASSWORD_FILE} "$@" &&
@@ -73,13 +83,19 @@ def write_private(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def url(user: str, password: str, port: int, database: str = DATABASE) -> str:
-    """A libpq URL of the embedded server."""
-    return f"postgresql://{user}:{password}@{HOST}:{port}/{database}"
+def url(user: str, password: str, port: int, database: str = DATABASE, ca: Path | None = None) -> str:
+    """A libpq URL of the embedded server; ``ca``: the authority by which it must show who it is."""
+    tls = "" if ca is None else f"?sslmode=verify-full&sslrootcert={quote(str(ca))}"
+    return f"postgresql://{user}:{password}@{HOST}:{port}/{database}{tls}"
 
 
-def postgres(root: Path, data: Path, config: Path, port: int, password: str) -> Service:
-    """PostgreSQL on a loopback port with its cluster in ``data``; ``password`` is the superuser's."""
+def postgres(
+    root: Path, data: Path, config: Path, port: int, superuser_url: str, tls: Mapping[str, str] = NO_FILES
+) -> Service:
+    """PostgreSQL on a loopback port with its cluster in ``data``.
+
+    ``tls``: its certificate and key, ``server.pem`` and ``server.key``; then it takes no plain connection.
+    """
     server = (
         f"{cache.POSTGRES_BIN}/postgres",
         *("-D", f"{DATA}/cluster"),
@@ -92,23 +108,25 @@ def postgres(root: Path, data: Path, config: Path, port: int, password: str) -> 
         command=inside(root, data, config, USER, *server),
         port=port,
         port_setting="ODOGRAPH_DB_PORT",
-        probe=partial(probes.database, url(SUPERUSER, password, port, "postgres")),
-        prepare=partial(_prepare, root, data, config, port, password),
+        probe=partial(probes.database, superuser_url),
+        prepare=partial(_prepare, root, data, config, port, database_url.login(superuser_url)[1], tls),
         stop_signal=signal.SIGINT,  # fast: ends sessions; SIGTERM would wait for them
         ready_s=60.0,
         again_on="is still in use",
     )
 
 
-def configure(data: Path, config: Path, port: int) -> None:
+def configure(data: Path, config: Path, port: int, tls: Mapping[str, str] = NO_FILES) -> None:
     """The folders of a server, and its settings."""
-    settings = TEMPLATE.read_text().format(host=HOST, port=port)
-    texts = {"postgresql.conf": settings, "pg_hba.conf": ACCESS, "pg_ident.conf": ""}
-    rootfs.furnish(data, config, USER, texts)
+    settings, access = TEMPLATE.read_text().format(host=HOST, port=port), ACCESS
+    if tls:
+        settings, access = settings + TLS, ACCESS.replace("host", "hostssl", 1)
+    texts = {"postgresql.conf": settings, "pg_hba.conf": access, "pg_ident.conf": ""}
+    rootfs.furnish(data, config, USER, {**tls, **texts})
 
 
-def _prepare(root: Path, data: Path, config: Path, port: int, password: str) -> None:
-    configure(data, config, port)
+def _prepare(root: Path, data: Path, config: Path, port: int, password: str, tls: Mapping[str, str]) -> None:
+    configure(data, config, port, tls)
     if (data / "cluster").exists():
         return
     rootfs.write_config(config, USER, {NEW_PASSWORD_FILE: password})

@@ -139,7 +139,7 @@ class PostgresPair:
     def service(self, node: Node, *, empty: bool = False) -> Service:
         """One of the two; ``empty``: prepared for a copy of the other one."""
         places = (self._data(node), self._home / "config" / node.name)
-        own = postgres.postgres(cache.rootfs(self._cache), *places, node.port, self._words["superuser"])
+        own = postgres.postgres(cache.rootfs(self._cache), *places, node.port, self._url(node, "postgres"))
 
         def prepare() -> None:
             if empty:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
+import struct
 import threading
 import urllib.error
 import urllib.request
 import uuid
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
 import paho.mqtt.client as mqtt
+import psycopg
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from infra.clients import kafka
-from infra.clients.db import connected
+from infra.clients.db import connected, session
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 from infra.stack.service import HOST, port_is_free
 
 TIMEOUT_S = 3.0
+RPC_FAILED = b"\x05"
+STRANGER_S = 1.0
+"""Who is not sent away so long after it came is taken."""
 
 
 def mqtt_echo(broker: MqttBroker) -> str:
@@ -56,6 +64,44 @@ def mqtt_echo(broker: MqttBroker) -> str:
     return f"{broker} echoes"
 
 
+def tls_server(port: int, ca: str, host: str = HOST, *, asks: bool = True) -> str:
+    """Its version of TLS; ``asks``: it takes nobody without a certificate.
+
+    Raises ServiceError where it shows no certificate of ``ca``, or takes a stranger.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        with (
+            socket.create_connection((host, port), TIMEOUT_S) as plain,
+            context.wrap_socket(plain, server_hostname=host) as secure,
+        ):
+            version = secure.version() or ""
+            secure.settimeout(STRANGER_S)
+            with suppress(
+                ssl.SSLError, ConnectionError
+            ):  # TLS 1.3 tells a client's fault after the handshake
+                if asks and secure.recv(1):
+                    raise ServiceError(f"port {port} takes clients without a certificate")
+    except TimeoutError as error:
+        raise ServiceError(f"port {port} takes clients without a certificate") from error
+    except OSError as error:
+        raise ServiceError(f"port {port}: no TLS by our authority ({error})") from error
+    return version
+
+
+def rejects_rpc(port: int) -> bool:
+    """Whether a port of Spark's answers a stranger's call with a question for who it is, or not at all."""
+    body = b"\n"
+    call = (
+        struct.pack(">qbqi", 21 + len(body), 3, 1, len(body)) + body
+    )  # length, type, id, length of the body
+    answer = b""
+    with suppress(OSError), socket.create_connection((HOST, port), STRANGER_S) as stranger:
+        stranger.sendall(call)
+        answer = stranger.recv(4096)
+    return answer[8:9] != RPC_FAILED or b"SaslMessage" in answer
+
+
 def listens(port: int) -> str:
     """Of a server whose protocol we do not speak: it takes connections. Raises ServiceError."""
     if port_is_free(port):
@@ -88,6 +134,21 @@ def database(url: str) -> str:
     return f"PostgreSQL {version}, TimescaleDB {row[0]}"
 
 
+def database_tls(url: str) -> str:
+    """The version of TLS at an address; raises ServiceError where it takes plain connections too."""
+    with _database(url) as connection:
+        query = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl"
+        row = connection.execute(query).fetchone()
+    if row is None:
+        raise ServiceError("sessions are not encrypted")
+    with (
+        suppress(psycopg.OperationalError),
+        session(url, sslmode="disable", connect_timeout_s=int(TIMEOUT_S)),
+    ):
+        raise ServiceError("plain connections are taken too")
+    return str(row[0])
+
+
 def failing_tasks(url: str) -> list[str]:
     """Periodic tasks whose last run failed, a line each; raises ServiceError."""
     query = """
@@ -108,23 +169,52 @@ def session_losses(url: str, hours: int) -> list[tuple[datetime, str]]:
         return connection.execute(query, (hours,)).fetchall()
 
 
+def page(where: int | str) -> tuple[str, ssl.SSLContext | None]:
+    """The address of a process's page, and how it must show who it is; raises OSError.
+
+    ``where``: a port of this machine, or ``host:port[?ca=FILE]``, with the authority's file where it is TLS.
+    """
+    place, _, ca = str(where if isinstance(where, str) else f"{HOST}:{where}").partition(kafka.CA)
+    context = ssl.create_default_context(cafile=ca) if ca else None
+    return f"http{'s' if ca else ''}://{place}", context
+
+
 def readyz(where: int | str) -> str | None:
-    """None when the process there, a port of this machine or ``host:port``, is ready, else why not."""
+    """None when the process there (as of ``page``) is ready, else why not."""
     return readiness(where)[0]
 
 
 def readiness(where: int | str) -> tuple[str | None, str | None]:
     """Why the process there is not ready, None when it is; and what it remarks when it is."""
-    place = where if isinstance(where, str) else f"{HOST}:{where}"
     try:
-        with urllib.request.urlopen(f"http://{place}/readyz", timeout=TIMEOUT_S) as answer:
-            said = answer.read().strip()
-            return None, _reasons(said) if said not in (b"", b"{}", b"ok") else None
+        said = _got(where, "/readyz").strip()
+        return None, _reasons(said) if said not in (b"", b"{}", b"ok") else None
     except urllib.error.HTTPError as error:
         with error:
             return _reasons(error.read()), None
     except (OSError, TimeoutError) as error:
-        return f"no answer on {place} ({getattr(error, 'reason', error)})", None
+        return f"no answer on {str(where).partition(kafka.CA)[0]} ({getattr(error, 'reason', error)})", None
+
+
+def foreign_host(where: int | str) -> int:
+    """The status of an answer under a host name that leads to us and is not ours; raises ServiceError."""
+    address, context = page(where)
+    asked = urllib.request.Request(f"{address}/livez", headers={"Host": "rebound.invalid"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S, context=context) as answer:  # noqa: S310
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+    except OSError as error:
+        raise ServiceError(f"{address} does not answer ({error})") from error
+
+
+def _got(where: int | str, path: str) -> bytes:
+    address, context = page(where)
+    asked = urllib.request.urlopen(f"{address}{path}", timeout=TIMEOUT_S, context=context)  # noqa: S310
+    with asked as answer:
+        return bytes(answer.read())
 
 
 def _reasons(body: bytes) -> str:
@@ -139,9 +229,7 @@ def _reasons(body: bytes) -> str:
 
 def metrics(where: int | str) -> str:
     """Prometheus' text of the process there; nothing where it does not answer."""
-    place = where if isinstance(where, str) else f"{HOST}:{where}"
     try:
-        with urllib.request.urlopen(f"http://{place}/metrics", timeout=TIMEOUT_S) as answer:
-            return str(answer.read().decode())
+        return _got(where, "/metrics").decode()
     except (OSError, TimeoutError):
         return ""  # readiness says what is wrong with it

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -16,7 +18,7 @@ from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink, policy
 from infra.contract.errors import ConfigError, ServiceError
-from infra.settings.sections import listed
+from infra.settings.sections import Dashboard, Mqtt, listed
 from infra.settings.settings import (
     ENDPOINTS_FILE,
     LOCK_FILE,
@@ -117,9 +119,9 @@ class Stack:
                 "odograph up --secure"
             )
         written = self.home / ENDPOINTS_FILE
-        open_before = written.exists() and not json.loads(written.read_text()).get("device_port")
+        open_before = written.exists() and not json.loads(written.read_text()).get("dashboard_tls")
         runs = processes.find(self.runner.run_dir, SUPERVISOR) is not None
-        if self.secure and open_before and runs and "mosquitto" in self.embedded:
+        if self.secure and open_before and runs:
             raise ServiceError("programs run without certificates; first: odograph down")
 
     def renew_identities(self) -> None:
@@ -127,46 +129,81 @@ class Stack:
         if not self.secure:
             return
         services = identity.Authority(self.home, identity.SERVICES)
-        hosts = identity.server_hosts(str(self.settings.mqtt.address), listed(self.settings.mqtt.hosts))
         for who in (*policy.PROGRAMS, policy.SERVER):
-            ours = services.current(who, hosts=hosts if who == policy.SERVER else ())
+            ours = services.current(who, hosts=self._hosts(who))
             both = ours.certificate.read_text() + ours.key.read_text()
             write_private(services.folder / f"{who}.pem", both)
-        running = self.runner.find("mosquitto")
-        if "mosquitto" in self.embedded and running is not None:
-            folder = self.home / "config" / "mosquitto"
+        for name in ("mosquitto", "postgres"):
+            running = self.runner.find(name)
+            if name not in self.embedded or running is None:
+                continue
+            folder = self.home / "config" / name
             before = {path: path.read_bytes() for path in folder.iterdir()}
-            next(s for s in self.services(self.ports()) if s.name == "mosquitto").prepare()
-            if before != {path: path.read_bytes() for path in folder.iterdir()}:
-                mosquitto_reread(running.pid, self.runner.log("mosquitto"))
+            next(s for s in self.services(self.ports()) if s.name == name).prepare()
+            if before == {path: path.read_bytes() for path in folder.iterdir()}:
+                continue
+            if name == "mosquitto":
+                mosquitto_reread(running.pid, self.runner.log(name))
+            else:
+                os.kill(running.pid, signal.SIGHUP)  # its open sessions go on
+
+    def _hosts(self, who: str) -> tuple[str, ...]:
+        """Names and addresses of who serves; the servers share a certificate."""
+        serving: dict[str, Mqtt | Dashboard] = {
+            policy.SERVER: self.settings.mqtt,
+            "dashboard": self.settings.dashboard,
+        }
+        if who not in serving:
+            return ()
+        return identity.server_hosts(str(serving[who].address), listed(serving[who].hosts))
 
     def _identities(self, port: int, device_port: int) -> Secure | None:
         if not self.secure:
             return None
         mqtt, now = self.settings.mqtt, datetime.now(UTC)
         devices, services = (identity.Authority(self.home, kind) for kind in identity.KINDS)
-        address = str(mqtt.address)
-        server = services.current(policy.SERVER, hosts=identity.server_hosts(address, listed(mqtt.hosts)))
         valid = {one.name for one in devices.issued() if one.state(now) in identity.GOOD}
         named = {n: v for n, v in identity.gateways(self.home).items() if n in valid}
         gone = {one.name for one in devices.issued() if one.revoked} - valid
         files = {
-            "server.pem": server.certificate.read_text(),
-            "server.key": server.key.read_text(),
+            **self._server(),
             "acl": policy.mosquitto_acl(mqtt.root, gateways=named, revoked=tuple(sorted(gone))),
         }
         for one in (devices, services):
             files |= {f"{one.kind}.pem": one.pem, f"{one.kind}.crl": one.revocations()}
-        return Secure(address, device_port, files, MqttBroker(HOST, port, **self._access()))
+        return Secure(str(mqtt.address), device_port, files, MqttBroker(HOST, port, **self._access()))
+
+    @property
+    def _dashboard_tls(self) -> str:
+        return str(self._services / "dashboard.pem") if self.secure else ""
+
+    def pages(self) -> dict[str, str]:
+        """As Endpoints have them; port 0: never started."""
+        chosen = self.ports()
+        ports = {part: chosen.get(part, 0) for part in http_parts(self.settings)}
+        return Endpoints("", 0, "", "", "", "", ports, dashboard_tls=self._dashboard_tls).pages
+
+    def _server(self) -> dict[str, str]:
+        """Certificate and key of the embedded servers, by file; none where nothing asks for them."""
+        if not self.secure:
+            return {}
+        services = identity.Authority(self.home, identity.SERVICES)
+        ours = services.current(policy.SERVER, hosts=self._hosts(policy.SERVER))
+        return {"server.pem": ours.certificate.read_text(), "server.key": ours.key.read_text()}
 
     def _access(self, who: str = policy.OPERATOR) -> dict[str, Any]:
         """How a program logs in to the secure broker: what MqttBroker holds beside host and port."""
         ours = str(self._services / f"{who}.pem")
-        return {"tls": True, "ca_file": str(self._services / "ca.pem"), "cert_file": ours, "key_file": ours}
+        return {"tls": True, "ca_file": str(self._ca), "cert_file": ours, "key_file": ours}
 
     @property
     def _services(self) -> Path:
         return self.home / identity.FOLDER / identity.SERVICES
+
+    @property
+    def _ca(self) -> Path | None:
+        """By which servers show who they are; None: they do not."""
+        return self._services / "ca.pem" if self.secure else None
 
     def install(self) -> None:
         """Make what external services hold: topics, roles, tables. Nothing is started. Idempotent.
@@ -198,8 +235,8 @@ class Stack:
                 control, ours = chosen["kafka-controller"], self._services if self.secure else None
                 made.append(kafka(jars, data, port, control, heap_mb, options, identities=ours))
             elif name == "postgres":
-                word = self._passwords()["superuser"]
-                made.append(postgres.postgres(cache.rootfs(folder), data, config, port, word))
+                places = (cache.rootfs(folder), data, config, port)
+                made.append(postgres.postgres(*places, self._url("superuser", port), self._server()))
             else:
                 limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
                 secure = self._identities(port, chosen.get(DEVICES, 0))
@@ -216,7 +253,7 @@ class Stack:
 
     def endpoints(self, chosen: dict[str, int]) -> Endpoints:
         """The addresses that follow from the ports and from the settings of external services."""
-        s, words = self.settings, self._passwords()
+        s = self.settings
         ours: dict[str, Any] = {}
         if not s.mqtt.brokers():
             ours |= {"mqtt_host": HOST, "mqtt_port": chosen["mosquitto"]}
@@ -225,12 +262,10 @@ class Stack:
         if not s.kafka.bootstrap:
             ours["kafka_bootstrap"] = kafka_address(chosen["kafka"], self._services if self.secure else None)
         if s.db.given():
-            ours |= postgres.addresses(s.db, words)
+            ours |= postgres.addresses(s.db, self._passwords())
         else:
-            urls = {
-                n: postgres.url(role, words[n], chosen["postgres"]) for n, role in postgres.BY_NAME.items()
-            }
-            ours |= {f"db_{name}_url": url for name, url in urls.items()}
+            ours |= {f"db_{name}_url": self._url(name, chosen["postgres"]) for name in postgres.BY_NAME}
+        ours["dashboard_tls"] = self._dashboard_tls
         return replace(external(s), http_ports={part: chosen[part] for part in http_parts(s)}, **ours)
 
     def ports(self) -> dict[str, int]:
@@ -239,8 +274,14 @@ class Stack:
 
     def superuser_url(self) -> str:
         """The embedded server's superuser, for roles and databases."""
-        word, port = self._passwords()["superuser"], self.ports()["postgres"]
-        return postgres.url(postgres.SUPERUSER, word, port, "postgres")
+        return self._url("superuser", self.ports()["postgres"])
+
+    def _url(self, name: str, port: int) -> str:
+        """Of the embedded server, as a role or as the superuser."""
+        role, database = postgres.BY_NAME.get(name, postgres.SUPERUSER), postgres.DATABASE
+        if name not in postgres.BY_NAME:
+            database = "postgres"
+        return postgres.url(role, self._passwords()[name], port, database, self._ca)
 
     def _start(self, service: Service) -> None:
         ran = self.runner.find(service.name)

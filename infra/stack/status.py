@@ -25,10 +25,10 @@ from infra.stack import processes, query_offsets
 from infra.stack.cache import folder_bytes
 from infra.stack.kafka import records_by_topic
 from infra.stack.mosquitto import BrokerFigures, broker_figures
-from infra.stack.probes import readiness
+from infra.stack.probes import page, readiness
 from infra.stack.service import HOST, Service
 from infra.stack.stack import SERVICES, Stack
-from infra.stack.supervisor import SUPERVISOR, programs, read_state
+from infra.stack.supervisor import SUPERVISOR, read_state
 from infra.stack.watch.samples import KEYS, SKEWS, Skew, TopKey
 
 TOP_SHOWN: Final = 5
@@ -65,8 +65,8 @@ def parts(stack: Stack) -> list[Part]:
         own_mb = processes.own_pss_kb(running.pid) / 1024
         part = replace(_measured(part, running, "ready", None), memory_mb=own_mb)
     kept = read_state(stack.home)
-    names = [program.name for program in programs(stack.settings.bridge.shards)]
-    return [*rows, part, *(_process(stack, name, chosen.get(name, 0), kept.get(name, {})) for name in names)]
+    pages = stack.pages()
+    return [*rows, part, *(_process(stack, name, where, kept.get(name, {})) for name, where in pages.items())]
 
 
 def _service(stack: Stack, name: str, service: Service | None) -> Part:
@@ -84,16 +84,16 @@ def _service(stack: Stack, name: str, service: Service | None) -> Part:
     return _measured(part, running, "ready", None)
 
 
-def _process(stack: Stack, name: str, port: int, kept: dict[str, int | None]) -> Part:
+def _process(stack: Stack, name: str, where: str, kept: dict[str, int | None]) -> Part:
     """``kept`` is what the supervisor noted of it: restarts and last exit code."""
     running, log = stack.runner.find(name), stack.runner.log(name)
-    part = Part(name, "process", "stopped", f"http://{HOST}:{port}", restarts=kept.get("restarts"))
+    part = Part(name, "process", "stopped", page(where)[0], restarts=kept.get("restarts"))
     if running is None and part.restarts:
         trouble = f"ended with {kept.get('last_exit')}, is started again and again; its log: {log}"
         return replace(part, state="failing", trouble=trouble)
     if running is None:
         return replace(part, trouble=NOT_RUNNING)
-    reason, remark = readiness(port)
+    reason, remark = readiness(where)
     if reason is None:
         state = "standby" if remark and remark.startswith("standby: ") else "ready"
         return _measured(replace(part, remark=remark), running, state, None)

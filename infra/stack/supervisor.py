@@ -20,8 +20,7 @@ from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.sections import bridges as bridge_names
 from infra.stack import processes
-from infra.stack.probes import readyz
-from infra.stack.service import HOST
+from infra.stack.probes import page, readyz
 
 STATE_FILE = "supervisor.json"
 TICK_S = 0.2
@@ -209,22 +208,27 @@ def start_in_background(home: Path) -> bool:
     raise ServiceError(f"the supervisor ended at once; its log {log}:\n{processes.log_tail(log)}")
 
 
-def wait_ready(http_ports: dict[str, int], deadline_s: float, say: Callable[[str], None]) -> dict[str, str]:
-    """Wait until every program is ready; those that are not by then, with the reason."""
+def wait_ready(
+    pages: Mapping[str, str | int], deadline_s: float, say: Callable[[str], None]
+) -> dict[str, str]:
+    """Wait until every program is ready; those that are not by then, with the reason.
+
+    ``pages``: where their pages are, as of ``probes.page``.
+    """
     end = time.monotonic() + deadline_s
-    while (late := still_late(http_ports, say)) and time.monotonic() < end:
-        http_ports = {name: http_ports[name] for name in late}
+    while (late := still_late(pages, say)) and time.monotonic() < end:
+        pages = {name: pages[name] for name in late}
         time.sleep(POLL_S)
     for name, reason in late.items():
         say(f"{name}: not ready after {deadline_s:g} s: {reason}")
     return late
 
 
-def still_late(http_ports: Mapping[str, int], say: Callable[[str], None]) -> dict[str, str]:
+def still_late(pages: Mapping[str, str | int], say: Callable[[str], None]) -> dict[str, str]:
     """Those of the programs that are not ready, with the reason; the others are announced."""
-    reasons = {name: readyz(port) for name, port in http_ports.items()}
+    reasons = {name: readyz(where) for name, where in pages.items()}
     for name in (name for name, reason in reasons.items() if reason is None):
-        say(f"{name}: ready, http://{HOST}:{http_ports[name]}")
+        say(f"{name}: ready, {page(pages[name])[0]}")
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 

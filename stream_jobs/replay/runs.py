@@ -15,7 +15,7 @@ import msgspec
 
 from infra.clients import locks
 from infra.contract.errors import ConfigError
-from infra.settings.settings import ENDPOINTS_FILE, Settings
+from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.settings.settings import load as settings_in_force
 from infra.stack import processes
 from infra.stack.postgres import write_private
@@ -98,12 +98,18 @@ def drives_of(folder: Path) -> dict[str, Any]:
     return found
 
 
-def watched(home: Path) -> dict[str, int]:
-    """Runs under way that have a dashboard of their own, and its port."""
-    folders = [path.parent for path in (home / "replays").glob(f"*/{ENDPOINTS_FILE}")]
+def watched(settings: Settings) -> dict[str, str]:
+    """Runs under way that have a dashboard of their own, and its address."""
+    folders = [path.parent for path in (settings.paths.home / "replays").glob(f"*/{ENDPOINTS_FILE}")]
     serving = [folder for folder in folders if processes.find(folder / "run", DASHBOARD) is not None]
-    places = {folder.name: json.loads((folder / ENDPOINTS_FILE).read_text()) for folder in serving}
-    return {run_id: place["http_ports"][DASHBOARD] for run_id, place in places.items()}
+    places = {
+        folder.name: Endpoints(**json.loads((folder / ENDPOINTS_FILE).read_text())) for folder in serving
+    }
+    host = settings.dashboard.address
+    return {
+        run_id: f"{place.dashboard_scheme}://{host}:{place.http_ports[DASHBOARD]}"
+        for run_id, place in places.items()
+    }
 
 
 def check_id(run_id: str) -> str:

@@ -161,14 +161,17 @@ class Shadow:
         backoff = Backoff(good_s=600.0)
         supervised = Supervisor(self.home, self._programs, lambda _text: None, backoff, environment)
         with guarded(self.home), supervised as supervisor:
-            ports = json.loads((self.home / ENDPOINTS_FILE).read_text())["http_ports"]
+            pages = self._pages()
             waiting = {program.name for program in self._programs}
             while waiting:
                 self.watch(supervisor)
-                waiting = {name for name in waiting if readyz(ports[name]) is not None}
+                waiting = {name for name in waiting if readyz(pages[name]) is not None}
                 if waiting and stop.wait(TICK_S):
                     raise ServiceError(STOPPED)
             yield supervisor
+
+    def _pages(self) -> dict[str, str]:
+        return Endpoints(**json.loads((self.home / ENDPOINTS_FILE).read_text())).pages
 
     def _checkpoints(self) -> str:
         """Beside the live ones where these lie on shared storage; else in the run's home."""
@@ -207,8 +210,7 @@ class Shadow:
         """How many records a query has taken in; the real-time one has no lines in the ledger, but tells."""
         if query != "instant":
             return sum(self.committed(query) or ())
-        ports = json.loads((self.home / ENDPOINTS_FILE).read_text())["http_ports"]
-        told = INSTANT_READ.search(metrics(ports[query]))
+        told = INSTANT_READ.search(metrics(self._pages()[query]))
         return int(float(told[1])) if told else 0
 
     def behind(self, ends: Ends) -> list[str]:
@@ -315,8 +317,7 @@ def run_shadow(
         fed_s = time.monotonic()
         say(f"run {run.run_id}: {', '.join(run.jobs)} ready after {fed_s - begun_s:.0f} s")
         if DASHBOARD in run.jobs:
-            port = runs.watched(settings.paths.home)[run.run_id]
-            say(f"run {run.run_id}: watch it at http://{settings.dashboard.address}:{port}")
+            say(f"run {run.run_id}: watch it at {runs.watched(settings)[run.run_id]}")
         writer = Writer(bootstrap, shadow.topic)
         with Log(bootstrap) as log, progress(total) as show:
             watch = partial(shadow.watch, supervisor)

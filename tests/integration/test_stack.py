@@ -44,6 +44,11 @@ def test_the_database_is_timescale(lane: Lane) -> None:
     )
 
 
+def test_a_database_without_tls_is_told_from_one_with_it(lane: Lane) -> None:
+    with pytest.raises(ServiceError, match="sessions are not encrypted"):
+        probes.database_tls(lane.endpoints.db_owner_url)
+
+
 def test_the_services_listen_on_loopback_only(stack: Stack) -> None:
     listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     found = {int(f[1].split(":")[1], 16): f[1].split(":")[0] for f in listening if f[3] == "0A"}

@@ -30,8 +30,8 @@ VIEW, SEEN, TAKEN = "fleet_view", "clusters_seen", "map_taken"
 def _figures() -> None:
     now = live.first(ask(queries.fleet_figures))
     if not now["vehicles"]:
-        ports = endpoints(settings(), ()).http_ports
-        late = ", ".join(name for name, port in ports.items() if readyz(port) is not None)
+        pages = endpoints(settings(), ()).pages
+        late = ", ".join(name for name, where in pages.items() if readyz(where) is not None)
         waits = f"Not ready yet: {late}; see `odograph status`." if late else text.DRIVE
         live.nothing(f"No vehicle has reported yet. {waits}")
         return

@@ -85,8 +85,8 @@ class Watch:
         self._looks = Counter("odograph_watch_looks", "Looks at all parts, stored", registry=self.registry)
         self._settings, self._found, self._newest, self._ends = settings, found, newest, ends
         self._home = settings.paths.home.resolve()
-        own = {name: port for name, port in found.http_ports.items() if name != NAME}
-        self._ports: Mapping[str, int | str] = settings.watch.places() or own
+        own = {name: where for name, where in found.pages.items() if name != NAME}
+        self._pages: Mapping[str, str] = settings.watch.places() or own
         self._connection: Connection | None = None
         self._before: dict[str, Reading] = {}
         self._log_before: tuple[float, Mapping[str, Ends]] = (0.0, {})
@@ -138,8 +138,8 @@ class Watch:
             "mosquitto": (at_s, silent, samples.broker(counts, self._settings) if counts else NOTHING),
             "kafka": (at_s, kafka_trouble, NOTHING if kafka_trouble else appended),
         }
-        with ThreadPoolExecutor(max_workers=max(1, len(self._ports))) as pool:  # none holds up another
-            found |= dict(zip(self._ports, pool.map(self._asked, self._ports), strict=True))
+        with ThreadPoolExecutor(max_workers=max(1, len(self._pages))) as pool:  # none holds up another
+            found |= dict(zip(self._pages, pool.map(self._asked, self._pages), strict=True))
         state = read_state(self._home)
         readings = {
             stage: Reading(
@@ -162,12 +162,12 @@ class Watch:
             self._slow_due_s = 0.0  # which keys is it?
 
     def _asked(self, name: str) -> tuple[float, str | None, Figures]:
-        port = self._ports[name]
-        trouble, figures = readyz(port), samples.of_process(name, metrics(port), self._settings)
+        where = self._pages[name]
+        trouble, figures = readyz(where), samples.of_process(name, metrics(where), self._settings)
         return time.monotonic(), trouble, figures
 
     def _pids(self) -> dict[str, int]:
-        found = {name: processes.find(self._home / "run", name) for name in (*self._ports, *SERVICES)}
+        found = {name: processes.find(self._home / "run", name) for name in (*self._pages, *SERVICES)}
         return {name: running.pid for name, running in found.items() if running is not None}
 
     def _places(

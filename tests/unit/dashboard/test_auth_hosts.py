@@ -101,6 +101,30 @@ def test_where_it_listens_and_where_signing_in_leads_back_to_are_names_of_its_ow
     }
 
 
+@pytest.mark.parametrize(
+    ("host", "kept"), [("fleet.example.org:8501", True), ("localhost", False), ("[::1]:1", False)]
+)
+def test_over_tls_every_cookie_is_for_tls_and_browsers_keep_to_it_beyond_loopback(
+    host: str, kept: bool
+) -> None:
+    sent: list[Any] = []
+    cookies = [(b"set-cookie", b"a=1; HttpOnly"), (b"set-cookie", b"b=2; secure; Path=/")]
+
+    async def pages(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": cookies})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "headers": [(b"host", host.encode())]}
+    checked = HostCheck(pages, LOOPBACK | {"fleet.example.org"}, secure=True)
+    asyncio.run(checked(scope, send, send))
+    assert sent[0]["headers"][:2] == [(b"set-cookie", b"a=1; HttpOnly; Secure"), cookies[1]]
+    assert sent[0]["headers"][2:] == [(b"strict-transport-security", b"max-age=31536000")] * kept
+    assert sent[1] == {"type": "http.response.body", "body": b"x"}
+
+
 @pytest.mark.parametrize("hosts", ["https://a.b", "a.b:443", "*", "*.a.b", "a b", "a.b,c/d"])
 def test_a_setting_that_is_no_list_of_hosts_is_refused_by_its_name(hosts: str) -> None:
     with pytest.raises(ConfigError, match=r"ODOGRAPH_DASHBOARD_HOSTS: .* is no host name or address"):

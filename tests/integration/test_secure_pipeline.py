@@ -1,0 +1,198 @@
+"""`odograph up --secure`, as a person runs it: whole pipeline, servers as strangers find them, policy."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from infra.clients.kafka import LogEnds
+from infra.contract.errors import ServiceError
+from infra.settings.settings import Endpoints, Settings, endpoints, load
+from infra.stack import probes, supervisor
+from infra.stack.fetch import fetch_all
+from infra.stack.processes import guarded
+from infra.stack.stack import SERVICES, Stack
+from load_tests import policy_trial
+from stream_jobs.audit.collect import current_ledger
+from stream_jobs.audit.ledger import Ledger
+from tests.support import eventually, odograph_command
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+NAME = "fleet.example.org"
+VARIABLES = {
+    "ODOGRAPH_KAFKA_HEAP_MB": "256",
+    "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2",
+    "ODOGRAPH_DASHBOARD_HOSTS": NAME,
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A home whose pipeline runs; what `odograph up --secure` printed."""
+
+    home: Path
+    printed: str
+
+    def odograph(self, *arguments: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
+        return odograph(self.home, *arguments, timeout_s=timeout_s)
+
+    @property
+    def settings(self) -> Settings:
+        return load(paths={"home": str(self.home)})
+
+    @property
+    def where(self) -> Endpoints:
+        return endpoints(self.settings)
+
+    @property
+    def port(self) -> int:
+        return self.where.http_ports["dashboard"]
+
+    def trust(self, kind: str = "services") -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.home / "ca" / kind / "ca.pem")
+
+
+def odograph(home: Path, *arguments: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **VARIABLES, "ODOGRAPH_PATHS_HOME": str(home)}
+    command = [*odograph_command(), *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(clean_environment: None) -> Iterator[Site]:
+    home = Path(tempfile.mkdtemp(prefix="odograph-up-secure-"))
+    fetch_all(load(paths={"home": str(home)}).paths.cache, SERVICES)
+    with guarded(home, remove=True):
+        done = odograph(home, "up", "--secure", "--wait-s", "280", timeout_s=320)
+        assert done.returncode == 0, done.stderr
+        yield Site(home, done.stdout)
+        odograph(home, "down")
+
+
+def test_a_fleet_with_a_certificate_each_reaches_windows_archive_and_alerts_and_nothing_is_missing(
+    site: Site,
+) -> None:
+    fleet = ("-c", "20", "--rate", "60", "--duration", "8s", "--fault", "crash=1", "--seed", "3")
+    done = site.odograph("simulate", *fleet, "--connections", "per-vehicle", "--json")
+    assert done.returncode == 0, done.stderr
+    sent = json.loads(done.stdout)["messages"]
+    assert sent["acked"] == sent["sent"] > 400
+    with LogEnds(site.where.kafka_bootstrap, site.settings.kafka.prefix) as ends:
+
+        def balanced() -> Ledger | None:
+            found = current_ledger(site.home, site.where, ends)
+            return found if found.residual == 0 and found.counted > 400 else None
+
+        ledger = eventually(balanced, 60, "a balanced ledger")
+    assert ledger is not None
+    assert (ledger.dead, ledger.archived) == (0, ledger.appended)
+    with psycopg.connect(site.where.db_ingest_url) as connection:
+        query = "SELECT count(*) FROM odograph.crash_record WHERE signature = 'valid'"
+        eventually(lambda: connection.execute(query).fetchone() == (1,), 60, "the crash record, signed")
+        query = "SELECT count(*) FROM odograph.alert"
+        eventually(lambda: connection.execute(query).fetchone() != (0,), 60, "alerts")
+
+
+def test_the_database_takes_no_plain_connection_and_no_other_server_is_taken_for_it(site: Site) -> None:
+    url = Stack(site.settings, print).superuser_url()
+    sessions = "SELECT usename, ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename LIKE %s"
+    with psycopg.connect(url) as connection:
+        found = connection.execute(sessions, ("odograph_%",)).fetchall()
+    assert {"odograph_ingest", "odograph_dashboard"} <= {user for user, _ in found}
+    assert {encrypted for _, encrypted in found} == {True}
+    urls = (site.where.db_owner_url, site.where.db_ingest_url, site.where.db_dashboard_url)
+    assert [
+        u for u in urls if f"?sslmode=verify-full&sslrootcert={site.home}/ca/services/ca.pem" not in u
+    ] == []
+    for url in urls:
+        with pytest.raises(psycopg.OperationalError, match=r"no pg_hba\.conf entry .* no encryption"):
+            psycopg.connect(url, sslmode="disable")
+    with pytest.raises(psycopg.OperationalError, match="certificate verify failed"):
+        psycopg.connect(urls[0], sslrootcert=str(site.home / "ca" / "devices" / "ca.pem"))
+    with pytest.raises(psycopg.OperationalError, match=r'does not match host name "other\.example\.org"'):
+        psycopg.connect(urls[0], host="other.example.org", hostaddr="127.0.0.1")
+
+
+def asked(
+    site: Site, path: str, name: str, shown: str = "", headers: dict[str, str] | None = None
+) -> http.client.HTTPResponse:
+    """What the dashboard answers who has come by ``name``, and names ``shown`` in the request."""
+    connection = http.client.HTTPSConnection(name, site.port, timeout=20)
+    plain = socket.create_connection(("127.0.0.1", site.port), 20)
+    connection.sock = site.trust().wrap_socket(plain, server_hostname=name)
+    with closing(connection):
+        connection.request("GET", path, headers={"Host": shown or name, **(headers or {})})
+        with connection.getresponse() as answer:
+            return answer
+
+
+def test_the_dashboard_speaks_tls_only_under_its_own_names_and_its_cookies_are_for_tls(site: Site) -> None:
+    assert site.printed == f"https://127.0.0.1:{site.port}\n"
+    page = asked(site, "/", "127.0.0.1")
+    assert (page.status, page.headers["Strict-Transport-Security"]) == (200, None)  # of the reader's machine
+    page = asked(site, "/_stcore/health", NAME)
+    assert (page.status, page.headers["Strict-Transport-Security"]) == (200, "max-age=31536000")
+    cookies = page.headers.get_all("Set-Cookie", [])
+    assert cookies
+    assert [cookie for cookie in cookies if not re.search("; Secure(;|$)", cookie)] == []
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    upgrade["Sec-WebSocket-Key"] = "AAAAAAAAAAAAAAAAAAAAAA=="
+    origins = {f"https://{NAME}": 101, "https://evil.example.org": 403}
+    opened = {
+        o: asked(site, "/_stcore/stream", NAME, headers=upgrade | {"Origin": o}).status for o in origins
+    }
+    assert opened == origins
+    assert asked(site, "/readyz", "127.0.0.1", shown="evil.example.org").status == 403
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"not valid for 'evil\.example\.org'"):
+        asked(site, "/", "evil.example.org")
+    plain = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+    plain.request("GET", "/")
+    with closing(plain), pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
+        plain.getresponse()
+
+
+def test_doctor_tries_each_hop_and_says_what_is_on(site: Site) -> None:
+    done = site.odograph("doctor", "--json")
+    findings: dict[str, dict[str, Any]] = {f["name"]: f for f in json.loads(done.stdout)}
+    assert [f for f in findings.values() if not f["fine"]] == []
+    told = {
+        name.removeprefix("hop: "): f["detail"] for name, f in findings.items() if name.startswith("hop: ")
+    }
+    on = {name for name, detail in told.items() if "TLS on (TLSv1.3)" in detail}
+    assert told.keys() - on == {"Spark's own ports", "health pages"}
+    assert {name for name in on if "a client without one is refused" in told[name]} == {
+        "vehicle to broker", "programs to broker", "programs to Kafka",
+    }  # fmt: skip
+    assert "plain connections refused" in told["programs to database"]
+    assert "plain http refused, host names checked" in told["browser to dashboard"]
+    assert re.fullmatch(r"(?:[5-9]|1\d) ports, loopback only; TLS off, login on", told["Spark's own ports"])
+    ca = str(site.home / "ca" / "services" / "ca.pem")
+    with pytest.raises(ServiceError, match="takes clients without a certificate"):
+        probes.tls_server(site.port, ca)
+    with pytest.raises(ServiceError, match="no TLS by our authority"):
+        probes.tls_server(site.where.http_ports["bridge"], ca)
+    with pytest.raises(ServiceError, match="no TLS by our authority"):
+        probes.tls_server(site.port, str(site.home / "ca" / "devices" / "ca.pem"))
+    assert told["health pages"].startswith("7 pages, loopback only; TLS off, login off")
+
+
+def test_the_services_do_what_the_policy_says_and_nothing_else(site: Site) -> None:
+    supervisor.stop_in_background(site.home)  # programs would hear and write too
+    rows = policy_trial.trial_at(Stack(site.settings, print), site.where)
+    allowed = sum(row[3] for row in rows)
+    assert policy_trial.differences(rows) == []
+    assert 600 < allowed < len(rows) - allowed
