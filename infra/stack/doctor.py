@@ -11,24 +11,27 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 
 from infra.clients.basemap import OPTION, find
 from infra.clients.tables import rendered, table
 from infra.contract import policy
-from infra.contract.errors import OdographError, ServiceError
+from infra.contract.errors import OdographError
 from infra.settings.sections import Kafka, Watch
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
-from infra.stack import cache, fetch, identity, probes
+from infra.stack import cache, fetch, identity, probes, processes
 from infra.stack.kafka import acl_faults, missing_topics, topic_faults
 from infra.stack.mosquitto import broker_figures
 from infra.stack.rootfs import PRIVATE_MOUNTS
-from infra.stack.service import HOST
-from infra.stack.stack import Stack
+from infra.stack.service import HOST, listening, sockets_of
+from infra.stack.stack import DEVICES, Stack
 from infra.stack.status import Part, partitions, parts
 
 DISK_FREE_GB = 2.0
+FORBIDDEN = 403
+SPARK = ("jobs", "instant")
 RECENT_H = 24
 PYTHON_MIN = (3, 11)
 
@@ -134,51 +137,128 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
 
 
 def _hops(stack: Stack) -> Iterable[Finding]:
-    """Who is asked for what, hop by hop. Open on loopback is no fault, and said."""
-    s, local = stack.settings, f"open to every program of this machine, on {HOST} only"
-    certificates = stack.secure and "mosquitto" in stack.embedded
-    mqtt = f"{local}; certificates: odograph up --secure"
-    if brokers := s.mqtt.brokers():
-        mqtt = "external, " + ("TLS" if brokers[0].tls else "no TLS: mqtts:// in ODOGRAPH_MQTT_URL")
-    now, hops = datetime.now(UTC), ("vehicle to broker", "programs to broker")
-    for kind, hop in zip(identity.KINDS, hops, strict=True):
-        if not certificates:
-            yield Finding(f"hop: {hop}", True, mqtt)
-            continue
-        newest = {one.name: one for one in identity.Authority(stack.home, kind).issued() if not one.revoked}
-        ending = sorted(name for name, one in newest.items() if one.state(now) == "expires soon")
-        detail = f"TLS, a certificate each ({len(newest)}), access list by name, revocations in force"
-        if ending:
-            named = ", ".join(f"{name} {newest[name].ends:%Y-%m-%d}" for name in ending[:5])
-            detail += f"; {len(ending)} end within {identity.WARN_DAYS} days: {named}"
-        step = "odograph device rotate NAME, or revoke it" if kind == identity.DEVICES else "odograph up"
-        yield Finding(f"hop: {hop}", not ending, detail, step)
-    yield _kafka_hop(stack, local)
-    given = s.db.given()
-    plain = [f"ODOGRAPH_DB_{key}".upper() for key, url in given.items() if "sslmode=verify-full" not in url]
-    external = (
-        f"external, not checked by sslmode=verify-full: {', '.join(plain)}" if plain else "external, TLS"
-    )
-    database = "passwords (SCRAM), a role each"
-    yield Finding("hop: programs to database", True, f"{database}; {external if given else HOST + ' only'}")
-    people = f"OpenID Connect, roles; {s.dashboard.address}" if s.dashboard.oidc else f"{local}, no sign-in"
-    yield Finding("hop: browser to dashboard", True, people)
+    """What is on and off, hop by hop, tried as a stranger would. Open on loopback is no fault, and said."""
+    address = stack.settings.mqtt.address
+    hops: dict[str, Callable[[Stack], Answer]] = {
+        "vehicle to broker": partial(
+            _broker_hop, listener=DEVICES, host=HOST if address.is_unspecified else str(address)
+        ),
+        "programs to broker": partial(_broker_hop, listener="mosquitto", host=HOST),
+        "programs to Kafka": _kafka_hop,
+        "programs to database": _database_hop,
+        "browser to dashboard": _dashboard_hop,
+        "Spark's own ports": _spark_hop,
+        "health pages": _health_hop,
+    }
+    for name, hop in hops.items():
+        try:
+            answer = hop(stack)
+        except (OdographError, KeyError) as error:
+            answer = (False, f"cannot be tried: {error}", "odograph up")
+        yield Finding(f"hop: {name}", *answer)
 
 
-def _kafka_hop(stack: Stack, local: str) -> Finding:
-    s, hop = stack.settings, "hop: programs to Kafka"
-    if s.kafka.bootstrap:
-        login = "a certificate" if s.kafka.cert_file else "no login"
-        return Finding(hop, True, f"external, {'TLS' if s.kafka.ca_file else 'no TLS'} and {login}")
+ON = "TLS on ({}), certificates on: a client without one is refused"
+
+
+def _open(stack: Stack, name: str) -> Answer:
+    found = _listeners(stack, name)
+    words = f"TLS off, login off: open to every program of this machine, {_reach(found)}"
+    return "BEYOND" not in words, words, "certificates: odograph up --secure"
+
+
+def _ca(stack: Stack) -> str:
+    return str(stack.home / identity.FOLDER / identity.SERVICES / "ca.pem")
+
+
+def _broker_hop(stack: Stack, listener: str, host: str) -> Answer:
+    if brokers := stack.settings.mqtt.brokers():
+        tls = "on" if brokers[0].tls else "off: mqtts:// in ODOGRAPH_MQTT_URL"
+        return True, f"external, TLS {tls}, login {'on' if brokers[0].user else 'off'}", ""
     if not stack.secure:
-        return Finding(hop, True, f"{local}, no login")
+        return _open(stack, "mosquitto")
+    kind = identity.DEVICES if listener == DEVICES else identity.SERVICES
+    newest = {one.name: one for one in identity.Authority(stack.home, kind).issued() if not one.revoked}
+    now = datetime.now(UTC)
+    ending = sorted(name for name, one in newest.items() if one.state(now) == "expires soon")
+    version = probes.tls_server(stack.ports()[listener], _ca(stack), host)
+    detail = f"{ON.format(version)} ({len(newest)} have one), access list on, revocations on"
+    if ending:
+        named = ", ".join(f"{name} {newest[name].ends:%Y-%m-%d}" for name in ending[:5])
+        detail += f"; {len(ending)} end within {identity.WARN_DAYS} days: {named}"
+    step = "odograph device rotate NAME, or revoke it" if kind == identity.DEVICES else "odograph up"
+    return not ending, detail, step
+
+
+def _kafka_hop(stack: Stack) -> Answer:
+    s = stack.settings
+    if s.kafka.bootstrap:
+        tls, login = ("on" if file else "off" for file in (s.kafka.ca_file, s.kafka.cert_file))
+        return True, f"external, TLS {tls}, certificate {login}", ""
+    if not stack.secure:
+        return _open(stack, "kafka")
+    version = probes.tls_server(stack.ports()["kafka"], _ca(stack))
     wanted = policy.kafka_acls(s.kafka.prefix, s.bridge.client_id)
-    try:
-        wrong = acl_faults(stack.endpoints(stack.ports()).logged_in(policy.OPERATOR).kafka_bootstrap, wanted)
-    except (ServiceError, KeyError) as error:
-        return Finding(hop, False, str(error), "odograph up")
-    detail = "; ".join(wrong[:5]) or f"TLS, a certificate each, access list of {len(wanted)} permissions"
-    return Finding(hop, not wrong, detail, "odograph up puts it right")
+    wrong = acl_faults(stack.endpoints(stack.ports()).logged_in(policy.OPERATOR).kafka_bootstrap, wanted)
+    detail = "; ".join(wrong[:5]) or f"{ON.format(version)}, access list on: {len(wanted)} permissions"
+    return not wrong, detail, "odograph up puts it right"
+
+
+def _database_hop(stack: Stack) -> Answer:
+    given, login = stack.settings.db.given(), "login on (SCRAM), a role each"
+    plain = [f"ODOGRAPH_DB_{key}".upper() for key, url in given.items() if "sslmode=verify-full" not in url]
+    if given:
+        tls = f"not by sslmode=verify-full: {', '.join(plain)}" if plain else "TLS on, verify-full"
+        return True, f"external, {tls}; {login}", ""
+    if not stack.secure:
+        return True, f"TLS off, {login}; {HOST} only", ""
+    version = probes.database_tls(stack.superuser_url())
+    return True, f"TLS on ({version}), verify-full, plain connections refused; {login}", ""
+
+
+def _dashboard_hop(stack: Stack) -> Answer:
+    s, where = stack.settings.dashboard, stack.pages()["dashboard"]
+    login = "OpenID Connect and roles on" if s.oidc else "sign-in off: who opens it on this machine may act"
+    if stack.runner.find("dashboard") is None:
+        return True, f"does not run; {login}", ""
+    tls = "off"
+    if stack.secure:
+        version = probes.tls_server(stack.ports()["dashboard"], _ca(stack), asks=False)
+        tls = f"on ({version}), plain http refused"
+    status = probes.foreign_host(where)
+    names = "checked" if status == FORBIDDEN else "NOT checked"
+    detail = f"TLS {tls}, host names {names}; {login}; {s.address}"
+    return status == FORBIDDEN, detail, "another program answers on its port: odograph down, odograph up"
+
+
+def _spark_hop(stack: Stack) -> Answer:
+    pages = {(HOST, port) for port in stack.ports().values()}
+    found = {place for name in SPARK for place in _listeners(stack, name)} - pages
+    taken = sorted(port for _, port in found if not probes.rejects_rpc(port))
+    detail = f"{len(found)} ports, {_reach(found)}; TLS off, login {f'off on {taken}' if taken else 'on'}"
+    return not taken, detail, "spark.authenticate true, and a secret, in the cluster's spark-defaults.conf"
+
+
+def _health_hop(stack: Stack) -> Answer:
+    pages = {name: where for name, where in stack.pages().items() if name != "dashboard"}
+    there = {name: probes.foreign_host(where) for name, where in pages.items() if stack.runner.find(name)}
+    found = {place for name in there for place in _listeners(stack, name) if name not in SPARK}
+    wrong = sorted(name for name, status in there.items() if status != FORBIDDEN)
+    names = f"NOT checked by {', '.join(wrong)}" if wrong else "checked"
+    detail = f"{len(there)} pages, {_reach(found)}; TLS off, login off (no secrets there), host names {names}"
+    return not wrong, detail, "another program answers on their ports: odograph down, odograph up"
+
+
+def _listeners(stack: Stack, name: str) -> set[tuple[str, int]]:
+    """Where a program and its children take connections; nothing where it does not run."""
+    running, there = stack.runner.find(name), listening()
+    pids = () if running is None else processes.tree(running.pid)
+    return {there[socket] for pid in pids for socket in sockets_of(pid) if socket in there}
+
+
+def _reach(places: set[tuple[str, int]]) -> str:
+    beyond = sorted({address for address, _ in places if not ip_address(address).is_loopback})
+    return f"BEYOND loopback at {', '.join(beyond)}" if beyond else "loopback only"
 
 
 def _copies(addresses: Endpoints, terms: Kafka) -> Answer:

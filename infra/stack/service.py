@@ -11,8 +11,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from infra.contract.errors import ServiceError
@@ -175,16 +177,32 @@ def kept_ports(path: Path) -> dict[str, int]:
     return kept
 
 
-def port_holder(port: int) -> str:
-    """Who listens on the port, as ``name (pid 123)``; "another program" where that cannot be seen."""
+def listening() -> dict[str, tuple[str, int]]:
+    """Address and port of each socket of this machine that takes connections, by its name in ``/proc``."""
     tables = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
     rows = [row.split() for table in tables if table.exists() for row in table.read_text().splitlines()[1:]]
-    sockets = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")}
-    for fd in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
-        try:
-            if fd.readlink().name in sockets:
-                pid = fd.parts[2]
+    found = {}
+    for row in (row for row in rows if row[3] == "0A"):
+        words, _, port = row[1].partition(":")
+        raw = b"".join(bytes.fromhex(words[k : k + 8])[::-1] for k in range(0, len(words), 8))
+        address = ip_address(raw)
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        found[f"socket:[{row[9]}]"] = (str(mapped or address), int(port, 16))
+    return found
+
+
+def sockets_of(pid: int | str) -> Iterator[str]:
+    """The names of a process's sockets, as far as they are ours to see."""
+    for fd in Path("/proc").glob(f"{pid}/fd/*"):
+        with suppress(OSError):  # the process or the descriptor is gone, or not ours to see
+            yield fd.readlink().name
+
+
+def port_holder(port: int) -> str:
+    """Who listens on the port, as ``name (pid 123)``; "another program" where that cannot be seen."""
+    sockets = {name for name, (_, number) in listening().items() if number == port}
+    for pid in (path.name for path in Path("/proc").glob("[0-9]*") if sockets):
+        if not sockets.isdisjoint(sockets_of(pid)):
+            with suppress(OSError):
                 return f"{Path('/proc', pid, 'comm').read_text().strip()} (pid {pid})"
-        except OSError:
-            continue  # the process or the descriptor is gone, or not ours to see
     return "another program"

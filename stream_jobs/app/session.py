@@ -81,6 +81,7 @@ def _on_this_machine(settings: Settings) -> dict[str, str]:
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.authenticate": "true",  # by a secret that it makes at each start and keeps to itself
         "spark.driver.extraClassPath": jars,
         "spark.local.dir": str(settings.paths.home.absolute() / "run" / "spark"),
         "spark.hadoop.fs.file.impl": LOCAL_FILES,

@@ -7,12 +7,15 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import cache
+from infra.stack.probes import rejects_rpc
 from stream_jobs.app import package, session
 
 
@@ -71,3 +74,19 @@ def test_the_archive_of_the_environment_has_an_interpreter_and_the_packages(
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert run.stdout.split()[1] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_the_drivers_port_asks_strangers_who_they_are_and_one_that_does_not_is_noticed(
+    java: SparkSession,
+) -> None:
+    context = java.sparkContext
+    assert rejects_rpc(int(context.getConf().get("spark.driver.port") or 0))
+    jvm: Any = context._jvm
+    spark, conf = jvm.org.apache.spark, jvm.org.apache.spark.SparkConf(False)
+    file = getattr(spark.SecurityManager, "$lessinit$greater$default$3")()
+    security = spark.SecurityManager(conf, jvm.scala.Option.empty(), file)
+    server = spark.rpc.RpcEnv.create("open", "127.0.0.1", 0, conf, security, False)
+    try:
+        assert not rejects_rpc(server.address().port())
+    finally:
+        server.shutdown()
