@@ -11,6 +11,7 @@ from stream_jobs.alerts.cli import alerts, incidents
 from stream_jobs.archive.cli import app as archive
 from stream_jobs.audit.cli import audit
 from stream_jobs.crashes.cli import crash_app as crash
+from stream_jobs.privacy.cli import privacy
 from stream_jobs.replay.cli import replays as replay
 from stream_jobs.reprocess.cli import backfill, recompute
 from stream_jobs.roads.cli import eta, traffic
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
         "incidents": incidents,
         "archive": archive,
         "crash": crash,
+        "privacy": privacy,
         "replay": replay,
     }
     for name, group in groups.items():

@@ -43,6 +43,8 @@ class Joining:
         if key == TABLE_KEY:
             self.causes = Causes.decode(value)
             return
+        if not value:  # of a vehicle that was erased
+            return
         cause, piece = Piece.decode(value)
         mine, reach_ms = self._pieces.setdefault(cause, {}), self.causes.terms(cause).join_ms
         near, far = list[Piece](), list[Piece]()

@@ -98,8 +98,11 @@ INGEST, DASHBOARD, DISPATCH, TENANT = (
 SELECT, INSERT, UPDATE, DELETE = "select", "insert", "update", "delete"
 _LOG: Final = (SELECT, INSERT, UPDATE)
 TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
-    ("odograph.(audit_log|migration|replay_run|replay_verdict|view_backup)", {}),
-    ("odograph.(custody|crash_lock|fuel_factor|trend_metric|score_weight|retention)", {INGEST: (SELECT,)}),
+    ("odograph.(audit_log|pseudonym|migration|replay_run|replay_verdict|view_backup)", {}),
+    (
+        "odograph.(custody|crash_lock|fuel_factor|trend_metric|score_weight|retention|log_begin)",
+        {INGEST: (SELECT,)},
+    ),
     ("odograph.crash_record", {INGEST: (SELECT, INSERT)}),
     ("odograph.(rule|lease|query_completeness)", {INGEST: _LOG}),
     ("odograph.*", {INGEST: (*_LOG, DELETE)}),

@@ -35,6 +35,7 @@ HEADER_DETAIL = "detail"
 HEADER_MESSAGES = "messages"  # of a dead letter without a message: how many were not kept; 0 of an event
 HEADER_SINCE_MS = "since_ms"  # of the dead letter of a lost session: when it was last known to be there
 HEADER_AUTHENTICATED_AS = "authenticated_as"  # of a dead letter: its sender by the broker, empty: none
+HEADER_AGAIN = "again"  # of a record that was appended again, when another vehicle's were erased
 HEADER_REINJECTED_FROM = "reinjected_from"  # offset of the dead letter that a record was made of
 HEADER_FIRST_RECEIVED_MS = "first_received_ms"  # of a re-injected message: when it came over MQTT
 
@@ -63,6 +64,8 @@ class KafkaTopic:
     def bounds(self) -> dict[str, str]:
         """How big a record, and the topic, may become: put right at each start, in old topics too."""
         limits = {"max.message.bytes": str(MAX_RECORD_BYTES)}
+        if self.cleanup == "compact":
+            limits["delete.retention.ms"] = str(HOUR_MS)
         if self.retention_bytes >= 0:
             limits["retention.bytes"] = str(self.retention_bytes)
             limits["segment.bytes"] = str(DEAD_LETTER_SEGMENT_BYTES)

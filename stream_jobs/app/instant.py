@@ -21,13 +21,14 @@ from prometheus_client import CollectorRegistry, Gauge
 from py4j.protocol import Py4JError  # it comes with Spark, without stubs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import java_access, log_generations
 from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.topics import CLOCK, kafka_topic
+from infra.contract.topics import CLOCK, HEADER_AGAIN, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of, of_logs
@@ -161,7 +162,12 @@ def findings(
     """What a query makes of the records of its topic, or of another, for the topic ``alerts``."""
     source = SOURCES[query]
     options = kafka_options(settings, where, topic or TOPICS[source]) | GATHERING[source]
-    records = record_columns(spark.readStream.format("kafka").options(**options).load())
+    if source == "crash":
+        options["includeHeaders"] = "true"
+    raw = spark.readStream.format("kafka").options(**options).load()
+    if source == "crash":  # what was appended again was judged when it came
+        raw = raw.where(~F.coalesce(F.exists("headers", lambda h: h["key"] == HEADER_AGAIN), F.lit(False)))
+    records = record_columns(raw)
     own = [rule for rule in rules if rule.source == source]
     return kafka_records(FINDINGS_OF[source](records, own, clock_limits(settings)))
 

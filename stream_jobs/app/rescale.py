@@ -30,13 +30,13 @@ from stream_jobs.app.telemetry import (
     STATE,
     bucket_numbers,
     due_of,
+    kept_of,
     place_of,
     with_timer,
 )
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
-from stream_jobs.vehicles.core import hold
 from stream_jobs.vehicles.fleet import dump, load
-from stream_jobs.windows.open_windows import OpenWindows, part_of
+from stream_jobs.windows.open_windows import OpenWindows
 
 QUERY: Final = "telemetry"
 DRAFT: Final = "telemetry-rescaled"
@@ -113,11 +113,7 @@ def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int,
 def _part(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]) -> tuple[bytes, int]:
     """What a bucket remembers of the ``chosen`` vehicles, and when it is due."""
     fleet, memory = load(blob, rule_set)
-    others = [place for place, name in enumerate(fleet.ids) if name not in chosen]
-    fleet.forget(pd.Index(others, dtype="int64").to_numpy())
-    if fleet.held is not None:
-        hold(fleet, fleet.held)
-    windows = OpenWindows(settings.jobs, None, part_of(memory, chosen))
+    windows = OpenWindows(settings.jobs, None, kept_of(fleet, memory, chosen))
     due_ms = due_of(fleet, windows)
     return dump(fleet, windows.memory()), NEVER_MS if due_ms is None else max(1, int(min(due_ms, NEVER_MS)))
 

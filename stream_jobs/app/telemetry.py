@@ -8,13 +8,14 @@ work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
@@ -27,11 +28,11 @@ from stream_jobs.roads.network import RoadLookup, lookup_of
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
-from stream_jobs.vehicles.core import Core
+from stream_jobs.vehicles.core import Core, hold
 from stream_jobs.vehicles.features import VehicleStage, vehicle_stage
 from stream_jobs.vehicles.fleet import Fleet, dump, load
 from stream_jobs.vehicles.rows import Row, pack
-from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Found, OpenWindows
+from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Found, Memory, OpenWindows, part_of
 
 NEVER_MS: Final = 2**62
 OUTPUT: Final = (
@@ -61,11 +62,14 @@ class Operator:
     ) -> Iterator[pd.DataFrame]:
         core = Core(self.jobs, self.stage.journeys, self.rule_set)
         fleet, memory = load(state.get[0] if state.exists else None, self.rule_set)
+        table, erased = without_erased(_in_order(records))
+        if erased:
+            memory = kept_of(fleet, memory, Others(erased))
         watermark_ms = state.getCurrentWatermarkMs()
         windows = OpenWindows(self.jobs, self.roads, memory, watermark_ms)
         rows: list[Row] = []
         arrived = False
-        for batch in self._frames(records):
+        for batch in self._frames(table):
             arrived = True
             windows.take(batch, batch.ok)
             windows.note_receipts(batch)
@@ -84,20 +88,55 @@ class Operator:
             state.remove()
         yield _out(rows, windows.found, int(bucket_no[0]), open_from_ms)
 
-    def _frames(self, records: Iterator[pd.DataFrame]) -> Iterator[FrameBatch]:
-        """The readable frames, in the order of the log whatever way the records took here."""
-        chunks = [as_arrow(chunk) for chunk in records if len(chunk)]
-        if not chunks:
-            return
-        table = pa.Table.from_batches(chunks).combine_chunks()
-        place = [table[name].to_numpy() for name in ("log_offset", "partition")]
-        order = np.lexsort(place)
-        if np.any(np.diff(order) < 0):
-            table = table.take(pa.array(order)).combine_chunks()
-        for batch in table.to_batches(max_chunksize=FRAMES_AT_ONCE):
+    def _frames(self, records: pa.Table | None) -> Iterator[FrameBatch]:
+        """The readable frames."""
+        for batch in [] if records is None else records.to_batches(max_chunksize=FRAMES_AT_ONCE):
             frames = self.stage.frames(batch)
             if frames is not None:
                 yield frames
+
+
+def _in_order(records: Iterator[pd.DataFrame]) -> pa.Table | None:
+    """The records in the order of the log, whatever way they took here; None without any."""
+    chunks = [as_arrow(chunk) for chunk in records if len(chunk)]
+    if not chunks:
+        return None
+    table = pa.Table.from_batches(chunks).combine_chunks()
+    order = np.lexsort([table[name].to_numpy() for name in ("log_offset", "partition")])
+    return table.take(pa.array(order)).combine_chunks() if np.any(np.diff(order) < 0) else table
+
+
+def without_erased(records: pa.Table | None) -> tuple[pa.Table | None, set[str]]:
+    """Records (columns ``key`` and ``value`` among them) without those of vehicles that were erased behind
+    them, and these vehicles: a record without a value erases what its key had before.
+    """
+    if records is None or not records["value"].null_count:
+        return records, set()
+    stays, erased = np.ones(records.num_rows, np.bool_), set()
+    for at in np.flatnonzero(records["value"].is_null()).tolist():
+        key = records["key"][at]
+        stays[: at + 1] &= pc.not_equal(records["key"][: at + 1], key).to_numpy()
+        erased.add(key.as_py().decode(errors="replace"))
+    return records.filter(pa.array(stays)).combine_chunks(), erased
+
+
+class Others(Container[str]):
+    """All vehicles but these."""
+
+    def __init__(self, vehicles: set[str]) -> None:
+        self._vehicles = vehicles
+
+    def __contains__(self, vehicle_id: object) -> bool:
+        return vehicle_id not in self._vehicles
+
+
+def kept_of(fleet: Fleet, memory: Memory, chosen: Container[str]) -> Memory:
+    """What is remembered of the ``chosen`` vehicles: the fleet loses the others, the windows' is returned."""
+    others = [place for place, name in enumerate(fleet.ids) if name not in chosen]
+    fleet.forget(np.array(others, np.int64))
+    if fleet.held is not None:
+        hold(fleet, fleet.held)
+    return part_of(memory, chosen)
 
 
 def operator_of(settings: Settings, rule_set: RuleSet) -> Operator:

@@ -11,24 +11,27 @@ import os
 import re
 import shutil
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import structlog
 
 from infra.clients import locks
 from infra.clients.duck import connected
 from infra.contract.errors import ArchiveError
+from infra.contract.verdict import ERASED, LATE, OK
 from infra.settings.sections import Archive
 from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import DAY_MS, HOUR_MS, PACKED, PACKING, TELEMETRY, Entry, hour_name
-from stream_jobs.archive.reader import ArchiveFile, hours, of_hours
+from stream_jobs.archive.reader import ArchiveFile, hours, of_hours, paths
 from stream_jobs.archive.writer import adopt, now_ms, parquet_writer
 
 MINUTE_MS: Final = 60_000
@@ -36,9 +39,13 @@ UPKEEP_LOCK: Final = ".upkeep.lock"
 SWAP: Final = "swap"
 # What the archive query writes. A packed file ends with its number of batches, and is not packed again.
 BATCH_FILE: Final = re.compile(r"(?P<query>.+)-\d{9}-\d{3}\.parquet")
+ERASED_FILE: Final = re.compile(r"-erased-[0-9A-F]{10}$")
 GROUP_BYTES: Final = 32 << 20  # records in memory at once, about: they become a row group
 READ_ROWS: Final = 8192
 MEMORY: Final = "512MB"  # what DuckDB may use to compare
+_PARTITIONS: Final = """
+SELECT DISTINCT topic, partition FROM read_parquet(?, hive_partitioning = false) WHERE vehicle_id = ?
+"""
 _SUMS: Final = """
 SELECT count(*), sum(hash(record)::hugeint) FROM read_parquet(?, hive_partitioning = false) record
 """
@@ -167,20 +174,28 @@ def _chunks(files: Iterable[ArchiveFile], target_bytes: int) -> list[list[tuple[
 
 
 def _packed(folder: Path, hour_ms: int, chunk: Sequence[tuple[Path, Entry]]) -> Entry:
+    name = f"{chunk[0][0].name.removesuffix('.parquet')}-packed-{len(chunk)}.parquet"
+    return _rewritten(folder, hour_ms, chunk, name)
+
+
+def _rewritten(
+    folder: Path, hour_ms: int, chunk: Sequence[tuple[Path, Entry]], name: str,
+    changed: Callable[[pa.Table], pa.Table] | None = None,
+) -> Entry:  # fmt: skip
+    """One file ``name`` of those of a chunk, ``changed``: its records instead; it lies in its grace place."""
     for path, entry in chunk:
         if manifest.sha256_of(path) != entry.sha256:
             raise ArchiveError(f"{path} has other bytes than were written (SHA-256); put it back from a copy")
     sources = [path for path, _ in chunk]
-    name = f"{sources[0].name.removesuffix('.parquet')}-packed-{len(sources)}.parquet"
     draft, target = folder / PACKING / name, _places(folder, hour_ms)[1] / name
     for path in (draft, target):
         path.parent.mkdir(parents=True, exist_ok=True)
     schema = pq.read_schema(sources[0])
     with parquet_writer(draft, schema) as file:
         for group in _row_groups(sources, schema):
-            file.write_table(group)
+            file.write_table(group if changed is None else changed(group))
     before, after = _content(sources), _content([draft])
-    if before != after:
+    if before != after if changed is None else before[0] != after[0]:
         raise ArchiveError(
             f"{draft} has not the records of the {len(sources)} files it was made of ({after[0]} for "
             f"{before[0]}): nothing was replaced. Verify the hour: odograph archive verify"
@@ -231,6 +246,64 @@ def expire(folder: Path, hours_ms: Iterable[int], rules: Archive, at_ms: int) ->
 def due_hours(folder: Path, hours_ms: Iterable[int], rules: Archive, at_ms: int) -> list[int]:
     """Those of the hours that ended ``keep_days`` ago and have records."""
     return [hour for hour in hours_ms if _expires(hour, rules, at_ms) and of_hours(folder, [hour])]
+
+
+def partitions_of(folder: Path, vehicle_id: str) -> dict[str, set[int]]:
+    """By topic the partitions in which records of a vehicle lay. Raises ArchiveError."""
+    files = paths(folder)
+    with connected(MEMORY) as connection:
+        rows = connection.execute(_PARTITIONS, [files, vehicle_id]).fetchall() if files else []
+    return {topic: {p for name, p in rows if name == topic} for topic, _ in rows}
+
+
+def erase(folder: Path, hour_ms: int, target_bytes: int, vehicle_id: str, name: str) -> int:
+    """Take a vehicle out of an hour's records, which are packed before; how many were its. The caller alone
+    does so.
+
+    The records keep their places, numbers and times, under ``name`` and the verdict ``erased``. The old files
+    go by ``settle``. Raises ArchiveError: a file is damaged, or the disk is full; the hour is then as it was.
+    """
+    adopt(folder, hour_ms)
+    made: dict[str, Entry] = {}
+    count = 0
+    if any(_held(file, vehicle_id) for file in of_hours(folder, [hour_ms])):
+        pack_hour(folder, hour_ms, target_bytes)
+    for file in of_hours(folder, [hour_ms]):
+        ours = _held(file, vehicle_id)
+        if ours and file.entry is not None:
+            stem = ERASED_FILE.sub("", file.path.name.removesuffix(".parquet"))
+            fresh = f"{stem}-erased-{name[-10:]}.parquet"
+            nobodys = partial(_nobodys, vehicle_id=vehicle_id, name=name)
+            made[file.path.name] = _rewritten(folder, hour_ms, [(file.path, file.entry)], fresh, nobodys)
+            count += ours
+    if made:
+        with manifest.locked(folder, writing=True):
+            line = {"op": "pack", "at_ms": now_ms(), "files": [*made.values()], "replaces": [*made]}
+            manifest.append(folder, hour_ms, line)
+    return count
+
+
+def _held(file: ArchiveFile, vehicle_id: str) -> int:
+    """How many of a file's records are of a vehicle."""
+    held = pq.read_table(file.path, columns=["vehicle_id"], partitioning=None)["vehicle_id"]
+    return pc.sum(pc.equal(held, vehicle_id)).as_py() or 0
+
+
+def _nobodys(records: pa.Table, vehicle_id: str, name: str) -> pa.Table:
+    """Records of the vehicle as nobody's, the others as they are."""
+    ours = pc.equal(records["vehicle_id"], vehicle_id)
+    believed = pc.is_in(records["verdict"], pa.array([OK, LATE]))
+    t0_ms = pc.if_else(believed, records["t0_ms"], records["received_ms"])
+    instead = {
+        "key": name.encode(), "value": None, "vehicle_id": name, "verdict": ERASED, "t0_ms": t0_ms,
+        "span_ms": 0, "n": 0,
+    }  # fmt: skip
+    for column, value in instead.items():
+        place = records.schema.get_field_index(column)
+        field = records.schema.field(place)
+        other = value if column == "t0_ms" else pa.scalar(value, field.type)
+        records = records.set_column(place, field, pc.if_else(ours, other, records[column]))
+    return records
 
 
 def _expires(hour_ms: int, rules: Archive, at_ms: int) -> bool:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import structlog
 
 from infra.contract.topics import VEHICLE_ID
-from infra.contract.verdict import OK, ClockLimits
+from infra.contract.verdict import ERASED, OK, ClockLimits
 from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import HOUR_MS, TELEMETRY, Entry, hour_name
 from stream_jobs.archive.reader import of_hours
@@ -53,6 +53,7 @@ def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
     """Records with the index columns of the archive."""
     table = in_range(read_heads(batch.column("value")))
     verdict = verdicts(table, batch.column("received_ms").to_numpy(), limits, batch.column("key"))
+    verdict = np.where(batch.column("value").is_null(), ERASED, verdict)
     columns = {name: batch.column(name) for name in RECORD}
     keys = batch.column("key").dictionary_encode()  # few are different
     texts = (key.decode(errors="replace") for key in keys.dictionary.to_pylist())
@@ -91,7 +92,8 @@ class HourFiles:
                 writer.write_table(table.filter(pa.array(hours == hour)))
                 if sink.tell() >= FILE_BYTES:
                     yield _file_row(hour * HOUR_MS, *files.pop(hour))
-            told = pc.or_(pc.not_equal(table["verdict"], OK), pc.equal(table["topic"], self.deferred))
+            odd = pc.invert(pc.is_in(table["verdict"], pa.array([OK, ERASED])))
+            told = pc.or_(odd, pc.equal(table["topic"], self.deferred))
             for found in table.filter(told).select([*EXCEPTION]).to_batches():
                 yield _row(dict(zip(EXCEPTION, found.columns, strict=True)), found.num_rows)
         for hour, file in files.items():

@@ -42,7 +42,8 @@ DeadFrame = tuple[str, str, int, int]
 @dataclass(slots=True)
 class DeviceCount:
     """A device's records in the scope, and its frames: ``ok`` have a record in time, of the others those
-    ``late`` have one that came late, and those ``quarantined`` only ones with an impossible clock.
+    ``late`` have one that came late, those ``quarantined`` only ones with an impossible clock, and those
+    ``erased`` are of a vehicle that was.
 
     ``gaps`` lie between its first and its last frame there; ``following`` is the first sequence number after
     the scope, where it has one.
@@ -53,6 +54,7 @@ class DeviceCount:
     ok: int = 0
     late: int = 0
     quarantined: int = 0
+    erased: int = 0
     late_records: int = 0
     quarantined_records: int = 0
     first_seq: int = 0
@@ -86,7 +88,7 @@ class Clone(NamedTuple):
 _RECORDS = """
 CREATE OR REPLACE TEMP VIEW record AS
 SELECT vehicle_id, boot_id, seq, topic, partition, log, log_offset, received_ms, t0_ms, verdict,
-       CASE WHEN verdict IN ('ok', 'late') THEN t0_ms ELSE received_ms END AS at_ms,
+       CASE WHEN verdict IN ('ok', 'late', 'erased') THEN t0_ms ELSE received_ms END AS at_ms,
        at_ms >= {since} AND at_ms < {until} AND received_ms < {seen} AS inside
 FROM {files} WHERE NOT (topic = {topic} AND log IN ('', {log}) AND ({beyond}))
 """
@@ -98,12 +100,15 @@ _SHARE = "hash(vehicle_id) % $shares = $share"
 _IDENTITIES = f"""
 CREATE OR REPLACE TEMP TABLE identity AS
 SELECT vehicle_id, boot_id, seq, count(*) AS records, count_if(verdict = 'late') AS late,
-       count_if(verdict NOT IN ('ok', 'late')) AS quarantined, bool_or(verdict = 'ok') AS ok
-FROM record WHERE inside AND {_SHARE} GROUP BY ALL
+       count_if(verdict NOT IN ('ok', 'late', 'erased')) AS quarantined,
+       bool_or(verdict = 'ok') AS ok
+FROM record WHERE inside AND {_SHARE} AND (seq >= 0 OR verdict <> 'erased') GROUP BY ALL
 """  # noqa: S608  constants of this file
 _DEVICES = """
 SELECT vehicle_id, boot_id, count_if(seq >= 0), sum(records), count_if(ok),
-       count_if(seq >= 0 AND NOT ok AND late > 0), count_if(seq >= 0 AND NOT ok AND late = 0),
+       count_if(seq >= 0 AND NOT ok AND late > 0),
+       count_if(seq >= 0 AND NOT ok AND late = 0 AND quarantined > 0),
+       count_if(seq >= 0 AND NOT ok AND late = 0 AND quarantined = 0),
        sum(late), sum(quarantined),
        coalesce(min(seq) FILTER (seq >= 0), 0), coalesce(max(seq) FILTER (seq >= 0), -1)
 FROM identity GROUP BY ALL
@@ -115,7 +120,7 @@ FROM identity WHERE seq >= 0 QUALIFY last_seq > seq
 """
 _FOLLOWING = """
 SELECT vehicle_id, boot_id, min(seq) FROM record
-WHERE verdict IN ('ok', 'late') AND t0_ms >= $until GROUP BY ALL
+WHERE verdict IN ('ok', 'late', 'erased') AND t0_ms >= $until GROUP BY ALL
 """
 _ELSEWHERE = """
 SELECT DISTINCT r.vehicle_id, r.boot_id, r.seq
@@ -149,9 +154,9 @@ SELECT t0_ms // $window * $window, count(DISTINCT (boot_id, seq)), max(boot_id),
 FROM record WHERE vehicle_id = $vehicle AND verdict = 'ok' AND inside GROUP BY 1
 """
 _TOTALS = f"""
-SELECT sum(records), count(*), sum(ok) - count_if(ok > 0), sum(records - live), count_if(live = 0),
-       sum(others)
-FROM (SELECT count(*) AS records, count_if(verdict = 'ok') AS ok,
+SELECT sum(records), count_if(seq >= 0 OR erased = 0), sum(ok) - count_if(ok > 0), sum(records - live),
+       count_if(live = 0), sum(others), sum(erased)
+FROM (SELECT seq, count(*) AS records, count_if(verdict = 'ok') AS ok, count_if(verdict = 'erased') AS erased,
              count_if(coalesce(list_contains($live, topic), true)) AS live,
              count_if(list_contains($live, topic) AND log <> '' AND NOT list_contains($logs, log)) AS others
       FROM record WHERE {_SHARE} GROUP BY vehicle_id, boot_id, seq)
@@ -220,7 +225,9 @@ class Archive:
         names = ("archived", "distinct", "duplicate", "backfilled", "backfilled_distinct", "of_other_logs")
         asked = {"live": list(live) or None, "logs": list(logs)}
         rows = [self._run(_TOTALS, share | asked)[0] for share in self._shares(share_rows)]
-        return {name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate(names)}
+        return {
+            name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate((*names, "erased"))
+        }
 
     def _shares(self, share_rows: int) -> Iterator[dict[str, Any]]:
         ((rows,),) = self._run("SELECT count(*) FROM record")

@@ -7,12 +7,12 @@ on their own::
                           + rejected and counted only                       (simulator, archive, database)
     appended to the log = archived                                          (Kafka, archive)
     archived            = counted + late + quarantined + duplicate
-                          + deferred_open                                   (archive, database)
+                          + deferred_open + erased                          (archive, database)
 
 ``Figures`` are the frames of one vehicle (a frame is a vehicle, a boot and a sequence number)::
 
     generated = lost on the link + dropped on board + on board + on the way + dead + missing
-                + counted + late + quarantined + deferred
+                + counted + late + quarantined + deferred + erased
 
 ``duplicate`` are the further records of frames that are in one of the last three places. ``counted`` is what
 windows have; the archive has its own figure, ``in_time``, and the two must agree.
@@ -38,7 +38,8 @@ class Ledger:
     passed). ``backfilled``: records that were never in the live topic, ``backfilled_distinct``: frames that
     came no other way. ``of_other_logs``: records of a live topic as it was before it was made anew, or of
     another cluster's. ``not_kept``: messages that the bridge rejected and counted without keeping them.
-    ``deferred``: frames put off because of overload; the ``deferred_open`` are in no window yet.
+    ``deferred``: frames put off because of overload; the ``deferred_open`` are in no window yet. ``erased``:
+    records of vehicles that were erased.
     """
 
     generated: int
@@ -63,6 +64,7 @@ class Ledger:
     not_kept: int = 0
     deferred: int = 0
     deferred_open: int = 0
+    erased: int = 0
 
     def __sub__(self, before: Ledger) -> Ledger:
         """What came in between."""
@@ -87,7 +89,7 @@ class Ledger:
     def missing_in_windows(self) -> int:
         """Archived records that are in no window, not late, quarantined or put off, and no duplicate."""
         known = self.counted + self.late + self.quarantined + self.duplicate + self.deferred_open
-        return self.archived - known
+        return self.archived - known - self.erased
 
     @property
     def residual(self) -> int:
@@ -127,7 +129,7 @@ class Figures:
     ``in_time``: frames that the archive holds in time, windows are to count as many. ``dead_unknown``: dead
     letters whose frame is not known, each may be one of the missing. ``not_kept``: messages beyond the
     vehicle's limit that were counted and not kept: they explain so many missing. ``deferred``: put off
-    because of overload and in no window yet.
+    because of overload and in no window yet. ``erased``: of a vehicle that was.
     """
 
     generated: int = 0
@@ -151,6 +153,7 @@ class Figures:
     dead_unknown: int = 0
     not_kept: int = 0
     deferred: int = 0
+    erased: int = 0
 
     @property
     def residual(self) -> int:
@@ -208,7 +211,7 @@ def of_device(
     found = Figures(
         generated=seen.frames + size(rest), in_time=seen.ok, late=seen.late, quarantined=seen.quarantined,
         duplicate=seen.records - seen.frames, late_records=seen.late_records,
-        quarantined_records=seen.quarantined_records,
+        quarantined_records=seen.quarantined_records, erased=seen.erased,
     )  # fmt: skip
     explained = {
         "lost_on_link": run.lost, "dropped_on_board": run.dropped, "on_board": run.on_board, "dead": dead,

@@ -137,6 +137,7 @@ def _figures(audit: Audit, zone: tzinfo) -> Iterator[tuple[str, int, str]]:
     limited = "messages beyond a vehicle's limit that were counted only: they explain so many"
     yield "not kept", f.not_kept, limited
     yield "quarantined", f.quarantined, f"frames with an impossible clock ({f.quarantined_records:,} records)"
+    yield "erased", f.erased, "frames of vehicles that were erased: odograph privacy erase"
     yield "counted", f.counted, f"frames in windows by the stream; {f.in_time:,} in the archive"
     if account.again:
         yield "again", account.again, "frames of them under a number that another frame of the device had"

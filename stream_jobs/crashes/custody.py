@@ -265,7 +265,7 @@ def read_log(bootstrap: str, prefix: str, vault: Vault) -> CrashLog:
         for partition, (low, end) in log.spans(topic).items():
             until, place = vault.read_to.get(partition, 0), f"{topic}/{partition}"
             found.pending += max(0, end - until)
-            if low > 0:
+            if low > vault.begins.get(partition, 0):
                 found.damage.append(f"{place} was cut: it begins at offset {low} and is kept for ever")
             if until > end:
                 found.damage.append(f"{place} was made anew: it ends at {end}, {until} were read of it")
@@ -316,6 +316,7 @@ class Vault:
     read_to: Mapping[int, int]  # by partition the next offset of the crash topic that the event store reads
     dead: Collection[str]  # digests of crash messages among the dead letters
     logs: Collection[str]  # identities of the logs that these offsets are places in
+    begins: Mapping[int, int] = field(default_factory=dict)  # by partition where an erasure cut the topic
 
 
 @dataclass(frozen=True, slots=True)

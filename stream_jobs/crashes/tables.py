@@ -51,7 +51,8 @@ FROM serving.crash_record
 """
 _CUSTODY: Final = "SELECT * FROM odograph.custody ORDER BY entry"
 _READ_TO: Final = """
-SELECT partition, next_offset, log_generation FROM odograph.consumer_offset
+SELECT partition, next_offset, log_generation, coalesce(begins_at, 0) AS begins_at
+FROM odograph.consumer_offset LEFT JOIN odograph.log_begin USING (topic, partition, log_generation)
 WHERE consumer = 'events' AND topic = 'crash'
 """
 _DEAD: Final = "SELECT DISTINCT digest FROM odograph.dead_letter WHERE mqtt_topic LIKE '%/crash'"
@@ -151,7 +152,9 @@ def vault(url: str, devices: Trust | None) -> Vault:
         places = connection.execute(_READ_TO).fetchall()
         read_to = {row["partition"]: row["next_offset"] for row in places}
         logs = {row["log_generation"] for row in places} - {""}
-        return Vault(entries, records, read_to, {row["digest"] for row in connection.execute(_DEAD)}, logs)
+        begins = {row["partition"]: row["begins_at"] for row in places}
+        dead = {row["digest"] for row in connection.execute(_DEAD)}
+        return Vault(entries, records, read_to, dead, logs, begins)
 
 
 def anchor_log(settings: Settings, connection: psycopg.Connection[Any]) -> int:

@@ -238,6 +238,8 @@ def sort_out(records: Sequence[Record], clocks: ClockLimits) -> Batch:
     """The records decoded; what cannot be understood is among the rejected."""
     batch = Batch()
     for record in records:
+        if not record.value:  # it marks where records of an erased vehicle end, or takes a status back
+            continue
         try:
             if record.topic == "alerts":
                 batch.findings.append(row_of.finding(record))

@@ -30,7 +30,7 @@ from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.slots import partition as partition_of
 from infra.contract.topics import VEHICLE_ID
-from infra.contract.verdict import LATE, ClockLimits
+from infra.contract.verdict import ERASED, LATE, ClockLimits
 from infra.settings.values import day_ms
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import TELEMETRY, archive_of
@@ -350,7 +350,7 @@ class Stored:
         files = self._files(received)
         if not files:
             return None
-        wanted = "received_ms >= $since AND received_ms < $until"
+        wanted = f"received_ms >= $since AND received_ms < $until AND verdict <> '{ERASED}'"
         values: dict[str, Any] = {"since": received.since_ms, "until": received.until_ms}
         if late:
             wanted += f" AND verdict = '{LATE}' AND t0_ms < $end AND t0_ms + span_ms >= $begin"

@@ -18,6 +18,7 @@ from load_tests.hostile.grammar import KINDS, bodies
 from stream_jobs.app.telemetry import operator_of, table_of
 from stream_jobs.rules import model
 from stream_jobs.rules.rule_set import rules_in_force
+from tests.unit.stream_jobs.window_support import Kept
 
 pytestmark = pytest.mark.slow
 
@@ -54,34 +55,6 @@ def test_a_hostile_message_is_decoded_or_refused_with_a_reason(kind: str) -> Non
         except ContractError:
             refused += 1
     assert (sound + refused, refused > 0, sound > 0) == (300, True, kind != "notice")  # those are signed
-
-
-class Kept:
-    """A group's state as Spark gives it, without a watermark yet."""
-
-    def __init__(self) -> None:
-        self.blob: tuple[bytes, ...] | None = None
-
-    @property
-    def exists(self) -> bool:
-        return self.blob is not None
-
-    @property
-    def get(self) -> tuple[bytes, ...]:
-        assert self.blob is not None
-        return self.blob
-
-    def update(self, state: tuple[bytes, ...]) -> None:
-        self.blob = state
-
-    def remove(self) -> None:
-        self.blob = None
-
-    def getCurrentWatermarkMs(self) -> int:
-        return 0
-
-    def setTimeoutTimestamp(self, at_ms: int) -> None:
-        assert at_ms > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -73,3 +73,31 @@ def road_rows(records: pa.Table) -> dict[tuple[str, int, datetime], Row]:
 
 def received(payload: Row, after_ms: int = 1500) -> Record:
     return payload["t0_ms"] + after_ms, orjson.dumps(payload)
+
+
+class Kept:
+    """A group's state as Spark gives it, without a watermark yet."""
+
+    def __init__(self) -> None:
+        self.blob: tuple[bytes, ...] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.blob is not None
+
+    @property
+    def get(self) -> tuple[bytes, ...]:
+        assert self.blob is not None
+        return self.blob
+
+    def update(self, state: tuple[bytes, ...]) -> None:
+        self.blob = state
+
+    def remove(self) -> None:
+        self.blob = None
+
+    def getCurrentWatermarkMs(self) -> int:
+        return 0
+
+    def setTimeoutTimestamp(self, at_ms: int) -> None:
+        assert at_ms > 0

@@ -25,6 +25,7 @@ def table_of(rows: Sequence[Row], hour_ms: int = TEN, topic: str = "odograph.tel
         "key": pa.array([b"%d" % row[0] for row in rows], pa.binary()),
         "received_ms": pa.array([hour_ms + 1000 * row[2] for row in rows], pa.int64()),
         "value": pa.array([b"{%d}" % row[1] for row in rows], pa.binary()),
+        "verdict": pa.array(["ok"] * len(rows)),
     })  # fmt: skip
 
 

@@ -149,13 +149,25 @@ def test_records_are_counted_by_record_and_by_identity_and_a_back_fills_apart(tm
     filled = [Record(2, verdict="late", topic="day"), Record(3, verdict="clock_ahead", topic="day")]
     store(tmp_path, [*live, *filled])
     expected = {"archived": 5, "distinct": 3, "duplicate": 1, "backfilled": 0,
-                "backfilled_distinct": 0, "of_other_logs": 0}  # fmt: skip
+                "backfilled_distinct": 0, "of_other_logs": 0, "erased": 0}  # fmt: skip
     with archive.opened(tmp_path, WHOLE) as found:
         assert found.totals() == expected
         by_topic = found.totals("odograph.telemetry", logs=["a log"], share_rows=2)
     assert by_topic == expected | {"backfilled": 2, "backfilled_distinct": 1}
     with archive.opened(tmp_path / "empty", WHOLE) as found:
         assert found.totals() == dict.fromkeys(expected, 0)
+
+
+def test_records_of_an_erased_vehicle_are_counted_and_its_marks_are_no_frames(tmp_path: Path) -> None:
+    erased = [Record(k, vehicle_id="ERASED", verdict="erased") for k in (1, 2, 2)]
+    store(
+        tmp_path, [Record(1), *erased, Record(-1, vehicle_id="ERASED", verdict="erased", received_ms=T0_MS)]
+    )
+    with archive.opened(tmp_path, WHOLE) as found:
+        totals = found.totals()
+        device = found.devices()["ERASED", BOOT]
+    assert (totals["archived"], totals["distinct"], totals["erased"]) == (5, 3, 4)
+    assert device == DeviceCount(frames=2, records=3, erased=2, first_seq=1, last_seq=2)
 
 
 def test_numbers_used_again_for_another_moment_are_counted_and_copies_are_not(tmp_path: Path) -> None:

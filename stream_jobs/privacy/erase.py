@@ -1,0 +1,291 @@
+"""A vehicle leaves: its rows, archived frames, records of the log, memories of the stream, names in files.
+
+What the ledger needs stays under a name that is nobody's: that at a moment a record lay at an offset. Crash
+records under lock stay, with the custody log of all of them: a legal hold wins. Each step can be done again.
+"""
+
+from __future__ import annotations
+
+import mmap
+import secrets
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from confluent_kafka import ConsumerGroupTopicPartitions
+from psycopg import sql
+
+from infra.clients import kafka
+from infra.clients.db import Connection, connected, system_user
+from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.topics import kafka_topic, mqtt_topic
+from infra.settings.settings import Endpoints, Settings, endpoints
+from infra.stack import devices, identity
+from infra.stack.stack import Stack
+from stream_jobs.app.checkpoints import Checkpoint
+from stream_jobs.app.files import checkpoint_files
+from stream_jobs.app.session import spark_when_asked
+from stream_jobs.archive import reader, upkeep
+from stream_jobs.archive.manifest import archive_of
+from stream_jobs.archive.writer import now_ms
+from stream_jobs.crashes.tables import retire
+from stream_jobs.privacy import tables
+from stream_jobs.privacy.log import Cut, VehicleLog
+from stream_jobs.replay.runs import all_runs
+
+QUIET_S: Final = 300.0
+"""Of a vehicle that sent within this time more may be on the way."""
+POLL_S: Final = 1.0
+QUERIES: Final = ("telemetry", "archive", "instant", "instant-crash")
+CRASHES: Final = ("custody", "crash_lock", "crash_record", "crash_part", "crash_verdict")
+"""Tables that are left to what is done with crash records."""
+LEFT: Final = (*CRASHES, "audit_log", "dead_letter")
+FILES: Final = ("logs", "runs", "lookups")
+"""Folders of the home with files that may name vehicles, beside the services' own."""
+_SENT: Final = (
+    "SELECT extract(epoch FROM now() - event_time) FROM odograph.vehicle_latest WHERE vehicle_id = %s"
+)
+_CRASHES: Final = """
+SELECT c.vehicle_id, c.boot_id, c.crash_id, l.crash_id IS NOT NULL FROM odograph.crash_record c
+LEFT JOIN odograph.crash_lock l USING (vehicle_id, boot_id, crash_id) WHERE c.vehicle_id = %s
+"""
+_LETTERS: Final = """
+UPDATE odograph.dead_letter SET vehicle_id = %(name)s, detail = NULL, mqtt_topic = NULL
+WHERE vehicle_id = %(vehicle)s OR strpos(mqtt_topic, %(vehicle)s) > 0 OR strpos(detail, %(vehicle)s) > 0
+"""
+_QUEUE: Final = """
+UPDATE odograph.window_change SET vehicles = array_remove(vehicles, %(vehicle)s)
+WHERE %(vehicle)s = ANY(vehicles)
+"""
+_MOVED: Final = (
+    "UPDATE odograph.reinjection r SET log_offset = m.new "
+    "FROM unnest(%(old)s::bigint[], %(new)s::bigint[]) AS m(old, new) WHERE r.log_offset = m.old",
+    "DELETE FROM odograph.dead_letter WHERE log_offset = ANY(%(old)s)",
+)
+_BEGINS: Final = """
+INSERT INTO odograph.log_begin SELECT topic, partition, log_generation, %s FROM odograph.consumer_offset
+WHERE consumer = 'events' AND topic = %s AND partition = %s
+ON CONFLICT (topic, partition, log_generation) DO UPDATE SET begins_at = excluded.begins_at
+"""
+_READ: Final = """
+SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events'
+"""
+_CHUNKS: Final = """
+SELECT c.schema_name, c.table_name FROM _timescaledb_catalog.chunk c
+WHERE c.schema_name || '.' || c.table_name = ANY(%(names)s)
+   OR c.id IN (SELECT compressed_chunk_id FROM _timescaledb_catalog.chunk
+               WHERE schema_name || '.' || table_name = ANY(%(names)s))
+"""
+
+
+@dataclass(slots=True)
+class Erased:
+    """What was erased, by place; ``kept``: crash records under lock; ``remarks``: what goes later."""
+
+    name: str
+    rows: dict[str, int] = field(default_factory=dict)
+    frames: int = 0
+    log: dict[str, int] = field(default_factory=dict)
+    files: int = 0
+    kept: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], None]) -> Erased:
+    """Erase all that is known of a vehicle up to now; waits at most ``wait_s`` for the consumers of the log.
+
+    Raises ConfigError where the vehicle still sends, or a replay run holds a copy of its data, ServiceError.
+    """
+    tables.vehicle_id(vehicle)
+    runs = [run.run_id for run in all_runs(settings.paths.home)]
+    if runs:
+        raise ConfigError(f"runs have copies of the log: drop them first: odograph replay drop {runs[0]}")
+    where = endpoints(settings, ("db_owner_url", "kafka_bootstrap"), "operator")
+    found = Erased(f"ERASEDO{secrets.token_hex(5).upper()}")
+    with connected(where.db_owner_url) as database:
+        for (silent_s,) in database.execute(_SENT, (vehicle,)).fetchall():
+            if silent_s < QUIET_S:
+                raise ConfigError(
+                    f"{vehicle} sent {silent_s:.0f} s ago, and what it sends behind this would be kept. "
+                    "End that first: odograph device revoke, or the simulator that drives it"
+                )
+        crashes = database.execute(_CRASHES, (vehicle,)).fetchall()
+    found.kept = [crash_id for _, _, crash_id, is_locked in crashes if is_locked]
+    _taken_back(settings, where, vehicle, found)
+    say("log: markers set; waiting until all consumers have read them")
+    archive = archive_of(settings.paths.home)
+    log = VehicleLog(where.kafka_bootstrap, settings.kafka.prefix, vehicle, found.kept)
+    cut = log.mark(upkeep.partitions_of(archive, vehicle))
+    _wait(settings, where, cut, wait_s)
+    notary = identity.notary(settings)
+    for *key, is_locked in crashes:
+        if not is_locked:
+            retire(where.db_owner_url, (key[0], key[1], key[2]), f"erasure of {found.name}", notary)
+    say("database: rows")
+    with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
+        _rows(database, vehicle, cut, found)
+    say("archive: frames")
+    with upkeep.alone(archive):
+        for hour in reader.hours(archive):
+            target = settings.archive.pack_mb << 20
+            found.frames += upkeep.erase(archive, hour, target, vehicle, found.name)
+            upkeep.settle(archive, hour, settings.archive.grace_min, now_ms())
+    log.cut(cut)
+    found.log = {topic: count for topic, count in cut.records.items() if count}
+    _certificates(settings, vehicle)
+    found.files = _renamed(_files(settings.paths.home), vehicle, found.name)
+    with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
+        what = f"{found.name}: {found.frames} frames, {sum(found.rows.values())} rows"
+        database.execute("SELECT odograph.audit_append('vehicle erased', NULL, %s)", (what,))
+        database.execute("DELETE FROM odograph.pseudonym WHERE vehicle_id = %s", (vehicle,))
+        _rewritten(database, ["odograph.pseudonym"])
+    found.remarks += [
+        "Kafka deletes the files before the markers within minutes, compacted topics within two hours",
+        f"the archive's old files go {settings.archive.grace_min} min from now, by odograph maintenance",
+    ]
+    return found
+
+
+def _taken_back(settings: Settings, where: Endpoints, vehicle: str, found: Erased) -> None:
+    """The broker's retained word on the vehicle, and its session, as the vehicle itself."""
+    from paho.mqtt.client import Client, MQTTv5  # noqa: PLC0415
+    from paho.mqtt.enums import CallbackAPIVersion  # noqa: PLC0415
+
+    brokers = where.brokers
+    if where.device_port:
+        home = settings.paths.home
+        own = identity.Authority(home, identity.DEVICES).current(vehicle, days=1.0)
+        brokers = (devices.broker_of(where, home, own),)
+    root = settings.mqtt.root
+    for broker in brokers:
+        client = Client(CallbackAPIVersion.VERSION2, client_id=vehicle, protocol=MQTTv5)
+        broker.log_in(client)
+        try:
+            client.connect(broker.host, broker.port)
+            client.loop_start()
+            for topic in (mqtt_topic(root, vehicle, "status"), f"{root}/{vehicle}/status"):
+                client.publish(topic, b"", qos=1, retain=True).wait_for_publish(10.0)
+        except (OSError, RuntimeError, ValueError) as error:
+            found.remarks.append(f"the broker {broker} may retain the vehicle's status: {error}")
+        finally:
+            client.disconnect()
+            client.loop_stop()
+
+
+def _wait(settings: Settings, where: Endpoints, cut: Cut, wait_s: float) -> None:
+    """Until every consumer has read beyond the markers, for good. Raises ServiceError naming who has not."""
+    end_s = time.monotonic() + wait_s
+    ends = {(kafka_topic(settings.kafka.prefix, topic), p): end + 1 for (topic, p), end in cut.ends.items()}
+    with spark_when_asked(settings, "erase", 512) as session:
+        files = checkpoint_files(settings, session)
+        while behind := [*_behind(where, settings.kafka.prefix, files, ends)]:
+            if time.monotonic() > end_s:
+                raise ServiceError(
+                    f"not read to the markers within {wait_s:g} s: {', '.join(behind)}. Nothing was erased; "
+                    "do they run (odograph status)? Then do it again"
+                )
+            time.sleep(POLL_S)
+
+
+def _behind(where: Endpoints, prefix: str, files: Any, ends: Mapping[tuple[str, int], int]) -> Iterator[str]:
+    """Who has not read to these next offsets, by topic and partition."""
+    for query in QUERIES:
+        checkpoint = Checkpoint(files, query)
+        done = checkpoint.batches("commits")
+        read = (checkpoint.ends_of(done[-1]) if done else None) or {}
+        if any(read[t].get(p, 0) < end for (t, p), end in ends.items() if t in read):
+            yield query
+    with connected(where.db_owner_url) as database:
+        for topic, p, offset in database.execute(_READ).fetchall():
+            if offset < ends.get((kafka_topic(prefix, topic), p), 0):
+                yield f"events ({topic})"
+    with kafka.service_errors("Kafka: groups of the downlink"):
+        client = kafka.admin(where.kafka_bootstrap)
+        groups = client.list_consumer_groups(request_timeout=10.0).result().valid or []
+        for name in sorted(g.group_id for g in groups if g.group_id.startswith(f"{prefix}downlink.")):
+            asked = [ConsumerGroupTopicPartitions(name)]
+            (answer,) = client.list_consumer_group_offsets(asked, request_timeout=10.0).values()
+            for place in answer.result().topic_partitions or []:
+                if 0 <= place.offset < ends.get((place.topic, place.partition), 0):
+                    yield name
+
+
+def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased) -> None:
+    """Delete the vehicle's rows, and rewrite the tables that had any: no byte of them stays in free space."""
+    database.execute("SET timescaledb.max_tuples_decompressed_per_dml_transaction = 0")
+    touched: set[str] = set()
+    left = LEFT if found.kept else (*CRASHES[:3], *LEFT[len(CRASHES) :])
+    for table in tables.of_vehicle(database, vehicle):
+        if table.schema == "odograph" and table.name in left:
+            continue
+        parts = database.execute(sql.SQL("SELECT DISTINCT tableoid::regclass::text {}").format(table.of))
+        named = [name for (name,) in parts.fetchall()]
+        if named:
+            touched.update(named)
+            found.rows[str(table)] = database.execute(sql.SQL("DELETE {}").format(table.of)).rowcount
+    letters = database.execute(_LETTERS, {"name": found.name, "vehicle": vehicle}).rowcount
+    if letters:
+        found.rows["dead_letter"] = letters
+    database.execute(_QUEUE, {"vehicle": vehicle})
+    if cut.moved:
+        for statement in _MOVED:
+            database.execute(statement, {"old": [*cut.moved], "new": [*cut.moved.values()]})
+    for (topic, partition), end in cut.ends.items():
+        if topic == "crash":
+            database.execute(_BEGINS, (end, topic, partition))
+    always = {"odograph.dead_letter", "odograph.window_change", "odograph.crash_record"}
+    _rewritten(database, sorted(touched | always))
+
+
+def _rewritten(database: Connection, names: list[str]) -> None:
+    """VACUUM FULL, a table at a time: its writers wait. Then statistics, and the log of what was written."""
+    chunks = database.execute(_CHUNKS, {"names": names}).fetchall()
+    for parts in [*(tuple(name.split(".")) for name in names), *chunks]:
+        database.execute(sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier(*parts)))
+    try:
+        database.execute("VACUUM FULL pg_catalog.pg_statistic")
+        database.execute("SELECT pg_switch_wal()")
+        database.execute("CHECKPOINT")
+    except psycopg.errors.InsufficientPrivilege:
+        return  # a server of others: it keeps its log as long as it does
+
+
+def _certificates(settings: Settings, vehicle: str) -> None:
+    """Revoke the vehicle's certificates; their files go."""
+    folder = settings.paths.home / identity.FOLDER / identity.DEVICES / "issued" / vehicle
+    if folder.exists():
+        with suppress(ConfigError):  # none was valid
+            devices.revoke(Stack(settings, lambda _: None), vehicle)
+        shutil.rmtree(folder)
+
+
+def _files(home: Path) -> Iterator[Path]:
+    for name in FILES:
+        yield from (path for path in (home / name).rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _renamed(files: Iterable[Path], vehicle: str, name: str) -> int:
+    """Write the name over the vehicle's id, which is as long, wherever it stands; how many files had it.
+
+    In place: programs that append to a file go on.
+    """
+    counts: Counter[Path] = Counter()
+    for path in files:
+        if not path.stat().st_size:
+            continue
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as text:
+            at = text.find(vehicle.encode())
+            while at >= 0:
+                text[at : at + len(vehicle)] = name.encode()
+                counts[path] += 1
+                at = text.find(vehicle.encode(), at)
+    return len(counts)

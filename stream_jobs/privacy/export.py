@@ -1,0 +1,107 @@
+"""All that is known of a vehicle, in a folder: its rows, its frames as they came, its certificates."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import psycopg
+import pyarrow.parquet as pq
+from psycopg import sql
+
+from infra.clients.db import Connection, connected
+from infra.clients.duck import connected as duck
+from infra.contract.errors import ConfigError
+from infra.settings.settings import Settings, endpoints
+from infra.sql import queries
+from infra.stack.identity import DEVICES, FOLDER
+from stream_jobs.archive import reader
+from stream_jobs.archive.manifest import archive_of, sha256_of
+from stream_jobs.privacy import tables
+
+MANIFEST: Final = "manifest.json"
+FRAMES: Final = "frames.parquet"
+
+
+def export(settings: Settings, vehicle: str, folder: Path) -> dict[str, Any]:
+    """Write a vehicle's data into ``folder``, which must not exist; what is there, by file.
+
+    A CSV a table with the vehicle's rows, the archived records as they came, certificates without keys, and a
+    manifest with rows, bytes and SHA-256 of each. The folder is there whole or not at all. The audit log says
+    that it was made. Raises ConfigError for a vehicle of which nothing is known, ServiceError, ArchiveError.
+    """
+    tables.vehicle_id(vehicle)
+    if folder.exists():
+        raise ConfigError(f"{folder} exists: a folder that does not is wanted")
+    where = endpoints(settings, ("db_owner_url",))
+    draft = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True, mode=0o700)
+    try:
+        files: dict[str, int] = {}
+        with connected(where.db_owner_url) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            for table in [*tables.of_vehicle(connection, vehicle)]:
+                if rows := _table(connection, table, draft / f"{table}.csv"):
+                    files[f"{table}.csv"] = rows
+        if rows := _frames(settings.paths.home, vehicle, draft / FRAMES):
+            files[FRAMES] = rows
+        for path in (settings.paths.home / FOLDER / DEVICES / "issued" / vehicle).glob("*.pem"):
+            shutil.copyfile(path, draft / f"certificate-{path.name}")
+            files[f"certificate-{path.name}"] = 1
+        if not files:
+            raise ConfigError(f"{vehicle}: nothing is known of this vehicle")
+        made = {
+            "vehicle_id": vehicle,
+            "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "files": {name: _described(draft / name, rows) for name, rows in sorted(files.items())},
+        }
+        (draft / MANIFEST).write_bytes(orjson.dumps(made, option=orjson.OPT_INDENT_2))
+        queries.note(
+            where.db_owner_url, "downloaded", vehicle, f"all data of the vehicle, {len(files)} files"
+        )
+        draft.replace(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return made
+
+
+def _described(path: Path, rows: int) -> dict[str, Any]:
+    return {"rows": rows, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+
+
+def _table(connection: Connection, table: tables.Table, path: Path) -> int:
+    """A table's rows of the vehicle as CSV with a head; how many there are. Without any there is no file."""
+    text = sql.SQL("COPY (SELECT * {}) TO STDOUT (FORMAT csv, HEADER)").format(table.of)
+    with path.open("wb") as file, connection.cursor().copy(text) as rows:
+        for some in rows:
+            file.write(some)
+    with path.open(newline="") as file:
+        count = sum(1 for _ in csv.reader(file)) - 1
+    if not count:
+        path.unlink()
+    return count
+
+
+def _frames(home: Path, vehicle: str, path: Path) -> int:
+    """The vehicle's archived records in the order of their receipt, with where they lay in the log."""
+    files = reader.paths(archive_of(home))
+    if not files:
+        return 0
+    with duck() as connection:
+        read = "FROM read_parquet($files, hive_partitioning = false) WHERE vehicle_id = $vehicle"
+        query = f"SELECT * {read} ORDER BY received_ms, topic, partition, log_offset"
+        asked = connection.execute(query, {"files": files, "vehicle": vehicle})
+        batches: Any = asked.to_arrow_reader(10_000)
+        rows = 0
+        with pq.ParquetWriter(path, batches.schema, compression="zstd") as file:
+            for batch in batches:
+                file.write_batch(batch)
+                rows += batch.num_rows
+    if not rows:
+        path.unlink()
+    return rows

@@ -1,0 +1,188 @@
+"""A vehicle's records out of Kafka's log, where no single record can be deleted.
+
+Each partition that holds some is cut at a marker: a record without a value, the first of a new segment, so
+that Kafka deletes the files before it. What others have there is elsewhere (telemetry in the archive, alerts
+in the database), or it is appended again behind the marker. In a compacted topic a record without a value
+takes the place of those with its key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import orjson
+from confluent_kafka import Message, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from infra.clients import kafka
+from infra.contract.errors import ServiceError
+from infra.contract.slots import partition as partition_of
+from infra.contract.topics import HEADER_AGAIN, KAFKA_TOPICS, LIVE, kafka_topic
+
+STORED: Final = ("alerts",)
+"""What others have there is in the database, and told once only."""
+AGAIN: Final = ("crash", "dead-letter", "dead-delivery")
+"""What others have there is appended again, with the header HEADER_AGAIN."""
+COMPACTED: Final = tuple(topic.name for topic in KAFKA_TOPICS if topic.cleanup == "compact")
+MARKER: Final = b""
+"""Key of a record that is nobody's."""
+SEGMENT: Final = "segment.ms"
+TIMEOUT_S: Final = 30.0
+SETTLE_S: Final = 1.0
+"""A topic's changed setting is in force at its brokers."""
+
+Place = tuple[str, int]
+"""A topic's name in the contract, and a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Partitions that are to be cut, and the offsets of their markers. ``moved``: offsets of dead letters
+    that were appended again, old and new. ``records``: of the vehicle, of those topics that were read.
+    """
+
+    ends: dict[Place, int] = field(default_factory=dict)
+    moved: dict[int, int] = field(default_factory=dict)
+    records: dict[str, int] = field(default_factory=dict)
+
+
+class VehicleLog:
+    """The log of a home, for one vehicle; crash records named in ``kept`` stay. Raises ServiceError."""
+
+    def __init__(self, bootstrap: str, prefix: str, vehicle: str, kept: Collection[str]) -> None:
+        self._bootstrap, self._prefix = bootstrap, prefix
+        self._vehicle, self._key, self._kept = vehicle, vehicle.encode(), kept
+        self._producer = kafka.producer(bootstrap)
+
+    def mark(self, partitions: Mapping[str, Collection[int]]) -> Cut:
+        """Tell the consumers that the vehicle is erased, and set the markers.
+
+        ``partitions``: where the vehicle's archived records lay, by topic.
+        """
+        found = Cut()
+        with kafka.LogReader(self._bootstrap, "odograph-privacy") as log:
+            places = [
+                (t, p)
+                for t in LIVE
+                for p in partitions.get(self._name(t), ())
+                if p in log.spans(self._name(t))
+            ]
+            places += [("telemetry", partition_of(self._key, log.partitions(self._name("telemetry"))))]
+            for topic in (*STORED, *AGAIN):
+                for p in range(log.partitions(self._name(topic))):
+                    count = sum(map(self._is_ours, self._read(log, topic, p, None)))
+                    places += [(topic, p)] if count else []
+                    found.records[topic] = found.records.get(topic, 0) + count
+            keys = {topic: {*self._keys(log, topic)} for topic in COMPACTED}
+            places += [(topic, p) for topic in COMPACTED if keys[topic] for p in log.spans(self._name(topic))]
+            with self._new_segments({topic for topic, _ in places}):
+                self._send("telemetry", self._key)
+                for topic, some in keys.items():
+                    for key in some:
+                        self._send(topic, key)
+                self._flush()
+                for topic, p in dict.fromkeys(places):
+                    self._send(topic, MARKER, p, partial(found.ends.__setitem__, (topic, p)))
+                self._flush()
+            for (topic, p), end in found.ends.items():
+                if topic in AGAIN:
+                    self._append_again(log, topic, p, end, found)
+        return found
+
+    def cut(self, cut: Cut) -> None:
+        """Delete what lies before the markers; of compacted topics Kafka does so by itself."""
+        ends = {place: end for place, end in cut.ends.items() if place[0] not in COMPACTED}
+        asked = [TopicPartition(self._name(topic), p, end) for (topic, p), end in ends.items()]
+        with kafka.service_errors(f"Kafka {self._bootstrap}: records of {self._vehicle} cannot be deleted"):
+            client = kafka.admin(self._bootstrap)  # its end would end the request
+            for done in client.delete_records(asked).values():
+                done.result(TIMEOUT_S)
+
+    def _name(self, topic: str) -> str:
+        return kafka_topic(self._prefix, topic)
+
+    def _read(self, log: kafka.LogReader, topic: str, partition: int, end: int | None) -> Iterator[Message]:
+        low, high = log.bounds(self._name(topic), partition)
+        return log.messages(self._name(topic), partition, low, high if end is None else end)
+
+    def _is_ours(self, message: Message) -> bool:
+        """Whether the vehicle is in it, in whatever way; a crash record that is kept is not meant."""
+        value = message.value() or b""
+        if self._key not in (message.key() or b"") and self._key not in value:
+            return False
+        if not self._kept or not str(message.topic()).endswith("crash"):
+            return True
+        try:
+            return orjson.loads(value)["crash_id"] not in self._kept
+        except (ValueError, TypeError, KeyError):
+            return True
+
+    def _keys(self, log: kafka.LogReader, topic: str) -> Iterator[bytes]:
+        for p in range(log.partitions(self._name(topic))):
+            yield from (m.key() or b"" for m in self._read(log, topic, p, None) if self._is_ours(m))
+
+    def _append_again(self, log: kafka.LogReader, topic: str, partition: int, end: int, found: Cut) -> None:
+        for message in self._read(log, topic, partition, end):
+            if message.value() is not None and not self._is_ours(message):
+                told = partial(found.moved.__setitem__, int(message.offset() or 0))
+                headers = [*(message.headers() or []), (HEADER_AGAIN, b"1")]
+                at_ms = int(message.timestamp()[1])
+                on_end = told if topic == "dead-letter" else None
+                self._send(topic, message.key(), partition, on_end, message.value(), headers, at_ms)
+        self._flush()
+
+    def _send(
+        self, topic: str, key: bytes | str | None, partition: int = -1,
+        told: Callable[[int], None] | None = None, value: bytes | str | None = None,
+        headers: list[Any] | None = None, at_ms: int = 0,
+    ) -> None:  # fmt: skip
+        def done(error: Any, message: Message) -> None:
+            if error is not None:
+                raise ServiceError(f"Kafka {self._bootstrap}: {topic}: {error}")
+            if told is not None:
+                told(int(message.offset() or 0))
+
+        self._producer.produce(
+            self._name(topic), value, key, partition, done, timestamp=at_ms, headers=headers or []
+        )
+        self._producer.poll(0)
+
+    def _flush(self) -> None:
+        if self._producer.flush(TIMEOUT_S):
+            raise ServiceError(f"Kafka {self._bootstrap}: records were not taken within {TIMEOUT_S:g} s")
+
+    def _new_segments(self, topics: Collection[str]) -> NewSegments:
+        return NewSegments(self._bootstrap, [self._name(topic) for topic in topics])
+
+
+@dataclass(frozen=True, slots=True)
+class NewSegments:
+    """While the block runs, an append to one of the topics begins a new segment."""
+
+    bootstrap: str
+    topics: Collection[str]
+
+    def __enter__(self) -> None:
+        self._set(ConfigEntry(SEGMENT, "1", incremental_operation=AlterConfigOpType.SET))
+        time.sleep(SETTLE_S)
+
+    def __exit__(self, *_: object) -> None:
+        self._set(ConfigEntry(SEGMENT, None, incremental_operation=AlterConfigOpType.DELETE))
+
+    def _set(self, entry: ConfigEntry) -> None:
+        wanted = [
+            ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry]) for name in self.topics
+        ]
+        with kafka.service_errors(f"Kafka {self.bootstrap}: settings of topics"):
+            client = kafka.admin(self.bootstrap)
+            for done in client.incremental_alter_configs(wanted).values():
+                done.result(TIMEOUT_S)

@@ -1,0 +1,225 @@
+"""A vehicle's data as a copy, and its end: no store holds it, others' data stay, and the ledger balances."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from infra.clients import kafka
+from infra.contract.topics import kafka_topic
+from infra.stack.stack import Stack
+from tests.integration.events_support import (
+    T0,
+    VINS,
+    alert,
+    change,
+    crash,
+    frame,
+    produce,
+    rows,
+    status,
+    until_count,
+)
+from tests.integration.stream_support import ready
+from tests.support import Lane, eventually, open_lane
+from tests.support_frames import send
+
+pytestmark = pytest.mark.integration
+
+GONE, STAYS, HELD = VINS[:3]
+FRAMES = 90
+FAST = {"trigger_s": 0.5, "archive_trigger_s": 0.5, "publish_s": 0, "max_offsets": 300, "lateness_s": 5}
+COMPACTED = ("status", "incidents")
+QUICK = {"file.delete.delay.ms": "100", "max.compaction.lag.ms": "1", "delete.retention.ms": "0"}
+DONE_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def lane(stack: Stack) -> Iterator[Lane]:
+    """Three vehicles that have driven: frames, late ones, alerts, statuses, dead letters, crash records."""
+    with open_lane(stack, jobs=FAST, archive={"grace_min": 0}) as lane:
+        quicker(lane, "telemetry", "alerts", "crash", "dead-letter", *COMPACTED)
+        with lane.process("jobs", "stream") as process, lane.process("jobs", "events"):
+            drives = [
+                (T0 + 1000 * s + (400_000 if s in (30, 31) else 1500), frame(v, s, T0 + 1000 * s)[1])
+                for s in range(FRAMES) for v in range(3)
+            ]  # fmt: skip
+            send(lane, sorted(drives))
+            produce(lane, "status", [status(v, "online", T0, "Golf") for v in range(3)], T0)
+            produce(lane, "alerts", [alert(v, s) for v in range(3) for s in (10, 40)], T0 + 60_000)
+            letters = [(VINS[v], b'{"vehicle_id": "%s", broken' % VINS[v].encode()) for v in range(3)]
+            produce(lane, "dead-letter", letters, T0 + 60_000)
+            produce(lane, "crash", [crash_of(v) for v in range(3)], T0 + 70_000)
+            eventually(lambda: ready(lane, process), DONE_S, "the stream application is ready")
+            for table, wanted in (("crash_record", 3), ("dead_letter", 3), ("late_frame", 6), ("vehicle", 3)):
+                until_count(lane, table, wanted)
+            eventually(lambda: frames_of(lane, STAYS) >= FRAMES - 2, DONE_S, "windows are there")
+            change(lane, "UPDATE odograph.retention SET dropped_before = dropped_before")
+            yield lane
+
+
+def crash_of(vehicle: int) -> tuple[str, bytes]:
+    """A crash record; of HELD one that is locked."""
+    key, value = crash(vehicle, 80, T0 + 69_000)
+    return key, orjson.dumps(orjson.loads(value) | {"airbag_deployed": key == HELD, "restraints_ms": {}})
+
+
+def quicker(lane: Lane, *topics: str) -> None:
+    """Let Kafka clean up at once what it cleans up within minutes or hours."""
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in QUICK.items()]
+    names = [kafka_topic(lane.settings.kafka.prefix, topic) for topic in topics]
+    asked = [ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries) for name in names]
+    client = kafka.admin(lane.endpoints.kafka_bootstrap)
+    for done in client.incremental_alter_configs(asked).values():
+        done.result(30)
+
+
+def frames_of(lane: Lane, vehicle: str) -> int:
+    query = "SELECT coalesce(sum(frames), 0)::int AS n FROM odograph.vehicle_window WHERE vehicle_id = %s"
+    return int(rows(lane, query, vehicle)[0]["n"])
+
+
+def named_in(lane: Lane, vehicle: str) -> set[str]:
+    """Tables with the vehicle's id in any row, in whatever column."""
+    query = (
+        "SELECT n.nspname || '.' || c.relname AS name FROM pg_class c "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') "
+        "AND n.nspname !~ '^(pg_|information_schema|_timescaledb)'"
+    )
+    return {
+        row["name"]
+        for row in rows(lane, query)
+        if rows(lane, f"SELECT 1 FROM {row['name']} t WHERE strpos(t::text, %s) > 0 LIMIT 1", vehicle)
+    }
+
+
+def test_a_copy_holds_all_of_one_vehicle_and_nothing_of_others(lane: Lane, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    done = lane.run("privacy", "export", STAYS, "--out", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    made = orjson.loads(done.stdout)
+    assert {path.name for path in folder.iterdir()} == {*made["files"], "manifest.json"}
+    for name, told in made["files"].items():
+        content = (folder / name).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (told["bytes"], told["sha256"])
+        assert GONE.encode() not in content, name
+        if name.endswith(".csv"):
+            with (folder / name).open(newline="") as file:
+                assert len([*csv.reader(file)]) == told["rows"] + 1
+    frames = pq.read_table(folder / "frames.parquet")
+    assert set(frames["vehicle_id"].to_pylist()) == {STAYS}
+    assert len(frames) == FRAMES
+    tables = {f"odograph.{name.removesuffix('.csv')}" for name in made["files"] if name.endswith(".csv")}
+    assert tables >= named_in(lane, STAYS) - {"odograph.pseudonym", "odograph.window_change"}
+    assert folder.stat().st_mode & 0o077 == 0
+
+    noted = rows(lane, "SELECT vehicle_id, action FROM serving.audit_log ORDER BY entry DESC LIMIT 1")
+    assert noted == [{"vehicle_id": STAYS, "action": "downloaded"}]
+    for words, why in (
+        ((STAYS, "--out", str(folder)), "exists"),
+        (("1FTFW1ET5DFC10312", "--out", str(tmp_path / "none")), "nothing is known"),
+        (("someone", "--out", str(tmp_path / "none")), "no vehicle id"),
+    ):
+        refused = lane.run("privacy", "export", *words)
+        assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
+def test_nothing_of_an_erased_vehicle_is_left_and_the_ledger_balances(stack: Stack, lane: Lane) -> None:
+    assert lane.run("privacy", "erase", GONE).returncode == 2
+    before = {vehicle: named_in(lane, vehicle) for vehicle in (STAYS, HELD)}
+    roads = rows(lane, "SELECT * FROM odograph.road_cell_window ORDER BY cell, window_start")
+    done = lane.run("privacy", "erase", GONE, "--yes", "--wait", "200s", "--json")
+    assert done.returncode == 0, done.stderr
+    found = orjson.loads(done.stdout)
+    assert found["frames"] == FRAMES + 1  # the record that erases is one too
+    assert found["kept"] == []
+    assert found["rows"]["vehicle_window"] >= 9
+
+    assert named_in(lane, GONE) == {"odograph.custody"}
+    assert {vehicle: named_in(lane, vehicle) for vehicle in (STAYS, HELD)} == before
+    assert rows(lane, "SELECT * FROM odograph.road_cell_window ORDER BY cell, window_start") == roads
+    assert frames_of(lane, STAYS) == FRAMES - 2
+    balanced = lane.run("audit", "--since", "3h", "--json", "--wait", "60s")
+    assert balanced.returncode == 0, balanced.stdout
+    assert orjson.loads(balanced.stdout)["vehicles"][found["name"]]["erased"] == FRAMES
+    entries = rows(lane, "SELECT action, detail, vehicle_id, holds FROM serving.audit_log ORDER BY entry")
+    assert entries[-1]["action"] == "vehicle erased"
+    assert found["name"] in entries[-1]["detail"]
+    assert all(entry["holds"] for entry in entries)
+    verified = lane.run("crash", "verify")
+    assert verified.returncode == 0, verified.stdout
+
+    seqs = itertools.count(FRAMES)
+
+    def gone() -> bool:  # new batches let Spark drop the states of old ones
+        seq = next(seqs)
+        send(lane, [(T0 + 1000 * seq + 1500, frame(1, seq, T0 + 1000 * seq)[1])])
+        assert files_with(stack, lane, GONE) == []
+        assert said_of(lane, GONE) == {b""}
+        return True
+
+    eventually(gone, DONE_S, "no file holds it")
+    again = lane.run("privacy", "erase", GONE, "--yes", "--wait", "200s", "--json")
+    assert again.returncode == 0, again.stderr
+    assert orjson.loads(again.stdout)["frames"] == 1
+
+
+def test_a_crash_record_under_lock_stays(lane: Lane) -> None:
+    done = lane.run("privacy", "erase", HELD, "--yes", "--wait", "200s", "--json")
+    assert done.returncode == 0, done.stderr
+    assert orjson.loads(done.stdout)["kept"] == ["5-80"]
+    left = {"odograph.custody", "odograph.crash_lock", "odograph.crash_record"}
+    assert named_in(lane, HELD) >= left
+    assert named_in(lane, HELD) <= left | {"odograph.crash_verdict", "odograph.crash_part"}
+    assert lane.run("crash", "verify").returncode == 0
+
+
+def said_of(lane: Lane, vehicle: str) -> set[bytes]:
+    """What compacted topics say of a vehicle."""
+    with kafka.LogReader(lane.endpoints.kafka_bootstrap) as log:
+        names = [kafka_topic(lane.settings.kafka.prefix, topic) for topic in COMPACTED]
+        places = [(name, p, *bounds) for name in names for p, bounds in log.spans(name).items()]
+        records = [record for place in places for record in log.records(*place)]
+    return {record.value for record in records if vehicle in (record.key or "") + record.value.decode()}
+
+
+def files_with(stack: Stack, lane: Lane, vehicle: str) -> list[str]:
+    """Files with the vehicle's id in their bytes: of the home, of the lane's topics, of its database.
+
+    In compacted topics a record without a value has it as its key until the second compaction after.
+    """
+    database = rows(lane, "SELECT oid::text FROM pg_database WHERE datname = current_database()")[0]["oid"]
+    custody = rows(lane, "SELECT pg_relation_filepath('odograph.custody') AS path")[0]["path"]
+    index = rows(lane, "SELECT pg_relation_filepath('odograph.custody_of_record') AS path")[0]["path"]
+    folders = [path for path in stack.home.rglob(f"base/{database}") if path.is_dir()]
+    prefix = lane.settings.kafka.prefix
+    compacted = {f"{kafka_topic(prefix, topic)}-0" for topic in COMPACTED}
+    folders += [f for f in stack.home.rglob(f"log/{prefix}*") if f.name not in compacted] + [lane.home]
+    assert len(folders) > 10
+    return [
+        str(path.relative_to(stack.home))
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file() and not str(path).endswith((custody, index)) and holds(path, vehicle.encode())
+    ]
+
+
+def holds(path: Path, text: bytes) -> bool:
+    try:
+        return text in path.read_bytes()
+    except FileNotFoundError:
+        return False
