@@ -76,7 +76,8 @@ def simulate(
     Each frame holds 10 samples; with --interval 1s they are 100 ms apart. --rate and --vehicles together give
     the interval vehicles/rate, and the samples spread over it (over its last 10 s at most).
 
-    A line a second on stderr; the summary on stdout. Ctrl-C finishes what is in flight first.
+    A line a second on stderr, every ten where that is no terminal; the summary on stdout. Ctrl-C finishes
+    what is in flight first.
 
     Exit codes: 0 all was acknowledged; 1 broker away or messages without PUBACK; 2 wrong option.
     """

@@ -22,6 +22,11 @@ def say(line: str) -> None:
     sys.stderr.flush()
 
 
+def line_s() -> float:
+    """Time between lines on how far a run is, s: where nobody watches, few."""
+    return 1.0 if sys.stderr.isatty() else 10.0
+
+
 def show(summary: Mapping[str, Any], as_json: bool) -> None:
     """A run's summary: one JSON object, or a line a key."""
     lines = [f"{key}  {value}" for key, value in summary.items()]

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edge_simulator.console import stop_flag
+from edge_simulator.console import line_s, stop_flag
 from edge_simulator.runfiles import write_sequences
 from edge_simulator.scenario import Scenario
 from edge_simulator.sending.run import LINK_COUNTS, Say
@@ -102,9 +102,6 @@ class HourFiles(RecordFile):
         self.add(item, *head, span_ms, frame["n"], word)
 
 
-SAY_EVERY_S = 2.0
-
-
 def make(scenario: Scenario, settings: Settings, run_id: str, say: Say) -> Mapping[str, Any]:
     """Make the day of a scenario; the summary. Raises ConfigError where that day is there already."""
     folder = settings.paths.home / "days" / run_id
@@ -159,7 +156,7 @@ def _batches(world: World, say: Say) -> Iterator[tuple[list[Outgoing], list[Trut
     for slot in world.slots():
         yield slot.messages, slot.truth
         passed = time.monotonic() - begun
-        if passed - said >= SAY_EVERY_S:
+        if passed - said >= line_s():
             said, share = passed, (slot.end_ms - start_ms) / span_ms
             at = datetime.fromtimestamp(slot.end_ms / 1000, UTC)
             say(

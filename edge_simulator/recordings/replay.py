@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import orjson
 
-from edge_simulator.console import now_ms, say, show, stop_flag
+from edge_simulator.console import line_s, now_ms, say, show, stop_flag
 from edge_simulator.day import HourFiles, write_summary
 from edge_simulator.recordings.checks import drive_report, told
 from edge_simulator.recordings.drives import Recording, iso, look_into, read
@@ -141,14 +141,14 @@ def parse_start(text: str) -> Start:
 def run(
     plan: Plan, drives: Convoy, publisher: Publishing, files: RunFiles, say: Say, stopped: Stopped
 ) -> dict[str, Any]:
-    """Send all drives, with a line a second; returns the summary, which is also the run's run.json."""
+    """Send all drives, with lines on how far it is; returns the summary, which is also the run's run.json."""
     frames = drives.frames()
-    counts, next_s = publisher.counts, time.monotonic() + 1.0
+    counts, next_s = publisher.counts, time.monotonic() + line_s()
 
     def tick() -> None:
         nonlocal next_s
         if time.monotonic() >= next_s:
-            next_s += 1.0
+            next_s += line_s()
             say(
                 f"sent {counts.sent['telemetry']} of {len(frames)} frames  in flight {publisher.owed}  "
                 f"acked {counts.acked['telemetry']}  errors {counts.refused}  reconnects {counts.reconnects}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal
 
-from edge_simulator.console import now_ms
+from edge_simulator.console import line_s, now_ms
 from edge_simulator.edr import crash_store
 from edge_simulator.edr.crash_store import CHANNEL, CrashStore
 from edge_simulator.runfiles import RunFiles, write_sequences
@@ -150,8 +150,9 @@ class Run:
         if verifier is not None:
             self._reactions = Reactions(plan.mqtt_root, ids, world.limp_home.enter, verifier, now_ms)
         self._started_ms = now_ms()
-        self._next_line = self._next_sequences = time.monotonic() + SECOND_S
-        self._last_sent = self._held_at_end = 0
+        self._next_look = self._next_sequences = time.monotonic() + SECOND_S
+        self._said_at, self._said_sent = time.monotonic(), 0
+        self._held_at_end = 0
 
     def go(self, stopped: Stopped) -> dict[str, Any]:
         """Run to the end or until ``stopped``; returns the summary."""
@@ -179,13 +180,19 @@ class Run:
         return summary
 
     def _tick(self) -> None:
-        """Once a second: a line on stderr, run.json, logs on the disk."""
+        """Once a second: run.json, logs on the disk, and where it is time a line on stderr."""
         now = time.monotonic()
-        if now < self._next_line:
+        if now < self._next_look:
             return
+        if now - self._said_at >= line_s():
+            self._tell(now)
+        self._next_look = now + SECOND_S
+        self._sync(self.summary(finished=False), sequences=now >= self._next_sequences)
+
+    def _tell(self, now: float) -> None:
         counts, emitter = self._publisher.counts, self._world.emitter
         sent = counts.sent["telemetry"]
-        rate = (sent - self._last_sent) / (now - self._next_line + SECOND_S)
+        rate = (sent - self._said_sent) / (now - self._said_at)
         self._say(
             f"target {emitter.target_rate():.0f}/s  achieved {rate:.0f}/s  "
             f"behind {self._sender.behind_s:.2f} s  overrun {self._sender.overrun}  "
@@ -193,8 +200,7 @@ class Run:
             f"acked {counts.acked['telemetry']}  held back {len(emitter.queue) + len(emitter.radio.store)}  "
             f"errors {counts.refused}  reconnects {counts.reconnects}"
         )
-        self._last_sent, self._next_line = sent, now + SECOND_S
-        self._sync(self.summary(finished=False), sequences=now >= self._next_sequences)
+        self._said_at, self._said_sent = now, sent
 
     def _sync(self, summary: dict[str, Any], sequences: bool) -> None:
         """Put on the disk how far the run is, and which crash records were acknowledged."""
