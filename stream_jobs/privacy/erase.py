@@ -59,6 +59,12 @@ _LETTERS: Final = """
 UPDATE odograph.dead_letter SET vehicle_id = %(name)s, detail = NULL, mqtt_topic = NULL
 WHERE vehicle_id = %(vehicle)s OR strpos(mqtt_topic, %(vehicle)s) > 0 OR strpos(detail, %(vehicle)s) > 0
 """
+_PARTS: Final = """
+INSERT INTO odograph.erased_window
+SELECT DISTINCT date_bin(make_interval(secs => length), window_start, 'epoch'::timestamptz)
+FROM odograph.vehicle_window, unnest(ARRAY[60, %(road_s)s]) length WHERE vehicle_id = %(vehicle)s
+ON CONFLICT DO NOTHING
+"""
 _QUEUE: Final = """
 UPDATE odograph.window_change SET vehicles = array_remove(vehicles, %(vehicle)s)
 WHERE %(vehicle)s = ANY(vehicles)
@@ -132,6 +138,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
             retire(where.db_owner_url, (key[0], key[1], key[2]), f"erasure of {found.name}", notary)
     say("database: rows")
     with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
+        database.execute(_PARTS, {"vehicle": vehicle, "road_s": settings.jobs.road_window_s})
         _rows(database, vehicle, cut, found)
     say("archive: frames")
     with upkeep.alone(archive):

@@ -138,6 +138,9 @@ OF_DRIVE: Final = {
     "AND withdrawn_at IS NULL",
 }
 """What a run found in one recorded drive; parameters: its report."""
+_ERASED: Final = """
+SELECT window_start FROM odograph.erased_window WHERE window_start >= %(since)s AND window_start < %(until)s
+"""
 LATE_OPEN: Final = (
     "SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL "
     "AND t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(since_ms)s"
@@ -254,6 +257,8 @@ class Verdict:
     run_rows: int
     slices: int
     slices_differing: int
+    left_out: int = 0
+    """Rows of live that are not compared: a vehicle has a part in them that was erased since."""
     rows_differing: int = 0
     by_column: Mapping[str, int] = field(default_factory=dict)
     first: Difference | None = None
@@ -283,6 +288,12 @@ def compared(
 def compare(live: Connection, run: Connection, table: Table, values: Mapping[str, Any]) -> Verdict:
     """A table of both, within a run's span and vehicles (``values`` of tables.within)."""
     compared = [n for n in names(live, table.name) if n not in table.apart]
+    left_out = 0
+    if table.fleet:
+        erased = [start for (start,) in live.execute(_ERASED, values).fetchall()]
+        values = {**values, "erased": erased}
+        query = f"SELECT count(*) FROM odograph.{table.name} WHERE {table.time} = ANY(%(erased)s)"  # noqa: S608
+        left_out = live.execute(query.encode(), values).fetchall()[0][0] if erased else 0
     missing = set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}
     if missing:
         raise ServiceError(f"{table.name}: column {min(missing)} is in one database only; migrate both alike")
@@ -290,7 +301,7 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     hashes = (
         f"SELECT {table.keys[0]}::text, date_trunc('hour', {table.time}), count(*), "  # noqa: S608
         f"sum(hashtextextended(ROW({', '.join(compared)})::text, 0)::numeric) "
-        f"FROM odograph.{table.name} WHERE {within(table)} AND {table.only} GROUP BY 1, 2"
+        f"FROM odograph.{table.name} WHERE {_compared(table)} GROUP BY 1, 2"
     )
     here, there = (
         {(key, hour): (count, total) for key, hour, count, total in each.execute(hashes, values).fetchall()}
@@ -299,7 +310,7 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     places = sorted(here.keys() | there.keys())
     differing = [place for place in places if here.get(place) != there.get(place)]
     live_rows, run_rows = (sum(count for count, _ in side.values()) for side in (here, there))
-    verdict = Verdict(table.name, live_rows, run_rows, len(places), len(differing))
+    verdict = Verdict(table.name, live_rows, run_rows, len(places), len(differing), left_out)
     first: Difference | None = None
     rows, by_column = 0, Counter[str]()
     for key, hour in differing[:SLICES_READ]:
@@ -311,10 +322,16 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     return replace(verdict, rows_differing=rows, by_column=dict(by_column), first=first)
 
 
+def _compared(table: Table) -> str:
+    """SQL: whether a row is compared; parameters as of ``within``, and ``erased`` of tables of the fleet."""
+    words = [within(table), table.only]
+    return " AND ".join([*words, f"{table.time} <> ALL(%(erased)s::timestamptz[])"] if table.fleet else words)
+
+
 def _rows(connection: Connection, table: Table, compared: Sequence[str], place: Mapping[str, Any]) -> Rows:
     found = connection.execute(
-        f"SELECT {', '.join(compared)} FROM odograph.{table.name} WHERE {within(table)} "  # noqa: S608
-        f"AND {table.only} AND {table.keys[0]}::text = %(slice)s AND {table.time} >= %(hour)s "
+        f"SELECT {', '.join(compared)} FROM odograph.{table.name} WHERE {_compared(table)} "  # noqa: S608
+        f"AND {table.keys[0]}::text = %(slice)s AND {table.time} >= %(hour)s "
         f"AND {table.time} < %(hour)s + interval '1 hour'",
         place,
     ).fetchall()
@@ -344,7 +361,8 @@ def table_line(verdict: Verdict) -> str:
         records = f"{verdict.run_rows} records, {verdict.live_rows} in live too"
         return f"{verdict.table:18} left out   {records}{lines}"
     if verdict.equal:
-        return f"{verdict.table:18} equal      {verdict.live_rows} rows in {verdict.slices} slices"
+        left = f", {verdict.left_out} left out: an erased vehicle's part" if verdict.left_out else ""
+        return f"{verdict.table:18} equal      {verdict.live_rows} rows in {verdict.slices} slices{left}"
     most = sorted(verdict.by_column.items(), key=lambda item: (-item[1], item[0]))[:COLUMNS_SHOWN]
     columns = ", ".join(f"{name} {count}" for name, count in most)
     first = "" if verdict.first is None else f"\n{'':18} first: {verdict.first.text()}"
