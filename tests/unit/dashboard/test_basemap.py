@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -44,6 +45,16 @@ def test_without_a_basemap_maps_stand_on_sea_land_coast_and_borders() -> None:
     style = of(Basemap())
     assert [layer["id"] for layer in style["layers"]] == ["sea", "land", "coast", "border"]
     assert style["sources"]["coast"]["data"] == "http://127.0.0.1:8501/map/coast.json"
+
+
+def test_no_coast_runs_around_the_world() -> None:
+    """Where a ring crosses 180 degrees, an edge to the other side would paint seas as land."""
+    stored = json.loads(gzip.decompress(basemap.stored(basemap.COAST_PATH)))
+    land = next(one["geometry"] for one in stored["features"] if one["properties"]["kind"] == "land")
+    edges = [pair for polygon in land["coordinates"] for ring in polygon for pair in pairwise(ring)]
+    assert len(edges) > 10_000
+    long = [(a, b) for a, b in edges if abs(a[0] - b[0]) > 180 and a[1] > -80]  # Antarctica has a pole
+    assert long == []
 
 
 def test_a_style_at_an_address_is_left_to_the_browser() -> None:
