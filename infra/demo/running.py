@@ -11,6 +11,7 @@ from infra.clients.health import in_background
 from infra.contract.errors import ServiceError
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.stack import fetch, processes
+from infra.stack.cluster import ALONE
 from infra.stack.probes import readyz
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
@@ -44,6 +45,8 @@ def running(
         _wait_ready(endpoints, needed, say)
         yield endpoints
         return
+    if settings.cluster != ALONE:
+        raise ServiceError("a cluster runs in the background: odograph cluster up, then this uses it")
     stack.home.mkdir(parents=True, exist_ok=True)
     wanted = programs(settings.bridge.shards)
     first = [program for program in wanted if program.name.startswith(FIRST)]

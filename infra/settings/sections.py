@@ -319,6 +319,23 @@ class Lease(Section):
     holder: str = setting("", "who holds leases here; empty: host and home. Another one on each host")
 
 
+class Profile(Section):
+    """Several of each on this machine, as on hosts of their own: `odograph cluster up`, which the home keeps.
+
+    All 0 and one host: a stack of one machine.
+    """
+
+    kafka: int = setting(0, "Kafka brokers, beside one controller; 0: one node that is both", ge=0, le=9)
+    mqtt: int = setting(0, "MQTT brokers; 0: one that may be secure", ge=0, le=9)
+    postgres: Literal[0, 2] = setting(0, "2: a primary and a synchronous standby; 0: one PostgreSQL")
+    workers: int = setting(
+        0, "Spark workers, beside a master and HDFS; 0: jobs work in their own process", ge=0, le=9
+    )
+    hosts: int = setting(
+        1, "hosts of programs: each beyond the first has hot standbys and a dashboard", ge=1, le=3
+    )
+
+
 class Watch(Section):
     """The process that measures all others, for the page Operations."""
 

@@ -1,4 +1,5 @@
-"""Settings: frozen, validated, from ``ODOGRAPH_<SECTION>_<KEY>``, then ``.odograph.toml``, then defaults.
+"""Settings: frozen, validated, from ``ODOGRAPH_<SECTION>_<KEY>``, then ``.odograph.toml``, then the home's
+``settings.toml`` (``odograph cluster up`` writes it), then defaults.
 
 An empty ``mqtt.url``, ``kafka.bootstrap`` or ``db.*url`` means the embedded service: its address is then read
 from ``<home>/endpoints.json``, which ``odograph up`` writes. An address in the settings means an external
@@ -31,7 +32,7 @@ from infra.settings import sections
 from infra.settings.files import wanted
 
 PREFIX = "ODOGRAPH_"
-CONFIG_FILE = ".odograph.toml"
+CONFIG_FILE, HOME_FILE = ".odograph.toml", "settings.toml"
 ENDPOINTS_FILE, LOCK_FILE = "endpoints.json", "stack.lock"
 RENAMED = {
     "ODOGRAPH_JOBS_FORGET_H": "ODOGRAPH_JOBS_STATE_TTL_H",
@@ -42,6 +43,8 @@ RENAMED = {
     "ODOGRAPH_RECOMPUTE_LOOK_S": "ODOGRAPH_RECOMPUTE_POLL_INTERVAL_S",
 }
 """Settings of earlier versions and their names now; the file's keys follow from these."""
+Sections = dict[str, dict[str, object]]
+"""Values by section and key."""
 
 
 class Settings(BaseSettings):
@@ -85,6 +88,7 @@ class Settings(BaseSettings):
     overload: sections.Overload = sections.Overload()
     retention: sections.Retention = sections.Retention()
     lease: sections.Lease = sections.Lease()
+    cluster: sections.Profile = sections.Profile()
     watch: sections.Watch = sections.Watch()
     dashboard: sections.Dashboard = sections.Dashboard()
 
@@ -93,8 +97,18 @@ class Settings(BaseSettings):
         cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource, *_: Any, **__: Any,
     ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
-        """Arguments, then environment, then the file."""
-        return init_settings, env_settings, TomlSource(settings_cls)
+        """Arguments, then environment, then the file, then that of the home that these name."""
+        given = (init_settings, env_settings, TomlSource(settings_cls))
+        homes = (source().get("paths", {}).get("home") for source in given)
+        home = next(filter(None, homes), sections.Paths().home)
+        return *given, TomlSource(settings_cls, Path(home) / HOME_FILE)
+
+    def changed(self, sections_: Sections) -> Settings:
+        """With these values in place of those in force."""
+        given = self.model_dump()
+        for section, values in sections_.items():
+            given[section] = given[section] | values
+        return Settings(**given)
 
 
 SETTING_OF = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,15 +13,27 @@ if TYPE_CHECKING:
     from infra.stack.stack import Stack
 
 device = typer.Typer(name="device", help="Certificates of vehicles and gateways.", no_args_is_help=True)
+cluster = typer.Typer(
+    name="cluster",
+    no_args_is_help=True,
+    help="Several of each server on this machine, as on hosts of their own.",
+)
 Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
+Number = Annotated[int | None, typer.Option(show_default=False)]
+CLUSTER: Final = {"kafka": 3, "mqtt": 2, "postgres": 2, "workers": 3, "hosts": 2}
+BRIDGES: Final = 2
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     for command in (setup, up, install, down, status, doctor, config, bom, watch):
         app.command()(command)
-    app.command(hidden=True)(run)
+    for command in (run, proxy):
+        app.command(hidden=True)(command)
     app.add_typer(device)
+    for command in (status, down):
+        cluster.command()(command)
+    app.add_typer(cluster)
 
 
 def setup(
@@ -43,10 +55,40 @@ def up(
     wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")] = 120.0,
 ) -> None:
     """Start the local stack in the background: services, then bridge, jobs and dashboard. Twice is fine."""
+    _begin(_stack(secure), services_only, wait_s)
+
+
+@cluster.command("up")
+def cluster_up(
+    kafka: Number = None, mqtt: Number = None, postgres: Number = None, workers: Number = None,
+    hosts: Number = None, bridges: Number = None,
+    services_only: Annotated[bool, typer.Option(help="only the servers")] = False,
+    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")] = 600.0,
+) -> None:  # fmt: skip
+    """Start a cluster in the background, which the home stays; twice is fine. Not in a home with other data.
+
+    At first: 3 Kafka brokers and a controller, 2 MQTT brokers, PostgreSQL with a synchronous standby (0: one
+    that is none), Spark's master with 3 workers and HDFS (0: none), 2 bridges, 2 hosts of programs: of each
+    program that must exist once the second one stands by. 0: one of it, as `odograph up` has.
+    """
+    from infra.settings.settings import load
+    from infra.stack.cluster import ALONE
+    from infra.stack.stack import Stack
+
+    given = {"kafka": kafka, "mqtt": mqtt, "postgres": postgres, "workers": workers, "hosts": hosts}
+    wanted: dict[str, object] = {name: count for name, count in given.items() if count is not None}
+    found = load(cluster=wanted)
+    if load().cluster == ALONE:
+        found = load(cluster=CLUSTER | wanted, bridge={"shards": BRIDGES})
+    if bridges is not None:
+        found = load(cluster=found.cluster.model_dump(), bridge={"shards": bridges})
+    _begin(Stack(found, _say), services_only, wait_s)
+
+
+def _begin(stack: Stack, services_only: bool, wait_s: float) -> None:
     from infra.stack import fetch, supervisor
     from infra.stack.probes import page
 
-    stack = _stack(secure)
     fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
     addresses = stack.up()
     if services_only:
@@ -54,8 +96,9 @@ def up(
     with stack.lock():
         begun = supervisor.start_in_background(stack.home)
     _say("supervisor: started" if begun else "supervisor: runs already")
-    late = supervisor.wait_ready(addresses.pages, wait_s, _say)
-    typer.echo(page(addresses.pages["dashboard"])[0])
+    pages = addresses.pages
+    late = supervisor.wait_ready(pages, wait_s, _say)
+    typer.echo(page(pages.get("proxy", pages["dashboard"]))[0])
     if late:
         raise typer.Exit(1)
 
@@ -187,11 +230,26 @@ def run() -> None:
     import structlog
 
     from infra.clients import log
-    from infra.stack import supervisor
+    from infra.stack import probes, supervisor
 
     log.configure("supervisor")
-    stack = _stack()
-    supervisor.supervise(stack.home, stack.settings.bridge.shards, structlog.get_logger().info)
+    stack, say = _stack(), structlog.get_logger().info
+    found, port = stack.programs(), stack.ports()["jobs"]
+    standbys = [program for program in found if "ODOGRAPH_PATHS_HOME" in program.env]
+    first = [program for program in found if program not in standbys]
+    supervisor.supervise(stack.home, first, standbys, lambda: probes.readyz(port) is None, say)
+
+
+def proxy() -> None:
+    """Lead to the dashboards of all hosts under one address, until stopped (`cluster up` starts it)."""
+    import asyncio
+
+    from infra.settings.settings import endpoints, load
+    from infra.stack.proxy import serve
+
+    ports = endpoints(load(), ()).http_ports
+    targets = [port for name, port in ports.items() if name.partition("-")[0] == "dashboard"]
+    asyncio.run(serve(ports["proxy"], targets))
 
 
 def watch() -> None:

@@ -1,8 +1,8 @@
 """Several of each service on this machine, as on hosts of their own: none sees another one's disk.
 
-The drills of several hosts start them. A server in Java lives in a
-mount namespace of its own: home, caches, checkout, virtual environment, /tmp and the folders of the other
-hosts are empty there. PostgreSQL and Mosquitto live in a root file system of their own anyway.
+``odograph cluster up`` and the drills of several hosts start them. A server in Java lives in a mount
+namespace of its own: home, caches, checkout, virtual environment, /tmp and the folders of the other hosts are
+empty there. PostgreSQL and Mosquitto live in a root file system of their own anyway.
 """
 
 from __future__ import annotations
@@ -13,26 +13,29 @@ import shlex
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import SecretStr
+
 import infra
-from infra.contract.errors import ServiceError
-from infra.settings.settings import Settings
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.sections import DB_URLS, Profile
+from infra.settings.settings import HOME_FILE, Sections, Settings
 from infra.stack import cache, fetch, postgres, probes, processes, service
-from infra.stack.kafka import Node, kafka, new_cluster_id
+from infra.stack.kafka import Node, kafka, kafka_role, new_cluster_id
 from infra.stack.mosquitto import mosquitto
 from infra.stack.postgres_pair import PostgresPair
 from infra.stack.rootfs import PRIVATE_MOUNTS
 from infra.stack.service import HOST, Runner, Service
 from infra.stack.supervisor import odograph
 
-Sections = dict[str, dict[str, object]]
 JAVA: Final = ("java", "-Xmx192m", "-Dlog4j2.level=INFO", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 HDFS: Final = "org.apache.hadoop.hdfs.server"
 SPARK: Final = "org.apache.spark.deploy"
@@ -42,45 +45,40 @@ CONF: Final = {
     "spark.executor.cores": "1", "spark.executor.memory": "480m", "spark.hadoop.dfs.replication": "1",
     "spark.rpc.askTimeout": "30s", "spark.network.timeout": "60s",
 }  # fmt: skip
+WORKER_MB: Final = 640
+"""Of a worker, for each driver's executor on it."""
+CLEAN_UP: Final = " ".join(
+    f"-Dspark.worker.cleanup.{key}" for key in ("enabled=true", "interval=300", "appDataTtl=300")
+)
+"""What a driver that has ended left on a worker, 0.7 GB, goes after 5 min."""
 FORMAT_S: Final = 60
 PACK_S: Final = 300
 ASK_S: Final = 5.0
 UP_S: Final = 60.0
 POLL_S: Final = 0.1
 KAFKA_MB: Final = 384
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """How many of each there are; 0: none here, the stack has its own one."""
-
-    kafka: int = 0
-    """Brokers, beside one controller."""
-    mqtt: int = 0
-    postgres: int = 0
-    """2: a primary and its standby."""
-    workers: int = 0
-    """Of Spark, beside a master and HDFS."""
+FIRST: Final = ("kafka-controller", "hdfs-name", "spark-master")
+"""What others need at their start, and at their end."""
 
 
 ALONE: Final = Profile()
 
 
 class Cluster:
-    """The servers of ``profile`` in one home. ``pair`` are the two of PostgreSQL, if there are any."""
+    """The servers of the settings' profile in one home. ``pair`` are the two of PostgreSQL, if any."""
 
-    def __init__(
-        self, settings: Settings, profile: Profile, say: Callable[[str], None], *, synchronous: bool = True
-    ) -> None:
-        self._settings, self.profile, self._say = settings, profile, say
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        self._settings, self.profile, self._say = settings, settings.cluster, say
         self._cache, self.home = settings.paths.cache.resolve(), settings.paths.home.resolve()
         self.base = self.home / "servers"
         self.runner = Runner(self.home)
-        self._ports: dict[str, int] = {}
+        self._ports = service.kept_ports(self.base / "ports.json")
         self.pair: PostgresPair | None = None
-        if profile.postgres:
+        if self.profile.postgres:
             words = postgres.passwords(self.home / "secrets.json")
-            self.pair = PostgresPair(self.home, self._cache, self.runner, words, synchronous=synchronous)
+            self.pair = PostgresPair(self.home, self._cache, self.runner, words, synchronous=True)
+            if self._ports:
+                self.pair.know_ports((self._ports["postgres-1"], self._ports["postgres-2"]))
 
     @property
     def names(self) -> list[str]:
@@ -91,17 +89,21 @@ class Cluster:
         numbered = [f"{name}-{n}" for name, count in more.items() for n in range(1, count + 1)]
         return (["kafka-controller"] if p.kafka else []) + spark + numbered
 
-    def up(self) -> None:
-        """Start what does not run; raises ServiceError naming the server that failed."""
+    def up(self) -> Settings:
+        """Start what does not run; the settings with their addresses, which the home keeps.
+
+        Raises ServiceError naming the server that failed, ConfigError where it cannot be as the settings say.
+        """
         if self.profile == ALONE:
-            return
+            return self._settings
+        self._check()
         self._fetch()
         self.base.mkdir(parents=True, exist_ok=True)
         for folder in (self.home, self.base):
             folder.chmod(0o711)  # the services' users must reach their folders
         self._choose_ports()
         made = self.services()
-        first = [name for name in made if name in ("kafka-controller", "hdfs-name", "spark-master")]
+        first = [name for name in made if name in FIRST]
         if self.profile.workers:
             self._configure_spark()
         with ThreadPoolExecutor(max_workers=4) as pool:
@@ -113,12 +115,46 @@ class Cluster:
             time.sleep(POLL_S)
         if self.pair is not None:
             self.pair.begin((self._ports["postgres-1"], self._ports["postgres-2"]))
+        kept = {"cluster": self.profile.model_dump(), "bridge": {"shards": self._settings.bridge.shards}}
+        postgres.write_private(self.home / HOME_FILE, _toml(kept | self.sections()))
+        return self._settings.changed(self.sections())
+
+    def _check(self) -> None:
+        """Raise ConfigError where the home holds other data, or the settings name servers of their own."""
+        file, s = self.home / HOME_FILE, self._settings
+        kept: dict[str, Any] = tomllib.loads(file.read_text()) if file.exists() else {}
+        servers = partial(Profile.model_dump, exclude={"hosts"})
+        before = Profile(**kept.get("cluster", {}))
+        if (self.home / "ports.json").exists() and servers(before) != servers(self.profile):
+            raise ConfigError(
+                f"{self.home} holds the data of other servers ({before}; wanted: {self.profile}), which stay "
+                "there: for others name another home, ODOGRAPH_PATHS_HOME"
+            )
+        ours = [("mqtt", "url")] * bool(self.profile.mqtt) + [("kafka", "bootstrap")] * bool(
+            self.profile.kafka
+        )
+        ours += [("db", key) for key in DB_URLS] * bool(self.pair)
+        for section, key in ours:
+            value = getattr(getattr(s, section), key)
+            text = value.get_secret_value() if isinstance(value, SecretStr) else value
+            if text not in ("", kept.get(section, {}).get(key)):
+                raise ConfigError(
+                    f"ODOGRAPH_{section}_{key}".upper() + ": it names servers elsewhere, and the cluster has "
+                    "its own; leave it out, or start none of these: odograph cluster up --help"
+                )
 
     def down(self) -> list[str]:
         """Stop every server; the names of those that ran."""
-        names = [name for name in reversed(self.names) if not name.startswith("postgres")]
-        names += ["postgres-1", "postgres-2"] if self.pair is None else self.pair.names()
-        return [name for name in names if self.runner.stop(name)]
+        servers = [name for name in self.names if not name.startswith("postgres")]
+        ran: list[str] = []
+        with ThreadPoolExecutor(max_workers=max(1, len(servers))) as pool:
+            for last in (False, True):
+                names = [name for name in servers if (name in FIRST) is last]
+                ran += [
+                    name for name, did in zip(names, pool.map(self.runner.stop, names), strict=True) if did
+                ]
+        pair = [] if self.pair is None else self.pair.names()
+        return ran + [name for name in pair if self.runner.stop(name)]
 
     def sections(self) -> Sections:
         """The settings by which programs find the servers."""
@@ -130,20 +166,25 @@ class Cluster:
         if self.pair is not None:
             found["db"] = dict(self.pair.urls())
         if self.profile.workers:
-            found["jobs"] = {
-                "master": f"spark://{HOST}:{self._ports['spark-master']}",
-                "environment": str(self.base / "conf" / "environment.tar.gz"),
-            }
             found["paths"] = {"checkpoints": f"hdfs://{HOST}:{self._ports['hdfs-name']}/odograph/checkpoints"}
         return found
 
     def env(self) -> dict[str, str]:
-        """What Spark's drivers need in their environment besides."""
-        conf = {"SPARK_CONF_DIR": str(self.base / "conf"), "SPARK_LOCAL_IP": HOST}
-        return conf if self.profile.workers else {}
+        """What the driver of the stream jobs needs in its environment besides."""
+        if not self.profile.workers:
+            return {}
+        conf = self.base / "conf"
+        return {
+            "SPARK_CONF_DIR": str(conf),
+            "SPARK_LOCAL_IP": HOST,
+            "ODOGRAPH_JOBS_MASTER": f"spark://{HOST}:{self._ports['spark-master']}",
+            "ODOGRAPH_JOBS_ENVIRONMENT": str(conf / "environment.tar.gz"),
+        }
 
     def services(self) -> dict[str, Service]:
-        """By name, without PostgreSQL's."""
+        """By name, without PostgreSQL's; none where no ports were chosen yet."""
+        if not self._ports:
+            return {}
         made: dict[str, Service] = {}
         if self.profile.kafka:
             made["kafka-controller"] = self._kafka("kafka-controller", 1)
@@ -159,6 +200,19 @@ class Cluster:
         for n in range(1, self.profile.workers + 1):
             made[f"spark-worker-{n}"] = self._spark_worker(n)
         return made
+
+    def servers(self) -> dict[str, Service]:
+        """All by name, PostgreSQL's too."""
+        nodes = () if self.pair is None or not self._ports else (self.pair.primary, self.pair.standby)
+        return self.services() | {node.name: self.pair.service(node) for node in nodes if self.pair}
+
+    def role(self, name: str) -> str:
+        """What a server that answers is to the others of its kind, where that may change; ServiceError."""
+        if name.startswith("postgres") and self.pair is not None:
+            return self.pair.role(name)
+        if name.startswith("kafka-") and name != "kafka-controller":
+            return kafka_role(self._hosts("kafka", self.profile.kafka), int(name.partition("-")[2]) + 1)
+        return ""
 
     def restart(self, name: str) -> None:
         """Bring a server back that was killed; returns when it answers."""
@@ -256,7 +310,9 @@ class Cluster:
         """What drivers are given: Spark's defaults and the workers' environment, made anew."""
         conf = self.base / "conf"
         conf.mkdir(exist_ok=True)
-        (conf / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in CONF.items()))
+        most = {"spark.cores.max": str(self.profile.workers)}  # another host's driver has as much
+        lines = "".join(f"{key} {value}\n" for key, value in (CONF | most).items())
+        (conf / "spark-defaults.conf").write_text(lines)
         if not self.runner.find("spark-master"):
             _run(
                 "the workers' environment",
@@ -283,11 +339,12 @@ class Cluster:
         name, address = f"spark-worker-{number}", f"127.0.1.{number}"
         own, page = self.base / name, self._ports[f"{name}-page"]
         words = (
-            "--host", address, "--port", str(self._ports[name]), "--cores", "1", "--memory", "640m",
-            "--webui-port", str(page), "--work-dir", str(own / "work"),
-            f"spark://{HOST}:{self._ports['spark-master']}",
+            "--host", address, "--port", str(self._ports[name]), "--cores", str(self.profile.hosts),
+            "--memory", f"{WORKER_MB * self.profile.hosts}m", "--webui-port", str(page),
+            "--work-dir", str(own / "work"), f"spark://{HOST}:{self._ports['spark-master']}",
         )  # fmt: skip
-        command = self._spark(own, address, f"{SPARK}.worker.Worker", words, f"SPARK_LOCAL_DIRS={own}/local")
+        settings = (f"SPARK_LOCAL_DIRS={own}/local", f"SPARK_WORKER_OPTS={CLEAN_UP}")
+        command = self._spark(own, address, f"{SPARK}.worker.Worker", words, *settings)
         return Service(
             name, command, self._ports[name], "", partial(_page, address, page, "id"), lambda: None
         )
@@ -330,6 +387,15 @@ def apart(
     ]
     script = " && ".join([*steps, f"cd {_quoted(folder)}", 'exec "$@"'])
     return (*PRIVATE_MOUNTS, "/bin/sh", "-c", script, "apart", *command)
+
+
+def _toml(sections: Sections) -> str:
+    """Texts, numbers and whether are written as JSON writes them."""
+    tables = {
+        name: "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+        for name, values in sections.items()
+    }
+    return "\n".join(f"[{name}]\n{text}" for name, text in tables.items())
 
 
 def _quoted(path: Path) -> str:

@@ -272,6 +272,15 @@ def topic_faults(bootstrap: str, prefix: str, terms: sections.Kafka) -> list[str
     return found
 
 
+def kafka_role(bootstrap: str, number: int) -> str:
+    """What a broker of a cluster has: partitions that it leads, copies in sync of how many; ServiceError."""
+    with service_errors(f"Kafka {bootstrap}"):
+        topics = admin(bootstrap).list_topics(timeout=PROBE_S).topics.values()
+    parts = [p for topic in topics for p in topic.partitions.values() if number in p.replicas]
+    leads, in_sync = sum(p.leader == number for p in parts), sum(number in p.isrs for p in parts)
+    return f"leads {leads} partitions, {in_sync} of {len(parts)} copies in sync"
+
+
 def records_by_topic(bootstrap: str, prefix: str) -> dict[str, int]:
     """Records that lie in each of the contract's topics; raises ServiceError."""
     with LogEnds(bootstrap, prefix) as log:

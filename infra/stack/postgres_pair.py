@@ -27,6 +27,10 @@ COMMAND_S: Final = 300.0
 SYNC_S: Final = 60.0
 POLL_S: Final = 0.05
 STREAMS: Final = "SELECT state, sync_state FROM pg_stat_replication"
+LAG: Final = """
+SELECT sync_state, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint FROM pg_stat_replication
+WHERE state = 'streaming'
+"""
 SENDERS: Final = "SELECT pid FROM pg_stat_replication"
 FOLLOWS: Final = "SELECT pg_is_in_recovery()"
 
@@ -101,6 +105,14 @@ class PostgresPair:
             if time.monotonic() > end:
                 raise ServiceError(f"{self.standby.name} does not follow within {SYNC_S:g} s: {found}")
             time.sleep(POLL_S)
+
+    def role(self, name: str) -> str:
+        """Primary, and who follows it how far behind; or standby. Raises ServiceError."""
+        node = self.primary if self.primary.name == name else self.standby
+        if self.row(node, FOLLOWS, "postgres")[0]:
+            return "standby"
+        sync, behind = self.row(node, LAG, "postgres") or ("", 0)
+        return f"primary, standby {sync}, {behind:,} bytes behind" if sync else "primary, nobody follows"
 
     def kill(self) -> None:
         """``kill -9`` the primary, with all its backends."""

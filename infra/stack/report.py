@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from infra.clients.tables import rendered, table
-from infra.settings.settings import CONFIG_FILE, PREFIX, Settings
+from infra.settings.settings import CONFIG_FILE, HOME_FILE, PREFIX, Settings
 
 
 class Setting(NamedTuple):
@@ -24,27 +24,32 @@ class Setting(NamedTuple):
 
 def settings_in_force(settings: Settings) -> list[Setting]:
     """Every setting, in the order of the declaration."""
-    path = Path(CONFIG_FILE)
-    file = tomllib.loads(path.read_text()) if path.exists() else {}
+    paths = {CONFIG_FILE: Path(CONFIG_FILE), HOME_FILE: settings.paths.home / HOME_FILE}
+    files = {name: tomllib.loads(path.read_text()) for name, path in paths.items() if path.exists()}
     found = []
     for section, info in Settings.model_fields.items():
         value = getattr(settings, section)
         if not isinstance(value, BaseModel):
             meaning = info.description or "time zone shown to people"
-            found.append(_setting((section,), value, meaning, file))
+            found.append(_setting((section,), value, meaning, files))
             continue
         for key, field in type(value).model_fields.items():
-            found.append(_setting((section, key), getattr(value, key), field.description or "", file))
+            found.append(_setting((section, key), getattr(value, key), field.description or "", files))
     return found
 
 
-def _setting(path: tuple[str, ...], value: object, meaning: str, file: dict[str, Any]) -> Setting:
+def _setting(path: tuple[str, ...], value: object, meaning: str, files: dict[str, Any]) -> Setting:
     variable = f"{PREFIX}{'_'.join(path)}".upper()
-    node: Any = file
+    source = "environment" if variable in os.environ else "default"
+    if source == "default":
+        source = next((name for name, file in files.items() if _has(file, path)), source)
+    return Setting(variable, str(value), source, meaning)
+
+
+def _has(node: Any, path: tuple[str, ...]) -> bool:
     for key in path:
         node = node.get(key) if isinstance(node, dict) else None
-    source = "environment" if variable in os.environ else CONFIG_FILE if node is not None else "default"
-    return Setting(variable, str(value), source, meaning)
+    return node is not None
 
 
 def report(rows: Sequence[Setting], as_json: bool) -> str:

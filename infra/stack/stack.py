@@ -21,6 +21,7 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Dashboard, Mqtt, listed
 from infra.settings.settings import (
     ENDPOINTS_FILE,
+    HOME_FILE,
     LOCK_FILE,
     SETTING_OF,
     Endpoints,
@@ -31,11 +32,12 @@ from infra.settings.settings import (
 )
 from infra.sql.migrate import migrate
 from infra.stack import cache, identity, postgres, processes, service
+from infra.stack.cluster import ALONE, Cluster
 from infra.stack.kafka import acl_faults, create_topics, kafka, kafka_address
 from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread
 from infra.stack.postgres import write_private
 from infra.stack.service import HOST, Runner, Service
-from infra.stack.supervisor import SUPERVISOR, programs
+from infra.stack.supervisor import SUPERVISOR, Program, programs
 
 SERVICES = ("postgres", "mosquitto", "kafka")
 DEVICES = "mosquitto-devices"
@@ -45,11 +47,16 @@ KEYS = (
     downlink.KEY_FILE, downlink.PUBLIC_KEY_FILE, identity.KEY_FILE, identity.PUBLIC_KEY_FILE, identity.FOLDER,
 )  # fmt: skip
 """What ``ensure_keys`` makes in a home: the hosts of one installation share it."""
+SHARED = ("checkpoints", "archive", "lookups")
+"""Folders of a home that its hosts share."""
 Say = Callable[[str], None]
 
 
 class Stack:
-    """The services of one home. ``preferred``: ports tried first at the first start; ``only``: services."""
+    """The services of one home. ``preferred``: ports tried first at the first start; ``only``: services.
+
+    ``cluster`` has those of which the settings' profile wants several.
+    """
 
     def __init__(
         self,
@@ -65,6 +72,7 @@ class Stack:
         self.only = tuple(only)
         self._preferred = WELL_KNOWN if preferred is None else preferred
         self._ports_file = self.home / "ports.json"
+        self.cluster = Cluster(settings, say)
 
     @property
     def embedded(self) -> tuple[str, ...]:
@@ -89,7 +97,6 @@ class Stack:
                 f"a stack asks its programs on ports of its own at {HOST}: ODOGRAPH_HEALTH_PORT is 0 there, "
                 f"and ODOGRAPH_HEALTH_ADDRESS {HOST} or 0.0.0.0"
             )
-        postgres.check_owner(self.settings.db)
         self._check_secure()
         with self.lock():
             (self.home / "data").mkdir(exist_ok=True)
@@ -98,6 +105,8 @@ class Stack:
             self._verify_programs()
             # One start at a time on this machine: two would find the same port free.
             with locked(self.settings.paths.cache / "start.lock"):
+                self.settings = self.cluster.up()
+                postgres.check_owner(self.settings.db)
                 chosen = self._choose_ports()
                 self.renew_identities()
                 services = self.services(chosen)
@@ -108,11 +117,49 @@ class Stack:
             addresses = self.endpoints(self.ports())
             self.furnish(addresses.logged_in(policy.OPERATOR))
             postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
+            for number in range(2, self.settings.cluster.hosts + 1):
+                self._make_host(number, addresses)
         return addresses.logged_in(policy.OPERATOR)
+
+    def host_home(self, number: int) -> Path:
+        """Where the programs of one of several hosts have their home; the first one's is the stack's own."""
+        return self.home / "hosts" / str(number) if number > 1 else self.home
+
+    def _make_host(self, number: int, addresses: Endpoints) -> None:
+        """A home that shares with the first one what hosts share, here by links; its ports are its own."""
+        home = self.host_home(number)
+        home.mkdir(parents=True, exist_ok=True)
+        for name in SHARED:
+            (self.home / name).mkdir(exist_ok=True)
+        for name in (*SHARED, *KEYS, HOME_FILE):
+            link = home / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.home / name)
+        ports = addresses.http_ports
+        own = replace(
+            addresses, http_ports={n: ports.get(f"{n}-{number}", port) for n, port in ports.items()}
+        )
+        write_private(home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
+
+    def programs(self) -> list[Program]:
+        """What runs beside the services, each with the home of its host."""
+        s, ports, found = self.settings, self.ports(), []
+        for program in programs(s.bridge.shards, s.cluster.hosts):
+            name, _, number = program.name.partition("-")
+            env: dict[str, str] = {}
+            if number and name != "bridge":
+                env = {"ODOGRAPH_PATHS_HOME": str(self.host_home(int(number)))}
+            if name == "jobs" and s.cluster.workers:
+                page = ports[program.name.replace("jobs", "maintenance")]
+                env |= self.cluster.env() | {"ODOGRAPH_PATHS_LOOKUPS": f"http://{HOST}:{page}/lookups"}
+            found.append(program._replace(env=env))
+        return found
 
     def _check_secure(self) -> None:
         """Raise ConfigError for an open listener beyond loopback, ServiceError for programs to be ended."""
         address = self.settings.mqtt.address
+        if self.secure and self.settings.cluster != ALONE:
+            raise ConfigError("a cluster's servers ask nobody for a certificate: not in a secure home")
         if not address.is_loopback and not self.secure:
             raise ConfigError(
                 f"ODOGRAPH_MQTT_ADDRESS {address}: beyond loopback vehicles are taken by certificates only: "
@@ -216,7 +263,9 @@ class Stack:
         """Stop every service of this home; the names of those that ran."""
         with self.lock():
             stopped = [name for name in reversed(SERVICES) if self.runner.stop(name)]
-            (self.home / ENDPOINTS_FILE).unlink(missing_ok=True)
+            stopped += self.cluster.down()
+            for home in (self.home, *self.home.glob("hosts/*")):
+                (home / ENDPOINTS_FILE).unlink(missing_ok=True)
         return stopped
 
     def lock(self) -> AbstractContextManager[None]:
@@ -338,7 +387,7 @@ class Stack:
 
 def http_parts(settings: Settings) -> tuple[str, ...]:
     """Processes with a health page: each shard of the bridge is one."""
-    return tuple(program.name for program in programs(settings.bridge.shards))
+    return tuple(program.name for program in programs(settings.bridge.shards, settings.cluster.hosts))
 
 
 def with_database(addresses: Endpoints, database: str) -> Endpoints:

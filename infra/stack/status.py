@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -50,13 +51,19 @@ class Part:
     trouble: str | None = None
     remark: str | None = None
     """What a part that is well says besides, as a user's query that has ended."""
+    role: str = ""
+    """What it is to others of its kind: primary, leader of partitions, who has a lease or stands by."""
 
 
 def parts(stack: Stack) -> list[Part]:
     """Every part of the stack, services first."""
     chosen = stack.ports()
     embedded = {s.name: s for s in stack.services(chosen)} if chosen else {}
-    rows = [_service(stack, name, embedded.get(name)) for name in SERVICES]
+    servers = stack.cluster.servers()
+    kinds = {name.partition("-")[0] for name in servers}
+    rows = [_service(stack, name, embedded.get(name)) for name in SERVICES if name not in kinds]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        rows += pool.map(lambda name: _service(stack, name, servers[name]), servers)
     if not chosen:
         return rows
     running = stack.runner.find(SUPERVISOR)
@@ -64,13 +71,29 @@ def parts(stack: Stack) -> list[Part]:
     if running is not None:  # its children have rows of their own
         own_mb = processes.own_pss_kb(running.pid) / 1024
         part = replace(_measured(part, running, "ready", None), memory_mb=own_mb)
+    rows.append(part)
     kept = read_state(stack.home)
-    pages = stack.pages()
-    return [*rows, part, *(_process(stack, name, where, kept.get(name, {})) for name, where in pages.items())]
+    leases = _or_none(lambda: _leases(endpoints(stack.settings).db_owner_url)) or {}
+    for name, where in stack.pages().items():
+        found = _process(stack, name, where, kept.get(name, {}))
+        kind, _, number = name.partition("-")
+        holder, epoch = leases.get(kind, ("", 0))
+        if found.state == "standby":
+            found = replace(found, role="standby")
+        elif found.state == "ready" and holder.endswith(f":{stack.host_home(int(number or 1))}"):
+            found = replace(found, role=f"holder, epoch {epoch}")
+        rows.append(found)
+    return rows
+
+
+def _leases(url: str) -> dict[str, tuple[str, int]]:
+    """Holder and epoch of each lease in force; raises ServiceError."""
+    with connected(url) as connection:
+        return {name: (holder, epoch) for name, holder, epoch in connection.execute(_LEASES)}
 
 
 def _service(stack: Stack, name: str, service: Service | None) -> Part:
-    if name not in stack.embedded:
+    if name not in stack.embedded and service is None:
         return Part(name, "service", "external", "by the settings")
     running = stack.runner.find(name)
     address = "" if service is None else f"{HOST}:{service.port}"
@@ -81,6 +104,7 @@ def _service(stack: Stack, name: str, service: Service | None) -> Part:
         service.probe()
     except ServiceError as error:
         return _measured(part, running, "silent", f"{error}; its log: {stack.runner.log(name)}")
+    part = replace(part, role=_or_none(lambda: stack.cluster.role(name)) or "")
     return _measured(part, running, "ready", None)
 
 
@@ -105,6 +129,7 @@ def _measured(part: Part, running: processes.Running, state: str, trouble: str |
     return replace(part, state=state, pid=running.pid, up_s=up_s, memory_mb=size_mb, trouble=trouble)
 
 
+_LEASES = "SELECT name, holder, epoch FROM odograph.lease WHERE expires_at > clock_timestamp()"
 _TIMES = """
 SELECT round(extract(epoch FROM now() - max(event_time)), 3)::double precision AS newest_behind_s,
        (SELECT round(extract(epoch FROM now() - watermark), 3)::double precision FROM odograph.query_progress
@@ -156,7 +181,10 @@ def _event_times(url: str) -> dict[str, float | None]:
         return connection.execute(_TIMES).fetchone() or {}
 
 
-FOLDERS: Final = ("archive", "days", "checkpoints", "data/kafka", "data/postgres", "logs")
+FOLDERS: Final = (
+    "archive", "days", "checkpoints", "data/kafka", "data/postgres", "data/postgres-1", "data/postgres-2",
+    "servers", "logs",
+)  # fmt: skip
 """Below the home, each with everything in it."""
 SHOWN_BYTES: Final = 1 << 20
 """Smaller tables without a retention are left out for people."""
@@ -221,12 +249,13 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
             "sizes": {"tables": measured, "folder_bytes": folders},
         }
         return json.dumps(found, indent=1, default=str) + "\n"
-    shown = table("part", "state", "address", "pid", "up", "MiB", "restarts")
+    roles = ("role",) if any(row.role for row in rows) else ()
+    shown = table("part", "state", "address", "pid", "up", "MiB", "restarts", *roles)
     for row in rows:
         state = f"[{'red' if row.trouble else 'green'}]{row.state}[/]"
         up, memory = _span(row.up_s), "" if row.memory_mb is None else f"{row.memory_mb:.0f}"
         pid, restarts = ("" if number is None else str(number) for number in (row.pid, row.restarts))
-        shown.add_row(row.name, state, row.address, pid, up, memory, restarts)
+        shown.add_row(row.name, state, row.address, pid, up, memory, restarts, *[row.role for _ in roles])
     lines = [f"{row.name}: {row.trouble}" for row in rows if row.trouble]
     lines += [f"{row.name}: [yellow]{escape(row.remark)}[/]" for row in rows if row.remark]
     counts = [table("topic", "records", rows=[(name, f"{n:,}") for name, n in topics.items()])]

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from infra.clients.health import stopped_by_signals
@@ -28,10 +29,11 @@ STOP_S = 60.0
 
 
 class Program(NamedTuple):
-    """A program to keep running: its name (of log and pid file) and its command."""
+    """A program to keep running: its name (of log and pid file), its command, more for its environment."""
 
     name: str
     command: tuple[str, ...]
+    env: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ class Supervisor:
                 changed = True
             if kept.child is None and now >= kept.due_s:
                 command, env = kept.program.command, os.environ if self.env is None else self.env
-                kept.child = processes.spawn(self._run_dir, name, command, self.log(name), env=env)
+                own = {**env, **kept.program.env}
+                kept.child = processes.spawn(self._run_dir, name, command, self.log(name), env=own)
                 kept.started_s = now
                 self.say(f"{name}: started, pid {kept.child.pid}")
                 changed = True
@@ -159,6 +162,8 @@ def read_state(home: Path) -> dict[str, dict[str, int | None]]:
 
 
 SUPERVISOR = "supervisor"
+STANDBYS_S = 300.0
+"""Standbys wait no longer for what they stand by for."""
 POLL_S = 0.25
 PROGRAMS_STOP_S = 90.0
 """Longer than the supervisor gives its programs."""
@@ -171,6 +176,9 @@ COMMANDS = {
     "dashboard": ("dashboard",),
     "watch": ("watch",),
 }
+ONE_A_MACHINE = ("watch",)
+PROXY = "proxy"
+"""One address for the dashboards of several hosts."""
 
 
 def odograph(*arguments: str) -> tuple[str, ...]:
@@ -178,18 +186,35 @@ def odograph(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "infra.cli", *arguments)
 
 
-def programs(bridges: int = 1) -> tuple[Program, ...]:
-    """What ``odograph up`` keeps running; ``bridges`` of them share the fleet."""
+def programs(bridges: int = 1, hosts: int = 1) -> tuple[Program, ...]:
+    """What ``odograph up`` keeps running; ``bridges`` of them share the fleet.
+
+    On each host beyond the first one a second of each, called ``jobs-2``: a standby, or a dashboard.
+    """
     commands: dict[str, tuple[str, ...]] = {
         name: ("bridge", "--shard", f"{number}") if bridges > 1 else ("bridge",)
         for number, name in enumerate(bridge_names(bridges), 1)
     }
-    return tuple(Program(name, odograph(*words)) for name, words in (commands | COMMANDS).items())
+    commands |= COMMANDS
+    if hosts > 1:
+        commands[PROXY] = (PROXY,)
+    for number in range(2, hosts + 1):
+        commands |= {
+            f"{name}-{number}": words for name, words in COMMANDS.items() if name not in ONE_A_MACHINE
+        }
+    return tuple(Program(name, odograph(*words)) for name, words in commands.items())
 
 
-def supervise(home: Path, bridges: int, say: Callable[[str], None]) -> None:
-    """Keep the programs running until SIGTERM or SIGINT."""
-    with stopped_by_signals() as stop, Supervisor(home, programs(bridges), say) as supervisor:
+def supervise(
+    home: Path, wanted: Sequence[Program], standbys: Sequence[Program], ready: Callable[[], bool],
+    say: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Keep the programs running until SIGTERM or SIGINT; ``standbys`` from when it is ``ready``."""
+    with stopped_by_signals() as stop, Supervisor(home, wanted, say) as supervisor:
+        end = time.monotonic() + STANDBYS_S
+        while standbys and time.monotonic() < end and not ready() and not stop.wait(TICK_S):
+            supervisor.tick()
+        supervisor.add(standbys)
         supervisor.watch(stop)
 
 
@@ -237,5 +262,5 @@ def stop_in_background(home: Path) -> list[str]:
     run_dir = home / "run"
     stopped = processes.stop_all(run_dir, PROGRAMS_STOP_S, [SUPERVISOR])
     left = [running.name for running in processes.all_running(run_dir)]
-    ours = [name for name in left if name in {"bridge", *COMMANDS} or name.startswith("bridge-")]
+    ours = [name for name in left if name.partition("-")[0] in {"bridge", PROXY, *COMMANDS}]
     return stopped + processes.stop_all(run_dir, PROGRAMS_STOP_S, ours)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from infra.stack.cluster import ALONE, Profile, Sections
+from infra.settings.sections import Profile
+from infra.settings.settings import Sections
+from infra.stack.cluster import ALONE
 from load_tests.drills.acks import acks
 from load_tests.drills.alert_faults import f9
 from load_tests.drills.backlog import f19
@@ -114,7 +116,8 @@ DRILLS: Final = (
     Drill("c8", "kill -9 the dashboard that has the page, of two behind one address; rate: vehicles", 300, 0,
           _honest(c8), times=2),
     Drill("c9", "SIGSTOP the holder of each lease past its time, beside a second of each program", 60, 10, c9,
-          {"jobs": {"instant_trigger_s": 5, "crash_trigger_s": 5}}, ("no-fencing",)),
+          {"jobs": {"instant_trigger_s": 5, "crash_trigger_s": 5}}, ("no-fencing",),
+          profile=Profile(hosts=2)),
     Drill("f12", "the disk of the checkpoints fills up", 50, 20, _honest(f12), disk=Disk("checkpoints", 64)),
     Drill("f13", "the newest state file is cut in half", 50, 20, _honest(f13)),
     Drill("f14", "Kafka's disk fills up", 1000, 60, _honest(f14), disk=Disk("data/kafka", 400)),

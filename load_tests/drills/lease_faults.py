@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -18,10 +18,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from infra.clients.db import session
 from infra.clients.leases import WARMING_UP
 from infra.contract.errors import ServiceError
-from infra.settings.settings import ENDPOINTS_FILE
+from infra.settings.settings import ENDPOINTS_FILE, Endpoints
 from infra.stack import probes
-from infra.stack.service import free_port
-from infra.stack.stack import KEYS
 from infra.stack.supervisor import COMMANDS, odograph
 from load_tests.drills.aggregates import accounted, balanced, windows
 from load_tests.drills.alert_faults import (
@@ -49,8 +47,6 @@ SETTLE_S: Final = 1.0
 STALE_S: Final = 20.0
 """A holder that takes itself for one still has so long to write something."""
 DRAIN_S: Final = 240.0
-SHARED: Final = ("checkpoints", "archive", "lookups")
-"""What hosts share, here by the file system."""
 HOOK: Final = """
 [[webhook]]
 name = "drill"
@@ -159,22 +155,11 @@ def c9(site: Site, load: Load, mutant: str | None) -> Verdict:
 
 
 def elsewhere(site: Site) -> Site:
-    """The same installation as another host has it: health pages and a holder of its own."""
-    home = site.home / "elsewhere"
-    home.mkdir()
-    for name in SHARED:
-        (site.home / name).mkdir(exist_ok=True)
-    for name in (*SHARED, *KEYS):
-        (home / name).symlink_to(site.home / name)
-    taken = {*site.endpoints.http_ports.values()}
-    ports: dict[str, int] = {}
-    for name in site.endpoints.http_ports:
-        ports[name] = free_port(taken | {*ports.values()})
-    found = replace(site.endpoints, http_ports=ports)
-    (home / ENDPOINTS_FILE).write_bytes(orjson.dumps(asdict(found)))
-    return replace(
-        site, home=home, endpoints=found, env=site.env | {"ODOGRAPH_PATHS_HOME": str(home)}, _children={}
-    )
+    """The same installation as its second host has it: health pages and a holder of its own."""
+    home = site.stack.host_home(2)
+    found = Endpoints(**orjson.loads((home / ENDPOINTS_FILE).read_bytes()))
+    env = site.env | {"ODOGRAPH_PATHS_HOME": str(home)}
+    return replace(site, home=home, endpoints=found, env=env, _children={})
 
 
 @contextlib.contextmanager

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infra.contract.errors import ServiceError
-from infra.settings.settings import Endpoints, Settings, load
+from infra.settings.sections import Profile
+from infra.settings.settings import Endpoints, Sections, Settings, load
 from infra.stack import probes, processes
 from infra.stack.cache import remove_tree
-from infra.stack.cluster import ALONE, Cluster, Profile, Sections
+from infra.stack.cluster import ALONE, Cluster
 from infra.stack.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
@@ -52,10 +53,13 @@ class Site:
     endpoints: Endpoints
     env: dict[str, str]
     stack: Stack
-    cluster: Cluster
-    """Its servers where there are several of a service; what it has not, the stack has."""
     say: Say = lambda _: None
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The servers where there are several of a service; what it has not, the stack has."""
+        return self.stack.cluster
 
     @property
     def run_dir(self) -> Path:
@@ -233,7 +237,7 @@ def opened(
     """
     home = base.paths.home.resolve() / "drills" / f"{name}-{time.time_ns() // 1_000_000}"
     sections: Sections = {"paths": {"home": str(home), "cache": str(base.paths.cache)}}
-    for part in (EXTERNAL, {"kafka": {"heap_mb": 512}}, overrides):
+    for part in (EXTERNAL, {"kafka": {"heap_mb": 512}, "cluster": profile.model_dump()}, overrides):
         for section, values in part.items():
             sections[section] = sections.get(section, {}) | values
     settings = load(**sections)
@@ -246,20 +250,17 @@ def opened(
             ending.enter_context(small_disk(home / disk.folder, disk.megabytes))
         ending.enter_context(guarded(home))
         say(f"starting services in {home}")
-        cluster = Cluster(settings, profile, say=lambda _: None)
-        ending.callback(cluster.down)
-        cluster.up()
-        for section, found in cluster.sections().items():
-            sections[section] = sections.get(section, {}) | found
-        settings = load(**sections)
         stack = Stack(settings, say=lambda _: None, preferred={})
-        env = _environment(sections) | cluster.env()
-        site = Site(home, settings, stack.up(), env, stack, cluster, say)
+        ending.callback(stack.down)
+        addresses = stack.up()
+        for section, found in stack.cluster.sections().items():
+            sections[section] = sections.get(section, {}) | found
+        env = _environment(sections) | stack.cluster.env()
+        site = Site(home, stack.settings, addresses, env, stack, say)
         try:
             yield site
         finally:
             site.end_programs()
-            stack.down()
     if not keep:
         remove_tree(home)
 

@@ -22,6 +22,7 @@ OURS: Final = (infra, stream_jobs)
 LEFT_OUT: Final = frozenset({
     "pyspark", "streamlit", "pydeck", "altair", "pillow", "pip", "setuptools", "odograph",
     "playwright", "mypy", "ruff", "hypothesis", "pandas-stubs", "pytest", "import-linter", "grimp",
+    "kubernetes-validate",
 })  # fmt: skip
 """Distributions that no worker imports: Spark's own, the dashboard's, tools."""
 NOT_OF_THE_LIBRARY: Final = frozenset(

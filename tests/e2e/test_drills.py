@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from infra.stack.cluster import ALONE, Cluster
 from infra.stack.stack import Stack
 from load_tests.drills.aggregates import balanced
 from load_tests.drills.alert_faults import differences, due, promises, read_on
@@ -19,8 +18,7 @@ pytestmark = pytest.mark.e2e
 
 
 def site_of(pipeline: Lane, stack: Stack) -> Site:
-    cluster = Cluster(pipeline.settings, ALONE, print)
-    return Site(pipeline.home, pipeline.settings, pipeline.endpoints, pipeline.env, stack, cluster)
+    return Site(pipeline.home, pipeline.settings, pipeline.endpoints, pipeline.env, stack)
 
 
 def test_f9_alert_query_and_event_store_are_killed_and_each_alert_is_there_exactly_once(

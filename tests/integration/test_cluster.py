@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from infra.settings.settings import load
-from infra.stack.cluster import Cluster, Profile
+from infra.stack.cluster import Cluster
 
 pytestmark = pytest.mark.integration
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 def test_who_was_promoted_is_the_primary_after_a_new_start_and_has_what_was_committed(tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o711)
-    cluster = Cluster(load(paths={"home": str(tmp_path)}), Profile(mqtt=2, postgres=2), print)
+    cluster = Cluster(load(paths={"home": str(tmp_path)}, cluster={"mqtt": 2, "postgres": 2}), print)
     pair = cluster.pair
     assert pair is not None
     try:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.stack.cluster import ALONE, Cluster
 from infra.stack.stack import Stack
 from load_tests.drills.bridge_faults import Kills, f1
 from load_tests.drills.flow import Load
@@ -25,8 +24,7 @@ KILLS = Kills(every_frames=500, at_most=2)
 @pytest.fixture
 def site(stack: Stack) -> Iterator[Site]:
     with open_lane(stack, bridge={"max_in_flight": 1000}) as lane:
-        cluster = Cluster(lane.settings, ALONE, print)
-        place = Site(lane.home, lane.settings, lane.endpoints, lane.env, stack, cluster)
+        place = Site(lane.home, lane.settings, lane.endpoints, lane.env, stack)
         yield place
         place.end_programs()
 

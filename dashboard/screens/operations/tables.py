@@ -22,6 +22,7 @@ STAGES: Final = {
     "downlink": ("Downlink", "alerts"),
     "postgres": ("TimescaleDB", "commits"),
     "dashboard": ("Dashboard", "questions"),
+    "proxy": ("Proxy of the dashboards", ""),
 }
 """By name, in the order of a frame's path: what people call it, what its rate counts; ``bridge-2`` is one."""
 

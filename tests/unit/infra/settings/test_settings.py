@@ -36,6 +36,23 @@ def test_an_argument_wins_over_the_environment_and_that_over_the_file(
     assert (found.mqtt.port, found.mqtt.root, found.kafka.port) == (2, "file/v1", 4)
 
 
+def test_what_the_home_itself_says_is_heard_last_and_shown_as_its_own(
+    empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (empty_folder / "there").mkdir()
+    text = '[kafka]\nbootstrap = "a:1"\n[mqtt]\nroot = "home/v1"\n[bridge]\nshards = 2\n'
+    (empty_folder / "there" / "settings.toml").write_text(text)
+    (empty_folder / ".odograph.toml").write_text('[paths]\nhome = "there"\n[mqtt]\nroot = "file/v1"\n')
+    monkeypatch.setenv("ODOGRAPH_KAFKA_BOOTSTRAP", "b:1")
+    found = settings.load()
+    assert (found.kafka.bootstrap, found.mqtt.root, found.bridge.shards) == ("b:1", "file/v1", 2)
+    shown = {row.variable: row.source for row in report.settings_in_force(found)}
+    assert shown["ODOGRAPH_BRIDGE_SHARDS"] == "settings.toml"
+    assert shown["ODOGRAPH_MQTT_ROOT"] == ".odograph.toml"
+    changed = found.changed({"kafka": {"bootstrap": "c:1"}})
+    assert (changed.kafka.bootstrap, changed.bridge.shards) == ("c:1", 2)
+
+
 def test_a_wrong_value_is_refused_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODOGRAPH_KAFKA_HEAP_MB", "a lot")
     with pytest.raises(ConfigError, match="ODOGRAPH_KAFKA_HEAP_MB"):

@@ -1,0 +1,163 @@
+"""``odograph cluster up``: servers of several hosts, and programs that find them; data outlives a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import psycopg
+import pytest
+
+from infra.clients.health import in_background
+from infra.settings.settings import Endpoints, load
+from infra.stack import probes, proxy
+from infra.stack.processes import guarded
+from infra.stack.service import HOST, free_port
+from infra.stack.stack import Stack
+from infra.stack.supervisor import Supervisor
+from tests.support import eventually, odograph_command
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+SIZE = ("--kafka", "2", "--mqtt", "2", "--workers", "1", "--services-only")
+STARTED = ("bridge-1", "bridge-2", "jobs", "maintenance", "events", "events-2")
+FRAMES = 1000
+
+
+@pytest.fixture(scope="module")
+def home(clean_environment: None) -> Iterator[Path]:
+    """A cluster's home with its servers and some of its programs, into which a small fleet has driven."""
+    place = Path(tempfile.mkdtemp(prefix="odograph-cluster-"))
+    with guarded(place, remove=True):
+        begun = odograph(place, "cluster", "up", *SIZE)
+        assert begun.returncode == 0, begun.stderr
+        stack = Stack(load(paths={"home": str(place)}), print)
+        chosen = [program for program in stack.programs() if program.name in STARTED]
+        ports = addresses(place).http_ports
+        env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(place)}
+        with (
+            Supervisor(place, chosen, print, env=env) as supervisor,
+            in_background("watch", supervisor.watch),
+        ):
+            for name in STARTED:
+                eventually(lambda name=name: probes.readyz(ports[name]) is None, 300, f"{name} is ready")
+            size = ("-c", "20", "--rate", "100", "--duration", f"{FRAMES / 100:g}s", "--run-id", "one")
+            drive = odograph(place, "simulate", *size)
+            assert drive.returncode == 0, drive.stderr
+            yield place
+
+
+def odograph(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
+    return subprocess.run(
+        [*odograph_command(), *arguments], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def addresses(home: Path) -> Endpoints:
+    return Endpoints(**json.loads((home / "endpoints.json").read_text()))
+
+
+def parts(home: Path) -> dict[str, dict[str, Any]]:
+    found = json.loads(odograph(home, "cluster", "status", "--json").stdout)["parts"]
+    return {part["name"]: part for part in found}
+
+
+def in_windows(home: Path) -> int:
+    with psycopg.connect(addresses(home).db_owner_url) as connection:
+        found = connection.execute("SELECT coalesce(sum(frames), 0) FROM serving.vehicle_window").fetchone()
+    return int(found[0]) if found else 0
+
+
+def test_frames_reach_the_windows_and_all_are_accounted_for(home: Path) -> None:
+    eventually(lambda: in_windows(home) == FRAMES, 120, "every frame is in a window")
+    audit = odograph(home, "audit", "--wait", "--json")
+    assert audit.returncode == 0, audit.stderr
+    assert json.loads(audit.stdout)["residual"] == 0
+
+
+def test_status_shows_each_server_and_program_with_its_role(home: Path) -> None:
+    found = parts(home)
+    servers = {
+        "kafka-controller", "kafka-1", "kafka-2", "mosquitto-1", "mosquitto-2", "postgres-1", "postgres-2",
+        "hdfs-name", "hdfs-data", "spark-master", "spark-worker-1",
+    }  # fmt: skip
+    assert {name for name, part in found.items() if part["kind"] == "service"} == servers
+    assert {found[name]["state"] for name in servers} == {"ready"}
+    assert found["postgres-1"]["role"].startswith("primary, standby sync, ")
+    assert found["postgres-2"]["role"] == "standby"
+    assert re.fullmatch(r"leads \d+ partitions, (\d+) of \1 copies in sync", found["kafka-2"]["role"])
+    assert {found[name]["role"] for name in ("events", "events-2")} == {"holder, epoch 1", "standby"}
+    assert found["downlink-2"]["state"] == "stopped"
+
+
+def test_the_jobs_worked_on_the_worker_and_their_state_lies_on_hdfs(home: Path) -> None:
+    assert [*home.glob("servers/spark-worker-1/work/app-*/0/environment/bin/python3")]
+    assert not [*home.glob("checkpoints/*")]
+
+
+def test_a_second_start_keeps_the_data_and_another_size_is_refused(home: Path) -> None:
+    assert "postgres-1" in odograph(home, "cluster", "down").stderr
+    other = odograph(home, "cluster", "up", "--kafka", "3")
+    assert (other.returncode, "ODOGRAPH_PATHS_HOME" in other.stderr) == (2, True), other.stderr
+    again = odograph(home, "up", "--services-only")
+    assert again.returncode == 0, again.stderr
+    assert in_windows(home) == FRAMES
+    assert parts(home)["postgres-2"]["role"] == "standby"
+
+
+def test_an_address_of_several_leads_to_those_that_live() -> None:
+    with answering("a") as first, answering("b") as second:
+        port = free_port()
+        with in_background(
+            "proxy", lambda stop: asyncio.run(until(stop, port, [first, second, free_port()]))
+        ):
+            eventually(lambda: asked(port) is not None, 10, "the proxy listens")
+            assert {asked(port) for _ in range(6)} == {"a", "b"}
+
+
+async def until(stop: threading.Event, port: int, targets: list[int]) -> None:
+    serving = asyncio.create_task(proxy.serve(port, targets))
+    while not stop.is_set():
+        await asyncio.sleep(0.05)
+    serving.cancel()
+
+
+@contextlib.contextmanager
+def answering(text: str) -> Iterator[int]:
+    """A server that says ``text`` to everybody; its port."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer((HOST, 0), Answer)
+    with server, in_background("answers", lambda _: server.serve_forever(0.05)):
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+
+
+def asked(port: int) -> str | None:
+    try:
+        with urlopen(f"http://{HOST}:{port}/", timeout=5) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return None
