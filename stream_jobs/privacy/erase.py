@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+import pyarrow as pa
 from confluent_kafka import ConsumerGroupTopicPartitions
 from psycopg import sql
 
-from infra.clients import kafka
+from infra.clients import duck, kafka
 from infra.clients.db import Connection, connected, system_user
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import kafka_topic, mqtt_topic
+from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import devices, identity
 from infra.stack.stack import Stack
@@ -38,7 +40,11 @@ from stream_jobs.crashes.tables import retire
 from stream_jobs.privacy import tables
 from stream_jobs.privacy.log import Cut, VehicleLog
 from stream_jobs.replay.runs import all_runs
+from stream_jobs.roads.network import lookup_of
+from stream_jobs.windows.open_windows import OpenWindows, archived_frames
+from stream_jobs.windows.places import place_rows, summed
 
+_INTERVAL: Final = "interval_start = date_bin(INTERVAL '5 minutes', m.at, 'epoch'::timestamptz)"
 QUIET_S: Final = 300.0
 """Of a vehicle that sent within this time more may be on the way."""
 POLL_S: Final = 1.0
@@ -65,6 +71,18 @@ SELECT DISTINCT date_bin(make_interval(secs => length), window_start, 'epoch'::t
 FROM odograph.vehicle_window, unnest(ARRAY[60, %(road_s)s]) length WHERE vehicle_id = %(vehicle)s
 ON CONFLICT DO NOTHING
 """
+_ARCHIVED: Final = """
+SELECT partition, log_offset, received_ms, value, topic, verdict
+FROM read_parquet($files, hive_partitioning = false) WHERE vehicle_id = $vehicle AND verdict IN ('ok', 'late')
+"""
+_ALONE: Final = """
+DELETE FROM odograph.{0}_window w USING unnest(%s::{1}[], %s::integer[], %s::timestamptz[]) m(a, b, at)
+WHERE w.{2} = m.a AND w.{3} = m.b AND w.window_start = m.at AND w.vehicles <= 1
+"""
+"""Windows of places in which the vehicle was alone; the same of their five minutes."""
+_PLACES: Final = (
+    ("road_cell", "text", "cell", "heading_sector"), ("road_edge", "integer", "network_no", "edge_id")
+)  # fmt: skip
 _QUEUE: Final = """
 UPDATE odograph.window_change SET vehicles = array_remove(vehicles, %(vehicle)s)
 WHERE %(vehicle)s = ANY(vehicles)
@@ -138,7 +156,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
             retire(where.db_owner_url, (key[0], key[1], key[2]), f"erasure of {found.name}", notary)
     say("database: rows")
     with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
-        database.execute(_PARTS, {"vehicle": vehicle, "road_s": settings.jobs.road_window_s})
+        _roads(settings, database, vehicle)
         _rows(database, vehicle, cut, found)
     say("archive: frames")
     with upkeep.alone(archive):
@@ -160,6 +178,28 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
         f"the archive's old files go {settings.archive.grace_min} min from now, by odograph maintenance",
     ]
     return found
+
+
+def _roads(settings: Settings, database: Connection, vehicle: str) -> None:
+    """Note the windows that the vehicle has a part in, and delete those that nobody else has one in."""
+    database.execute(_PARTS, {"vehicle": vehicle, "road_s": settings.jobs.road_window_s})
+    files = reader.paths(archive_of(settings.paths.home))
+    with duck.connected() as archive:
+        asked = {"files": files, "vehicle": vehicle}
+        records = archive.execute(_ARCHIVED, asked).to_arrow_table() if files else None
+    windows = OpenWindows(settings.jobs, lookup_of(settings))
+    for batch in [] if records is None else archived_frames(records, clock_limits(settings)):
+        windows.take(batch, batch.believed)
+    windows.give_out()
+    if not windows.found.shares:
+        return
+    made = place_rows(summed(pa.concat_tables(windows.found.shares)), settings.jobs.road_window_s)
+    for (table, kind, *keys), rows in zip(_PLACES, made, strict=True):
+        columns = [rows[name].to_pylist() for name in (*keys, "window_start")]
+        window = _ALONE.format(table, kind, *keys)
+        interval = window.replace("_window w", "_interval w").replace("window_start = m.at", _INTERVAL)
+        for statement in (window, interval):
+            database.execute(statement.encode(), columns)
 
 
 def _taken_back(settings: Settings, where: Endpoints, vehicle: str, found: Erased) -> None:
