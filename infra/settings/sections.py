@@ -327,7 +327,9 @@ class Profile(Section):
 
     kafka: int = setting(0, "Kafka brokers, beside one controller; 0: one node that is both", ge=0, le=9)
     mqtt: int = setting(0, "MQTT brokers; 0: one that may be secure", ge=0, le=9)
-    postgres: Literal[0, 2] = setting(0, "2: a primary and a synchronous standby; 0: one PostgreSQL")
+    postgres: int = setting(
+        0, "2: a primary and a synchronous standby; 0: one PostgreSQL", ge=0, le=2, multiple_of=2
+    )
     workers: int = setting(
         0, "Spark workers, beside a master and HDFS; 0: jobs work in their own process", ge=0, le=9
     )

@@ -37,25 +37,27 @@ FRAMES = 1000
 
 @pytest.fixture(scope="module")
 def home(clean_environment: None) -> Iterator[Path]:
-    """A cluster's home with its servers and some of its programs, into which a small fleet has driven."""
+    """A cluster's home with its servers."""
     place = Path(tempfile.mkdtemp(prefix="odograph-cluster-"))
     with guarded(place, remove=True):
         begun = odograph(place, "cluster", "up", *SIZE)
         assert begun.returncode == 0, begun.stderr
-        stack = Stack(load(paths={"home": str(place)}), print)
-        chosen = [program for program in stack.programs() if program.name in STARTED]
-        ports = addresses(place).http_ports
-        env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(place)}
-        with (
-            Supervisor(place, chosen, print, env=env) as supervisor,
-            in_background("watch", supervisor.watch),
-        ):
-            for name in STARTED:
-                eventually(lambda name=name: probes.readyz(ports[name]) is None, 300, f"{name} is ready")
-            size = ("-c", "20", "--rate", "100", "--duration", f"{FRAMES / 100:g}s", "--run-id", "one")
-            drive = odograph(place, "simulate", *size)
-            assert drive.returncode == 0, drive.stderr
-            yield place
+        yield place
+
+
+@contextlib.contextmanager
+def driving(home: Path) -> Iterator[None]:
+    """Some of the cluster's programs, into which a small fleet has driven."""
+    stack = Stack(load(paths={"home": str(home)}), print)
+    chosen = [program for program in stack.programs() if program.name in STARTED]
+    ports, env = addresses(home).http_ports, {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
+    with Supervisor(home, chosen, print, env=env) as supervisor, in_background("watch", supervisor.watch):
+        for name in STARTED:
+            eventually(lambda name=name: probes.readyz(ports[name]) is None, 300, f"{name} is ready")
+        size = ("-c", "20", "--rate", "100", "--duration", f"{FRAMES / 100:g}s", "--run-id", "one")
+        drive = odograph(home, "simulate", *size)
+        assert drive.returncode == 0, drive.stderr
+        yield
 
 
 def odograph(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -80,15 +82,18 @@ def in_windows(home: Path) -> int:
     return int(found[0]) if found else 0
 
 
-def test_frames_reach_the_windows_and_all_are_accounted_for(home: Path) -> None:
-    eventually(lambda: in_windows(home) == FRAMES, 120, "every frame is in a window")
-    audit = odograph(home, "audit", "--wait", "--json")
-    assert audit.returncode == 0, audit.stderr
-    assert json.loads(audit.stdout)["residual"] == 0
+def test_frames_reach_the_windows_by_the_workers_and_all_are_accounted_for(home: Path) -> None:
+    with driving(home):
+        eventually(lambda: in_windows(home) == FRAMES, 120, "every frame is in a window")
+        audit = odograph(home, "audit", "--wait", "--json")
+        assert audit.returncode == 0, audit.stderr
+        assert json.loads(audit.stdout)["residual"] == 0
+        check_roles(parts(home))
+    assert [*home.glob("servers/spark-worker-1/work/app-*/*/environment/bin/python3")]
+    assert not [*home.glob("checkpoints/*")], "they lie on HDFS"
 
 
-def test_status_shows_each_server_and_program_with_its_role(home: Path) -> None:
-    found = parts(home)
+def check_roles(found: dict[str, dict[str, Any]]) -> None:
     servers = {
         "kafka-controller", "kafka-1", "kafka-2", "mosquitto-1", "mosquitto-2", "postgres-1", "postgres-2",
         "hdfs-name", "hdfs-data", "spark-master", "spark-worker-1",
@@ -100,11 +105,6 @@ def test_status_shows_each_server_and_program_with_its_role(home: Path) -> None:
     assert re.fullmatch(r"leads \d+ partitions, (\d+) of \1 copies in sync", found["kafka-2"]["role"])
     assert {found[name]["role"] for name in ("events", "events-2")} == {"holder, epoch 1", "standby"}
     assert found["downlink-2"]["state"] == "stopped"
-
-
-def test_the_jobs_worked_on_the_worker_and_their_state_lies_on_hdfs(home: Path) -> None:
-    assert [*home.glob("servers/spark-worker-1/work/app-*/0/environment/bin/python3")]
-    assert not [*home.glob("checkpoints/*")]
 
 
 def test_a_second_start_keeps_the_data_and_another_size_is_refused(home: Path) -> None:

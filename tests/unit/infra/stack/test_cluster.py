@@ -82,6 +82,12 @@ def test_a_cluster_is_refused_beside_other_servers_and_over_other_data(
         Cluster(load(**{"paths": {"home": "new"}} | given), print).up()
 
 
+def test_a_profile_is_read_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in load(cluster={"postgres": 2, "hosts": 2}).cluster.model_dump().items():
+        monkeypatch.setenv(f"ODOGRAPH_CLUSTER_{name.upper()}", str(value))
+    assert (load().cluster.postgres, load().cluster.hosts, load().cluster.kafka) == (2, 2, 0)
+
+
 @pytest.mark.parametrize("profile", [{"postgres": 1}, {"kafka": -1}, {"hosts": 0}, {"workers": "many"}])
 def test_a_number_of_servers_that_cannot_be_is_refused_by_its_setting(profile: dict[str, Any]) -> None:
     (name,) = profile
