@@ -37,8 +37,8 @@ from dashboard.query_cache import (
 from dashboard.report import report
 from dashboard.screens.crashes.queries import Key, crash
 from dashboard.screens.fleet import queries as fleet_queries
-from dashboard.screens.fleet.maps import CLUSTERS_PATH, tile
-from dashboard.shared import downloads, live, maps, queries, traffic
+from dashboard.screens.fleet.charts import CLUSTERS_PATH, tile
+from dashboard.shared import downloads, live, maps, queries
 from dashboard.shared.theme import STATES
 from infra.clients.health import readiness
 from infra.contract.errors import ConfigError, ServiceError
@@ -130,8 +130,8 @@ def layer_routes(refresh_s: float) -> list[Route]:
 
     def traffic_now(by_cell: bool) -> pd.DataFrame:
         of_now = fleet_queries.road_cells if by_cell else fleet_queries.road_edge_traffic
-        limits = traffic.limits_of(ask_for_all(queries.road_edges, RARE_S)) if by_cell else {}
-        return traffic.judged(ask_for_all(of_now, SLOW_S), limits)
+        limits = maps.limits_of(ask_for_all(queries.road_edges, RARE_S)) if by_cell else {}
+        return maps.judged(ask_for_all(of_now, SLOW_S), limits)
 
     def of_states(request: Request, build: Callable[[pd.DataFrame], Any], place: str) -> Response:
         asked = set(request.query_params.get("states", "").split(",")) & set(STATES)

@@ -8,7 +8,7 @@ from edge_simulator.console import now_ms, say, stop_flag
 from edge_simulator.edr import crash_store
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
-from edge_simulator.sending import reactions
+from edge_simulator.sending import run
 from edge_simulator.sending.publishing import Message
 from edge_simulator.sending.run import Client, Plan, Run, Say, publisher_of
 from edge_simulator.town.roads import region, towns
@@ -65,7 +65,7 @@ def publish(
     subscriptions, verifier = {}, None
     if options.live and options.react:
         verifier = downlink.verifier(in_force)
-        subscriptions = reactions.filters(in_force.mqtt.root, world.vehicle_ids, len(clients), bool(own))
+        subscriptions = run.filters(in_force.mqtt.root, world.vehicle_ids, len(clients), bool(own))
     with (
         stop_flag(say) as stop,
         publisher_of(options.client, wanted.vehicles, keep_s)(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edge_simulator import faults, vin
+from edge_simulator import faults
 from edge_simulator.edr.recorder import BlackBoxes, Sealed
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.motion.ground_truth import GroundTruth
@@ -47,7 +47,7 @@ class World:
         draw, motion, wear, noise, luck, radio = streams
         self.net: RoadNetwork = region(sc.seed, sc.lat_deg, sc.lon_deg, towns(sc.profile, sc.vehicles))
         self.specs = vehicles.Specs(vehicles.draw(draw, sc.vehicles))
-        self.vehicle_ids = [vin.make(f"{sc.seed}/{sc.first + k}") for k in range(sc.vehicles)]
+        self.vehicle_ids = [vehicles.make(f"{sc.seed}/{sc.first + k}") for k in range(sc.vehicles)]
         models = [vehicles.MODELS[k] for k in self.specs.model]
         begins_at_s = sc.begins_at_s - WARM_UP_MS / 1000
         day = sc.profile == "day"

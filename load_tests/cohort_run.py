@@ -31,8 +31,7 @@ from infra.settings.sections import Cohort as Terms
 from infra.settings.settings import load
 from load_tests.archived import archived_windows
 from stream_jobs.maintenance.rollups import COLUMNS
-from stream_jobs.rules.cohort.judge import Bucket, Judged, judge
-from stream_jobs.rules.cohort.metrics import load_metrics
+from stream_jobs.rules.cohort.judge import Bucket, Judged, judge, load_metrics
 from stream_jobs.rules.cohort.update import bucket_of, rolled, values
 
 START_MS: Final = 1_790_000_100_000

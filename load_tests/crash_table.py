@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_simulator.edr import pulse, recorder, trigger
+from edge_simulator.edr import pulse, recorder
 from edge_simulator.edr.pulse import Pulse
 from infra.contract.messages import crash_digest, decode_crash
 
@@ -19,7 +19,7 @@ ZERO_MS = 1_760_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The pulses of one type and delta-V; ``wanted`` of them have to trigger.
+    """The pulses of one type and delta-V; ``wanted`` of them have to pulse.
 
     ``max_kmh`` and ``max_ms`` are those furthest from 0; ``complete`` counts records that are whole.
     """
@@ -71,7 +71,7 @@ def _judged(
 
     Whole: it holds all samples, passes the contract and has its digest. None: nothing triggers.
     """
-    finding = trigger.judge(burst.long, burst.lat)
+    finding = pulse.judge(burst.long, burst.lat)
     if finding is None:
         return None
     event = recorder.Memory().store("0-0", ZERO_MS, bool(finding.deployed_ms))
@@ -86,9 +86,9 @@ def _judged(
 def reaches_threshold(burst: Pulse) -> bool:
     """Whether an axis changes by 8 km/h within 150 ms: every pair of moments, without the recorder's help."""
     speeds = [np.r_[0.0, np.cumsum(axis)] / pulse.SAMPLE_HZ * 3.6 for axis in (burst.long, burst.lat)]
-    lags = range(1, trigger.TRIGGER_MS + 1)
+    lags = range(1, pulse.TRIGGER_MS + 1)
     largest = max(float(np.abs(speed[lag:] - speed[:-lag]).max()) for speed in speeds for lag in lags)
-    return largest >= trigger.TRIGGER_KMH - trigger.DUST_KMH
+    return largest >= pulse.TRIGGER_KMH - pulse.DUST_KMH
 
 
 def driven(profile: recorder.Profile) -> recorder.Ring:

@@ -21,8 +21,7 @@ from typing import Any
 
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario, cadence
-from edge_simulator.sending.reactions import filters
-from edge_simulator.sending.run import Client, Plan, Run, publisher_of
+from edge_simulator.sending.run import Client, Plan, Run, filters, publisher_of
 from edge_simulator.world import World
 from infra.clients.mqtt_broker import MqttBroker
 from load_tests.rate_support import Broker, Clock, broker_in, cpu_s

@@ -19,8 +19,7 @@ from PIL import Image, ImageDraw
 
 from infra.settings.sections import Cohort as Terms
 from load_tests.cohort_run import Run, add_options, judged, of_options
-from stream_jobs.rules.cohort.judge import MINUTE_MS, News, Residual
-from stream_jobs.rules.cohort.metrics import Metric
+from stream_jobs.rules.cohort.judge import MINUTE_MS, Metric, News, Residual
 
 WIDTH, HEIGHT = 1200, 620
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 70, 50

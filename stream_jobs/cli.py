@@ -151,9 +151,9 @@ def package(
     ODOGRAPH_JOBS_ENVIRONMENT names the archive, by its path on the driver or by a Hadoop URL.
     """
     from infra.settings.settings import load
-    from stream_jobs.app.package import build
+    from stream_jobs.app.session import pack_environment
 
-    made = build(target or load().paths.home.absolute() / "environment.tar.gz")
+    made = pack_environment(target or load().paths.home.absolute() / "environment.tar.gz")
     typer.echo(f"{made}: {made.stat().st_size >> 20} MiB; ODOGRAPH_JOBS_ENVIRONMENT={made}")
 
 

@@ -29,7 +29,7 @@ from bridge.uplink.wire import Publish
 from infra.clients.health import Check, HealthServer, Listen, in_background, stopped_by_signals
 from infra.contract import topics
 from infra.contract.errors import ServiceError
-from infra.contract.slots import SLOTS
+from infra.contract.topics import SLOTS
 from infra.settings.files import read_secret
 from infra.settings.settings import Endpoints, Settings
 from infra.stack.mosquitto import watched

@@ -23,10 +23,8 @@ from bridge.uplink.lane import BaseLane
 from bridge.uplink.translate import SCHEMA_HEADER, receipt
 from infra.clients import kafka
 from infra.contract.errors import ContractError
-from infra.contract.messages import STATUS_STATES, decode_status
-from infra.contract.overload import Deferral
-from infra.contract.slots import slot_of
-from infra.contract.topics import HEADER_MQTT_TOPIC, UNSLOTTED, kafka_topic, slotted
+from infra.contract.messages import STATUS_STATES, Deferral, decode_status
+from infra.contract.topics import HEADER_MQTT_TOPIC, UNSLOTTED, kafka_topic, slot_of, slotted
 from infra.settings.settings import Endpoints, Settings
 
 POLL_S: Final = 1.0

@@ -12,7 +12,7 @@ import orjson
 from bridge.uplink.wire import CutPayload, NamedTopic
 from infra.contract import frame, messages, topics
 from infra.contract.errors import ContractError
-from infra.contract.fast_validator import USUAL_SAMPLES, Validator, validator
+from infra.contract.frame import USUAL_SAMPLES, Validator, validator
 from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES, why_headers
 
 ROUTES_KEPT: Final = 65_536

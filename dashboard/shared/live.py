@@ -19,7 +19,7 @@ from pandas.io.formats.style import Styler
 from dashboard import basemap, query_cache
 from dashboard.db import P, Query
 from dashboard.query_cache import PAUSED, ask, ask_rarely, away, fetch, outages, paused, settings
-from dashboard.shared import downloads, maps, pictures, queries, text, traffic
+from dashboard.shared import downloads, maps, pictures, queries, text
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import Mode
@@ -419,20 +419,20 @@ def draw_map(
 def judged(found: pd.DataFrame) -> pd.DataFrame:
     """Cells or edges of traffic with what each speed is judged by, free flow where that is known."""
     lacks = "cell" in found and bool(found["free_flow_kmh"].isna().any())
-    return traffic.judged(found, _limits(road_address(network())) if lacks else {})
+    return maps.judged(found, _limits(road_address(network())) if lacks else {})
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def _limits(roads: str | None) -> traffic.Limits:  # noqa: ARG001  what they are kept by
+def _limits(roads: str | None) -> maps.Limits:  # noqa: ARG001  what they are kept by
     edges = fetch(queries.road_edges)
-    return {} if edges is None else traffic.limits_of(edges)
+    return {} if edges is None else maps.limits_of(edges)
 
 
 def bands(found: pd.DataFrame, first_at: datetime | None = None) -> None:
     """The legend of judged traffic: by what; with the begin of all traffic, how much free flow is missing."""
-    bases = [basis for basis in traffic.BASES if (found["basis"] == basis).any()] or [traffic.FREE]
+    bases = [basis for basis in maps.BASES if (found["basis"] == basis).any()] or [maps.FREE]
     st.html(pictures.congestion(bases, "too few vehicles to tell"))
-    learning = "" if first_at is None else traffic.learning(found, first_at, settings().roads, now())
+    learning = "" if first_at is None else maps.learning(found, first_at, settings().roads, now())
     if learning:
         st.caption(learning)
 

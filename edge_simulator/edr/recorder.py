@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import orjson
 
-from edge_simulator.edr.pulse import Pulse
-from edge_simulator.edr.trigger import FITTED, POINT_MS, POINTS, Axis, Finding, events
+from edge_simulator.edr.pulse import FITTED, POINT_MS, POINTS, Axis, Finding, Pulse, events
 from edge_simulator.geo import Bools, Floats
 from infra.contract.frame import SCHEMA, Frame
 from infra.contract.messages import CHUNK_BYTES, PRE_CRASH, crash_digest, split_crash

@@ -1,9 +1,7 @@
 """What breaks, when, how badly: planned from the seed, applied to the physics, reported as ground truth."""
 
-from edge_simulator.faults.injector import Injector
-from edge_simulator.faults.kinds import KINDS, markdown_table
-from edge_simulator.faults.model import Burst, CodeSet, Event, Fault
-from edge_simulator.faults.plan import Wanted, arrivals, parse, plan, read
+from edge_simulator.faults.kinds import KINDS, Burst, CodeSet, Event, Fault, markdown_table
+from edge_simulator.faults.plan import Injector, Wanted, arrivals, parse, plan, read
 
 __all__ = [
     "KINDS", "Burst", "CodeSet", "Event", "Fault", "Injector", "Wanted", "arrivals", "markdown_table",

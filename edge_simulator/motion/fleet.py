@@ -6,7 +6,7 @@ from numpy.random import Generator
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.motion import styles
 from edge_simulator.motion.agenda import Agenda, Steady
-from edge_simulator.motion.fleet_state import State
+from edge_simulator.motion.dynamics import State
 from edge_simulator.motion.lane import STOP_LINE_M, STUCK_S, Lane, Wayfinder
 from edge_simulator.motion.mishaps import Mishaps
 from edge_simulator.town.roads import LANES, RoadNetwork

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edge_simulator.geo import Floats, Ints
-from edge_simulator.motion.fleet_state import State
+from edge_simulator.motion.dynamics import State
 from edge_simulator.motion.lane import Lane
 from edge_simulator.town.roads import LANES, RoadNetwork
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from edge_simulator.geo import Floats, Ints
-from edge_simulator.motion.fleet_state import State
+from edge_simulator.motion.dynamics import State
 from edge_simulator.vehicle.vehicles import Specs
 
 SPREAD = 0.2  # log-normal spread of one driver's habits around the style's (domain.md, section 5)

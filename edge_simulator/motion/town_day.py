@@ -1,4 +1,6 @@
-"""The day of a town; the state at any hour follows from the diary, without simulating from midnight."""
+"""A town's places and its day; its state at any hour follows from the diary, not from a simulated day."""
+
+import itertools
 
 import numpy as np
 
@@ -6,9 +8,90 @@ from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.motion import agenda, diary
 from edge_simulator.motion.agenda import DELIVERY, DEPOT, FARE, HAUL, HOME, RANK, REST, WORK, kerb
 from edge_simulator.motion.diary import DAY_S, HOUR, TAXI
-from edge_simulator.town import places
+from edge_simulator.town import streets
 from edge_simulator.town.roads import RoadNetwork
 from edge_simulator.vehicle.vehicles import Specs
+
+DEPOTS = 6
+RANKS = 8  # of each town
+WORK_M, SHOPS_M = 1600.0, 3500.0  # how far from the middle most work places and shops lie
+DEPOT_AT_M = 5200.0
+ALONG_STEPS = 400
+
+
+class PlaceKind:
+    """Edges where something is, by town: those of ``mask``, each as likely as its ``weight`` says."""
+
+    def __init__(self, net: RoadNetwork, mask: Bools, weight: Floats) -> None:
+        self._edges, self._first = net.by_town(mask)
+        self._total = np.cumsum(weight[self._edges])
+        self._bounds = np.concatenate([[0.0], self._total])[self._first]
+
+    def draw(self, town: Ints, rng: np.random.Generator) -> Ints:
+        """An edge in each of the towns, by weight."""
+        low, high = self._bounds[town], self._bounds[town + 1]
+        at = np.searchsorted(self._total, low + rng.random(len(town)) * (high - low), side="right")
+        found: Ints = self._edges[np.minimum(at, self._first[town + 1] - 1)]
+        return found
+
+
+class Places:
+    """The places of a region."""
+
+    def __init__(self, net: RoadNetwork, rng: np.random.Generator) -> None:
+        lat, lon = net.point_lat[2 :: streets.POINTS], net.point_lon[2 :: streets.POINTS]
+        town = net.node_town[net.edge_from]
+        per_lat, per_lon = net.metric.metres(lat)
+        out_m = np.hypot((lat - net.town_lat[town]) * per_lat, (lon - net.town_lon[town]) * per_lon)
+        minor, ring = net.road_class == streets.RESIDENTIAL, net.road_class == streets.MOTORWAY
+        broad, long = ~minor & ~ring, net.length_m
+        inner = np.exp(-((out_m / WORK_M) ** 2))
+        shopping = np.exp(-((out_m / SHOPS_M) ** 2)) + 0.02
+        industry = np.exp(-(((out_m - DEPOT_AT_M) / 900) ** 2)) + 1e-9
+        self.homes = PlaceKind(net, minor, long * (0.25 + np.minimum(out_m / 4000, 1.5)))
+        self.works = PlaceKind(net, ~ring, long * (inner + 0.02 + 0.12 * industry))
+        self.shops = PlaceKind(net, ~ring, long * shopping * np.where(broad, 3.0, 1.0))
+        self.depots = _few(net, broad, industry, DEPOTS, rng)
+        self.ranks = _few(net, ~ring, inner + 1e-9, RANKS, rng)
+        self.ring = PlaceKind(net, ring, long)
+        edges = np.flatnonzero(ring)
+        choices = net.out_edges[net.edge_to[edges]]
+        fit = (choices >= 0) & ring[choices] & (choices != (edges ^ 1)[:, None])
+        self._ring_next = np.full(len(long), -1, dtype=np.int64)  # the motorway edge after each one
+        self._ring_next[edges] = choices[np.arange(len(edges)), fit.argmax(axis=1)]
+
+    def ahead_on_ring(self, edge: Ints, count: int) -> Ints:
+        """The motorway edges ``count`` further on."""
+        for _ in range(count):
+            edge = self._ring_next[edge]
+        return edge
+
+
+def _few(net: RoadNetwork, mask: Bools, weight: Floats, count: int, rng: np.random.Generator) -> PlaceKind:
+    """``count`` edges of each town, drawn by weight."""
+    edges, first = net.by_town(mask)
+    chosen = np.zeros(len(weight), dtype=np.bool_)
+    for low, high in itertools.pairwise(first.tolist()):
+        own = edges[low:high]
+        chosen[rng.choice(own, count, replace=False, p=weight[own] / weight[own].sum())] = True
+    return PlaceKind(net, chosen, np.ones(len(weight)))
+
+
+def along(net: RoadNetwork, start: Ints, goal: Ints, elapsed_s: Floats) -> tuple[Ints, Floats]:
+    """Edge and share of it where vehicles are that left edge ``start`` for ``goal`` so long ago."""
+    edge, left_s = start.copy(), elapsed_s.copy()
+    share = np.clip(left_s / net.drive_s[edge], 0.0, 1.0)
+    going = np.flatnonzero(left_s > net.drive_s[edge])
+    for _ in range(ALONG_STEPS):
+        if len(going) == 0:
+            break
+        left_s[going] -= net.drive_s[edge[going]]
+        edge[going] = net.next_edge(edge[going], goal[going])
+        share[going] = np.clip(left_s[going] / net.drive_s[edge[going]], 0.0, 1.0)
+        there = edge[going] >> 1 == goal[going] >> 1
+        going = going[~there & (left_s[going] > net.drive_s[edge[going]])]
+    return edge, share
+
 
 SLOWER = 1.3  # driving takes so much longer than on free roads, for the state at the run's start
 RING_AHEAD = 14  # motorway edges to the next waypoint: less than half the ring, so the way stays on it
@@ -31,7 +114,7 @@ class Day:
     ) -> None:  # fmt: skip
         n = len(specs.model)
         self._net, self._rng = net, rng
-        self._places = find = places.Places(net, rng)
+        self._places = find = Places(net, rng)
         seed = int(rng.integers(0, 2**31))
         self.role = role = diary.roles(specs.kind, rng)
         self._town = town = np.arange(n) % len(net.town_lat)
@@ -55,7 +138,7 @@ class Day:
         under_way = started < travel_s
         self._doing = purpose.copy()
         self._at = np.where(under_way, start_edge, goal)
-        edge, share = places.along(net, start_edge, goal, np.where(under_way, started / SLOWER, 0.0))
+        edge, share = along(net, start_edge, goal, np.where(under_way, started / SLOWER, 0.0))
         goal_s = self._spot(np.arange(n), goal, purpose)
         self._haul_until_s = np.where(purpose == HAUL, self._rng.uniform(0.1, HAUL_H[1], n) * HOUR, 0.0)
         at = np.where(under_way, edge, goal)

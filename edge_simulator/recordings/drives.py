@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from edge_simulator import vin
 from edge_simulator.recordings.mapping import EPOCHS, Column, Meaning, load_mapping
+from edge_simulator.vehicle import vehicles
 from infra.contract.errors import ConfigError
 from infra.contract.signals import BY_NAME
 from infra.contract.topics import VEHICLE_ID
@@ -161,7 +161,7 @@ class _Reader:
             (drive.bad_rows if drive is not None else self.unassigned).append(f"{number}: {reason}")
             return
         if drive is None:
-            whose = vehicle if several and VEHICLE_ID.fullmatch(vehicle) else vin.make(vehicle)
+            whose = vehicle if several and VEHICLE_ID.fullmatch(vehicle) else vehicles.make(vehicle)
             name = f"{self._file}/{vehicle}" if several else self._file
             drive = self.drives[vehicle] = Drive(name, whose, self._file)
         row, bad_values = self._row(number, t_ms, cells)

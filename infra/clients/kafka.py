@@ -78,7 +78,7 @@ NEW_PARTITION_MS: Final = 20_000
 
 
 def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Producer:
-    """An idempotent producer that chooses partitions as ``contract.slots`` does; ``settings`` override.
+    """An idempotent producer that chooses partitions as ``contract.topics`` does; ``settings`` override.
 
     It uses a partition that was added within ``NEW_PARTITION_MS``.
     """

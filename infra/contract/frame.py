@@ -8,9 +8,12 @@ What a device sends is bounded: the bridge enforces it, the event store once mor
 another way, and the tables' CHECKs repeat it. PostgreSQL stores no U+0000.
 """
 
-from typing import Any, Final
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, Final
 
 import orjson
+from msgspec import DecodeError, Meta, defstruct, json
 
 from infra.contract.errors import ContractError
 from infra.contract.signals import FAST, SLOW
@@ -180,3 +183,57 @@ def check_bounded(message: dict[str, Any]) -> None:
                 elif kind in (int, float) and not -MAX_INT <= child <= MAX_INT:
                     raise ContractError("bad_value", f"{shown(child)} is not a number within 2^53")
         level = inner
+
+
+Validator = Callable[[bytes], bool]
+USUAL_SAMPLES: Final = 10
+
+_NO: Final = (DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def validator(vehicle_id: str, samples: int = USUAL_SAMPLES) -> Validator:
+    """Whether a frame of ``samples`` samples is valid, checked as it is parsed: for who needs no values.
+
+    It says yes only where ``decode`` would. A no proves nothing (an unknown key, an escape, other samples):
+    ask ``decode`` then, which has the reason. ``vehicle_id`` is known to be well formed.
+    """
+    decode = decoder(samples)
+
+    def passes(raw: bytes) -> bool:
+        try:
+            plain = len(raw) <= MAX_BYTES and raw.isascii() and b"\\" not in raw
+            return plain and decode(raw).vehicle_id == vehicle_id
+        except _NO:
+            return False
+
+    return passes
+
+
+@cache
+def decoder(samples: int) -> Callable[[bytes], Any]:
+    """Reads sound frames of exactly ``samples`` samples; raises for all others.
+
+    ``vehicle_id`` may be any string: the caller compares it. A key that comes twice must be right twice.
+    """
+
+    def whole(low: int, high: int) -> Any:
+        return Annotated[int, Meta(ge=low, le=high)]
+
+    number: Any = whole(0, MAX_INT)
+    code: Any = Annotated[str, Meta(max_length=CODE_CHARS)]
+    head = [
+        ("schema", whole(SCHEMA, SCHEMA)), ("vehicle_id", str), ("boot_id", number), ("seq", number),
+        ("t0_ms", number), ("dt_ms", whole(1, MAX_DT_MS)),
+        ("n", whole(max(samples, 1), min(samples, MAX_SAMPLES))), ("sent_ms", number),
+    ]  # fmt: skip
+    column: Any = Annotated[list[float | None], Meta(min_length=samples, max_length=samples)]
+    kinds: dict[str, Any] = {
+        "number": float,
+        "flag": bool,
+        "codes": Annotated[list[code], Meta(max_length=CODES)],
+    }
+    signals = [(s.name, column | None, None) for s in FAST] + [
+        (s.name, kinds[s.kind] | None, None) for s in SLOW
+    ]
+    sound = defstruct(f"SoundFrame{samples}", [*head, *signals], forbid_unknown_fields=True, gc=False)
+    return json.Decoder(sound).decode

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import orjson
 
 from infra.contract.errors import ContractError
-from infra.contract.overload import FLEET
+from infra.contract.messages import FLEET
 
 JOIN_MS: Final = 3_600_000
 TABLE_KEY: Final = "causes"

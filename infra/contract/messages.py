@@ -1,4 +1,4 @@
-"""The other messages: crash record (whole or in parts), vehicle status, alert. Same head rules as the frame.
+"""The other messages: crash record (whole or in parts), vehicle status, alert, deferral. Heads as of frames.
 
 A large crash record travels in parts on the crash topic. Part 0 repeats the record's figures, so a consumer
 that judges part 0 finds what it would find in the whole.
@@ -6,7 +6,8 @@ that judges part 0 finds what it would find in the whole.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final, Literal, get_args
+from dataclasses import asdict, dataclass
+from typing import Final, Literal, Self, get_args
 
 import orjson
 
@@ -216,3 +217,34 @@ def join_crash(slices: Sequence[str], digest: str) -> bytes:
     if found != digest:
         raise ContractError("bad_digest", f"{len(slices)} parts give {found}, their sha256 is {digest}")
     return raw
+
+
+POLICY_KEY: Final = "overload"
+RULE: Final = "overload"
+FLEET: Final = "FLEET000000000000"
+"""Stands for the whole fleet where an alert names a vehicle: in the form of a VIN, and nobody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """Frames of vehicles of ``classes`` are put off, but for one of each every ``show_every_s``.
+
+    The service decides it while the fleet sends more than the stream carries, and tells it in the compacted
+    topic ``policy``. A bridge puts such frames into ``telemetry-deferred``, which only the archive reads.
+    """
+
+    classes: tuple[str, ...] = ()
+    show_every_s: float = 60.0
+
+    def encode(self) -> bytes:
+        """The record under POLICY_KEY."""
+        return orjson.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Raises ContractError."""
+        try:
+            found = orjson.loads(value)
+            return cls(tuple(map(str, found["classes"])), float(found["show_every_s"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ContractError("bad_shape", f"no policy of deferral: {error}") from error

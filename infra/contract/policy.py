@@ -78,7 +78,7 @@ _WRITES: Final = {
     "jobs": ("alerts", "clock", "dead-letter"),
     "instant": ("alerts",),
     "events": ("incidents", "dead-letter"),
-    "maintenance": ("vehicle-latest", "alerts", "policy", "dead-letter"),
+    "maintenance": ("alerts", "policy", "dead-letter"),
 }
 KAFKA: Final = (
     Rule(ANYBODY, DESCRIBE, "*"),

@@ -7,9 +7,43 @@ Device time never becomes a Kafka timestamp.
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from infra.contract.errors import ContractError
-from infra.contract.slots import SLOTS, slot_of
+
+SLOTS: Final = 64
+"""For ever: devices have it in their firmware."""
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_32: Final = 0xFFFFFFFF
+
+
+def slot_of(vehicle_id: str) -> int:
+    """The slot of a vehicle, from 0 to ``SLOTS`` - 1: in slots several bridges share the fleet.
+
+    Where a topic's partitions divide the number of slots, a slot's vehicles are in one partition.
+    """
+    return partition_of(vehicle_id.encode(), SLOTS)
+
+
+def partition_of(key: bytes, count: int) -> int:
+    """The partition of ``count`` that Kafka's clients give a record with this key."""
+    return (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def murmur2(key: bytes) -> int:
+    """Austin Appleby's MurmurHash2, 32 bits, with the seed of Kafka's Java client; unsigned."""
+    value = (_SEED ^ len(key)) & _32
+    whole = len(key) & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(key[at : at + 4], "little") * _M & _32
+        word = (word ^ word >> 24) * _M & _32
+        value = (value * _M & _32) ^ word
+    if rest := key[whole:]:
+        value = (value ^ int.from_bytes(rest, "little")) * _M & _32
+    value = (value ^ value >> 13) * _M & _32
+    return value ^ value >> 15
+
 
 MAX_RECORD_BYTES = 1 << 20
 """Largest batch of records that any topic takes, as stored; a producer's batch is 1,000,000 bytes at most."""
@@ -86,8 +120,6 @@ KAFKA_TOPICS: tuple[KafkaTopic, ...] = (
                "frames put off while there is overload: the archive alone reads them"),
     KafkaTopic("crash", "vehicle", 2, -1, "delete", "the priority lane: crash records, kept for ever"),
     KafkaTopic("status", "vehicle", 1, -1, "compact", "the last word on each vehicle: birth, death, model"),
-    KafkaTopic("vehicle-latest", "vehicle", 2, -1, "compact",
-               "the newest state of each vehicle by event time"),
     KafkaTopic("alerts", "vehicle", 2, 30 * DAY_MS, "delete", "what the jobs found"),
     KafkaTopic("incidents", "vehicle and cause", 1, -1, "compact",
                "which incident a vehicle's alerts of a cause are, and the table of causes"),
@@ -112,7 +144,7 @@ MQTT_TOPICS: tuple[tuple[str, str, int, str], ...] = (
     ("`<root>/<vehicle>/notice`, `<root>/all/notice`", "down", 1, "notices to one or all vehicles, signed"),
 )
 """Topic, direction seen from the vehicle, QoS, content; the root is the setting ODOGRAPH_MQTT_ROOT.
-``<slot>`` is murmur2 of the vehicle's id without its sign bit, modulo 64 (slots.py)."""
+``<slot>`` is murmur2 of the vehicle's id without its sign bit, modulo 64."""
 
 DEFERRED = "telemetry-deferred"
 LIVE = ("telemetry", DEFERRED)  # where frames lie

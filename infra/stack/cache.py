@@ -8,13 +8,15 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from infra.contract.errors import ServiceError
 
@@ -195,3 +197,56 @@ def folder_bytes(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 total += os.lstat(f"{root}/{name}").st_blocks * 512
     return total
+
+
+STATUS = Path("var/lib/dpkg/status")
+Component = dict[str, Any]
+
+
+def bill(folder: Path) -> dict[str, Any]:
+    """Python packages, pinned jars, those inside PySpark, and Debian packages of the cache ``folder``.
+
+    Debian's are there once the root file system was built.
+    """
+    us, *python = sorted(_python(), key=lambda found: (found["name"] != "odograph", found["name"].lower()))
+    components = [*python, *_jars(), *_debian(rootfs_dir(folder))]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": us | {"type": "application"}},
+        "components": components,
+    }
+
+
+def _component(purl: str, name: str, version: str, sha256: str = "", group: str = "") -> Component:
+    made: Component = {"type": "library", "bom-ref": purl, "purl": purl, "name": name, "version": version}
+    made |= {"group": group} if group else {}
+    return made | ({"hashes": [{"alg": "SHA-256", "content": sha256}]} if sha256 else {})
+
+
+def _python() -> Iterator[Component]:
+    found = {re.sub(r"[-_.]+", "-", d.name).lower(): d.version for d in metadata.distributions()}
+    for name, version in found.items():
+        yield _component(f"pkg:pypi/{name}@{version}", name, version)
+
+
+def _jars() -> Iterator[Component]:
+    for jar in pinned_jars():
+        purl = f"pkg:maven/{jar.group}/{jar.artifact}@{jar.version}"
+        yield _component(purl, jar.artifact, jar.version, jar.sha256, jar.group)
+    spark = metadata.version("pyspark")
+    for name, sha256 in recorded(pyspark_jars()).items():
+        stem = re.fullmatch(r"(.+?)-(\d.*)\.jar", name)
+        artifact, version = (stem[1], stem[2]) if stem else (name, "")
+        yield _component(f"pkg:pypi/pyspark@{spark}#jars/{name}", artifact, version, sha256)
+
+
+def _debian(root: Path) -> Iterable[Component]:
+    text = (root / STATUS).read_text() if is_complete(root) else ""
+    for block in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if re.match(r"[A-Z][\w-]*: ", line))
+        if fields.get("Status") == "install ok installed":
+            name, version, arch = fields["Package"], fields["Version"], fields["Architecture"]
+            purl = f"pkg:deb/debian/{name}@{quote(version)}?arch={arch}&distro={SUITE}"
+            yield _component(purl, name, version)

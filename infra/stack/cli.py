@@ -209,8 +209,7 @@ def _files(made: Issued, stack: Stack) -> str:
 
 def config(as_json: Json = False) -> None:
     """Show every setting in force, where it comes from and what it means; secrets masked."""
-    from infra.settings.settings import load
-    from infra.stack.report import report, settings_in_force
+    from infra.settings.settings import load, report, settings_in_force
 
     sys.stdout.write(report(settings_in_force(load()), as_json))
 
@@ -220,7 +219,7 @@ def bom() -> None:
     import json
 
     from infra.settings.settings import load
-    from infra.stack.bom import bill
+    from infra.stack.cache import bill
 
     typer.echo(json.dumps(bill(load().paths.cache), indent=1))
 

@@ -30,8 +30,7 @@ def trace(
     """
     from infra.settings.settings import endpoints, load
     from infra.settings.values import duration_ms
-    from infra.trace import hops
-    from infra.trace.follow import Wanted, follow
+    from infra.trace.follow import Wanted, follow, text
 
     if VEHICLE_ID.fullmatch(vehicle) is None:
         raise ConfigError(f"{vehicle!r} is no vehicle id: 17 characters, digits and capitals without I, O, Q")
@@ -46,4 +45,4 @@ def trace(
             "what the log holds beyond it, no dead letter. Was it sent? See runs/<run>/frames.jsonl "
             "(simulate --log-frames), odograph status for queues, --look-back for older frames"
         )
-    typer.echo(json.dumps(asdict(found) | {"found": True}, indent=1) if as_json else hops.text(found))
+    typer.echo(json.dumps(asdict(found) | {"found": True}, indent=1) if as_json else text(found))

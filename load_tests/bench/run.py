@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from edge_simulator.launch import store_roads
 from edge_simulator.scenario import SAMPLES
-from infra.demo.run import LAT_DEG, LON_DEG, Fleet
-from infra.demo.running import running
+from infra.demo.run import LAT_DEG, LON_DEG, Fleet, running
 from infra.settings.settings import Endpoints, Settings
 from load_tests.bench import costs, machine, parts, search
 from load_tests.bench.bottleneck import Limit

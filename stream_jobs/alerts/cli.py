@@ -47,7 +47,7 @@ def rules(
     """
     from infra.settings.settings import load
     from stream_jobs.alerts.text import rule_table
-    from stream_jobs.rules.cohort.metrics import load_metrics
+    from stream_jobs.rules.cohort.judge import load_metrics
     from stream_jobs.rules.model import load_rules
 
     found = [rule.summary() for rule in load_rules(file or load().jobs.rules)]

@@ -1,4 +1,4 @@
-"""Records into a topic, at least once: what detectors found, newest states of vehicles, dead letters."""
+"""Records into a topic, at least once: what detectors found, dead letters."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from infra.clients.leases import Lease
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
 from infra.contract.incidents import TABLE_KEY, Causes
-from infra.contract.overload import RULE
+from infra.contract.messages import RULE
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
@@ -41,7 +41,7 @@ from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events import writes
 from stream_jobs.events.rows import Cursor, Record, Row
-from stream_jobs.rules.cohort.metrics import load_metrics
+from stream_jobs.rules.cohort.judge import load_metrics
 from stream_jobs.rules.model import load_causes, load_rules
 
 BATCH: Final = 1000

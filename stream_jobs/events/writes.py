@@ -25,7 +25,7 @@ from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events import rows as row_of
 from stream_jobs.events.incidents import Told, join_waiting
 from stream_jobs.events.rows import Cursor, Record, Row, as_json
-from stream_jobs.rules.cohort.metrics import Metric
+from stream_jobs.rules.cohort.judge import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
 Offsets = dict[tuple[str, int], int]  # next offset by topic (short name) and partition

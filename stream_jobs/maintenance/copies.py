@@ -1,8 +1,4 @@
-"""Copies of tables for those who do not ask the database.
-
-Files that queries look things up in (vehicles, usual values, free flow), and the newest state of each vehicle
-in the compacted Kafka topic ``vehicle-latest``.
-"""
+"""Copies of tables as files that queries look things up in: vehicles, usual values, free flow."""
 
 from __future__ import annotations
 
@@ -15,9 +11,7 @@ import structlog
 
 from infra.clients.duck import table_of
 from infra.settings.settings import Settings
-from stream_jobs.app import statements as sql
-from stream_jobs.app.database import Connection, Database, execute, fetch
-from stream_jobs.app.topic_writer import TopicWriter
+from stream_jobs.app.database import Database, fetch
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.vehicles import lookups
 
@@ -50,27 +44,6 @@ SELECT k.vehicle_id, k.coolant_c, k.battery_v, m.coolant_c, m.battery_v
 FROM known k LEFT JOIN of_model m USING (model) ORDER BY k.vehicle_id
 """
 _FREE_FLOW: Final = "SELECT cell, heading_sector, free_flow_kmh FROM odograph.road_cell_baseline"
-
-TOPIC: Final = "vehicle-latest"
-_CONSUMER: Final = {"consumer": "vehicle-latest", "topic": "odograph.vehicle_latest", "partition": 0}
-
-_SINCE: Final = "SELECT next_offset FROM odograph.consumer_offset WHERE consumer = %(consumer)s"
-_UNTIL: Final = """
-SELECT (extract(epoch FROM least(now(), min(xact_start))) * 1000000)::bigint
-FROM pg_stat_activity
-WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
-"""  # microseconds; no transaction still open can write an older ``updated_at`` than this
-_CHANGED: Final = """
-SELECT vehicle_id, (to_jsonb(l) - 'updated_at' - 'event_time'
-       || jsonb_build_object('event_ms', (extract(epoch FROM event_time) * 1000)::bigint))::text
-FROM odograph.vehicle_latest l
-WHERE updated_at >= to_timestamp(%(since)s / 1000000.0)
-"""
-_DONE: Final = sql.insert(
-    "consumer_offset",
-    ("consumer", "topic", "partition", "next_offset"),
-    sql.on_conflict(("consumer", "topic", "partition"), ("next_offset",)),
-)
 
 log = structlog.get_logger("stream_jobs.history")
 
@@ -106,21 +79,3 @@ def free_flow_table(rows: list[tuple[str, int, float]]) -> pa.Table:
     sectors = np.array([sector for _, sector, _ in rows], np.int64)
     columns = [lookups.places(cells, sectors), np.array([kmh for _, _, kmh in rows], np.float64)]
     return pa.table(columns, schema=lookups.PLACE_SCHEMA).sort_by("place")
-
-
-def publish_latest(database: Database, topic: TopicWriter) -> int:
-    """Publish what changed since the last call; the number of vehicles.
-
-    How far the copy is lies in consumer_offset, in the clock of the database: at least once.
-    """
-
-    def changes(connection: Connection) -> tuple[int, list[tuple[str, str]]]:
-        since = fetch(connection, _SINCE, _CONSUMER)
-        until: int = fetch(connection, _UNTIL)[0][0]
-        return until, fetch(connection, _CHANGED, {"since": since[0][0] if since else 0})
-
-    until, rows = database.run(changes)
-    if rows:
-        topic.write([(vehicle, text.encode()) for vehicle, text in rows])
-        database.run(lambda c: execute(c, _DONE, _CONSUMER | {"next_offset": until}))
-    return len(rows)

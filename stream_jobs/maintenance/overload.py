@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.contract.overload import FLEET, POLICY_KEY, RULE, Deferral
+from infra.contract.messages import FLEET, POLICY_KEY, RULE, Deferral
 from infra.settings.sections import Overload as Terms
 from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.database import Connection, Database, execute, fetch

@@ -26,7 +26,7 @@ from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import upkeep
 from stream_jobs.crashes.tables import anchor_log
 from stream_jobs.frames.lookup_files import folder_of
-from stream_jobs.maintenance.copies import TOPIC, publish_latest, write_history, write_vehicle_lookup
+from stream_jobs.maintenance.copies import write_history, write_vehicle_lookup
 from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.ledger import HourlyLedger
 from stream_jobs.maintenance.overload import Overload, unless_overloaded
@@ -115,7 +115,6 @@ class Maintenance:
         ledger = HourlyLedger(settings, self._addresses, audit_db, closed_ms)
         expire = partial(drop_expired, database("retention"), settings.retention)
         tasks: list[tuple[str, float, Callable[[], Any]]] = [
-            ("latest", 5.0, partial(publish_latest, database("latest"), topic(TOPIC))),
             ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, repair)),
             ("overload", OVERLOAD_S, overload),
             ("rollups", jobs.rollup_interval_s, RollUps(database("rollups"), settings.tz)),

@@ -25,8 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from infra.clients import kafka
 from infra.contract.errors import ServiceError
-from infra.contract.slots import partition as partition_of
-from infra.contract.topics import HEADER_AGAIN, KAFKA_TOPICS, LIVE, kafka_topic
+from infra.contract.topics import HEADER_AGAIN, KAFKA_TOPICS, LIVE, kafka_topic, partition_of
 
 STORED: Final = ("alerts",)
 """What others have there is in the database, and told once only."""

@@ -26,8 +26,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from infra.clients import kafka
 from infra.contract.errors import ServiceError
 from infra.contract.frame import SCHEMA
-from infra.contract.slots import partition as partition_of
-from infra.contract.topics import HEADER_FIRST_RECEIVED_MS, HEADER_RECEIVED_MS, HEADER_SCHEMA
+from infra.contract.topics import HEADER_FIRST_RECEIVED_MS, HEADER_RECEIVED_MS, HEADER_SCHEMA, partition_of
 from stream_jobs.replay.records import AT_ONCE, Bounds, Log, Slice
 
 FLUSH_S: Final = 60.0

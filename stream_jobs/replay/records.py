@@ -28,8 +28,7 @@ from confluent_kafka import Message
 from infra.clients import kafka
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
-from infra.contract.slots import partition as partition_of
-from infra.contract.topics import VEHICLE_ID
+from infra.contract.topics import VEHICLE_ID, partition_of
 from infra.contract.verdict import ERASED, LATE, ClockLimits
 from infra.settings.values import day_ms
 from stream_jobs.archive import reader

@@ -19,7 +19,7 @@ from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.features import KINDS, POWERTRAINS
 
 if TYPE_CHECKING:
-    from stream_jobs.rules.cohort.metrics import Metric
+    from stream_jobs.rules.cohort.judge import Metric
 
 OPEN, PROVISIONAL, FINAL = "open", "provisional", "final"
 PHASES = (OPEN, PROVISIONAL, FINAL)

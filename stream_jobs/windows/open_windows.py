@@ -18,15 +18,75 @@ import pyarrow.compute as pc
 from infra.contract.verdict import OK, ClockLimits
 from infra.settings.sections import Jobs
 from stream_jobs.app.schema import COORDINATES
-from stream_jobs.frames import copies, state
+from stream_jobs.frames import state
 from stream_jobs.frames.arrays import Flags, Ints
 from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
-from stream_jobs.frames.copies import Seen
 from stream_jobs.roads.network import RoadLookup
 from stream_jobs.windows.block import Block, Parts, cut, parts_of
 from stream_jobs.windows.measures import Measure
 from stream_jobs.windows.places import Places, road_rows
 from stream_jobs.windows.vehicle import MEASURES, OF_LATEST, latest_of, vehicle_rows
+
+
+class Interval(msgspec.Struct, array_like=True):
+    """Numbers of one boot, both ends included; after ``until_ms`` nobody asks for them again."""
+
+    boot_id: int
+    first: int
+    last: int
+    until_ms: int
+
+
+Seen = dict[str, list[Interval]]
+"""By vehicle, in order; nearly always one interval, which grows."""
+
+
+def unseen(seen: Seen, vehicles: Sequence[str], of: Ints, boot_id: Ints, seq: Ints, until_ms: Ints) -> Flags:
+    """Which frames are seen for the first time; ``seen`` knows them from now on.
+
+    Arrays of shape [n_frames]; ``of``: the place of each frame's vehicle among ``vehicles``. Of copies in one
+    call the first counts. The common case, numbers that follow on each other, costs one step a vehicle.
+    """
+    fresh = np.ones(len(seq), np.bool_)
+    if not len(seq):
+        return fresh
+    order = np.lexsort((seq, boot_id, of))  # stable: of copies the first stays first
+    at = np.column_stack([of[order], boot_id[order], seq[order]])
+    same = np.all(at[1:, :2] == at[:-1, :2], axis=1)
+    again = same & (at[1:, 2] == at[:-1, 2])
+    fresh[order[1:][again]] = False
+    begins = np.flatnonzero(np.concatenate([[True], ~(same & (at[1:, 2] - at[:-1, 2] <= 1))]))
+    ends = np.append(begins[1:], len(order))
+    until = np.maximum.reduceat(until_ms[order], begins)
+    bounds = (at[begins], at[ends - 1, 2], until, begins, ends)
+    for (vehicle, boot, low), high, last_ms, begin, end in zip(*(x.tolist() for x in bounds), strict=True):
+        known = seen.setdefault(vehicles[vehicle], [])
+        newest = known[-1] if known else None
+        if newest is not None and newest.boot_id == boot and low == newest.last + 1:
+            newest.last, newest.until_ms = high, max(newest.until_ms, last_ms)
+            continue
+        overlapping = [i for i in known if i.boot_id == boot and i.first <= high + 1 and low <= i.last + 1]
+        for each in overlapping:
+            taken = (at[begin:end, 2] >= each.first) & (at[begin:end, 2] <= each.last)
+            fresh[order[begin:end][taken]] = False
+            low, high = min(low, each.first), max(high, each.last)  # noqa: PLW2901  they become one
+            last_ms = max(last_ms, each.until_ms)  # noqa: PLW2901
+        if overlapping:
+            known[:] = [each for each in known if all(each is not other for other in overlapping)]
+        known.append(Interval(boot, low, high, last_ms))
+        known.sort(key=lambda each: (each.boot_id, each.first))
+    return fresh
+
+
+def forget(seen: Seen, clock_ms: int) -> None:
+    """Let go what nobody asks for any more."""
+    for vehicle in list(seen):
+        kept = [each for each in seen[vehicle] if each.until_ms >= clock_ms]
+        if kept:
+            seen[vehicle] = kept
+        else:
+            del seen[vehicle]
+
 
 ARCHIVED: Final = (*RECORD, "topic", "verdict")
 """Columns of archived records that windows are made of."""
@@ -154,7 +214,7 @@ class OpenWindows:
         vehicles, of_frame = coded.dictionary, coded.indices.to_numpy().astype(np.int64)
         boot_id, seq = batch.whole("boot_id")[at], batch.whole("seq")[at]
         until_ms = frames.t0_ms[at] + self._lateness_ms
-        new = copies.unseen(memory.seen, vehicles.to_pylist(), of_frame[at], boot_id, seq, until_ms)
+        new = unseen(memory.seen, vehicles.to_pylist(), of_frame[at], boot_id, seq, until_ms)
         self.found.copies += int(len(new) - new.sum())
         fresh, missed = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
         fresh[at[new]] = True
@@ -277,7 +337,7 @@ class OpenWindows:
         closed_ms = settled_ms - self._lateness_ms - self._skew_ms  # all received up to then has come
         if closed_ms > memory.closed_ms:
             memory.closed_ms = closed_ms
-            copies.forget(memory.seen, closed_ms + self._lateness_ms)
+            forget(memory.seen, closed_ms + self._lateness_ms)
             for kept in (self._vehicles, self._places):
                 first, open_ms = kept.first_ms(), closed_ms - kept.length_ms + 1
                 if first is not None and first < open_ms:

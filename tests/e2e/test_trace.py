@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from infra.clients.kafka import identity
-from infra.trace.follow import Wanted, follow
-from infra.trace.hops import Trace
+from infra.trace.follow import Trace, Wanted, follow
 from tests.e2e.support import Drive
 from tests.support import Lane
 

@@ -16,8 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from psycopg.rows import dict_row
 
 from infra.contract.messages import crash_digest
-from infra.contract.slots import partition as partition_of
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import kafka_topic, partition_of
 from tests.support import Lane, eventually
 
 READY_S = 300.0

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from bridge.uplink import service
-from infra.contract.slots import slot_of
+from infra.contract.topics import slot_of
 from infra.settings.settings import Settings
 from infra.stack import processes
 from load_tests.mqtt_flood import frame, vehicle_id

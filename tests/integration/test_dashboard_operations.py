@@ -13,8 +13,7 @@ from dashboard.screens.operations import queries as operations_queries
 from dashboard.screens.operations import tables
 from dashboard.shared import text
 from infra.clients.kafka import producer
-from infra.contract.slots import partition
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import kafka_topic, partition_of
 from infra.stack.probes import metrics, readiness, readyz
 from infra.stack.stack import Stack
 from tests.integration.browser_support import Visit
@@ -159,7 +158,7 @@ def test_a_hot_partition_is_an_alarm_and_the_keys_that_send_most_are_named(stack
                 return readiness(port)[1] or ""
 
             said = eventually(hot, START_S, "the partition is hot")
-            number = partition(one.encode(), 2)
+            number = partition_of(one.encode(), 2)
             assert f"events is 50 records behind in partition {number} of alerts, 50.0 times" in said
             assert metrics(port).count('partition_skew{reader="events",topic="alerts"} 50.0') == 1
             assert one not in metrics(port)
@@ -172,4 +171,4 @@ def test_a_hot_partition_is_an_alarm_and_the_keys_that_send_most_are_named(stack
 
 
 def place(vehicle: str) -> int:
-    return partition(vehicle.encode(), 4)
+    return partition_of(vehicle.encode(), 4)

@@ -15,7 +15,7 @@ from infra.sql import queries
 from infra.stack.stack import Stack
 from stream_jobs.alerts.store import alert_store
 from stream_jobs.events.writes import note_rules, rule_notes
-from stream_jobs.rules.cohort.metrics import load_metrics
+from stream_jobs.rules.cohort.judge import load_metrics
 from stream_jobs.rules.model import load_rules
 from tests import support_rows
 from tests.rows.town import vehicle_id

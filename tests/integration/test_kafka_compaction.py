@@ -72,7 +72,7 @@ def records(lane: Lane, topic: str, partitions: int) -> list[tuple[str, str]]:
 def test_compacted_topics_keep_the_last_word_of_each_key(lane: Lane, admin: AdminClient) -> None:
     producer = Producer({"bootstrap.servers": lane.endpoints.kafka_bootstrap})
     names = {kafka_topic(lane.settings.kafka.prefix, t.name): t.partitions for t in COMPACTED}
-    assert {t.name for t in COMPACTED} == {"status", "vehicle-latest", "incidents", "policy", "clock"}
+    assert {t.name for t in COMPACTED} == {"status", "incidents", "policy", "clock"}
     for topic, partitions in names.items():
         alter(admin, ResourceType.TOPIC, topic, "segment.ms", str(ROLL_MS))
         for word in range(WORDS):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from infra.clients.kafka import LogEnds
-from infra.contract.overload import FLEET, Deferral
+from infra.contract.messages import FLEET, Deferral
 from infra.contract.verdict import clock_limits
 from infra.settings.sections import Overload as Terms
 from load_tests.mqtt_flood import vehicle_id

@@ -15,8 +15,7 @@ from psycopg import errors
 
 from infra.clients.kafka import LogEnds, admin, producer
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.slots import partition
-from infra.contract.topics import KAFKA_TOPICS
+from infra.contract.topics import KAFKA_TOPICS, partition_of
 from infra.settings.settings import load
 from infra.sql import migrate, queries
 from infra.stack import kafka, probes
@@ -118,7 +117,7 @@ def test_the_partitions_of_a_topic_are_asked_of_the_cluster(lane: Lane) -> None:
         client = admin(bootstrap)
         more = NewPartitions(f"{prefix}telemetry", 12)
         client.create_partitions([more])[f"{prefix}telemetry"].result(30)
-        last = next(f"{n}".encode() for n in range(1000) if partition(f"{n}".encode(), 12) == 11)
+        last = next(f"{n}".encode() for n in range(1000) if partition_of(f"{n}".encode(), 12) == 11)
         writer = producer(bootstrap)
 
         def grown() -> bool:

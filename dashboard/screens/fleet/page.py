@@ -7,8 +7,8 @@ import pydeck as pdk
 import streamlit as st
 
 from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, settings, shown
-from dashboard.screens.fleet import figures, queries
-from dashboard.screens.fleet import maps as fleet_maps
+from dashboard.screens.fleet import charts as fleet_charts
+from dashboard.screens.fleet import queries
 from dashboard.shared import charts, live, maps, pictures, text
 from dashboard.shared import queries as shared_queries
 from dashboard.shared.theme import SEVERITIES, STATES
@@ -37,11 +37,11 @@ def _figures() -> None:
         return
     today = live.row(ask_slowly(queries.fleet_today)) or {}
     with st.container(key="figures"):
-        for tile in figures.tiles(now, today, ask_slowly(queries.fleet_hour)):
+        for tile in fleet_charts.tiles(now, today, ask_slowly(queries.fleet_hour)):
             with st.container(border=True, gap=None):
                 st.metric(tile.label, tile.value, help=tile.help)
                 st.html(tile.line())
-    st.caption(figures.severities(now))
+    st.caption(fleet_charts.severities(now))
 
 
 def _active() -> pd.DataFrame:
@@ -55,7 +55,7 @@ def _of_fleet() -> None:
     for row in text.rows_of(found[found["vehicle_id"].isna()].head(BANNERS)):
         number = str(row["incident_no"])
         with st.container(border=True, horizontal=True, vertical_alignment="center", key=f"fleet_{number}"):
-            st.text(figures.of_fleet(row, live.tz(), live.now()), width="stretch")
+            st.text(fleet_charts.of_fleet(row, live.tz(), live.now()), width="stretch")
             look: Any = {"key": f"open_{number}", "icon": ":material/stacks:", "type": "tertiary"}
             if st.button(f"Incident {number}", **look):
                 live.open_page("alerts", incident=number)
@@ -85,7 +85,7 @@ def _draw() -> None:
             "No road network is stored, so none is drawn and traffic is known by cell only. "
             "`odograph simulate --roads` stores the simulator's."
         )
-    if len(wanted) > fleet_maps.MANY:
+    if len(wanted) > fleet_charts.MANY:
         words = "A bubble has the colour of its vehicles' most common state and the rim of their worst alert."
         st.caption(words)
     _take(chosen["selection"]["objects"])
@@ -108,17 +108,19 @@ def _layers(
         by_cell = "cell" in traffic
         path, layer = (maps.CELLS_PATH, maps.congestion) if by_cell else (maps.EDGES_PATH, maps.edges)
         found.append(layer(maps.address(path, shown("traffic", traffic))))
-    many = len(wanted) > fleet_maps.MANY
+    many = len(wanted) > fleet_charts.MANY
     found.append(maps.vehicles(maps.address(maps.VEHICLES_PATH, number, states), mode, many))
-    alerted = figures.incidents_of(wanted, _active(), str(st.session_state.get("from") or LEAST)).head(PINS)
+    alerted = fleet_charts.incidents_of(wanted, _active(), str(st.session_state.get("from") or LEAST)).head(
+        PINS
+    )
     if many:  # only critical pins keep their size from afar
         gravest = alerted["severity"] == next(iter(SEVERITIES))
-        found.append(fleet_maps.clusters(number, states, st.session_state.get(SEEN, 0)))
+        found.append(fleet_charts.clusters(number, states, st.session_state.get(SEEN, 0)))
         found.append(maps.alert_pins(alerted[~gravest], mode, "alerts-other", fade=True))
         alerted = alerted[gravest]
     found.append(maps.alert_pins(alerted, mode))
     card = st.query_params.get(CARD)
-    return [*found, *(fleet_maps.ring(fleet, card) if card else [])]
+    return [*found, *(fleet_charts.ring(fleet, card) if card else [])]
 
 
 def _take(objects: dict[str, list[dict[str, Any]]]) -> None:
@@ -187,10 +189,10 @@ def _attention() -> None:
     live.renew()
     fleet = ask(queries.fleet_latest)
     st.subheader("Needs attention", anchor=False)
-    alerted = None if fleet is None else figures.incidents_of(fleet, _active())
+    alerted = None if fleet is None else fleet_charts.incidents_of(fleet, _active())
     worst = live.rows(alerted, f"No vehicle has an active incident. {text.RAISE}", st.caption)
     alt = "Vehicles with active incidents"
-    live.clickable(worst.head(LISTED), figures.ALERTED, "attention", 6, alt, _open_card, data=worst)
+    live.clickable(worst.head(LISTED), fleet_charts.ALERTED, "attention", 6, alt, _open_card, data=worst)
     more = f" The worst {LISTED} of {len(worst):,}." if len(worst) > LISTED else ""
     st.caption(f"Click a row, or a vehicle on the map, for its card.{more}")
 

@@ -11,7 +11,7 @@ from dashboard.query_cache import RARE_S, SLOW_S, ask, ask_rarely, ask_slowly, a
 from dashboard.screens.alerts.tables import INCIDENTS
 from dashboard.screens.crashes.charts import BY_VERDICT
 from dashboard.screens.crashes.queries import crash_list
-from dashboard.screens.vehicle import charts, gauges, queries, tables
+from dashboard.screens.vehicle import charts, queries, tables
 from dashboard.screens.vehicle.queries import FIRST, OWN, SPANS, Span
 from dashboard.shared import live, maps, pictures, text
 from dashboard.shared import queries as shared_queries
@@ -94,10 +94,10 @@ def _newest() -> None:
     live.figures("figures", tiles, always={"State", "Last seen", "Speed", "Active alerts"})
     rules = live.rows(ask_rarely(shared_queries.rules))
     found = live.first(ask(queries.signals, now["vehicle_id"], now["event_time"]))
-    readings = gauges.readings(found, rules, now["vehicle_class"])
+    readings = charts.readings(found, rules, now["vehicle_class"])
     if readings:
         st.subheader("Against its limits", anchor=False)
-        st.html(gauges.picture(readings))
+        st.html(charts.picture(readings))
         words = (
             f"The minute of data up to {text.clock(found['until'], live.tz())} against the alert rules in "
             "force. Limits by model (tyre pressure) have no bar; what is beyond them stands under Alerts."

@@ -24,13 +24,14 @@ from stream_jobs.rules.cohort.judge import (
     MINUTE_MS,
     Bucket,
     Judged,
+    Metric,
     Residual,
     State,
     alert_row,
     cohort_of,
     judge,
+    load_metrics,
 )
-from stream_jobs.rules.cohort.metrics import Metric, load_metrics
 from stream_jobs.vehicles.rows import pack
 
 _MS: Final = "(extract(epoch FROM {}) * 1000)::bigint"

@@ -17,8 +17,16 @@ from hypothesis import strategies as st
 from infra.settings.sections import Jobs
 from load_tests.oracle import expect
 from stream_jobs.frames.batch import FrameBatch, frame_batch
-from stream_jobs.frames.copies import Seen, forget, unseen
-from stream_jobs.windows.open_windows import SILENT_MS, Found, Memory, OpenWindows, part_of
+from stream_jobs.windows.open_windows import (
+    SILENT_MS,
+    Found,
+    Memory,
+    OpenWindows,
+    Seen,
+    forget,
+    part_of,
+    unseen,
+)
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from tests.support_frames import Record, frame, random_frame, vin
 from tests.unit.stream_jobs.window_support import JOBS, LIMITS, T0, Row, keyed, received, recorded

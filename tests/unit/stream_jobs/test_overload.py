@@ -6,8 +6,7 @@ import pytest
 
 from infra.contract.errors import ContractError
 from infra.contract.incidents import Causes, Piece, is_fleet, joined
-from infra.contract.messages import decode_alert
-from infra.contract.overload import FLEET, RULE, Deferral
+from infra.contract.messages import FLEET, RULE, Deferral, decode_alert
 from infra.settings.sections import Overload as Terms
 from stream_jobs.maintenance.overload import Overload, begins, ends
 from stream_jobs.vehicles.rows import pack

@@ -16,7 +16,7 @@ from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import cache
 from infra.stack.probes import rejects_rpc
-from stream_jobs.app import package, session
+from stream_jobs.app import session
 
 
 @pytest.fixture
@@ -61,9 +61,9 @@ def test_the_archive_of_the_environment_has_an_interpreter_and_the_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = ("bin/", "lib/libpython", "stream_jobs/app/", "infra/contract/", "/json/")
-    some = [pair for pair in package._files() if any(part in pair[1] for part in own)]
-    monkeypatch.setattr(package, "_files", lambda: iter(some))
-    made = package.build(tmp_path / "environment.tar.gz")
+    some = [pair for pair in session._files() if any(part in pair[1] for part in own)]
+    monkeypatch.setattr(session, "_files", lambda: iter(some))
+    made = session.pack_environment(tmp_path / "environment.tar.gz")
     with tarfile.open(made) as archive:
         archive.extractall(tmp_path / "there", filter="data")
     library = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"

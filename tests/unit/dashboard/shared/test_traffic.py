@@ -8,7 +8,7 @@ import h3
 import pandas as pd
 import pytest
 
-from dashboard.shared import traffic
+from dashboard.shared import maps
 from infra.settings.sections import Roads
 
 HERE = h3.latlng_to_cell(49.0, 8.4, 9)
@@ -25,7 +25,7 @@ def cells(*rows: tuple[int, float, str, float | None]) -> pd.DataFrame:
 
 
 def test_a_speed_is_judged_by_free_flow_else_by_the_limit_there_else_by_50_km_h() -> None:
-    found = traffic.judged(
+    found = maps.judged(
         cells((0, 20.0, "live", 40.0), (1, 20.0, "live", None), (2, 20.0, "live", None)), {(HERE, 1): 30.0}
     )
     assert found[["basis", "congestion"]].to_numpy().tolist() == [
@@ -37,13 +37,13 @@ def test_a_speed_is_judged_by_free_flow_else_by_the_limit_there_else_by_50_km_h(
 
 
 def test_of_few_vehicles_only_what_has_no_free_flow_yet_is_judged() -> None:
-    found = traffic.judged(cells((0, 20.0, "none", 40.0), (1, 28.0, "none", None)), {(HERE, 1): 30.0})
+    found = maps.judged(cells((0, 20.0, "none", 40.0), (1, 28.0, "none", None)), {(HERE, 1): 30.0})
     assert found["congestion"].tolist() == ["unknown", "free"]
 
 
 def test_an_edge_without_history_is_judged_by_its_limit_though_few_vehicles_were_seen() -> None:
     edge = {"speed_kmh": 24.0, "free_flow_kmh": 30.0, "source": "none", "speed_ratio": None}
-    found = traffic.judged(
+    found = maps.judged(
         pd.DataFrame([edge | {"free_flow_basis": "limit"}, edge | {"free_flow_basis": "all hours"}]), {}
     )
     assert found[["basis", "congestion"]].to_numpy().tolist() == [
@@ -60,19 +60,19 @@ def test_the_limit_of_a_cells_direction_is_that_of_its_roads_by_their_lengths() 
             "speed_limit_kmh": [30.0, 60.0, 50.0, 0.0],
         }
     )
-    assert traffic.limits_of(edges) == pytest.approx({(HERE, 1): 40.0, (HERE, 3): 50.0})
+    assert maps.limits_of(edges) == pytest.approx({(HERE, 1): 40.0, (HERE, 3): 50.0})
 
 
 def test_it_is_said_how_much_free_flow_is_missing_and_when_it_comes() -> None:
-    none = traffic.judged(cells((0, 20.0, "live", None), (1, 20.0, "live", None)), {})
-    half = traffic.judged(cells((0, 20.0, "live", 30.0), (1, 20.0, "live", None)), {})
+    none = maps.judged(cells((0, 20.0, "live", None), (1, 20.0, "live", None)), {})
+    half = maps.judged(cells((0, 20.0, "live", 30.0), (1, 20.0, "live", None)), {})
     began = NOW - timedelta(minutes=10)
-    assert traffic.learning(none, began, Roads(), NOW) == (
+    assert maps.learning(none, began, Roads(), NOW) == (
         "Free-flow speed is known of 0 of 2 places (0%). It takes speeds of 3 five-minute spans and is "
         "computed every 10 min: the first in about 15 min."
     )
-    assert traffic.learning(half, began, Roads(), NOW).endswith(
+    assert maps.learning(half, began, Roads(), NOW).endswith(
         "known of 1 of 2 places (50%). It takes speeds of 3 five-minute spans and is computed every 10 min: "
         "of a place about 25 min after vehicles began to use it."
     )
-    assert traffic.learning(traffic.judged(cells((0, 20.0, "live", 30.0)), {}), began, Roads(), NOW) == ""
+    assert maps.learning(maps.judged(cells((0, 20.0, "live", 30.0)), {}), began, Roads(), NOW) == ""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_simulator.edr import pulse, trigger
+from edge_simulator.edr import pulse
 from load_tests.crash_table import KNOCKS, reaches_threshold
 
 SEEDS = st.integers(0, 9999)
@@ -19,7 +19,7 @@ def test_every_type_of_crash_triggers_and_its_delta_v_is_recorded(
     kind: str, delta_v: float, seed: int
 ) -> None:
     drawn = pulse.drawn(pulse.KINDS[kind], delta_v, np.random.default_rng(seed))
-    finding = trigger.judge(drawn.long, drawn.lat)
+    finding = pulse.judge(drawn.long, drawn.lat)
     assert finding is not None
     axis = finding.lat if kind == "side" else finding.long
     # 5 ms of a lateral change must be fast to begin an event
@@ -34,13 +34,13 @@ def test_a_crash_triggers_if_and_only_if_it_takes_8_kmh_within_150_ms(
     kind: str, delta_v: float, seed: int
 ) -> None:
     drawn = pulse.drawn(pulse.KINDS[kind], delta_v, np.random.default_rng(seed))
-    assert (trigger.judge(drawn.long, drawn.lat) is not None) == reaches_threshold(drawn)
+    assert (pulse.judge(drawn.long, drawn.lat) is not None) == reaches_threshold(drawn)
 
 
 @given(name=st.sampled_from(sorted(KNOCKS)), seed=SEEDS)
 def test_no_pothole_kerb_braking_door_or_speed_bump_triggers(name: str, seed: int) -> None:
     knock = KNOCKS[name](np.random.default_rng(seed))
-    assert trigger.judge(knock.long, knock.lat) is None
+    assert pulse.judge(knock.long, knock.lat) is None
 
 
 @given(peak_g=st.floats(2.0, 6.0), width=st.integers(5, 20))

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator.edr import pulse, recorder, trigger
+from edge_simulator.edr import pulse, recorder
 from edge_simulator.edr.recorder import FLAGS, PROFILES, Memory, Ring, Scene
 from infra.contract.messages import CRASH_EXTRAS, CRASH_KEYS, crash_digest, decode_crash
 from load_tests.crash_table import VEHICLE_ID, ZERO_MS, driven
@@ -35,7 +35,7 @@ def record_of(
     burst: pulse.Pulse, ring: Ring | None = None, profile: str = "us563_2024", **scene: Any
 ) -> dict[str, Any]:
     setup = PROFILES[profile]
-    finding = trigger.judge(burst.long, burst.lat)
+    finding = pulse.judge(burst.long, burst.lat)
     event = Memory().store("c-1", 0, locked=bool(finding and finding.deployed_ms))
     assert finding is not None
     assert event is not None
@@ -106,7 +106,7 @@ def test_a_record_has_every_element_of_its_profile(profile: str, samples: int, d
 
 
 def test_the_record_is_the_golden_one() -> None:
-    finding = trigger.judge(HARD.long, HARD.lat)
+    finding = pulse.judge(HARD.long, HARD.lat)
     event = Memory().store("c-1", 0, locked=True)
     assert finding is not None
     assert event is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge_simulator.edr import pulse, trigger
-from edge_simulator.edr.trigger import Finding
+from edge_simulator.edr import pulse
+from edge_simulator.edr.pulse import Finding
 from edge_simulator.geo import Floats
 from load_tests.crash_table import strike
 
@@ -14,19 +14,19 @@ BARRIER = pulse.haversine(-40.0, 110)
 
 
 def judged(long: Floats, lat: Floats | None = None) -> Finding:
-    finding = trigger.judge(long, lat)
+    finding = pulse.judge(long, lat)
     assert finding is not None
     return finding
 
 
 def test_exactly_8_kmh_within_150_ms_triggers_and_a_little_less_does_not() -> None:
-    assert trigger.judge(pulse.haversine(-8.0, 150)) is not None
-    assert trigger.judge(pulse.haversine(-7.99, 150)) is None
+    assert pulse.judge(pulse.haversine(-8.0, 150)) is not None
+    assert pulse.judge(pulse.haversine(-7.99, 150)) is None
 
 
 def test_8_kmh_that_take_longer_than_150_ms_do_not_trigger() -> None:
-    assert trigger.judge(np.full(2000, -10.5)) is None
-    assert trigger.judge(pulse.haversine(-8.2, 200)) is None
+    assert pulse.judge(np.full(2000, -10.5)) is None
+    assert pulse.judge(pulse.haversine(-8.2, 200)) is None
 
 
 def test_the_barrier_pulse_has_its_table() -> None:
@@ -58,7 +58,7 @@ def test_a_lateral_change_has_5_ms_for_time_zero() -> None:
 def test_waking_the_restraint_controller_sets_time_zero_earlier() -> None:
     lat = np.zeros(600)
     lat[200:400] = 35.0  # beyond 3 g, and 0.63 km/h in 5 ms
-    assert [begin for begin, _ in trigger.wake_spans(np.zeros(600), lat)] == [202]
+    assert [begin for begin, _ in pulse.wake_spans(np.zeros(600), lat)] == [202]
     assert judged(np.zeros(600), lat).zero_ms == 202
 
 
@@ -71,13 +71,13 @@ def test_the_event_ends_when_20_ms_change_no_more_than_0_8_kmh() -> None:
 
 def test_a_lull_within_a_pulse_does_not_make_two_events() -> None:
     pulses = pulse.haversine(-20.0, 60, after_ms=15), pulse.haversine(-20.0, 60, before_ms=0)
-    found = trigger.events(np.concatenate(pulses))
+    found = pulse.events(np.concatenate(pulses))
     assert [f.long.max_kmh for f in found] == [-40]
 
 
 def test_two_pulses_with_quiet_between_them_are_two_events() -> None:
     side = pulse.haversine(20.0, 80)
-    found = trigger.events(
+    found = pulse.events(
         np.r_[BARRIER, np.zeros(300), np.zeros(len(side))], np.r_[np.zeros(len(BARRIER) + 300), side]
     )
     assert [(f.long.max_kmh, f.lat.max_kmh) for f in found] == [
@@ -92,7 +92,7 @@ def test_a_deployment_alone_triggers_below_8_kmh() -> None:
     finding = judged(stone.long, stone.lat)
     assert finding.deployed_ms == {"pretensioner": 29}
     assert finding.long.max_kmh == -7
-    assert trigger.events(stone.long, stone.lat, spent={"pretensioner"}) == []
+    assert pulse.events(stone.long, stone.lat, spent={"pretensioner"}) == []
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_deployment_alone_triggers_below_8_kmh() -> None:
 )
 def test_restraints_fire_by_delta_v_over_time(delta_v_kmh: float, width_ms: int, fired: set[str]) -> None:
     accel = pulse.haversine(delta_v_kmh, width_ms)
-    assert {name for _, name in trigger.deployments(accel, np.zeros(len(accel)))} == fired
+    assert {name for _, name in pulse.deployments(accel, np.zeros(len(accel)))} == fired
 
 
 def test_the_harder_the_crash_the_sooner_the_air_bag() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_simulator import vin
 from edge_simulator.recordings import drives, frames, replay
+from edge_simulator.vehicle import vehicles
 from infra.contract import frame
 from infra.contract.errors import ConfigError
 
@@ -69,7 +69,7 @@ def test_signals_of_the_frames(prepared: frames.Prepared) -> None:
     first, second = (
         frame.decode(prepared.frame(rows, k, 7, 0, 5)) for k, rows in enumerate(prepared.groups())
     )
-    assert first["vehicle_id"] == vin.make("drive")
+    assert first["vehicle_id"] == vehicles.make("drive")
     assert (first["t0_ms"], first["dt_ms"], first["n"], first["seq"]) == (1_617_012_000_000, 1000, 3, 0)
     assert first["speed_kmh"] == [0.0, 18.0, 36.0]
     assert first["accel_long_mps2"] == [None, 5.0, 5.0]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_simulator import vin
 from edge_simulator.recordings import drives, frames, replay
+from edge_simulator.vehicle import vehicles
 from infra.contract import frame
 from infra.contract.errors import ConfigError
 
@@ -118,7 +118,7 @@ def test_several_vehicles_in_one_file_are_drives_of_their_own(tmp_path: Path) ->
     text = f"t,id,v\n{stamps}0,bus 1,1\n{stamps}0,{VIN},2\n{stamps}1,bus 1,3\nx,bus 1,4\n{stamps}1,,5\n9,9\n"
     found = recording(tmp_path, mapping, text)
     assert [(d.name, d.vehicle_id, len(d.rows)) for d in found.drives] == [
-        ("a/bus 1", vin.make("bus 1"), 2),
+        ("a/bus 1", vehicles.make("bus 1"), 2),
         (f"a/{VIN}", VIN, 1),
     ]
     assert found.drives[0].bad_rows == [

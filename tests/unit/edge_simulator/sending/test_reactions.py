@@ -8,7 +8,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from edge_simulator.sending.mqtt_packets import Incoming
-from edge_simulator.sending.reactions import Reactions, filters
+from edge_simulator.sending.run import Reactions, filters
 from infra.contract import downlink
 from infra.contract.downlink import Signer, Verifier
 from tests.support_alerts import alert

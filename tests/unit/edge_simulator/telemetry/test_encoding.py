@@ -10,7 +10,7 @@ import pytest
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.telemetry.encoding import ABSENT, Encoder, Heads, SampleRing
-from edge_simulator.vin import make
+from edge_simulator.vehicle.vehicles import make
 from infra.contract import frame
 from infra.contract.signals import BY_NAME, FAST, SLOW, Signal
 

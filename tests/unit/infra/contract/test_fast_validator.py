@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.contract import frame
 from infra.contract.errors import ContractError
-from infra.contract.fast_validator import validator
+from infra.contract.frame import validator
 from infra.contract.signals import FAST, SLOW
 from load_tests.mqtt_flood import frame as flood_frame
 from load_tests.mqtt_flood import vehicle_id

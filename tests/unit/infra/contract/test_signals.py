@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.contract import frame, tables
+from infra.contract import frame
 from infra.contract.signals import BY_NAME, FAST, SIGNALS, SLOW, Signal
+from tests.contract_tables import README, with_tables
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "signals.json"
 
@@ -40,7 +41,5 @@ def test_a_number_has_a_range_of_whole_steps(signal: Signal) -> None:
 
 
 def test_the_table_for_the_readme_has_a_row_a_signal() -> None:
-    table = (
-        tables.with_tables(tables.README.read_text()).partition("<!-- signals -->\n")[2].partition("<!--")[0]
-    )
+    table = with_tables(README.read_text()).partition("<!-- signals -->\n")[2].partition("<!--")[0]
     assert len(table.splitlines()) == len(SIGNALS) + 2

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from infra.contract.slots import murmur2, partition, slot_of
+from infra.contract.topics import murmur2, partition_of, slot_of
 from infra.settings.sections import Bridge
 from infra.settings.settings import Settings
 from infra.stack.stack import http_parts
@@ -29,7 +29,7 @@ def test_the_hash_is_that_of_kafkas_java_client(key: bytes) -> None:
 
 
 def test_a_vehicles_partition_is_where_kafka_puts_it() -> None:
-    assert [partition(b"1HGCM82633A00000%d" % n, 4) for n in range(6)] == [1, 1, 2, 0, 2, 2]
+    assert [partition_of(b"1HGCM82633A00000%d" % n, 4) for n in range(6)] == [1, 1, 2, 0, 2, 2]
 
 
 def test_a_vehicles_slot_is_for_ever() -> None:
@@ -40,7 +40,7 @@ def test_slots_are_of_like_size_and_each_writes_one_of_four_partitions() -> None
     fleet = [f"1HGCM82633A{n:06d}" for n in range(64_000)]
     sizes = Counter(map(slot_of, fleet))
     assert (len(sizes), min(sizes.values()) > 850, max(sizes.values()) < 1150) == (64, True, True)
-    assert all(slot_of(v) % 4 == partition(v.encode(), 4) for v in fleet[:1000])
+    assert all(slot_of(v) % 4 == partition_of(v.encode(), 4) for v in fleet[:1000])
 
 
 def test_one_bridge_has_no_number_and_several_have_their_own() -> None:

@@ -1,4 +1,4 @@
-from infra.contract.tables import README, with_tables
+from tests.contract_tables import README, with_tables
 
 
 def test_the_readmes_tables_are_the_contracts() -> None:

@@ -18,7 +18,6 @@ from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings
 from infra.settings.sections import Retention
-from infra.stack import report
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +45,7 @@ def test_what_the_home_itself_says_is_heard_last_and_shown_as_its_own(
     monkeypatch.setenv("ODOGRAPH_KAFKA_BOOTSTRAP", "b:1")
     found = settings.load()
     assert (found.kafka.bootstrap, found.mqtt.root, found.bridge.shards) == ("b:1", "file/v1", 2)
-    shown = {row.variable: row.source for row in report.settings_in_force(found)}
+    shown = {row.variable: row.source for row in settings.settings_in_force(found)}
     assert shown["ODOGRAPH_BRIDGE_SHARDS"] == "settings.toml"
     assert shown["ODOGRAPH_MQTT_ROOT"] == ".odograph.toml"
     changed = found.changed({"kafka": {"bootstrap": "c:1"}})
@@ -289,7 +288,7 @@ def test_a_password_in_an_address_is_never_shown(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ODOGRAPH_DB_URL", "postgresql://me:s3cret@db/odograph")
     monkeypatch.setenv("ODOGRAPH_MQTT_URL", "mqtt://me:s3cret@broker")
     found = settings.load()
-    shown = repr(found) + str([(row.variable, row.value) for row in report.settings_in_force(found)])
+    shown = repr(found) + str([(row.variable, row.value) for row in settings.settings_in_force(found)])
     assert "s3cret" not in shown
 
 
@@ -298,14 +297,14 @@ def test_the_table_says_where_each_value_comes_from(
 ) -> None:
     (empty_folder / ".odograph.toml").write_text("[mqtt]\nport = 1\n")
     monkeypatch.setenv("ODOGRAPH_KAFKA_PORT", "2")
-    sources = {row.variable: row.source for row in report.settings_in_force(settings.load())}
+    sources = {row.variable: row.source for row in settings.settings_in_force(settings.load())}
     assert sources["ODOGRAPH_MQTT_PORT"] == ".odograph.toml"
     assert sources["ODOGRAPH_KAFKA_PORT"] == "environment"
     assert sources["ODOGRAPH_DB_PORT"] == "default"
 
 
 def test_the_table_holds_every_variable_with_a_meaning() -> None:
-    rows = report.settings_in_force(settings.load())
+    rows = settings.settings_in_force(settings.load())
     assert [row.variable for row in rows] == settings.known_variables()
     assert [row.variable for row in rows if not row.meaning] == []
 

@@ -13,7 +13,7 @@ import pytest
 
 from infra.contract.errors import ServiceError
 from infra.settings.settings import load
-from infra.stack import bom, cache, fetch
+from infra.stack import cache, fetch
 from infra.stack.stack import Stack
 
 ROOT = Path(__file__).parents[4]
@@ -101,13 +101,13 @@ def test_every_jar_of_the_resolver_is_pinned_once_and_pyspark_s_by_what_pip_inst
 
 
 def test_the_bill_of_materials_names_each_part_once_by_its_purl(tmp_path: Path) -> None:
-    dpkg = cache.rootfs_dir(tmp_path) / bom.STATUS
+    dpkg = cache.rootfs_dir(tmp_path) / cache.STATUS
     dpkg.parent.mkdir(parents=True)
     fields = "Package: {}\nStatus: {}\nArchitecture: amd64\nVersion: 1:2.0+b1\nDescription: x\n more: x\n\n"
     gone = fields.format("gone", "deinstall ok config-files")
     dpkg.write_text(fields.format("mosquitto", "install ok installed") + gone)
     cache.write_manifest(cache.rootfs_dir(tmp_path), [dpkg])
-    found = bom.bill(tmp_path)
+    found = cache.bill(tmp_path)
     assert (found["bomFormat"], found["specVersion"]) == ("CycloneDX", "1.6")
     assert found["metadata"]["component"]["name"] == "odograph"
     refs = {component["bom-ref"]: component for component in found["components"]}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from infra.clients.kafka import identity
-from infra.contract.slots import partition as partition_of
+from infra.contract.topics import partition_of
 from infra.stack.query_offsets import Line, Taken, batch_of
-from infra.trace.follow import Wanted, alert_id, matches
-from infra.trace.hops import Hop, Trace, text
+from infra.trace.follow import Hop, Trace, Wanted, alert_id, matches, text
 
 FRAME = b'{"schema":1,"vehicle_id":"WDB1240001A000001","boot_id":7,"seq":12,"t0_ms":112,"n":10'
 """Cut short, as a dead letter may be."""

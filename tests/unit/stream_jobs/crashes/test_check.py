@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_simulator.edr import pulse, recorder, trigger
+from edge_simulator.edr import pulse, recorder
 from edge_simulator.edr.recorder import Memory
 from infra.contract.messages import crash_digest
 from load_tests import crash_table
@@ -45,7 +45,7 @@ def test_what_the_recorder_seals_is_whole_and_plausible(name: str) -> None:
     for kind in pulse.KINDS.values():
         for delta_v_kmh in crash_table.DELTA_VS_KMH:
             burst = pulse.drawn(kind, delta_v_kmh, np.random.default_rng(3))
-            for finding in trigger.events(burst.long, burst.lat):
+            for finding in pulse.events(burst.long, burst.lat):
                 event = Memory().store("0-0", crash_table.ZERO_MS, bool(finding.deployed_ms))
                 assert event is not None
                 table = ring.harvest(0, crash_table.ZERO_MS)

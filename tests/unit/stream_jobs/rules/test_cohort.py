@@ -14,6 +14,7 @@ from stream_jobs.rules.cohort.judge import (
     Bucket,
     Cohort,
     Judged,
+    Metric,
     Residual,
     alert_row,
     cohort_of,
@@ -21,7 +22,6 @@ from stream_jobs.rules.cohort.judge import (
     others,
     residuals,
 )
-from stream_jobs.rules.cohort.metrics import Metric
 
 MINUTES_5: Final = 300_000
 HEAT: Final = Metric(

@@ -11,7 +11,7 @@ import yaml
 from infra.contract.errors import ConfigError
 from infra.settings.settings import load as settings
 from load_tests.score.definition import load
-from stream_jobs.rules.cohort.metrics import SHIPPED, load_metrics
+from stream_jobs.rules.cohort.judge import SHIPPED, load_metrics
 
 
 def test_shipped_metrics_are_sound_and_known_to_the_score() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.contract.incidents import Causes, Terms
-from stream_jobs.rules.cohort.metrics import load_metrics
+from stream_jobs.rules.cohort.judge import load_metrics
 from stream_jobs.rules.model import Rule, load_causes, load_rules
 
 GOOD = """\

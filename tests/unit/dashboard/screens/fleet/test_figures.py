@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pandas as pd
 
-from dashboard.screens.fleet import figures as fleet_figures
+from dashboard.screens.fleet import charts
 from dashboard.shared import pictures
 
 NOW = {
@@ -25,7 +25,7 @@ HOUR = pd.DataFrame(
 
 
 def test_figures_in_their_units() -> None:
-    told = {t.label: t.value for t in fleet_figures.tiles(NOW, TODAY, HOUR)}
+    told = {t.label: t.value for t in charts.tiles(NOW, TODAY, HOUR)}
     assert told == {
         "Vehicles": "41", "Reporting": "37", "On the road": "30", "Idling": "6", "Mean speed": "31.5 km/h",
         "Frames/s": "—", "Driven today": "1,250 km", "Idle share": "12.3 %", "l/100 km": "6.6",
@@ -34,23 +34,23 @@ def test_figures_in_their_units() -> None:
 
 
 def test_a_day_is_told_with_its_zone_and_against_the_day_before() -> None:
-    driven = next(t for t in fleet_figures.tiles(NOW, TODAY, HOUR) if t.label == "Driven today")
+    driven = next(t for t in charts.tiles(NOW, TODAY, HOUR) if t.label == "Driven today")
     assert (driven.help, driven.delta) == ("Since midnight, Europe/Berlin", "-50 km to yesterday")
 
 
 def test_a_fleet_that_burns_nothing_is_told_in_kilowatt_hours() -> None:
-    tiles = fleet_figures.tiles(NOW, TODAY | {"l_per_100km": None}, HOUR)
+    tiles = charts.tiles(NOW, TODAY | {"l_per_100km": None}, HOUR)
     assert [(t.value, t.trend) for t in tiles if t.label == "kWh/100 km"] == [("15.0", [14.0] * 4)]
 
 
 def test_a_trend_has_only_what_was_measured() -> None:
-    assert fleet_figures.trend(HOUR, "on_road") == [10.0, 20.0, 40.0]
-    assert fleet_figures.trend(HOUR, "distance_km") is None
-    assert fleet_figures.trend(None, "on_road") is None
+    assert charts.trend(HOUR, "on_road") == [10.0, 20.0, 40.0]
+    assert charts.trend(HOUR, "distance_km") is None
+    assert charts.trend(None, "on_road") is None
 
 
 def test_before_the_first_minute_everything_but_the_fleet_is_a_dash() -> None:
-    told = {t.label: t.value for t in fleet_figures.tiles(NOW, {}, None)}
+    told = {t.label: t.value for t in charts.tiles(NOW, {}, None)}
     assert (told["Driven today"], told["Idle share"], told["l/100 km"]) == ("—", "—", "—")
 
 
@@ -76,7 +76,7 @@ def test_vehicles_have_the_worst_and_the_number_of_their_own_incidents_the_worst
         columns=["vehicle_id", "severity"],
     )
     columns = ["vehicle_id", "severity", "alerts"]
-    told = fleet_figures.incidents_of(fleet, incidents)[columns].values.tolist()
+    told = charts.incidents_of(fleet, incidents)[columns].values.tolist()
     assert told == [["B", "CRITICAL", 2], ["A", "MAJOR", 1], ["C", "WARNING", 1]]
-    graver = fleet_figures.incidents_of(fleet, incidents, "MAJOR")[columns].values.tolist()
+    graver = charts.incidents_of(fleet, incidents, "MAJOR")[columns].values.tolist()
     assert graver == [["B", "CRITICAL", 1], ["A", "MAJOR", 1]]

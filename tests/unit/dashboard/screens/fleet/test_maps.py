@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard.screens.fleet import maps as clusters
+from dashboard.screens.fleet import charts as clusters
 from dashboard.shared import maps
 from dashboard.shared.theme import SEVERITIES, STATES, rgba
 

@@ -1,12 +1,13 @@
-"""Writes the contract's tables into a README, between its markers: ``python -m infra.contract.tables``."""
+"""Writes the contract's tables into its README, between its markers: ``python -m tests.contract_tables``."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
+from infra.contract import topics
 from infra.contract.signals import SIGNALS, Signal
 from infra.contract.topics import DAY_MS, KAFKA_TOPICS, MQTT_TOPICS, KafkaTopic
 
-README = Path(__file__).with_name("README.md")
+README = Path(topics.__file__).with_name("README.md")
 
 
 def markdown(columns: str, rows: Iterable[Iterable[object]]) -> str:
