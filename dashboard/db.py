@@ -1,7 +1,8 @@
 """The database: the dashboard's only module that knows the driver.
 
-Each page's ``queries.py`` declares its queries with ``query``: one function per view of schema ``serving``,
-bounded in rows and, where the view holds history, in time. Times are UTC. A missing value is null, never 0.
+The SQL of each page is in its ``queries.sql``, and named in ``queries.py``: one query per view of schema
+``serving``, bounded in rows and, where the view holds history, in time. Times are UTC. A missing value is
+null, never 0.
 """
 
 import threading
@@ -10,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import Any, Concatenate, Final, LiteralString, ParamSpec
 
 import pandas as pd
@@ -133,29 +135,31 @@ def frame(connection: Connection, sql: LiteralString, **parameters: Any) -> pd.D
     return found
 
 
-def query(name: str, parameters: str = "") -> Callable[[LiteralString], Any]:
-    """Declare a query: its name, the names of its parameters in their order, then its SQL.
+def query(head: str, sql: str) -> Any:
+    """A query by its head, ``name(parameter, other = 20)``, and its SQL; called, it returns the rows.
 
-    It returns the rows. What the parameters are is said where it is declared, as ``Query[[str, datetime]]``;
-    one that may be left out has its value after ``=``, a whole number, or nothing for null.
+    A parameter with a value, a whole number or NULL, may be left out. Their types stand where it is named, as
+    ``Query[[str, datetime]]``.
     """
-    words = (word.partition("=") for word in parameters.split())
-    either = Parameter.POSITIONAL_OR_KEYWORD
-    signature = Signature(
-        [
-            Parameter(key, either, default=(int(value) if value else None) if given else Parameter.empty)
-            for key, given, value in words
-        ]
-    )
+    name, _, parameters = head.rstrip(")").partition("(")
+    kind, made = Parameter.POSITIONAL_OR_KEYWORD, []
+    for key, _, value in (word.partition(" = ") for word in parameters.split(", ") if word):
+        default = {"": Parameter.empty, "NULL": None}.get(value) if value in ("", "NULL") else int(value)
+        made.append(Parameter(key, kind, default=default))
+    signature = Signature(made)
 
-    def declared(sql: LiteralString) -> Any:
-        def run(connection: Connection, /, *values: Any, **named: Any) -> pd.DataFrame:
-            bound = signature.bind(*values, **named)
-            bound.apply_defaults()
-            lists = {k: list(v) if isinstance(v, tuple) else v for k, v in bound.arguments.items()}
-            return frame(connection, sql, **lists)
+    def run(connection: Connection, /, *values: Any, **named: Any) -> pd.DataFrame:
+        bound = signature.bind(*values, **named)
+        bound.apply_defaults()
+        lists = {k: list(v) if isinstance(v, tuple) else v for k, v in bound.arguments.items()}
+        return frame(connection, sql, **lists)
 
-        run.__name__ = name
-        return run
+    run.__name__ = name
+    return run
 
-    return declared
+
+def queries_of(module: str) -> dict[str, Any]:
+    """The queries of the SQL file beside a module, by name; before each stands a line ``-- name: HEAD``."""
+    parts = Path(module).with_suffix(".sql").read_text().split("-- name: ")[1:]
+    found = [query(*part.split("\n", 1)) for part in parts]
+    return {each.__name__: each for each in found}

@@ -3,85 +3,21 @@
 from datetime import timedelta
 from typing import Final
 
-from dashboard.db import Query, query
+from dashboard.db import Query, queries_of
+
+SQL: Final = queries_of(__file__)
 
 QUIET: Final = timedelta(minutes=2)
 """As serving.fleet_latest has it: who has not reported for so long is silent."""
 FOUND_LIMIT: Final = 20
 LISTED_MOST: Final = 500  # alerts or incidents
 
-# One row: how new the data is and what was late, quarantined, dead; ``now`` is the database's clock
-freshness: Query[[]] = query("freshness")("SELECT *, now() AS now FROM serving.freshness")
-
-# Promoted runs: within their spans the views give their rows; no row: everything is live
-promoted_runs: Query[[]] = query("promoted_runs")(
-    "SELECT * FROM serving.reading ORDER BY promoted_at DESC LIMIT 10"
-)
-
-# The rules as the jobs last started with them
-rules: Query[[]] = query("rules")("SELECT * FROM serving.rule ORDER BY rule LIMIT 1000")
-
-# One row: the road layer's extent and a ``version`` that changes when it does; nulls: no roads
-road_networks: Query[[]] = query("road_networks")("""
-    SELECT max(network) || '-' || count(*) || '-' || max(edge_id) AS version,
-           min((path -> 0 ->> 1)::double precision) AS south,
-           max((path -> 0 ->> 1)::double precision) AS north,
-           min((path -> 0 ->> 0)::double precision) AS west, max((path -> 0 ->> 0)::double precision) AS east
-    FROM serving.road_edge
-""")
-
-# The road layer; ``path`` is [[lon, lat], ...]
-road_edges: Query[[]] = query("road_edges")("""
-    SELECT network, edge_id, road_class, speed_limit_kmh, path FROM serving.road_edge
-    ORDER BY network, edge_id LIMIT 50000
-""")
-
-# The newest state of one vehicle: one row or none
-vehicle: Query[[str]] = query("vehicle", "vehicle_id")(
-    "SELECT * FROM serving.fleet_latest WHERE vehicle_id = %(vehicle_id)s"
-)
-
-# Vehicles whose id or model has these words in it, whatever their case
-find_vehicles: Query[[str]] = query("find_vehicles", "words")("""
-    SELECT * FROM serving.fleet_latest
-    WHERE position(lower(%(words)s) IN lower(vehicle_id)) > 0
-       OR position(lower(%(words)s) IN lower(model)) > 0
-    ORDER BY lower(vehicle_id) <> lower(%(words)s), alerts DESC, vehicle_id LIMIT 20
-""")
-
-# Alerts (of these ``numbers``), active and new first, then the worst; ``rule``: with or without part
-alerts: Query[...] = query("alerts", "vehicle_id= severities= active= rule= numbers= most=500")("""
-    SELECT *, CASE WHEN starts_with(rule, 'crash') THEN (
-               SELECT v.verdict FROM serving.alert_verdict v WHERE v.alert_no = a.alert_no) END AS verdict
-    FROM serving.alert_triage a
-    WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s)
-      AND (%(severities)s::text[] IS NULL OR severity = ANY(%(severities)s::text[]))
-      AND (%(active)s::boolean IS NULL OR active = %(active)s)
-      AND (%(rule)s::text IS NULL OR %(rule)s IN (rule, split_part(rule, '.', 1)))
-      AND (%(numbers)s::bigint[] IS NULL OR alert_no = ANY(%(numbers)s::bigint[]))
-    ORDER BY active DESC, acknowledged_at IS NULL DESC,
-             array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), opened_at DESC
-    LIMIT %(most)s
-""")
-
-# Incidents, active and worst first; of a vehicle, those of the fleet that it has a share in too.
-# ``assigned``: to whom, or nobody; ``seen``: acknowledged
-incidents: Query[...] = query(
-    "incidents", "vehicle_id= severities= active= cause= assigned= seen= numbers= most=500"
-)("""
-    SELECT *, extract(epoch FROM coalesce(closed_at, now()) - opened_at)::double precision AS age_s
-    FROM serving.incident
-    WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s OR (vehicle_id IS NULL AND incident_no
-           IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle_id)s)))
-      AND (%(severities)s::text[] IS NULL OR severity = ANY(%(severities)s::text[]))
-      AND (%(active)s::boolean IS NULL OR active = %(active)s)
-      AND (%(active)s::boolean IS DISTINCT FROM true OR incident_no
-           IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.active))
-      AND (%(cause)s::text IS NULL OR cause = %(cause)s)
-      AND (%(assigned)s::text IS NULL OR coalesce(assigned_to, 'nobody') = %(assigned)s)
-      AND (%(seen)s::boolean IS NULL OR (acknowledged_at IS NOT NULL) = %(seen)s)
-      AND (%(numbers)s::bigint[] IS NULL OR incident_no = ANY(%(numbers)s::bigint[]))
-    ORDER BY active DESC, array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity),
-             acknowledged_at IS NULL DESC, opened_at DESC
-    LIMIT %(most)s
-""")
+freshness: Query[[]] = SQL["freshness"]
+promoted_runs: Query[[]] = SQL["promoted_runs"]
+rules: Query[[]] = SQL["rules"]
+road_networks: Query[[]] = SQL["road_networks"]
+road_edges: Query[[]] = SQL["road_edges"]
+vehicle: Query[[str]] = SQL["vehicle"]
+find_vehicles: Query[[str]] = SQL["find_vehicles"]
+alerts: Query[...] = SQL["alerts"]
+incidents: Query[...] = SQL["incidents"]

@@ -111,7 +111,7 @@ def test_every_query_of_the_dashboard_runs_for_a_fleet_and_shows_no_other(
     filled: tuple[Lane, Whose],
 ) -> None:
     lane, fleets = filled
-    made = "query.<locals>.declared.<locals>.run"
+    made = "query.<locals>.run"
     queries = [f for f in gc.get_objects() if isinstance(f, FunctionType) and f.__qualname__ == made]
     answered = 0
     for fleet in (A, B):

@@ -1,66 +1,17 @@
 """Queries about incidents, alerts, rules and silences; their lists are in ``shared.queries``."""
 
 from datetime import datetime
+from typing import Final
 
-from dashboard.db import Query, query
+from dashboard.db import Query, queries_of
 
-# All that is known of one alert: one row or none; its latencies in ms
-alert: Query[[int]] = query("alert", "alert_no")("""
-    SELECT l.*, v.verdict, v.crash_id,
-           (SELECT c.boot_id FROM serving.crash_record c
-            WHERE c.vehicle_id = l.vehicle_id AND c.crash_id = v.crash_id AND c.event_time
-                  BETWEEN l.opened_at - INTERVAL '1 second' AND l.last_at + INTERVAL '1 second'
-            ORDER BY c.event_time LIMIT 1) AS crash_boot_id,
-           (SELECT i.incident_no FROM serving.incident_alert i WHERE i.alert_no = l.alert_no) AS incident_no
-    FROM serving.alert_life l LEFT JOIN serving.alert_verdict v USING (alert_no)
-    WHERE l.alert_no = %(alert_no)s
-""")
+SQL: Final = queries_of(__file__)
 
-# The alerts of an incident in the order of their time; one of the fleet has several of a vehicle
-timeline: Query[[int]] = query("timeline", "incident_no")("""
-    SELECT * FROM serving.incident_alert WHERE incident_no = %(incident_no)s
-    ORDER BY opened_at, alert_no LIMIT 5000
-""")
-
-# What was done and said about an incident
-notes: Query[[int]] = query("notes", "incident_no")(
-    "SELECT * FROM serving.incident_note WHERE incident_no = %(incident_no)s ORDER BY at LIMIT 500"
-)
-
-# Who has an incident, or had one
-assignees: Query[[]] = query("assignees")("""
-    SELECT DISTINCT assigned_to FROM serving.incident WHERE assigned_to IS NOT NULL ORDER BY 1 LIMIT 200
-""")
-
-# What happened to an alert, the newest 200 changes in their order
-alert_changes: Query[[int]] = query("alert_changes", "alert_no")("""
-    SELECT * FROM (
-        SELECT * FROM serving.alert_change WHERE alert_no = %(alert_no)s
-        ORDER BY recorded_at DESC, event_time DESC LIMIT 200) c
-    ORDER BY recorded_at, event_time
-""")
-
-# The frames around an alert (all that are kept) as the vehicle sent them, in the order of their time
-alert_evidence: Query[[int]] = query("alert_evidence", "alert_no")("""
-    SELECT * FROM serving.alert_evidence WHERE alert_no = %(alert_no)s
-    ORDER BY t0, boot_id, seq LIMIT 300
-""")
-
-# Alerts opened from ``start`` to before ``end``, by rule and local day; ``worst``: gravest severity
-rule_days: Query[[datetime, datetime, str]] = query("rule_days", "start end zone")("""
-    SELECT split_part(rule, '.', 1) AS rule, (opened_at AT TIME ZONE %(zone)s)::date AS day,
-           count(*) AS alerts, count(DISTINCT vehicle_id) AS vehicles,
-           count(*) FILTER (WHERE active) AS active,
-           count(*) FILTER (WHERE active AND acknowledged_at IS NULL) AS unseen,
-           min(array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity)) AS worst,
-           percentile_cont(0.5) WITHIN GROUP (ORDER BY duration_s) AS duration_s,
-           max(opened_at) AS last_opened_at
-    FROM serving.alert_triage
-    WHERE opened_at >= %(start)s AND opened_at < %(end)s
-    GROUP BY 1, 2 ORDER BY 1, 2
-""")
-
-# silences, those in force first, then the newest
-silences: Query[[]] = query("silences")(
-    "SELECT * FROM serving.alert_silence ORDER BY in_force DESC, from_at DESC LIMIT 200"
-)
+alert: Query[[int]] = SQL["alert"]
+timeline: Query[[int]] = SQL["timeline"]
+notes: Query[[int]] = SQL["notes"]
+assignees: Query[[]] = SQL["assignees"]
+alert_changes: Query[[int]] = SQL["alert_changes"]
+alert_evidence: Query[[int]] = SQL["alert_evidence"]
+rule_days: Query[[datetime, datetime, str]] = SQL["rule_days"]
+silences: Query[[]] = SQL["silences"]

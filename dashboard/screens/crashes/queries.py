@@ -2,49 +2,16 @@
 
 from typing import Final
 
-from dashboard.db import Query, query
+from dashboard.db import Query, queries_of
+
+SQL: Final = queries_of(__file__)
 
 RECORD_LIMIT: Final = 500
 
 Key = tuple[str, int, str]  # vehicle id, boot id, crash id
 
-# Records without their curves, the newest first; ``defects``: how many; null: not checked
-crash_list: Query[[str | None, str | None]] = query("crash_list", "vehicle_id verdict")("""
-    SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_max_kmh, airbag_deployed,
-           complete, hash_ok, signature, jsonb_array_length(defects) AS defects, locked_at, verdict,
-           lat_deg, lon_deg, reasons, concat_ws('/', vehicle_id, boot_id, crash_id) AS record_name
-    FROM serving.crash_record
-    WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s)
-      AND (%(verdict)s::text IS NULL OR verdict = %(verdict)s)
-    ORDER BY event_time DESC, vehicle_id, crash_id LIMIT 500
-""")
-
-# One record with its integrity: one row or none
-crash: Query[[str, int, str]] = query("crash", "vehicle_id boot_id crash_id")("""
-    SELECT c.*, i.digest, i.noted_digest, i.unchanged, i.raw_kept
-    FROM serving.crash_record c JOIN serving.crash_integrity i USING (vehicle_id, boot_id, crash_id)
-    WHERE (vehicle_id, boot_id, crash_id) = (%(vehicle_id)s, %(boot_id)s, %(crash_id)s)
-""")
-
-# Change of velocity after time zero, km/h, a row a point
-delta_v: Query[[str, int, str]] = query("delta_v", "vehicle_id boot_id crash_id")("""
-    SELECT * FROM serving.crash_delta_v
-    WHERE (vehicle_id, boot_id, crash_id) = (%(vehicle_id)s, %(boot_id)s, %(crash_id)s)
-    ORDER BY sample LIMIT 2000
-""")
-
-# The samples before time zero, the last at 0 ms
-pre_crash: Query[[str, int, str]] = query("pre_crash", "vehicle_id boot_id crash_id")("""
-    SELECT * FROM serving.crash_pre_crash
-    WHERE (vehicle_id, boot_id, crash_id) = (%(vehicle_id)s, %(boot_id)s, %(crash_id)s)
-    ORDER BY sample LIMIT 2000
-""")
-
-# What was done with a record, the newest 200 entries in their order
-custody: Query[[str, int, str]] = query("custody", "vehicle_id boot_id crash_id")("""
-    SELECT * FROM (
-        SELECT * FROM serving.custody_link
-        WHERE (vehicle_id, boot_id, crash_id) = (%(vehicle_id)s, %(boot_id)s, %(crash_id)s)
-        ORDER BY entry DESC LIMIT 200) c
-    ORDER BY entry
-""")
+crash_list: Query[[str | None, str | None]] = SQL["crash_list"]
+crash: Query[[str, int, str]] = SQL["crash"]
+delta_v: Query[[str, int, str]] = SQL["delta_v"]
+pre_crash: Query[[str, int, str]] = SQL["pre_crash"]
+custody: Query[[str, int, str]] = SQL["custody"]

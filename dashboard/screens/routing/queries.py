@@ -1,51 +1,17 @@
 """Queries about traffic at any stored moment, about where trips go, and about predicted arrivals."""
 
 from datetime import date, datetime
+from typing import Final
 
-from dashboard.db import Query, query
+from dashboard.db import Query, queries_of
 
-# One row: the oldest and the newest five minutes of traffic that are stored
-road_span: Query[[]] = query("road_span")("SELECT first_at, last_at FROM serving.road_span")
+SQL: Final = queries_of(__file__)
 
-# A local day by hour, over all cells: speed, and time taken over that at free flow
-road_hours: Query[[date]] = query("road_hours", "day")(
-    "SELECT * FROM serving.road_hour_on(%(day)s) ORDER BY hour"
-)
-
-# Traffic by cell and direction in the five minutes up to a moment
-cells_at: Query[[datetime]] = query("cells_at", "at")("""
-    SELECT cell, heading_sector, vehicles, speed_kmh, source, free_flow_kmh, speed_ratio, congestion
-    FROM serving.road_cell_at(%(at)s) ORDER BY vehicles DESC, cell, heading_sector LIMIT 20000
-""")
-
-# The same by edge of the network in use with its path; edges without any speed are left out
-edges_at: Query[[datetime]] = query("edges_at", "at")("""
-    SELECT t.edge_id, t.vehicles, t.speed_kmh, t.source, t.free_flow_kmh, t.free_flow_basis, t.speed_ratio,
-           t.congestion, e.path
-    FROM serving.road_edge_at(%(at)s) t
-    JOIN serving.road_edge e ON e.network = t.network AND e.edge_id = t.edge_id
-    WHERE t.speed_kmh IS NOT NULL
-    ORDER BY t.vehicles DESC, t.edge_id LIMIT 20000
-""")
-
-# Trips of a local day between hexagons; small counts are suppressed there
-flows: Query[[date]] = query("flows", "day")("""
-    SELECT origin_h3_r7, destination_h3_r7, suppressed, trips, duration_min, distance_km
-    FROM serving.od_flow_on(%(day)s)
-    ORDER BY trips DESC NULLS LAST, origin_h3_r7, destination_h3_r7 LIMIT 2000
-""")
-
-# One row: the local day of the newest trip that is over; no row where there is none
-last_trip_day: Query[[str]] = query("last_trip_day", "tz")("""
-    SELECT (started_at AT TIME ZONE %(tz)s)::date AS day FROM serving.trip WHERE phase <> 'open'
-    ORDER BY started_at DESC LIMIT 1
-""")
-
-# How good predicted arrivals were, by how long before; at most six rows
-eta_quality: Query[[]] = query("eta_quality")("SELECT * FROM serving.eta_quality ORDER BY from_min")
-
-# Vehicles under way to a destination with their newest prediction
-etas: Query[[]] = query("etas")("""
-    SELECT request_no, vehicle_id, asked_at, made_at, arrival_at, distance_m FROM serving.eta
-    WHERE outcome IS NULL ORDER BY arrival_at NULLS LAST, request_no LIMIT 200
-""")
+road_span: Query[[]] = SQL["road_span"]
+road_hours: Query[[date]] = SQL["road_hours"]
+cells_at: Query[[datetime]] = SQL["cells_at"]
+edges_at: Query[[datetime]] = SQL["edges_at"]
+flows: Query[[date]] = SQL["flows"]
+last_trip_day: Query[[str]] = SQL["last_trip_day"]
+eta_quality: Query[[]] = SQL["eta_quality"]
+etas: Query[[]] = SQL["etas"]

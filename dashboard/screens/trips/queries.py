@@ -6,9 +6,11 @@ from typing import Final
 
 import pandas as pd
 
-from dashboard.db import Connection, Query, query
+from dashboard.db import Connection, Query, queries_of, query
 from dashboard.screens.trips import path
 from dashboard.shared.text import Record
+
+SQL: Final = queries_of(__file__)
 
 TRIP_LIMIT: Final = 500
 
@@ -22,18 +24,14 @@ _WANTED: Final = """
 """
 
 # Trips begun within ``hours``, or on a local ``day``, newest first; ``harsh``: with such an event
-trips: Query[[Sequence[str] | None, int, date | None, str, bool]] = query(
-    "trips", "vehicles hours day tz harsh"
-)(f"SELECT * {_WANTED} ORDER BY started_at DESC, vehicle_id LIMIT 500")
-# The same for a file: ROWS_MOST of shared/downloads.py
-all_trips: Query[[Sequence[str] | None, int, date | None, str, bool]] = query(
-    "all_trips", "vehicles hours day tz harsh"
-)(f"SELECT * {_WANTED} ORDER BY started_at DESC, vehicle_id LIMIT 100000")
-
+trips: Query[...] = query(
+    "trips(vehicles, hours, day, tz, harsh, most = 500)",
+    f"SELECT * {_WANTED} ORDER BY started_at DESC, vehicle_id LIMIT %(most)s",
+)
 # One row: all trips that ``trips`` is about; fuel over the distance of the trips that burnt fuel
 trip_sums: Query[[Sequence[str] | None, int, date | None, str, bool]] = query(
-    "trip_sums", "vehicles hours day tz harsh"
-)(f"""
+    "trip_sums(vehicles, hours, day, tz, harsh)",
+    f"""
     SELECT count(*) AS trips, count(DISTINCT vehicle_id) AS vehicles, sum(distance_m) / 1000 AS distance_km,
            sum(duration_s) AS duration_s, sum(idle_s) / nullif(sum(duration_s), 0) * 100 AS idle_pct,
            sum(fuel_l) / nullif(sum(distance_m) FILTER (WHERE fuel_l > 0), 0) * 100000 AS fuel_l_per_100km,
@@ -43,29 +41,13 @@ trip_sums: Query[[Sequence[str] | None, int, date | None, str, bool]] = query(
            sum(harsh_brake + harsh_accelerate + harsh_corner) AS harsh_events,
            sum(harsh_brake + harsh_accelerate + harsh_corner) / nullif(sum(distance_m), 0) * 100000
                AS harsh_per_100km
-    {_WANTED}
-""")
-
-# One trip: one row or none
-trip: Query[[str]] = query("trip", "trip_id")(
-    "SELECT * FROM serving.trip WHERE trip_id = %(trip_id)s LIMIT 1"
+    {_WANTED}""",
 )
+trip: Query[[str]] = SQL["trip"]
 
 POINTS_MOST, WAY_MOST = 5_000, 1_000_000
 
-# Windows of a vehicle that overlap a time; over ``most`` of them every n-th is kept
-trip_points: Query[[str, datetime, datetime, int]] = query("trip_points", "vehicle_id start end most")("""
-    SELECT window_start, window_end, lat_deg, lon_deg, heading_deg, speed_mean_kmh, speed_max_kmh,
-           speed_limit_kmh, moving_s
-    FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
-                 ceil(count(*) OVER () / %(most)s::double precision)::integer AS every
-          FROM serving.vehicle_window
-          WHERE vehicle_id = %(vehicle_id)s
-            AND window_start >= %(start)s::timestamptz - INTERVAL '5 minutes' AND window_start < %(end)s
-            AND window_end > %(start)s) w
-    WHERE place %% every = 0
-    ORDER BY window_start
-""")
+trip_points: Query[[str, datetime, datetime, int]] = SQL["trip_points"]
 
 
 def way(connection: Connection, trip: Record) -> pd.DataFrame:
@@ -74,37 +56,8 @@ def way(connection: Connection, trip: Record) -> pd.DataFrame:
     return path.track(trip, path.pieces(points))
 
 
-# Each speed over the free flow of its cell and direction, in order: ratio, band, free flow
-speed_ratio: Query[[list[str], list[int], list[float | None]]] = query(
-    "speed_ratio", "cells sectors speeds_kmh"
-)("""
-    SELECT place, free_flow_kmh, speed_ratio, congestion
-    FROM serving.speed_ratio(%(cells)s::text[], %(sectors)s::smallint[], %(speeds_kmh)s::double precision[])
-""")
-
-# Harsh events of a vehicle begun within a time
-harsh_events: Query[[str, datetime, datetime]] = query("harsh_events", "vehicle_id start end")("""
-    SELECT * FROM serving.harsh_event
-    WHERE vehicle_id = %(vehicle_id)s AND began_at BETWEEN %(start)s AND %(end)s ORDER BY began_at LIMIT 200
-""")
-
-# Idling of a vehicle begun within a time
-idle_episodes: Query[[str, datetime, datetime]] = query("idle_episodes", "vehicle_id start end")("""
-    SELECT * FROM serving.idle_episode
-    WHERE vehicle_id = %(vehicle_id)s AND began_at BETWEEN %(start)s AND %(end)s ORDER BY began_at LIMIT 200
-""")
-
-# Stops before, within and after a trip: those that touch its time
-stops_around: Query[[str, datetime, datetime]] = query("stops_around", "vehicle_id start end")("""
-    SELECT began_at, ended_at, extract(epoch FROM dwell)::double precision AS dwell_s FROM serving.trip_stop
-    WHERE vehicle_id = %(vehicle_id)s AND began_at <= %(end)s::timestamptz + INTERVAL '1 second'
-      AND (ended_at IS NULL OR ended_at >= %(start)s::timestamptz - INTERVAL '1 second')
-    ORDER BY began_at LIMIT 200
-""")
-
-# Alerts of a vehicle that were raised within a time
-trip_alerts: Query[[str, datetime, datetime]] = query("trip_alerts", "vehicle_id start end")("""
-    SELECT rule, severity, message, opened_at, lat_deg, lon_deg FROM serving.alert_life
-    WHERE vehicle_id = %(vehicle_id)s AND opened_at BETWEEN %(start)s AND %(end)s
-    ORDER BY opened_at LIMIT 200
-""")
+speed_ratio: Query[[list[str], list[int], list[float | None]]] = SQL["speed_ratio"]
+harsh_events: Query[[str, datetime, datetime]] = SQL["harsh_events"]
+idle_episodes: Query[[str, datetime, datetime]] = SQL["idle_episodes"]
+stops_around: Query[[str, datetime, datetime]] = SQL["stops_around"]
+trip_alerts: Query[[str, datetime, datetime]] = SQL["trip_alerts"]

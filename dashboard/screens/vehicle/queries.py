@@ -6,8 +6,10 @@ from typing import Final, LiteralString, NamedTuple
 
 import pandas as pd
 
-from dashboard.db import Connection, Query, frame, query
+from dashboard.db import Connection, Query, frame, queries_of
 from dashboard.shared.queries import QUIET
+
+SQL: Final = queries_of(__file__)
 
 TRIP_LIMIT: Final = 200
 METRICS: Final[dict[str, tuple[str, LiteralString]]] = {
@@ -25,57 +27,10 @@ METRICS: Final[dict[str, tuple[str, LiteralString]]] = {
 }
 """Metric of odograph.trend_metric -> what people call it, the column of the hours that its line is of."""
 
-# From when to when there is data, and how much, by days, or by windows while no day is rolled up; or no row
-vehicle_extent: Query[[str]] = query("vehicle_extent", "vehicle_id")("""
-    SELECT min(d.first_event) AS first_event, greatest(max(d.last_event), max(l.event_time)) AS last_event,
-           sum(d.frames)::bigint AS frames, sum(d.distance_m) / 1000 AS distance_km,
-           sum(d.windows)::bigint AS windows
-    FROM serving.vehicle_day d LEFT JOIN serving.fleet_latest l USING (vehicle_id)
-    WHERE d.vehicle_id = %(vehicle_id)s HAVING count(*) > 0
-    UNION ALL
-    SELECT first_event, last_event, frames, distance_km, windows FROM serving.vehicle_summary
-    WHERE vehicle_id = %(vehicle_id)s
-      AND NOT EXISTS (SELECT FROM serving.vehicle_day WHERE vehicle_id = %(vehicle_id)s)
-""")
-
-
-# The last position of each window, ``step_s`` apart; over 3,000 windows every n-th is kept
-vehicle_trace: Query[[str, datetime, datetime]] = query("vehicle_trace", "vehicle_id start end")("""
-    SELECT window_start, lat_deg, lon_deg, heading_deg, speed_mean_kmh, every * window_s AS step_s
-    FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
-                 ceil(count(*) OVER () / 3000::double precision)::integer AS every,
-                 extract(epoch FROM window_end - window_start)::integer AS window_s
-          FROM serving.vehicle_window
-          WHERE vehicle_id = %(vehicle_id)s AND window_start >= %(start)s AND window_start < %(end)s
-            AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL) w
-    WHERE place %% every = 0
-    ORDER BY window_start
-""")
-
-# One row: the newest minute of windows up to ``until``; null for what the vehicle does not send
-signals: Query[[str, datetime]] = query("signals", "vehicle_id until")("""
-    WITH newest AS (
-        SELECT max(window_start) AS window_start FROM serving.vehicle_window
-        WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
-          AND window_start > %(until)s - INTERVAL '30 minutes'
-    )
-    SELECT max(coolant_max_c) AS coolant_max_c, -max(oil_shortfall_max_kpa) AS oil_margin_kpa,
-           avg(battery_running_v) AS battery_running_v, avg(battery_rest_v) AS battery_rest_v,
-           max(tyre_temp_max_c) AS tyre_temp_max_c, max(brake_pad_wear_max_pct) AS brake_pad_wear_max_pct,
-           avg(fuel_trim_mean_pct) AS fuel_trim_mean_pct, max(dpf_soot_max_pct) AS dpf_soot_max_pct,
-           max(cell_temp_max_c) AS cell_temp_max_c, max(cell_spread_rest_mv) AS cell_spread_rest_mv,
-           max(dtc_count) AS dtc_count, max(window_end) AS until
-    FROM serving.vehicle_window
-    WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
-      AND window_start > %(until)s - INTERVAL '31 minutes'
-      AND window_start > (SELECT window_start FROM newest) - INTERVAL '1 minute'
-""")
-
-# Where slow quantities are heading, those nearest to their threshold first
-trends: Query[[str]] = query("trends", "vehicle_id")("""
-    SELECT * FROM serving.vehicle_trend WHERE vehicle_id = %(vehicle_id)s
-    ORDER BY days_to_threshold NULLS LAST, metric LIMIT 50
-""")
+vehicle_extent: Query[[str]] = SQL["vehicle_extent"]
+vehicle_trace: Query[[str, datetime, datetime]] = SQL["vehicle_trace"]
+signals: Query[[str, datetime]] = SQL["signals"]
+trends: Query[[str]] = SQL["trends"]
 
 
 def trend_hours(
@@ -91,54 +46,10 @@ def trend_hours(
     return frame(connection, sql, vehicle_id=vehicle_id, start=start, end=end)
 
 
-# Trips that began in the span, the newest first
-trips: Query[[str, datetime, datetime]] = query("trips", "vehicle_id start end")("""
-    SELECT * FROM serving.trip
-    WHERE vehicle_id = %(vehicle_id)s AND started_at >= %(start)s AND started_at < %(end)s
-    ORDER BY started_at DESC LIMIT 200
-""")
-
-# Trouble codes of alerts, active and newest first; ``code`` is null where none was named
-codes: Query[[str]] = query("codes", "vehicle_id")("""
-    SELECT nullif(split_part(rule, '.', 2), '') AS code, split_part(rule, '.', 1) AS rule, severity,
-           active, opened_at, last_at, cleared_at, findings
-    FROM serving.alert
-    WHERE vehicle_id = %(vehicle_id)s AND starts_with(rule, 'dtc_')
-    ORDER BY active DESC, last_at DESC LIMIT 50
-""")
-
-# One row: times without a window while the ignition was on before them; null without any window
-gaps: Query[[str, datetime, datetime]] = query("gaps", "vehicle_id start end")("""
-    SELECT count(*) FILTER (WHERE gap_s > 0) AS gaps, sum(gap_s) FILTER (WHERE gap_s > 0) AS gap_s,
-           max(gap_s) AS longest_s, count(*) AS windows
-    FROM (SELECT extract(epoch FROM lead(window_start) OVER w - window_end)::double precision AS gap_s,
-                 ignition_on
-          FROM serving.vehicle_window
-          WHERE vehicle_id = %(vehicle_id)s AND window_start < %(end)s
-            AND window_start >= greatest(%(start)s, %(end)s - INTERVAL '7 days')
-          WINDOW w AS (ORDER BY window_start)) g
-    WHERE ignition_on IS NOT FALSE
-""")
-
-# One row: late, quarantined and dead frames of the span with delays and clock, duplicates and missing.
-# Duplicates and missing frames are known by whole hours, as the ledger last found them; null: none
-quality: Query[[str, datetime, datetime]] = query("quality", "vehicle_id start end")("""
-    SELECT * FROM (
-        SELECT count(*) AS late, count(*) FILTER (WHERE repaired_at IS NULL) AS late_open,
-               percentile_cont(0.5) WITHIN GROUP (ORDER BY delay_s) AS delay_p50_s,
-               max(delay_s) AS delay_max_s
-        FROM serving.vehicle_late_frame
-        WHERE vehicle_id = %(vehicle_id)s AND event_time >= %(start)s AND event_time < %(end)s) l,
-    (SELECT count(*) AS quarantined, count(*) FILTER (WHERE verdict = 'clock_unset') AS clock_unset,
-            percentile_cont(0.5) WITHIN GROUP (ORDER BY ahead_s) AS ahead_p50_s, max(ahead_s) AS ahead_max_s
-     FROM serving.vehicle_quarantined_frame
-     WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) q,
-    (SELECT coalesce(sum(messages), 0)::bigint AS dead FROM serving.dead_letter
-     WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) d,
-    (SELECT sum(duplicate)::bigint AS duplicate, sum(missing)::bigint AS missing, sum(lost)::bigint AS lost
-     FROM serving.audit_vehicle
-     WHERE vehicle_id = %(vehicle_id)s AND hour >= date_trunc('hour', %(start)s) AND hour < %(end)s) a
-""")
+trips: Query[[str, datetime, datetime]] = SQL["trips"]
+codes: Query[[str]] = SQL["codes"]
+gaps: Query[[str, datetime, datetime]] = SQL["gaps"]
+quality: Query[[str, datetime, datetime]] = SQL["quality"]
 
 
 _HOURS: Final = {"15 min": 0.25, "1 h": 1, "6 h": 6, "24 h": 24, "7 d": 168, "30 d": 720}

@@ -1,0 +1,93 @@
+-- Queries about one vehicle: the span of time they are about, history, signals, trends, trips, quality.
+
+-- name: vehicle_extent(vehicle_id)
+-- From when to when there is data, and how much, by days, or by windows while no day is rolled up; or no row
+SELECT min(d.first_event) AS first_event, greatest(max(d.last_event), max(l.event_time)) AS last_event,
+       sum(d.frames)::bigint AS frames, sum(d.distance_m) / 1000 AS distance_km,
+       sum(d.windows)::bigint AS windows
+FROM serving.vehicle_day d LEFT JOIN serving.fleet_latest l USING (vehicle_id)
+WHERE d.vehicle_id = %(vehicle_id)s HAVING count(*) > 0
+UNION ALL
+SELECT first_event, last_event, frames, distance_km, windows FROM serving.vehicle_summary
+WHERE vehicle_id = %(vehicle_id)s
+  AND NOT EXISTS (SELECT FROM serving.vehicle_day WHERE vehicle_id = %(vehicle_id)s)
+
+-- name: vehicle_trace(vehicle_id, start, end)
+-- The last position of each window, ``step_s`` apart; over 3,000 windows every n-th is kept
+SELECT window_start, lat_deg, lon_deg, heading_deg, speed_mean_kmh, every * window_s AS step_s
+FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
+             ceil(count(*) OVER () / 3000::double precision)::integer AS every,
+             extract(epoch FROM window_end - window_start)::integer AS window_s
+      FROM serving.vehicle_window
+      WHERE vehicle_id = %(vehicle_id)s AND window_start >= %(start)s AND window_start < %(end)s
+        AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL) w
+WHERE place %% every = 0
+ORDER BY window_start
+
+-- name: signals(vehicle_id, until)
+-- One row: the newest minute of windows up to ``until``; null for what the vehicle does not send
+WITH newest AS (
+    SELECT max(window_start) AS window_start FROM serving.vehicle_window
+    WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
+      AND window_start > %(until)s - INTERVAL '30 minutes'
+)
+SELECT max(coolant_max_c) AS coolant_max_c, -max(oil_shortfall_max_kpa) AS oil_margin_kpa,
+       avg(battery_running_v) AS battery_running_v, avg(battery_rest_v) AS battery_rest_v,
+       max(tyre_temp_max_c) AS tyre_temp_max_c, max(brake_pad_wear_max_pct) AS brake_pad_wear_max_pct,
+       avg(fuel_trim_mean_pct) AS fuel_trim_mean_pct, max(dpf_soot_max_pct) AS dpf_soot_max_pct,
+       max(cell_temp_max_c) AS cell_temp_max_c, max(cell_spread_rest_mv) AS cell_spread_rest_mv,
+       max(dtc_count) AS dtc_count, max(window_end) AS until
+FROM serving.vehicle_window
+WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
+  AND window_start > %(until)s - INTERVAL '31 minutes'
+  AND window_start > (SELECT window_start FROM newest) - INTERVAL '1 minute'
+
+-- name: trends(vehicle_id)
+-- Where slow quantities are heading, those nearest to their threshold first
+SELECT * FROM serving.vehicle_trend WHERE vehicle_id = %(vehicle_id)s
+ORDER BY days_to_threshold NULLS LAST, metric LIMIT 50
+
+-- name: trips(vehicle_id, start, end)
+-- Trips that began in the span, the newest first
+SELECT * FROM serving.trip
+WHERE vehicle_id = %(vehicle_id)s AND started_at >= %(start)s AND started_at < %(end)s
+ORDER BY started_at DESC LIMIT 200
+
+-- name: codes(vehicle_id)
+-- Trouble codes of alerts, active and newest first; ``code`` is null where none was named
+SELECT nullif(split_part(rule, '.', 2), '') AS code, split_part(rule, '.', 1) AS rule, severity,
+       active, opened_at, last_at, cleared_at, findings
+FROM serving.alert
+WHERE vehicle_id = %(vehicle_id)s AND starts_with(rule, 'dtc_')
+ORDER BY active DESC, last_at DESC LIMIT 50
+
+-- name: gaps(vehicle_id, start, end)
+-- One row: times without a window while the ignition was on before them; null without any window
+SELECT count(*) FILTER (WHERE gap_s > 0) AS gaps, sum(gap_s) FILTER (WHERE gap_s > 0) AS gap_s,
+       max(gap_s) AS longest_s, count(*) AS windows
+FROM (SELECT extract(epoch FROM lead(window_start) OVER w - window_end)::double precision AS gap_s,
+             ignition_on
+      FROM serving.vehicle_window
+      WHERE vehicle_id = %(vehicle_id)s AND window_start < %(end)s
+        AND window_start >= greatest(%(start)s, %(end)s - INTERVAL '7 days')
+      WINDOW w AS (ORDER BY window_start)) g
+WHERE ignition_on IS NOT FALSE
+
+-- name: quality(vehicle_id, start, end)
+-- One row: late, quarantined and dead frames of the span with delays and clock, duplicates and missing.
+-- Duplicates and missing frames are known by whole hours, as the ledger last found them; null: none
+SELECT * FROM (
+    SELECT count(*) AS late, count(*) FILTER (WHERE repaired_at IS NULL) AS late_open,
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY delay_s) AS delay_p50_s,
+           max(delay_s) AS delay_max_s
+    FROM serving.vehicle_late_frame
+    WHERE vehicle_id = %(vehicle_id)s AND event_time >= %(start)s AND event_time < %(end)s) l,
+(SELECT count(*) AS quarantined, count(*) FILTER (WHERE verdict = 'clock_unset') AS clock_unset,
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY ahead_s) AS ahead_p50_s, max(ahead_s) AS ahead_max_s
+ FROM serving.vehicle_quarantined_frame
+ WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) q,
+(SELECT coalesce(sum(messages), 0)::bigint AS dead FROM serving.dead_letter
+ WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) d,
+(SELECT sum(duplicate)::bigint AS duplicate, sum(missing)::bigint AS missing, sum(lost)::bigint AS lost
+ FROM serving.audit_vehicle
+ WHERE vehicle_id = %(vehicle_id)s AND hour >= date_trunc('hour', %(start)s) AND hour < %(end)s) a
