@@ -3,8 +3,9 @@
 Also what one incident needs as well: the steps between neighbours, and forms that do something.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import streamlit as st
 
@@ -20,7 +21,7 @@ from dashboard.shared.theme import SEVERITY_SIGNS
 from infra.contract.downlink import silence_file, write_silences
 from infra.contract.errors import ConfigError, OdographError
 from infra.settings import settings as contract
-from stream_jobs.alerts.store import AlertStore, alert_store
+from stream_jobs.alerts.store import AlertStore, Deed, alert_store
 
 LENGTHS_S: Final = {"30 min": 1_800, "2 h": 7_200, "8 h": 28_800, "24 h": 86_400, "7 d": 604_800}
 SCOPES: Final = ("this rule on this vehicle", "this rule on all vehicles", "all rules on this vehicle")
@@ -31,6 +32,27 @@ SIGNALS_MOST: Final = 4
 CONTEXT: Final = ("speed_kmh", "engine_rpm")  # shown beside what the rule reads, where the vehicle has them
 Act = Callable[[AlertStore, str, str | None, float], str | None]
 """With the store, a name, words and a length, s; what came of it where that is not what was meant."""
+
+
+class Way(NamedTuple):
+    """What can be done in a dialog: its sign and words; ``deed`` None: to silence; ``before``: no change."""
+
+    deed: Deed | None
+    icon: str
+    caption: str
+    words: str
+    done: str
+    before: str = "Nothing was changed."
+
+
+QUIET: Final = Way(None, "notifications_off", SILENCE_WORDS, "Why", "Silenced.")
+ENDED: Final = ("Why", "Ended.", "It was over before.")
+WAYS: Final = {
+    "Silence": QUIET,
+    "End by hand": Way(
+        "clear", "done_all", "A crash does not end by itself. A new finding opens a new alert.", *ENDED
+    ),
+}
 LATENCIES: Final = ("event_to_received_ms", "received_to_alerted_ms", "alerted_to_stored_ms")
 
 
@@ -78,7 +100,10 @@ def detail(number: int) -> None:
     with left:  # what to do comes first where they stand one below another
         who = dispatcher()
         if who is not None:
-            _actions(found, who)
+            acknowledge: tuple[Deed, str] = ("acknowledge", "Acknowledged.")
+            ways = {label: way for label, way in WAYS.items() if way.deed is None or found["active"]}
+            silence = partial(_silence, found, who)
+            act_on(number, who, None if found["acknowledged"] else acknowledge, ways, silence)
         live.part(_history, None, number)
 
 
@@ -194,20 +219,46 @@ def dispatcher() -> Reader | None:
     return who
 
 
-def _actions(found: Record, who: Reader) -> None:
-    number = int(found["alert_no"])
-    if not found["acknowledged"]:
+def _silence(found: Record, who: Reader) -> Act:
+    """What the reader wants silenced, no other fleet's alerts."""
+    choices = SCOPES if who.scope is None else [s for s in SCOPES if s != SCOPES[1]]
+    scope = st.radio("What", choices, key=f"silence_scope_{found['alert_no']}")
+    rule = None if scope == SCOPES[2] else str(found["rule"]).partition(".")[0]
+    vehicle = None if scope == SCOPES[1] else found["vehicle_id"]
+
+    def quieten(store: AlertStore, name: str, why: str | None, length_s: float) -> str:
+        made = store.silence(rule, vehicle, length_s, name, why or "")
+        write_silence_file(store)
+        return f"Silenced until {text.clock(made['until_at'], live.tz())}."
+
+    return quieten
+
+
+def act_on(
+    number: int, who: Reader, acknowledge: tuple[Deed, str] | None, ways: Mapping[str, Way],
+    silence: Callable[[], Act],
+) -> None:  # fmt: skip
+    """What can be done: ``acknowledge`` where nobody has (its deed, and what is said then), and ``ways``."""
+    if acknowledge is not None:
+        deed, done = acknowledge
         before = "Somebody had acknowledged it before; it is left as it was."
-
-        def acknowledge(store: AlertStore, name: str, note: str | None, _: float) -> str | None:
-            return None if store.do("acknowledge", [number], name, note) else before
-
-        form(who, f"acknowledge_{number}", "Acknowledge", "Note", acknowledge, "Acknowledged.", shortcut="A")
+        form(
+            who, f"acknowledge_{number}", "Acknowledge", "Note", _do(deed, number, before), done, shortcut="A"
+        )
     with st.container(horizontal=True, key="further"):
-        if st.button("Silence", icon=":material/notifications_off:"):
-            _silence(found, number, who)
-        if found["active"] and st.button("End by hand", icon=":material/done_all:"):
-            _end(number, who)
+        for label, way in ways.items():
+            if st.button(label, icon=f":material/{way.icon}:"):
+                st.dialog(label)(_ask)(label, way, number, who, silence)
+
+
+def _ask(label: str, way: Way, number: int, who: Reader, silence: Callable[[], Act]) -> None:
+    st.caption(way.caption)
+    act = silence() if way.deed is None else _do(way.deed, number, way.before)
+    form(who, f"{label}_{number}", label, way.words, act, way.done, lengths=way.deed is None)
+
+
+def _do(deed: Deed, number: int, before: str) -> Act:
+    return lambda store, name, words, _: None if store.do(deed, [number], name, words) else before
 
 
 def form(
@@ -227,33 +278,6 @@ def said() -> None:
     words = st.session_state.pop(DONE, None)
     if words:
         st.success(words, icon=":material/check:")
-
-
-@st.dialog("End by hand")
-def _end(number: int, who: Reader) -> None:
-    def end(store: AlertStore, name: str, note: str | None, _: float) -> str | None:
-        return None if store.do("clear", [number], name, note) else "It was over before."
-
-    st.caption("A crash does not end by itself. A new finding opens a new alert.")
-    form(who, f"clear_{number}", "End this alert", "Why", end, "Ended.")
-
-
-@st.dialog("Silence")
-def _silence(found: Record, number: int, who: Reader) -> None:
-    st.caption(SILENCE_WORDS)
-    choices = (
-        SCOPES if who.scope is None else [s for s in SCOPES if s != SCOPES[1]]
-    )  # no other fleet's alerts
-    scope = st.radio("What", choices, key=f"silence_scope_{number}")
-    rule = None if scope == SCOPES[2] else str(found["rule"]).partition(".")[0]
-    vehicle = None if scope == SCOPES[1] else found["vehicle_id"]
-
-    def quieten(store: AlertStore, name: str, why: str | None, length_s: float) -> str:
-        made = store.silence(rule, vehicle, length_s, name, why or "")
-        write_silence_file(store)
-        return f"Silenced until {text.clock(made['until_at'], live.tz())}."
-
-    form(who, f"silence_{number}", "Silence", "Why", quieten, "Silenced.", lengths=True)
 
 
 def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], done: str) -> None:

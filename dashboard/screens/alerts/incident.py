@@ -1,6 +1,6 @@
 """One incident: what it is, its alerts in time, who has a share in it, what was done and what can be."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import streamlit as st
 
@@ -8,6 +8,7 @@ from dashboard.auth import Reader
 from dashboard.query_cache import SLOW_S, ask
 from dashboard.screens.alerts import detail as alert_detail
 from dashboard.screens.alerts import evidence, queries, tables
+from dashboard.screens.alerts.detail import ENDED, QUIET, Way
 from dashboard.screens.alerts.tables import INCIDENT
 from dashboard.shared import live, text
 from dashboard.shared.queries import incidents
@@ -18,31 +19,13 @@ from stream_jobs.alerts.store import AlertStore, Deed
 BARS_MOST: Final = 40  # alerts that get a bar each; of more, how many were active is drawn
 
 
-class Way(NamedTuple):
-    """What can be done in a dialog: its sign and words; ``deed`` None: to silence; ``before``: no change."""
-
-    deed: Deed | None
-    icon: str
-    caption: str
-    words: str
-    done: str
-    before: str = "Nothing was changed."
-
-
 WAYS: Final = {
     "Assign": Way("incident_assign", "person_add", "Left empty: nobody has it.", "To whom", "Assigned."),
     "Comment": Way(
         "incident_comment", "chat", "Everybody who opens the incident reads it.", "Comment", "Noted."
     ),
-    "Silence": Way(None, "notifications_off", alert_detail.SILENCE_WORDS, "Why", "Silenced."),
-    "End by hand": Way(
-        "incident_close",
-        "done_all",
-        "Ends its alerts. A new finding opens it anew.",
-        "Why",
-        "Ended.",
-        "It was over before.",
-    ),
+    "Silence": QUIET,
+    "End by hand": Way("incident_close", "done_all", "Ends its alerts. A new finding opens it anew.", *ENDED),
 }
 
 
@@ -112,31 +95,12 @@ def _notes(number: int) -> None:
 
 def _actions(found: Record, who: Reader) -> None:
     number = int(found["incident_no"])
-    if found["acknowledged_at"] is None:
-        before = "Somebody had acknowledged it before; it is left as it was."
 
-        def acknowledge(store: AlertStore, name: str, note: str | None, _: float) -> str | None:
-            return None if store.do("incident_acknowledge", [number], name, note) else before
-
-        key, done = f"acknowledge_{number}", "Acknowledged, with all its alerts."
-        alert_detail.form(who, key, "Acknowledge", "Note", acknowledge, done, shortcut="A")
-    with st.container(horizontal=True, key="further"):
-        for label, way in WAYS.items():
-            over = way.deed == "incident_close" and not found["active"]
-            if not over and st.button(label, icon=f":material/{way.icon}:"):
-                st.dialog(label)(_form)(label, number, who)
-
-
-def _form(label: str, number: int, who: Reader) -> None:
-    way = WAYS[label]
-
-    def act(store: AlertStore, name: str, words: str | None, length_s: float) -> str | None:
-        if way.deed is not None:
-            return None if store.do(way.deed, [number], name, words) else way.before
-        store.silence_incidents([number], length_s, name, words or "")
+    def quieten(store: AlertStore, name: str, why: str | None, length_s: float) -> None:
+        store.silence_incidents([number], length_s, name, why or "")
         alert_detail.write_silence_file(store)
-        return None
 
-    st.caption(way.caption)
-    key = f"{label}_{number}"
-    alert_detail.form(who, key, label, way.words, act, way.done, lengths=way.deed is None)
+    acknowledge: tuple[Deed, str] = ("incident_acknowledge", "Acknowledged, with all its alerts.")
+    ways = {label: way for label, way in WAYS.items() if found["active"] or way.deed != "incident_close"}
+    done = None if found["acknowledged_at"] is not None else acknowledge
+    alert_detail.act_on(number, who, done, ways, lambda: quieten)
