@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
+from infra.clients.log import configure
+from infra.clients.tables import aligned
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings import settings
+from infra.settings.values import duration_ms, moment_ms
+
 if TYPE_CHECKING:
     from bridge.dead_letters.work import DeadLetters
 
@@ -64,9 +70,6 @@ def bridge(
     2 a setting is wrong.
     """
     from bridge.uplink import service
-    from infra.clients.log import configure
-    from infra.contract.errors import ConfigError
-    from infra.settings import settings
 
     configure("bridge")
     if retire and prepare:
@@ -95,8 +98,6 @@ def downlink() -> None:
     Exit codes: 0 ended as asked; 2 a setting or the file of webhooks is wrong.
     """
     from bridge.downlink import service
-    from infra.clients.log import configure
-    from infra.settings import settings
 
     configure("downlink")
     in_force = settings.load()
@@ -116,8 +117,6 @@ def notify(
     A kept notice replaces the one kept before. Exit codes: 0 the broker has it; 1 it has not; 2 wrong use.
     """
     from bridge.downlink.vehicles import notify as publish
-    from infra.settings import settings
-    from infra.settings.values import duration_ms
     from infra.sql import queries
 
     in_force, valid_s = settings.load(), duration_ms(valid, "--valid") // 1000
@@ -139,8 +138,6 @@ def undelivered(
     from orjson import dumps
 
     from bridge.downlink import feed
-    from infra.clients.tables import aligned
-    from infra.settings import settings
 
     in_force = settings.load()
     rows = [*feed.undelivered(in_force, settings.endpoints(in_force, ("kafka_bootstrap",)), limit)]
@@ -162,7 +159,6 @@ def list_(
     """List dead letters, newest last, and count them by reason. A letter's offset is its id."""
     from bridge.dead_letters.letters import as_json as json_of
     from bridge.dead_letters.letters import list_text, tally
-    from infra.contract.errors import ServiceError
 
     letters = _letters()
     newest, by_reason = tally(letters.select(reason, vehicle, _since_ms(since)), limit)
@@ -211,7 +207,6 @@ def reinject(
     """
     from bridge.dead_letters.letters import as_json as json_of
     from bridge.dead_letters.letters import report_text
-    from infra.contract.errors import ConfigError
 
     if bool(offsets) == bool(reason) or (offsets and (vehicle or since)):
         raise ConfigError("name the letters: either OFFSET..., or --reason R with --vehicle and --since")
@@ -225,7 +220,6 @@ def reinject(
 
 def _letters() -> DeadLetters:
     from bridge.dead_letters.work import DeadLetters
-    from infra.settings import settings
 
     in_force = settings.load()
     return DeadLetters(in_force, settings.endpoints(in_force, ("kafka_bootstrap", "db_ingest_url")))
@@ -235,9 +229,6 @@ def _since_ms(since: str | None) -> int | None:
     """So long before now (``10m``), or a time, UTC unless it has a zone; raises ConfigError."""
     import time
     from datetime import datetime
-
-    from infra.contract.errors import ConfigError
-    from infra.settings.values import duration_ms, moment_ms
 
     if since is None:
         return None

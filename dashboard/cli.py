@@ -9,6 +9,8 @@ import typer
 
 from dashboard.trips_cli import trips
 from infra.contract.errors import ConfigError
+from infra.settings import settings as contract
+from infra.settings.settings import endpoints, load
 
 PORT = 8501  # where neither the settings nor a stack name one
 
@@ -24,7 +26,6 @@ def dashboard(
 ) -> None:
     """Serve the web page (and /livez, /readyz, /metrics) until stopped."""
     from dashboard.server import serve
-    from infra.settings import settings as contract
 
     settings = contract.load()
     found = contract.endpoints(settings, ("db_dashboard_url",))
@@ -49,7 +50,6 @@ def report(
     """
     from dashboard.db import Database
     from dashboard.report.report import made
-    from infra.settings.settings import endpoints, load
 
     settings = load()
     day = day or str(datetime.now(ZoneInfo(settings.tz)).date())

@@ -12,6 +12,9 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 
 from infra.clients.db import connected
+from infra.clients.tables import rendered, table
+from infra.settings.settings import endpoints, load
+from infra.settings.values import moment_at
 
 LAST_S = 86_400
 
@@ -34,10 +37,6 @@ def trips(
     Exit codes: 0 fine; 1 the database is away; 2 a time that cannot be read.
     """
     import orjson
-
-    from infra.clients.tables import rendered, table
-    from infra.settings.settings import endpoints, load
-    from infra.settings.values import moment_at
 
     end = moment_at(until, "--to") if until else datetime.now(UTC)
     begin = moment_at(since, "--from") if since else end - timedelta(seconds=LAST_S)

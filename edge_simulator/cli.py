@@ -7,6 +7,10 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
+from infra.contract.errors import ConfigError
+from infra.settings import settings
+from infra.settings.values import duration_ms
+
 scenarios = typer.Typer(no_args_is_help=True, help="Ready scenarios for odograph simulate --scenario.")
 drives = typer.Typer(no_args_is_help=True, help="Recorded drives.")
 edr = typer.Typer(no_args_is_help=True, help="Event data recorders: what triggers them, and their records.")
@@ -85,9 +89,6 @@ def simulate(
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
     from edge_simulator.sending import fleet_processes
-    from infra.contract.errors import ConfigError
-    from infra.settings import settings
-    from infra.settings.values import duration_ms
 
     if day is not None and (begins is not None or start_ms is not None):
         raise ConfigError("--day is a whole local day: neither --begins nor --start-ms goes with it")
@@ -143,7 +144,6 @@ def list_scenarios() -> None:
 def show_scenario(name: Annotated[str, Argument(help="a ready scenario")]) -> None:
     """Print a ready scenario: a start for one of your own."""
     from edge_simulator import run_setup
-    from infra.contract.errors import ConfigError
 
     path = run_setup.ready().get(name)
     if path is None:
@@ -163,7 +163,6 @@ def list_faults() -> None:
 def check_scenario(file: Annotated[str, Argument(help="a ready scenario or a YAML file")]) -> None:
     """Check a scenario whole and say what it comes to. Exit 2 with the first thing that is wrong."""
     from edge_simulator import run_setup
-    from infra.settings import settings
 
     found = run_setup.read(file, settings.load(), {})
     length = "until stopped" if found.frames_per_vehicle is None else f"{found.span_ms / 1000:g} s"
@@ -213,8 +212,6 @@ def resend(
     from edge_simulator.console import now_ms, say
     from edge_simulator.edr import crash_store
     from edge_simulator.sending.paho_publisher import PahoPublisher
-    from infra.settings import settings
-    from infra.settings.values import duration_ms
     from infra.stack import devices
 
     in_force = settings.load()

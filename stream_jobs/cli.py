@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from infra.clients.log import configure
+from infra.contract.topics import LIVE, kafka_topic
+from infra.settings.settings import endpoints, load
 from stream_jobs.alerts.cli import alerts, incidents
 from stream_jobs.archive.cli import app as archive
 from stream_jobs.audit.cli import audit
@@ -43,8 +46,6 @@ def register(app: typer.Typer) -> None:
 @jobs.command()
 def stream() -> None:
     """Windows by vehicle and road cell, archive, repair of late windows (Spark, micro-batches)."""
-    from infra.clients.log import configure
-    from infra.settings.settings import load
     from stream_jobs.app.jobs import run
 
     configure("jobs")
@@ -54,8 +55,6 @@ def stream() -> None:
 @jobs.command()
 def instant() -> None:
     """Alerts that need one frame or crash record only, within milliseconds (Spark, real-time mode)."""
-    from infra.clients.log import configure
-    from infra.settings.settings import load
     from stream_jobs.app.instant import run
 
     configure("instant")
@@ -65,8 +64,6 @@ def instant() -> None:
 @jobs.command()
 def events() -> None:
     """Alerts, crash records, status messages and dead letters from Kafka into the database."""
-    from infra.clients.log import configure
-    from infra.settings.settings import load
     from stream_jobs.events.store import run
 
     configure("events")
@@ -75,8 +72,6 @@ def events() -> None:
 
 def maintenance() -> None:
     """Roll-ups, trends, cohorts, roads, ledgers, retention: periodic tasks beside the stream (no Spark)."""
-    from infra.clients.log import configure
-    from infra.settings.settings import load
     from stream_jobs.maintenance.process import run
 
     configure("maintenance")
@@ -90,9 +85,6 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
     For a checkpoint that cannot be read any more. Nothing is deleted; the query must not be running.
     """
     from infra.clients.kafka import log_generations
-    from infra.clients.log import configure
-    from infra.contract.topics import LIVE, kafka_topic
-    from infra.settings.settings import endpoints, load
     from stream_jobs.app.checkpoints import NEVER_RESET
     from stream_jobs.app.checkpoints import reset as put_aside
     from stream_jobs.app.files import checkpoint_files
@@ -120,8 +112,6 @@ def rescale(
     """
     import threading
 
-    from infra.clients.log import configure
-    from infra.settings.settings import endpoints, load
     from stream_jobs.app import rescale as work
     from stream_jobs.app.files import checkpoint_files
     from stream_jobs.app.jobs import STREAM_CONF
@@ -150,7 +140,6 @@ def package(
 
     ODOGRAPH_JOBS_ENVIRONMENT names the archive, by its path on the driver or by a Hadoop URL.
     """
-    from infra.settings.settings import load
     from stream_jobs.app.session import pack_environment
 
     made = pack_environment(target or load().paths.home.absolute() / "environment.tar.gz")
@@ -163,7 +152,6 @@ def check_sql(
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON a file")] = False,
 ) -> None:
     """Let Spark judge queries on the stream, without services. Exit 2 names file, line and what is wrong."""
-    from infra.settings.settings import load
     from stream_jobs.app.jobs import STREAM_CONF
     from stream_jobs.user_sql.queries import check_files
 

@@ -15,12 +15,11 @@ from bridge.uplink.translate import Record, Rejection, Translator
 from infra.clients.tables import aligned
 from infra.contract import topics
 from infra.contract.errors import ContractError
-from infra.contract.messages import decode_crash, is_part, join_crash
+from infra.contract.messages import PART_SET, decode_crash, is_part, join_crash
 from infra.contract.verdict import CLOCK_AHEAD, ClockLimits, verdict
 
 CUT: Final = re.compile(r"the first (\d+) of (\d+) bytes are kept")
 """How a letter's detail says that only a part of the message was kept; see bridge.uplink.translate."""
-PART_SET: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 NAMED: Final = 50  # letters that stay are named one by one up to this many; JSON names all
 DUMP_WIDTH: Final = 16
 

@@ -131,9 +131,9 @@ class Feed:
             held = {place.partition: place.offset for place in self._consumer.committed(asked, timeout=ASK_S)}
             known = any(offset >= 0 for offset in held.values())
             for partition, offset in held.items():
-                bounds, place = self._bounds(partition), f"{self._topic}/{partition}"
+                bounds = kafka.bounds(self._consumer, self._topic, partition, ASK_S)
                 begin = offset if offset >= 0 else 0 if known else bounds[1]
-                self._next[partition] = kafka.resumed(begin, bounds, place, "end")
+                self._next[partition] = kafka.resumed(begin, bounds, f"{self._topic}/{partition}", "end")
             self._consumer.assign(self._places())
             self._keep()
         except BaseException:
@@ -143,12 +143,6 @@ class Feed:
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
-
-    def _bounds(self, partition: int) -> tuple[int, int]:
-        ends = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=ASK_S)
-        if ends is None:
-            raise ServiceError(f"Kafka does not report the end of {self._topic}/{partition}")
-        return int(ends[0]), int(ends[1])
 
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(self._topic, p, offset) for p, offset in self._next.items()]
@@ -322,10 +316,8 @@ def undelivered(settings: Settings, endpoints: Endpoints, limit: int) -> Iterato
     """The last ``limit`` dead deliveries, oldest first. Raises ServiceError."""
     bootstrap, topic = endpoints.kafka_bootstrap, kafka_topic(settings.kafka.prefix, "dead-delivery")
     with kafka.LogReader(bootstrap) as log:
-        with kafka.service_errors(f"Kafka {bootstrap}"):
-            partitions = range(kafka.partition_counts(kafka.admin(bootstrap), [topic])[topic])
-        records = (r for p in partitions for r in log.records(topic, p, *log.bounds(topic, p)))
-        kept = deque(records, maxlen=limit)
+        spans = log.spans(topic).items()
+        kept = deque((r for place, span in spans for r in log.records(topic, place, *span)), maxlen=limit)
     keys = ("alert_id", "vehicle_id", "rule", "severity")
     for found in kept:
         row = {

@@ -115,9 +115,8 @@ class Incidents:
     def __enter__(self) -> Self:
         """Read what the topic holds, and go on behind it."""
         topic, places = self._topic, list[TopicPartition]()
-        with kafka.LogReader(self._bootstrap) as log, kafka.service_errors(f"Kafka {self._bootstrap}"):
-            for partition in range(kafka.partition_counts(kafka.admin(self._bootstrap), [topic])[topic]):
-                low, end = log.bounds(topic, partition)
+        with kafka.LogReader(self._bootstrap) as log:
+            for partition, (low, end) in log.spans(topic).items():
                 self._take(log.records(topic, partition, low, end))
                 places.append(TopicPartition(topic, partition, end))
         self._consumer = kafka.consumer(self._bootstrap, "odograph-incidents")

@@ -144,6 +144,14 @@ def resumed(held: int, bounds: tuple[int, int], place: str, beyond: Literal["beg
     return goes_on
 
 
+def bounds(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
+    """The oldest offset kept, and the next one to be written. Raises KafkaException, ServiceError."""
+    found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+    if found is None:
+        raise ServiceError(f"Kafka does not report the ends of {topic}/{partition} within {timeout_s:g} s")
+    return int(found[0]), int(found[1])
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record of the log; times in ms since 1970."""
@@ -213,11 +221,7 @@ class LogReader:
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The oldest offset kept, and the next one to be written."""
         with service_errors(f"Kafka {self._bootstrap}: offsets of {topic}"):
-            place = TopicPartition(topic, partition)
-            found = self._consumer.get_watermark_offsets(place, timeout=self._timeout_s)
-        if found is None:
-            raise ServiceError(f"Kafka {self._bootstrap}: no answer within {self._timeout_s:g} s")
-        return int(found[0]), int(found[1])
+            return bounds(self._consumer, topic, partition, self._timeout_s)
 
     def partitions(self, topic: str) -> int:
         """How many the topic has now."""

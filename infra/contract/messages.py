@@ -82,6 +82,8 @@ CRASH_MAX_BYTES: Final = 256 * 1024
 MAX_PARTS: Final = CRASH_MAX_BYTES // MIN_CHUNK_BYTES
 
 PART_HEAD: Final = ("schema", "vehicle_id", "boot_id", "seq", "crash_id")
+PART_SET: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
+"""What the parts of one record have in common."""
 CLOCKS: Final = ("event_ms", "sent_ms")
 PART_KEYS: Final = (
     "part", "parts",  # from 0

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from infra.settings.settings import load
+
 UNATTENDED_S = 90.0
 
 
@@ -24,7 +26,6 @@ def demo(
 ) -> None:
     """Run the whole pipeline with a fleet, then print its ledger. Exit 1 if the residual is not 0."""
     from infra.demo.run import Fleet, ledger_text, run
-    from infra.settings.settings import load
 
     if duration_s is None and not sys.stdout.isatty():
         duration_s = UNATTENDED_S

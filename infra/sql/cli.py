@@ -4,6 +4,11 @@ from typing import Annotated
 
 import typer
 
+from infra.clients.tables import aligned
+from infra.contract.downlink import fleet_file, write_lookup
+from infra.settings import settings
+from infra.settings.values import duration_ms
+
 fleet_app = typer.Typer(no_args_is_help=True, help="Whose vehicles are whose, for readers of the dashboard.")
 truth_app = typer.Typer(no_args_is_help=True, help="Ground truth of simulated runs, in the database.")
 
@@ -21,8 +26,6 @@ def audit_log(
     limit: Annotated[int, typer.Option(min=1, help="the newest so many")] = 100,
 ) -> None:
     """Who signed in, saw vehicles, exported, acknowledged, told, promoted, sent in again. Exit 1: changed."""
-    from infra.clients.tables import aligned
-    from infra.settings import settings
     from infra.sql import queries
 
     url = settings.endpoints(settings.load(), ("db_ingest_url",)).db_ingest_url
@@ -37,7 +40,6 @@ def audit_log(
 @truth_app.command("load")
 def load(run_id: Annotated[str, typer.Argument(help="a run or a generated day")]) -> None:
     """Put a run's truth.jsonl into the table; again is fine. Exit 1: no database; 2: no such run."""
-    from infra.settings import settings
     from infra.sql import truth
 
     in_force = settings.load()
@@ -49,7 +51,6 @@ def load(run_id: Annotated[str, typer.Argument(help="a run or a generated day")]
 @truth_app.command("list")
 def list_(run_id: Annotated[str | None, typer.Argument(help="one run [all]")] = None) -> None:
     """What runs say happened, counted by kind."""
-    from infra.settings import settings
     from infra.sql import truth
 
     for row in truth.counts(settings.endpoints(settings.load()).db_dashboard_url, run_id):
@@ -63,8 +64,6 @@ def give(
     vehicles: Annotated[list[str], typer.Argument(help="VINs")],
 ) -> None:
     """Put vehicles into a fleet: who signs in for it sees these and nothing else. Each is in one fleet."""
-    from infra.contract.downlink import fleet_file, write_lookup
-    from infra.settings import settings
     from infra.sql import tenants
 
     in_force = settings.load()
@@ -80,8 +79,6 @@ def lend(
     for_: Annotated[str, typer.Option("--for", help="so long from now on, as 8h")] = "8h",
 ) -> None:
     """Let a driver look at one vehicle for a while."""
-    from infra.settings import settings
-    from infra.settings.values import duration_ms
     from infra.sql import tenants
 
     url = settings.endpoints(settings.load(), ("db_owner_url",)).db_owner_url
@@ -92,7 +89,6 @@ def lend(
 @fleet_app.command("list")
 def fleets() -> None:
     """The fleets and how many vehicles each has."""
-    from infra.settings import settings
     from infra.sql import queries
 
     rows = queries.fleets(settings.endpoints(settings.load(), ("db_ingest_url",)).db_ingest_url)

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from infra.clients import log
+from infra.clients.tables import aligned
+from infra.settings.settings import endpoints, load, report, settings_in_force
+
 if TYPE_CHECKING:
     from infra.stack.identity import Issued
     from infra.stack.stack import Stack
@@ -71,7 +75,6 @@ def cluster_up(
     that is none), Spark's master with 3 workers and HDFS (0: none), 2 bridges, 2 hosts of programs: of each
     program that must exist once the second one stands by. 0: one of it, as `odograph up` has.
     """
-    from infra.settings.settings import load
     from infra.stack.cluster import ALONE
     from infra.stack.stack import Stack
 
@@ -185,7 +188,6 @@ def list_devices(as_json: Json = False) -> None:
     """List certificates with their state: valid, expires soon (30 days), expired, revoked."""
     import datetime as dt
 
-    from infra.clients.tables import aligned
     from infra.stack import devices
 
     now = dt.datetime.now(dt.UTC)
@@ -209,8 +211,6 @@ def _files(made: Issued, stack: Stack) -> str:
 
 def config(as_json: Json = False) -> None:
     """Show every setting in force, where it comes from and what it means; secrets masked."""
-    from infra.settings.settings import load, report, settings_in_force
-
     sys.stdout.write(report(settings_in_force(load()), as_json))
 
 
@@ -218,7 +218,6 @@ def bom() -> None:
     """Print the bill of materials of this installation: CycloneDX 1.6, JSON."""
     import json
 
-    from infra.settings.settings import load
     from infra.stack.cache import bill
 
     typer.echo(json.dumps(bill(load().paths.cache), indent=1))
@@ -228,7 +227,6 @@ def run() -> None:
     """Keep the processes of the pipeline running, in the foreground (what `up` starts in the background)."""
     import structlog
 
-    from infra.clients import log
     from infra.stack import probes, supervisor
 
     log.configure("supervisor")
@@ -243,7 +241,6 @@ def proxy() -> None:
     """Lead to the dashboards of all hosts under one address, until stopped (`cluster up` starts it)."""
     import asyncio
 
-    from infra.settings.settings import endpoints, load
     from infra.stack.proxy import serve
 
     ports = endpoints(load(), ()).http_ports
@@ -253,8 +250,6 @@ def proxy() -> None:
 
 def watch() -> None:
     """Measure every part each few seconds, for the page Operations, until stopped (`up` starts it)."""
-    from infra.clients import log
-    from infra.settings.settings import load
     from infra.stack.watch import process
 
     log.configure(process.NAME)
@@ -262,7 +257,6 @@ def watch() -> None:
 
 
 def _stack(secure: bool = False) -> Stack:
-    from infra.settings.settings import load
     from infra.stack.stack import Stack
 
     return Stack(load(secure=True) if secure else load(), _say)

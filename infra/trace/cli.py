@@ -9,6 +9,8 @@ import typer
 
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import VEHICLE_ID
+from infra.settings.settings import endpoints, load
+from infra.settings.values import duration_ms
 
 
 def register(app: typer.Typer) -> None:
@@ -28,8 +30,6 @@ def trace(
     The log is read where the archive does not reach yet: seconds of data, a million records at most. Exit 1
     where nothing has the frame.
     """
-    from infra.settings.settings import endpoints, load
-    from infra.settings.values import duration_ms
     from infra.trace.follow import Wanted, follow, text
 
     if VEHICLE_ID.fullmatch(vehicle) is None:

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from infra.clients.log import configure
+from infra.contract.downlink import silence_file, write_silences
 from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.settings import endpoints, load
+from infra.settings.values import duration_ms, moment_ms
 
 if TYPE_CHECKING:
     from stream_jobs.alerts.store import AlertStore, Deed
@@ -45,7 +49,6 @@ def rules(
 
     In force are the metrics of cohorts too.
     """
-    from infra.settings.settings import load
     from stream_jobs.alerts.text import rule_table
     from stream_jobs.rules.cohort.judge import load_metrics
     from stream_jobs.rules.model import load_rules
@@ -150,9 +153,6 @@ def backtest(
 
     The rules in force with the same ids run over the same frames; nothing is stored.
     """
-    from infra.clients.log import configure
-    from infra.settings.settings import load
-    from infra.settings.values import duration_ms, moment_ms
     from stream_jobs.alerts.text import comparison_page
     from stream_jobs.app.session import spark_when_asked
     from stream_jobs.reprocess.backtest import as_json as whole
@@ -255,8 +255,6 @@ def _do(deed: Deed, word: str, numbers: list[int], by: str | None, words: str | 
 
 
 def _quiet_s(length: str, why: str, group: str) -> float:
-    from infra.settings.values import duration_ms
-
     if not why.strip():
         raise ConfigError(f"{group} silence: --why is empty")
     return duration_ms(length, "--for") / 1000
@@ -264,14 +262,10 @@ def _quiet_s(length: str, why: str, group: str) -> float:
 
 def _write_silences(store: AlertStore) -> None:
     """The file beside the table, for the downlink."""
-    from infra.contract.downlink import silence_file, write_silences
-    from infra.settings.settings import load
-
     write_silences(silence_file(load().paths.home), store.in_force())
 
 
 def _store() -> AbstractContextManager[AlertStore]:
-    from infra.settings.settings import endpoints, load
     from stream_jobs.alerts.store import alert_store
 
     return alert_store(endpoints(load()).db_ingest_url)

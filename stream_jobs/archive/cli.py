@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infra.contract.errors import ArchiveError, ConfigError
+from infra.settings.sections import Archive
+from infra.settings.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infra.settings.sections import Archive
     from stream_jobs.app.files import HadoopStore
 
 app = typer.Typer(no_args_is_help=True, help="The archive of all records: list, verify, compact, expire.")
@@ -65,7 +66,6 @@ def compact(
 
     `odograph maintenance` does it by itself. With --now who listed files before this moment may miss them.
     """
-    from infra.settings.settings import load
     from stream_jobs.archive import upkeep
     from stream_jobs.archive.manifest import hour_name
     from stream_jobs.archive.reader import DAY_SUMMARY
@@ -103,7 +103,6 @@ def expire(
     yes: Annotated[bool, typer.Option("--yes", help="do it; without, only say what would go")] = False,
 ) -> None:
     """Let records go that were received longer ago than is to be kept; their files after the grace time."""
-    from infra.settings.settings import load
     from stream_jobs.archive import upkeep
     from stream_jobs.archive.verify import hours_json, hours_text
     from stream_jobs.archive.writer import now_ms
@@ -152,7 +151,6 @@ def fetch(day: Annotated[str, typer.Option(help="a day of receipt, UTC")]) -> No
 
 
 def _wanted(day: str | None) -> tuple[Any, list[int]]:
-    from infra.settings.settings import load
     from stream_jobs.archive import reader
     from stream_jobs.archive.manifest import archive_of
 
@@ -164,7 +162,6 @@ def _wanted(day: str | None) -> tuple[Any, list[int]]:
 
 def _second_place() -> Iterator[tuple[Archive, HadoopStore]]:
     """The settings and the place, with a JVM of its own around it."""
-    from infra.settings.settings import load
     from stream_jobs.app.files import HadoopStore
     from stream_jobs.app.session import build_session
 

@@ -7,6 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from infra.contract.errors import ConfigError
+from infra.settings.settings import endpoints, load
+from infra.settings.values import duration_ms
+
 
 def audit(
     since: Annotated[str | None, typer.Option(help="only the last such time, as 90s, 15m, 1h [all]")] = None,
@@ -27,9 +31,6 @@ def audit(
     belongs to the time of its first sample. Without a simulator's word the gaps between sequence numbers
     tell. Vehicles whose identity two devices use at once are named too.
     """
-    from infra.contract.errors import ConfigError
-    from infra.settings.settings import endpoints, load
-    from infra.settings.values import duration_ms
     from stream_jobs.audit import report
     from stream_jobs.audit.run import audit as run_audit
     from stream_jobs.audit.scope import wanted

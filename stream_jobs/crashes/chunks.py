@@ -13,32 +13,28 @@ from typing import Any, Final
 import orjson
 
 from infra.contract.errors import ContractError
-from infra.contract.messages import PART_HEAD, decode_crash, is_part, join_crash
+from infra.contract.messages import PART_HEAD, PART_SET, decode_crash, is_part, join_crash
 from infra.contract.topics import HEADER_MQTT_TOPIC
 from infra.contract.verdict import ClockLimits
 from stream_jobs.app.statements import insert_json, json_rows
 from stream_jobs.events.rows import Cursor, Record, Row, as_json, believed_ms, crash_row, optional_text
 
-CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
-_PART_SET: Final = """
-vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s AND sha256 = %(sha256)s
-    AND parts = %(parts)s
-"""
+_OF_SET: Final = " AND ".join(f"{key} = %({key})s" for key in PART_SET)
 _INSERT: Final = insert_json(
-    "crash_part", f"{' '.join(CHUNK_KEY)} part event_ms received_ms mqtt_topic message"
+    "crash_part", f"{' '.join(PART_SET)} part event_ms received_ms mqtt_topic message"
 )
 _WHOLE: Final = f"""
 SELECT vehicle_id, boot_id, crash_id, sha256, parts, part, mqtt_topic, message,
        (extract(epoch FROM received_at) * 1000)::bigint AS received_ms
 FROM (SELECT p.*, count(message) OVER (PARTITION BY vehicle_id, boot_id, crash_id, sha256, parts) AS there
       FROM odograph.crash_part p
-      JOIN (SELECT DISTINCT * FROM {json_rows(" ".join(CHUNK_KEY))}) k
+      JOIN (SELECT DISTINCT * FROM {json_rows(" ".join(PART_SET))}) k
            USING (vehicle_id, boot_id, crash_id, sha256, parts)) q
 WHERE there = parts
 ORDER BY vehicle_id, boot_id, crash_id, sha256, parts, part
 """  # noqa: S608  own columns
-_ASSEMBLED: Final = f"UPDATE odograph.crash_part SET message = NULL WHERE {_PART_SET}"  # noqa: S608
-_DROP: Final = f"DELETE FROM odograph.crash_part WHERE {_PART_SET}"  # noqa: S608
+_ASSEMBLED: Final = f"UPDATE odograph.crash_part SET message = NULL WHERE {_OF_SET}"  # noqa: S608
+_DROP: Final = f"DELETE FROM odograph.crash_part WHERE {_OF_SET}"  # noqa: S608
 
 Rejected = tuple[Record, ContractError]
 
@@ -48,7 +44,7 @@ def part_row(record: Record, clocks: ClockLimits) -> Row | None:
     message = decode_crash(record.value)
     if not is_part(message):
         return None
-    return {key: message[key] for key in (*CHUNK_KEY, "part")} | {
+    return {key: message[key] for key in (*PART_SET, "part")} | {
         "event_ms": believed_ms(clocks, message["event_ms"], record.at_ms),
         "received_ms": record.at_ms,
         "mqtt_topic": optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
@@ -100,4 +96,4 @@ def assembled(parts: Sequence[Row], clocks: ClockLimits) -> Row:
 
 
 def _key(row: Mapping[str, Any]) -> Row:
-    return {key: row[key] for key in CHUNK_KEY}
+    return {key: row[key] for key in PART_SET}

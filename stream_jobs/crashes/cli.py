@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from infra.settings.settings import Endpoints
+from infra.settings.settings import endpoints, load
 
 crash_app = typer.Typer(no_args_is_help=True, help="Crash records: verdicts, integrity, locks, evidence.")
 Name = Annotated[str, typer.Argument(help="CRASH_ID, VEHICLE/CRASH_ID or VEHICLE/BOOT/CRASH_ID")]
@@ -28,7 +27,7 @@ def list_(
     """The crash records, the newest first: verdict, seal, completeness, lock."""
     from stream_jobs.crashes import bundle, tables
 
-    found = tables.records(_endpoints().db_dashboard_url, vehicle, verdict)
+    found = tables.records(endpoints(load()).db_dashboard_url, vehicle, verdict)
     typer.echo(bundle.as_json(found) if json else "\n".join(map(bundle.line, found)) or "no crash records")
 
 
@@ -37,7 +36,7 @@ def show(record: Name, json: AsJson = False) -> None:
     """One record: what it says, the verdict and why, what is wrong with it, what was done with it."""
     from stream_jobs.crashes import bundle, tables
 
-    url = _endpoints().db_dashboard_url
+    url = endpoints(load()).db_dashboard_url
     found = tables.evidence(url, tables.named(url, record))
     typer.echo(bundle.as_json(found) if json else bundle.evidence_text(found))
 
@@ -57,11 +56,10 @@ def verify(
     Records are also held against their vehicles' signatures, their own bytes and Kafka's log. Keep the
     head that it tells somewhere else: who rewrites all shows against that. Exit 1: something was changed.
     """
-    from infra.settings.settings import load
     from infra.stack import identity
     from stream_jobs.crashes import anchor, bundle, custody, tables
 
-    places, settings = _endpoints(), load()
+    places, settings = endpoints(load()), load()
     ingest, owner = (tables.user(url) for url in (places.db_ingest_url, places.db_owner_url))
     may = {"received": {ingest, "migration"}, "refused": {ingest}, "deleted": {owner}}
     vault, log = tables.vault(places.db_ingest_url, identity.device_trust(settings)), None
@@ -77,12 +75,11 @@ def verify(
 @crash_app.command("anchor")
 def anchor_() -> None:
     """Sign and time-stamp the custody log's head now; maintenance does, too. Exit 1: it does not hold."""
-    from infra.settings.settings import load
     from infra.stack import identity
     from stream_jobs.crashes import anchor, tables
 
     settings = load()
-    entry = anchor.anchor(settings, tables.vault(_endpoints().db_ingest_url, None).entries)
+    entry = anchor.anchor(settings, tables.vault(endpoints(load()).db_ingest_url, None).entries)
     typer.echo(f"anchored at entry {entry}: {anchor.read(settings, identity.witness(settings)).words}")
 
 
@@ -93,11 +90,10 @@ def lock(
     by: By = None,
 ) -> None:
     """Lock a record for good: no role can change or delete it any more. Again is fine."""
-    from infra.settings.settings import load
     from infra.stack import identity
     from stream_jobs.crashes import bundle, tables
 
-    url = _endpoints().db_ingest_url
+    url = endpoints(load()).db_ingest_url
     key = tables.named(url, record)
     who, reason = bundle.one_line("--by", by or getpass.getuser()), bundle.one_line("--why", why)
     typer.echo(
@@ -113,12 +109,11 @@ def export(
 
     The same record gives the same bytes. The custody log notes the export, with the bundle's hash.
     """
-    from infra.settings.settings import load
     from infra.stack import identity
     from stream_jobs.crashes import bundle, tables
     from stream_jobs.crashes.custody import sha256_hex
 
-    url, who = _endpoints().db_ingest_url, bundle.one_line("--by", by or getpass.getuser())
+    url, who = endpoints(load()).db_ingest_url, bundle.one_line("--by", by or getpass.getuser())
     key = tables.named(url, record)
     evidence = tables.evidence(url, key)
     body = bundle.made(evidence)
@@ -127,9 +122,3 @@ def export(
     path.write_bytes(body)
     tables.note_export(url, key, who, digest, identity.notary(load()))
     typer.echo(f"{digest}  {path}")
-
-
-def _endpoints() -> Endpoints:
-    from infra.settings.settings import endpoints, load
-
-    return endpoints(load())

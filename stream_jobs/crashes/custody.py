@@ -24,7 +24,7 @@ from infra.contract.downlink import Verifier
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.evidence import statement
 from infra.contract.frame import Frame
-from infra.contract.messages import crash_digest, decode_crash, is_part, join_crash
+from infra.contract.messages import PART_SET, crash_digest, decode_crash, is_part, join_crash
 from infra.contract.topics import kafka_topic
 from infra.stack.identity import Trust, signature_of
 
@@ -33,7 +33,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TOPIC, DEAD_LETTER = "crash", "dead-letter"
 DEPLOYED: Final = "recorder: a restraint that does not reverse was deployed"
 EVER_MS: Final = 1 << 52
-_CHUNK_KEY: Final = ("vehicle_id", "boot_id", "crash_id", "sha256", "parts")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Key = tuple[str, int, str]  # vehicle id, boot id, crash id
@@ -229,7 +228,7 @@ class CrashLog:
             if not is_part(message):
                 self._note(message, record.value, record.received_ms)
                 return
-            key = tuple(message[name] for name in _CHUNK_KEY)
+            key = tuple(message[name] for name in PART_SET)
             parts = self._parts.setdefault(key, {})
             parts.setdefault(message["part"], (message["data"], record.received_ms))
             if len(parts) == message["parts"]:

@@ -256,12 +256,8 @@ class _Reader:
         """Where reading begins: there, as far as the log holds it."""
         full, begun = {short: name for name, short in self._names.items()}, {}
         for (short, partition), offset in offsets.items():
-            place = TopicPartition(full[short], partition)
-            bounds = self._consumer.get_watermark_offsets(place, timeout=STALL_TIMEOUT_S)
-            if bounds is None:
-                raise ServiceError(f"Kafka does not report the end of {place.topic}/{partition}")
-            named = f"{place.topic}/{partition}"
-            begun[short, partition] = kafka.resumed(offset, bounds, named, "begin")
+            bounds = kafka.bounds(self._consumer, full[short], partition, STALL_TIMEOUT_S)
+            begun[short, partition] = kafka.resumed(offset, bounds, f"{full[short]}/{partition}", "begin")
         self._consumer.assign([TopicPartition(full[t], p, offset) for (t, p), offset in begun.items()])
         return begun
 

@@ -9,6 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from infra.contract.errors import ConfigError
+from infra.settings.settings import endpoints, load
+
 replays = typer.Typer(help="A stored day, a stretch of the log or recorded drives, through the jobs again.")
 RunId = Annotated[str, typer.Argument(help="a run: odograph replay list")]
 Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
@@ -88,7 +91,6 @@ def replay(
         if not publish(drives, mapping, times, start, run_id, log_frames, drain, json):
             raise typer.Exit(1)
         return
-    from infra.contract.errors import ConfigError
     from stream_jobs.replay import command
 
     if run_id or log_frames:
@@ -124,7 +126,6 @@ def list_(json: Json = False) -> None:
 @replays.command()
 def show(run: RunId) -> None:
     """Print all that is known of a run, as JSON."""
-    from infra.settings.settings import load
     from stream_jobs.replay import command, runs
 
     found = runs.load(load().paths.home, run)
@@ -158,7 +159,6 @@ def promote(run: RunId) -> None:
 @replays.command()
 def rollback(run: RunId) -> None:
     """Let the serving views read what they read before the run was promoted, in one transaction."""
-    from infra.settings.settings import endpoints, load
     from stream_jobs.replay import databases, runs
     from stream_jobs.replay.promote import rollback as read_before
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json as jsons
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from infra.settings.settings import Settings
+from infra.clients.log import configure
+from infra.contract.errors import ConfigError
+from infra.settings.settings import Settings, endpoints, load
+from infra.settings.values import moment_ms
 
 
 def recompute(
@@ -30,10 +32,6 @@ def recompute(
     from dataclasses import asdict
 
     from infra.clients.health import stopped_by_signals
-    from infra.clients.log import configure
-    from infra.contract.errors import ConfigError
-    from infra.settings.settings import endpoints, load
-    from infra.settings.values import moment_ms
     from stream_jobs.frames.lookup_files import folder_of
     from stream_jobs.maintenance.copies import write_vehicle_lookup
     from stream_jobs.reprocess import work
@@ -99,8 +97,6 @@ def backfill(
     """
     import threading
 
-    from infra.contract.errors import ConfigError
-    from infra.settings.settings import endpoints, load
     from stream_jobs.archive.manifest import archive_of
     from stream_jobs.reprocess.backfill import bring_in, take_in
 
@@ -120,7 +116,6 @@ def backfill(
 
 def _day_of(settings: Settings, drives: Path, mapping: Path | None, start: str, run_id: str | None) -> Path:
     from edge_simulator.recordings import replay
-    from infra.contract.errors import ConfigError
 
     begin = replay.parse_start(start)
     if begin == "now":

@@ -7,7 +7,11 @@ from typing import Annotated, Final
 
 import typer
 
+from infra.clients.db import connected
+from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError
+from infra.settings.settings import endpoints, load
+from infra.settings.values import moment_at
 
 LAT_LIMIT, LON_LIMIT = 90, 180
 COLUMNS: Final = {
@@ -36,9 +40,6 @@ def eta(
     """
     import orjson
 
-    from infra.clients.db import connected
-    from infra.clients.tables import aligned
-    from infra.settings.settings import endpoints, load
     from stream_jobs.roads.history import Ask, Forecast, ask_for
 
     in_force = load()
@@ -68,11 +69,6 @@ def traffic(
 ) -> None:
     """Congestion in the five minutes up to a moment: the slowest places beside free flow."""
     import orjson
-
-    from infra.clients.db import connected
-    from infra.clients.tables import aligned
-    from infra.settings.settings import endpoints, load
-    from infra.settings.values import moment_at
 
     settings = load()
     if by not in _FROM:
