@@ -11,13 +11,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import Parameter, Signature
-from pathlib import Path
 from typing import Any, Concatenate, Final, LiteralString, ParamSpec
 
 import pandas as pd
 import psycopg
 
-from infra.clients.db import CONNECT_S, Cause, Wait, cause_of, open_connection, socket_deadline
+from infra.clients.db import CONNECT_S, Cause, Wait, cause_of, open_connection, socket_deadline, sql_of
 from infra.contract.errors import ServiceError
 
 P = ParamSpec("P")
@@ -159,7 +158,6 @@ def query(head: str, sql: str) -> Any:
 
 
 def queries_of(module: str) -> dict[str, Any]:
-    """The queries of the SQL file beside a module, by name; before each stands a line ``-- name: HEAD``."""
-    parts = Path(module).with_suffix(".sql").read_text().split("-- name: ")[1:]
-    found = [query(*part.split("\n", 1)) for part in parts]
+    """The queries of the SQL file beside a module, by name; each is named by its head."""
+    found = [query(head, sql) for head, sql in sql_of(module).items()]
     return {each.__name__: each for each in found}

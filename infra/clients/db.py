@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -55,6 +56,12 @@ def system_user() -> str:
     with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_name
     return f"uid {os.getuid()}"
+
+
+def sql_of(module: str) -> dict[str, str]:
+    """The statements in the SQL file beside a module, by name: a line ``-- name: NAME`` before each."""
+    parts = Path(module).with_suffix(".sql").read_text().split("-- name: ")[1:]
+    return {name: sql for name, _, sql in (part.partition("\n") for part in parts)}
 
 
 @contextmanager

@@ -13,62 +13,22 @@ from typing import Any, Final, Literal
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.clients.db import Cause, cause_of, session, system_user
+from infra.clients.db import Cause, cause_of, session, sql_of, system_user
 from infra.contract.downlink import Silence
 from infra.contract.errors import ConfigError, ServiceError
+
+SQL: Final = sql_of(__file__)
 
 CONNECT_S: Final = 5
 ANSWER_S: Final = 15.0
 """For all that one deed takes, s: a database that stands still keeps nobody waiting at the page."""
 Row = dict[str, Any]
 
-_LIST: Final = """
-SELECT alert_no, severity, vehicle_id, model, rule, rule_version, opened_at, last_at, cleared_at, duration_s,
-       value, worst_value, limit_value, active, acknowledged, acknowledged_by, late, silenced_until, message
-FROM serving.alert_life
-WHERE (%(every)s OR active) AND (%(rule)s::text IS NULL OR %(rule)s IN (rule, split_part(rule, '.', 1)))
-  AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
-ORDER BY active DESC, acknowledged, odograph.severity_rank(severity) DESC, opened_at DESC
-LIMIT %(limit)s
-"""
-_ONE: Final = "SELECT * FROM serving.alert_life WHERE alert_no = %(alert_no)s"
-_CHANGES: Final = """
-SELECT change, event_time, recorded_at, severity, value, limit_value, by_whom, note
-FROM serving.alert_change WHERE alert_no = %(alert_no)s ORDER BY recorded_at, event_time
-"""
-_EVIDENCE: Final = """
-SELECT t0, boot_id, seq, received_at, verdict, kafka_topic, partition, log_offset, frame
-FROM serving.alert_evidence WHERE alert_no = %(alert_no)s ORDER BY t0, boot_id, seq
-"""
-_SILENCE: Final = "SELECT * FROM dispatch.silence(%(rule)s, %(vehicle)s, %(seconds)s, %(by)s, %(why)s)"
-_END_SILENCE: Final = "SELECT * FROM dispatch.end_silence(%(numbers)s::bigint[], %(by)s) AS silence_no"
-_IN_FORCE: Final = "SELECT * FROM dispatch.silences_in_force()"
-_INCIDENTS: Final = """
-SELECT i.incident_no, severity, active, acknowledged_at, assigned_to, silenced_until, vehicle_id, model,
-       vehicles, cause, alerts, opened_at, last_at, closed_at, duration_s, rules, incident_id, message
-FROM serving.incident i
-WHERE (%(every)s OR i.incident_no IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.active))
-  AND (%(cause)s::text IS NULL OR cause = %(cause)s)
-  AND (%(vehicle)s::text IS NULL OR i.incident_no IN (
-       SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle)s))
-ORDER BY active DESC, acknowledged_at IS NOT NULL, odograph.severity_rank(severity) DESC, opened_at DESC
-LIMIT %(limit)s
-"""
-_INCIDENT: Final = "SELECT * FROM serving.incident WHERE incident_no = %(incident_no)s"
-_TIMELINE: Final = """
-SELECT * FROM serving.incident_alert WHERE incident_no = %(incident_no)s ORDER BY opened_at, alert_no
-"""
-_NOTES: Final = """
-SELECT at, by_whom, kind, text FROM serving.incident_note WHERE incident_no = %(incident_no)s ORDER BY at
-"""
 Deed = Literal[
     "acknowledge", "clear", "incident_acknowledge", "incident_assign", "incident_comment", "incident_close"
 ]  # fmt: skip
 """What is done with alerts, or with incidents."""
 _DEED: Final = "SELECT * FROM dispatch.{}(%(numbers)s::bigint[], %(by)s, %(words)s) AS number"
-_SILENCE_INCIDENTS: Final = """
-SELECT * FROM dispatch.incident_silence(%(numbers)s::bigint[], %(seconds)s, %(by)s, %(why)s)
-"""
 
 
 class AlertStore:
@@ -79,32 +39,33 @@ class AlertStore:
 
     def listed(self, rule: str | None, vehicle: str | None, every: bool, limit: int) -> list[Row]:
         """Active ones first, then unacknowledged, then by severity; ``every``: those that are over too."""
-        return self._rows(_LIST, rule=rule, vehicle=vehicle, every=every, limit=limit)
+        return self._rows(SQL["list"], rule=rule, vehicle=vehicle, every=every, limit=limit)
 
     def shown(self, alert_no: int) -> Row | None:
         """One alert with its history and its evidence, or None."""
-        found = self._rows(_ONE, alert_no=alert_no)
+        found = self._rows(SQL["one"], alert_no=alert_no)
         if not found:
             return None
-        history, evidence = (self._rows(query, alert_no=alert_no) for query in (_CHANGES, _EVIDENCE))
-        return found[0] | {"history": history, "evidence": evidence}
+        history = self._rows(SQL["changes"], alert_no=alert_no)
+        return found[0] | {"history": history, "evidence": self._rows(SQL["evidence"], alert_no=alert_no)}
 
     def silence(self, rule: str | None, vehicle: str | None, seconds: float, by: str, why: str) -> Row:
         """The new silence's number and end."""
-        return self._rows(_SILENCE, rule=rule, vehicle=vehicle, seconds=seconds, by=by, why=why)[0]
+        return self._rows(SQL["silence"], rule=rule, vehicle=vehicle, seconds=seconds, by=by, why=why)[0]
 
     def end_silences(self, numbers: Sequence[int], by: str) -> list[int]:
         """The numbers of those that were in force."""
-        return [row["silence_no"] for row in self._rows(_END_SILENCE, numbers=list(numbers), by=by)]
+        return [row["silence_no"] for row in self._rows(SQL["end_silence"], numbers=list(numbers), by=by)]
 
     def incidents(self, cause: str | None, vehicle: str | None, every: bool, limit: int) -> list[Row]:
         """As ``listed``; of a vehicle also the fleet's that it is in."""
-        return self._rows(_INCIDENTS, cause=cause, vehicle=vehicle, every=every, limit=limit)
+        return self._rows(SQL["incidents"], cause=cause, vehicle=vehicle, every=every, limit=limit)
 
     def incident(self, incident_no: int) -> Row | None:
         """One incident with its timeline of alerts and its notes, or None."""
-        found = self._rows(_INCIDENT, incident_no=incident_no)
-        timeline, notes = (self._rows(query, incident_no=incident_no) for query in (_TIMELINE, _NOTES))
+        found = self._rows(SQL["incident"], incident_no=incident_no)
+        timeline = self._rows(SQL["timeline"], incident_no=incident_no)
+        notes = self._rows(SQL["notes"], incident_no=incident_no)
         return found[0] | {"timeline": timeline, "notes": notes} if found else None
 
     def do(self, deed: Deed, numbers: Sequence[int], by: str, words: str | None) -> list[int]:
@@ -116,10 +77,10 @@ class AlertStore:
 
     def silence_incidents(self, numbers: Sequence[int], seconds: float, by: str, why: str) -> list[Row]:
         """A silence each of what its cause raises for its vehicle: number of both, and the end."""
-        return self._rows(_SILENCE_INCIDENTS, numbers=list(numbers), seconds=seconds, by=by, why=why)
+        return self._rows(SQL["silence_incidents"], numbers=list(numbers), seconds=seconds, by=by, why=why)
 
     def in_force(self) -> list[Silence]:
-        return [Silence(**row) for row in self._rows(_IN_FORCE)]
+        return [Silence(**row) for row in self._rows(SQL["in_force"])]
 
     def _rows(self, statement: str, **params: Any) -> list[Row]:
         return self._connection.execute(statement.encode(), params).fetchall()

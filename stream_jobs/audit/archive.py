@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import pyarrow as pa
 
+from infra.clients.db import sql_of
 from infra.clients.duck import connected, table_of
 from infra.contract.seq_ranges import Ranges, merged
 from stream_jobs.archive import reader
@@ -23,6 +24,8 @@ from stream_jobs.archive.reader import ArchiveFile, by_log, quoted, records_sql
 from stream_jobs.archive.verify import FAULTS
 from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.scope import EVER_MS, Scope
+
+SQL: Final = sql_of(__file__)
 
 SHARE_ROWS: Final = 2_000_000
 """Records whose identities are counted at once."""
@@ -85,17 +88,6 @@ class Clone(NamedTuple):
     overlap_ms: int
 
 
-_RECORDS = """
-CREATE OR REPLACE TEMP VIEW record AS
-SELECT vehicle_id, boot_id, seq, topic, partition, log, log_offset, received_ms, t0_ms, verdict,
-       CASE WHEN verdict IN ('ok', 'late', 'erased') THEN t0_ms ELSE received_ms END AS at_ms,
-       at_ms >= {since} AND at_ms < {until} AND received_ms < {seen} AS inside
-FROM {files} WHERE NOT (topic = {topic} AND log IN ('', {log}) AND ({beyond}))
-"""
-_NOTHING = """
-(SELECT '' AS vehicle_id, 0::BIGINT AS boot_id, 0::BIGINT AS seq, '' AS topic, 0 AS partition, '' AS log,
-        0::BIGINT AS log_offset, 0::BIGINT AS received_ms, 0::BIGINT AS t0_ms, '' AS verdict WHERE false)
-"""
 _SHARE = "hash(vehicle_id) % $shares = $share"
 _IDENTITIES = f"""
 CREATE OR REPLACE TEMP TABLE identity AS
@@ -104,55 +96,6 @@ SELECT vehicle_id, boot_id, seq, count(*) AS records, count_if(verdict = 'late')
        bool_or(verdict = 'ok') AS ok
 FROM record WHERE inside AND {_SHARE} AND (seq >= 0 OR verdict <> 'erased') GROUP BY ALL
 """  # noqa: S608  constants of this file
-_DEVICES = """
-SELECT vehicle_id, boot_id, count_if(seq >= 0), sum(records), count_if(ok),
-       count_if(seq >= 0 AND NOT ok AND late > 0),
-       count_if(seq >= 0 AND NOT ok AND late = 0 AND quarantined > 0),
-       count_if(seq >= 0 AND NOT ok AND late = 0 AND quarantined = 0),
-       sum(late), sum(quarantined),
-       coalesce(min(seq) FILTER (seq >= 0), 0), coalesce(max(seq) FILTER (seq >= 0), -1)
-FROM identity GROUP BY ALL
-"""
-_GAPS = """
-SELECT vehicle_id, boot_id, seq + 1,
-       lead(seq) OVER (PARTITION BY vehicle_id, boot_id ORDER BY seq) - 1 AS last_seq
-FROM identity WHERE seq >= 0 QUALIFY last_seq > seq
-"""
-_FOLLOWING = """
-SELECT vehicle_id, boot_id, min(seq) FROM record
-WHERE verdict IN ('ok', 'late', 'erased') AND t0_ms >= $until GROUP BY ALL
-"""
-_ELSEWHERE = """
-SELECT DISTINCT r.vehicle_id, r.boot_id, r.seq
-FROM record r JOIN gap g ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.boot_id
-                        AND r.seq BETWEEN g.first_seq AND g.last_seq
-"""
-_AROUND = """
-SELECT g.vehicle_id, g.boot_id, g.first_seq,
-       coalesce(arg_max(r.received_ms, r.seq) FILTER (r.seq < g.first_seq), '-inf'::DOUBLE),
-       coalesce(arg_min(r.received_ms, r.seq) FILTER (r.seq > g.last_seq), 'inf'::DOUBLE)
-FROM gap g LEFT JOIN record r ON r.vehicle_id = g.vehicle_id AND r.boot_id = g.boot_id AND r.seq >= 0
-GROUP BY ALL
-"""
-_AGAIN = """
-SELECT vehicle_id, sum(moments - 1)::BIGINT
-FROM (SELECT vehicle_id, count(DISTINCT t0_ms) AS moments FROM record
-      WHERE {vehicles} AND verdict = 'ok' AND inside GROUP BY vehicle_id, boot_id, seq)
-GROUP BY ALL
-"""
-_PARTITIONS = """
-SELECT topic, partition, log, count(*), min(log_offset), max(log_offset),
-       sum(log_offset::HUGEINT), sum(log_offset::HUGEINT * log_offset)
-FROM record WHERE received_ms >= $since AND received_ms < $until GROUP BY ALL ORDER BY ALL
-"""
-_OPEN = """
-SELECT count(*) FROM record
-WHERE at_ms >= $since AND at_ms < $end AND (at_ms >= $until OR received_ms >= $seen)
-"""
-_WINDOWS = """
-SELECT t0_ms // $window * $window, count(DISTINCT (boot_id, seq)), max(boot_id), min(seq), max(seq)
-FROM record WHERE vehicle_id = $vehicle AND verdict = 'ok' AND inside GROUP BY 1
-"""
 _TOTALS = f"""
 SELECT sum(records), count_if(seq >= 0 OR erased = 0), sum(ok) - count_if(ok > 0), sum(records - live),
        count_if(live = 0), sum(others), sum(erased)
@@ -167,20 +110,6 @@ _GAP: Final = pa.schema(
 _DEAD: Final = pa.schema(
     [("digest", pa.string()), ("vehicle_id", pa.string()), ("boot_id", pa.int64()), ("seq", pa.int64())]
 )
-_CLONES = """
-WITH boot AS (
-    SELECT vehicle_id, boot_id, min(t0_ms) AS from_ms, max(t0_ms + span_ms) AS to_ms,
-           min(received_ms) AS first_ms, max(received_ms) AS last_ms
-    FROM read_parquet(?, hive_partitioning = false)
-    WHERE verdict IN ('ok', 'late')
-    GROUP BY vehicle_id, boot_id
-)
-SELECT a.vehicle_id, a.boot_id, b.boot_id,
-       least(a.to_ms, b.to_ms) - greatest(a.from_ms, b.from_ms) AS overlap_ms
-FROM boot a JOIN boot b ON a.vehicle_id = b.vehicle_id AND a.boot_id < b.boot_id
-WHERE overlap_ms > ? AND least(a.last_ms, b.last_ms) - greatest(a.first_ms, b.first_ms) > ?
-ORDER BY ALL
-"""
 
 
 class Archive:
@@ -194,24 +123,24 @@ class Archive:
         committed: NextOffsets,
     ) -> None:  # fmt: skip
         self._connection, self._scope = connection, scope
-        read = records_sql(by_log(files)) if files else _NOTHING
+        read = records_sql(by_log(files)) if files else SQL["nothing"]
         topic, log, ends = committed
         beyond = " OR ".join(f"partition = {int(p)} AND log_offset >= {int(end)}" for p, end in ends.items())
         values = {"files": read, "topic": quoted(topic), "log": quoted(log), "beyond": beyond or "false"}
-        self._run(_RECORDS.format(**values, **scope.bounds()))
+        self._run(SQL["records"].format(**values, **scope.bounds()))
 
     def devices(self, share_rows: int = SHARE_ROWS) -> dict[Device, DeviceCount]:
         """Every device with a record in the scope; identities of about ``share_rows`` records at once."""
         found: dict[Device, DeviceCount] = {}
         for share in self._shares(share_rows):
             self._run(_IDENTITIES, share)
-            for vehicle_id, boot_id, *counts in self._run(_DEVICES):
+            for vehicle_id, boot_id, *counts in self._run(SQL["devices"]):
                 found[vehicle_id, boot_id] = DeviceCount(*counts)
-            for vehicle_id, boot_id, first, last in self._run(_GAPS):
+            for vehicle_id, boot_id, first, last in self._run(SQL["gaps"]):
                 found[vehicle_id, boot_id].gaps.append((first, last))
         for count in found.values():
             count.gaps = merged(count.gaps)
-        for vehicle_id, boot_id, seq in [] if self._scope.whole else self._run(_FOLLOWING):
+        for vehicle_id, boot_id, seq in [] if self._scope.whole else self._run(SQL["following"]):
             if (vehicle_id, boot_id) in found:
                 found[vehicle_id, boot_id].following = seq
         return found
@@ -236,14 +165,14 @@ class Archive:
 
     def around(self, gaps: Mapping[Device, Ranges]) -> dict[tuple[Device, int], Span]:
         """By device and first number of a gap: when the frames before and behind it were received."""
-        found = self._of_gaps(_AROUND, gaps)
+        found = self._of_gaps(SQL["around"], gaps)
         return {((vehicle, boot), first): (before, after) for vehicle, boot, first, before, after in found}
 
     def elsewhere(self, gaps: Mapping[Device, Ranges]) -> dict[Device, Ranges]:
         """Of these ranges the frames that the files hold at whatever moment."""
         if not any(gaps.values()) or self._scope.whole:
             return {}
-        return ranges_by_device(self._of_gaps(_ELSEWHERE, gaps))
+        return ranges_by_device(self._of_gaps(SQL["elsewhere"], gaps))
 
     def _of_gaps(self, sql: str, gaps: Mapping[Device, Ranges]) -> list[Any]:
         rows = [(*device, *each) for device, ranges in gaps.items() for each in ranges]
@@ -252,12 +181,12 @@ class Archive:
 
     def again(self, vehicles: Sequence[str]) -> dict[str, int]:
         """How often these vehicles used a number again in time, for another first sample."""
-        sql = _AGAIN.format(vehicles="list_contains($vehicles, vehicle_id)")
+        sql = SQL["again"].format(vehicles="list_contains($vehicles, vehicle_id)")
         return dict(self._run(sql, {"vehicles": list(vehicles)})) if vehicles else {}
 
     def again_in_all(self) -> int:
         """The same of all vehicles together."""
-        sql = _AGAIN.format(vehicles=_SHARE)
+        sql = SQL["again"].format(vehicles=_SHARE)
         return sum(again for share in self._shares(SHARE_ROWS) for _, again in self._run(sql, share))
 
     def dead_archived(self, dead: Sequence[DeadFrame]) -> int:
@@ -274,7 +203,7 @@ class Archive:
         found = []
         until_ms = min(self._scope.until_ms, self._scope.seen_until_ms) if self._scope.since_ms else EVER_MS
         for topic, partition, log, records, first, last, total, squares in self._run(
-            _PARTITIONS, {"until": until_ms}
+            SQL["partitions"], {"until": until_ms}
         ):
             # Count, sum and sum of squares are those of all whole numbers from first to last: none lacks.
             count, below = last - first + 1, first - 1
@@ -290,11 +219,11 @@ class Archive:
 
     def open_records(self, until_ms: int) -> int:
         """Records of frames before ``until_ms`` that the scope leaves out at its end: not closed yet."""
-        return int(self._run(_OPEN, {"end": until_ms})[0][0])
+        return int(self._run(SQL["open"], {"end": until_ms})[0][0])
 
     def windows(self, vehicle_id: str, window_ms: int) -> dict[int, tuple[int, int, int, int]]:
         """By window, ms: frames in time that begin in it, one of their boots, first and last number."""
-        rows = self._run(_WINDOWS, {"vehicle": vehicle_id, "window": window_ms})
+        rows = self._run(SQL["windows"], {"vehicle": vehicle_id, "window": window_ms})
         return {start: (frames, boot, first, last) for start, frames, boot, first, last in rows}
 
     def _run(self, sql: str, values: Mapping[str, Any] | None = None) -> list[Any]:
@@ -336,5 +265,5 @@ def cloned_vehicles(home: Path) -> list[Clone]:
     if not files:
         return []
     with connected() as connection:
-        rows = connection.execute(_CLONES, [files, OVERLAP_MS, OVERLAP_MS]).fetchall()
+        rows = connection.execute(SQL["clones"], [files, OVERLAP_MS, OVERLAP_MS]).fetchall()
     return [Clone(*row) for row in rows]

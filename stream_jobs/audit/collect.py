@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from psycopg.rows import dict_row
 
-from infra.clients.db import Connection, connected
+from infra.clients.db import Connection, connected, sql_of
 from infra.clients.kafka import LogEnds
 from infra.contract.seq_ranges import Ranges, minus, size
 from infra.contract.topics import LIVE, kafka_topic
@@ -28,53 +28,16 @@ from stream_jobs.audit.edge import Device, EdgeDevice, ranges_by_device
 from stream_jobs.audit.ledger import Figures, Ledger
 from stream_jobs.audit.scope import WHOLE, Scope
 
+SQL: Final = sql_of(__file__)
+
 TELEMETRY: Final = "telemetry"
 POLL_S: Final = 1.0
 COMPARED_VEHICLES: Final = 20
 """Vehicles whose windows are compared one by one, where their sums differ."""
 SLACK_MS: Final = 3_600_000
 
-_COUNTED = """
-SELECT vehicle_id, sum(frames - frames_late)::bigint AS counted, sum(frames_late)::bigint AS repaired
-FROM odograph.vehicle_window
-WHERE window_start >= to_timestamp(%(since)s / 1000.0) AND window_start < to_timestamp(%(until)s / 1000.0)
-GROUP BY 1
-"""
-_LATE = """
-SELECT vehicle_id, count(*) FILTER (WHERE NOT deferred) AS late_listed,
-       count(*) FILTER (WHERE repaired_at IS NULL AND NOT deferred) AS late_open,
-       count(DISTINCT (boot_id, seq)) FILTER (WHERE repaired_at IS NULL AND deferred) AS deferred
-FROM odograph.late_frame
-WHERE t0_ms >= %(since)s AND t0_ms < %(until)s AND received_at < to_timestamp(%(seen)s / 1000.0)
-GROUP BY 1
-"""
-_QUARANTINED = """
-SELECT vehicle_id, count(*) AS quarantined_listed FROM odograph.quarantined_frame
-WHERE received_at >= to_timestamp(%(since)s / 1000.0)
-  AND received_at < to_timestamp(least(%(until)s, %(seen)s) / 1000.0)
-GROUP BY 1
-"""
-_DEAD = """
-SELECT coalesce(vehicle_id, '') AS vehicle_id,
-       count(DISTINCT digest) FILTER (WHERE seq IS NULL AND messages IS NULL) AS dead_unknown,
-       coalesce(sum(messages) FILTER (WHERE reason = 'rate_limited'), 0)::bigint AS not_kept
-FROM odograph.dead_letter
-WHERE received_at >= to_timestamp(%(since)s / 1000.0) AND received_at < to_timestamp(%(until)s / 1000.0)
-  AND (mqtt_topic IS NOT NULL OR reason <> 'refused') -- else a row of the jobs, no message
-GROUP BY 1
-"""
 _DEAD_FRAMES: Final = "SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%s)"
-_SESSION_LOSSES: Final = """
-SELECT (extract(epoch FROM since_at) * 1000)::bigint, (extract(epoch FROM at) * 1000)::bigint, detail
-FROM serving.session_loss ORDER BY at
-"""
-_WINDOWS: Final = """
-SELECT (extract(epoch FROM window_start) * 1000)::bigint, (frames - frames_late)::bigint
-FROM odograph.vehicle_window
-WHERE vehicle_id = %(vehicle)s AND window_start >= to_timestamp(%(since)s / 1000.0)
-  AND window_start < to_timestamp(%(until)s / 1000.0)
-"""
-LISTED: Final = (_COUNTED, _LATE, _QUARANTINED, _DEAD)
+LISTED: Final = (SQL["counted"], SQL["late"], SQL["quarantined"], SQL["dead"])
 """By vehicle the figures that the database has; under the empty name dead letters of nobody."""
 
 
@@ -280,7 +243,7 @@ def _devices(
 def _sessions(found: Account, store: Archive, database: Connection) -> None:
     """The gaps' ranges, those apart in the time of whose frames the broker lost a session of the bridge."""
     scope, gaps = found.scope, found.gaps
-    losses = [SessionLoss(*row) for row in database.execute(_SESSION_LOSSES).fetchall()]
+    losses = [SessionLoss(*row) for row in database.execute(SQL["session_losses"]).fetchall()]
     found.sessions = [x for x in losses if x.at_ms >= scope.since_ms and x.since_ms < scope.until_ms]
     if not losses or not gaps:
         return
@@ -302,7 +265,7 @@ def _windows(found: Account, store: Archive, database: Connection, window_ms: in
     for vehicle_id in differ[:COMPARED_VEHICLES]:
         archived = store.windows(vehicle_id, window_ms)
         values = found.scope.bounds() | {"vehicle": vehicle_id}
-        counted: dict[int, int] = dict(database.execute(_WINDOWS, values).fetchall())
+        counted: dict[int, int] = dict(database.execute(SQL["windows"], values).fetchall())
         for start in sorted(archived.keys() | counted.keys()):
             frames, *place = archived.get(start, (0, None, None, None))
             if frames != counted.get(start, 0):

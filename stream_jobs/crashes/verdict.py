@@ -14,12 +14,15 @@ from typing import Any, Final
 
 import orjson
 
+from infra.clients.db import sql_of
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
 from infra.settings.sections import Crash
 from stream_jobs.app.statements import insert_json
 from stream_jobs.crashes.check import curves, deployed
 from stream_jobs.events.rows import Cursor, as_json
+
+SQL: Final = sql_of(__file__)
 
 KMH_PER_MPS: Final = 3.6
 AFTER_MS: Final = 40_000  # so long after the event a collapse of the speed belongs to it
@@ -184,38 +187,8 @@ LIMITS: Final = {
 }
 DEG_PER_M: Final = 1 / 111_195
 
-DUE: Final = """
-WITH fleet AS (SELECT max(event_time) AS now FROM odograph.vehicle_latest)
-SELECT c.vehicle_id, c.boot_id, c.crash_id, (extract(epoch FROM c.event_time) * 1000)::bigint AS event_ms,
-       c.lat_deg, c.lon_deg, coalesce(c.raw, c.record::text) AS record, b.basis,
-       c.signature = 'invalid' AS forged,
-       fleet.now >= c.event_time + make_interval(secs => %(final_s)s) AS final
-FROM odograph.crash_record c
-CROSS JOIN fleet
-LEFT JOIN odograph.vehicle_latest l USING (vehicle_id)
-LEFT JOIN odograph.crash_verdict v USING (vehicle_id, boot_id, crash_id)
-CROSS JOIN LATERAL (
-    SELECT format('%%s/%%s/%%s', count(*), sum(w.samples), sum(w.revision)) AS basis
-    FROM odograph.vehicle_window w WHERE w.vehicle_id = c.vehicle_id
-     AND w.window_start >= c.event_time - make_interval(secs => %(own_before_s)s)
-     AND w.window_start < c.event_time + make_interval(secs => %(wait_s)s)
-) b
-WHERE c.event_time > fleet.now - make_interval(days => %(kept_days)s)
-  AND (l.event_time >= c.event_time + make_interval(secs => %(wait_s)s)
-       OR fleet.now >= c.event_time + make_interval(secs => %(wait_s)s + %(patience_s)s))
-  AND (v.verdict IS NULL OR v.basis <> b.basis
-       OR (NOT v.final AND fleet.now >= c.event_time + make_interval(secs => %(final_s)s)))
-ORDER BY c.event_time, c.vehicle_id, c.boot_id, c.crash_id LIMIT %(at_once)s
-"""
 
-_WINDOW: Final = """
-SELECT w.vehicle_id, (extract(epoch FROM w.window_start) * 1000)::bigint AS start_ms,
-       (extract(epoch FROM w.window_start) * 1000)::bigint + w.window_s * 1000 AS end_ms,
-       w.speed_max_kmh, w.speed_last_kmh, w.distance_m, w.moving_s, w.idle_s
-FROM odograph.vehicle_window w
-WHERE w.window_start >= to_timestamp(%(event_ms)s / 1000.0) - make_interval(secs => %(before_s)s)
-  AND w.window_start < to_timestamp(%(event_ms)s / 1000.0) + make_interval(secs => %(after_s)s)
-"""
+_WINDOW: Final = SQL["window"]
 OWN: Final = f"{_WINDOW} AND w.vehicle_id = %(vehicle_id)s ORDER BY w.window_start"
 OTHERS: Final = f"""{_WINDOW} AND w.vehicle_id <> %(vehicle_id)s
   AND w.lat_deg BETWEEN %(lat_deg)s - %(reach_deg)s AND %(lat_deg)s + %(reach_deg)s
@@ -238,7 +211,7 @@ STORE: Final = insert_json(
 def settle(cursor: Cursor, terms: Crash) -> list[str]:
     """Give every record that is due its verdict, within the transaction of the cursor; the verdicts."""
     wait_s = terms.still_to_s + WINDOW_S
-    cursor.execute(DUE, LIMITS | {"wait_s": wait_s})
+    cursor.execute(SQL["due"], LIMITS | {"wait_s": wait_s})
     verdicts = []
     for row in cursor.fetchall():
         own = _windows(cursor, OWN, {**row, "before_s": OWN_BEFORE_S, "after_s": wait_s})

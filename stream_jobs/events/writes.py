@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from infra.clients.db import sql_of
 from infra.contract.downlink import Signer
 from infra.contract.errors import ContractError
 from infra.contract.evidence import statement
@@ -28,24 +29,10 @@ from stream_jobs.events.rows import Cursor, Record, Row, as_json
 from stream_jobs.rules.cohort.judge import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
+SQL: Final = sql_of(__file__)
+
 Offsets = dict[tuple[str, int], int]  # next offset by topic (short name) and partition
-ENSURE_OFFSETS: Final = """
-INSERT INTO odograph.consumer_offset AS o (consumer, topic, partition, next_offset, log_generation)
-SELECT %(consumer)s, topic, partition, 0, log_generation
-FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, log_generation text)
-ON CONFLICT (consumer, topic, partition) DO UPDATE SET log_generation = excluded.log_generation,
-    next_offset = CASE WHEN o.log_generation IN ('', excluded.log_generation) THEN o.next_offset ELSE 0 END
-"""
-"""A place in another log is none in this one."""
-OFFSETS: Final = """
-SELECT topic, partition, next_offset, log_generation FROM odograph.consumer_offset
-WHERE consumer = %(consumer)s
-"""
-MOVE_OFFSETS: Final = """
-UPDATE odograph.consumer_offset o SET next_offset = n.next_offset
-FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, held bigint, next_offset bigint)
-WHERE o.consumer = %(consumer)s AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.held
-"""
+OFFSETS: Final = SQL["offsets"]
 ALERT_COLUMNS: Final = """
 alert_no, vehicle_id, rule, rule_version, severity, message,
 (extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
@@ -63,30 +50,6 @@ WHERE a.withdrawn_at IS NULL AND (a.cleared_at IS NULL
    OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0)))
 FOR UPDATE OF a
 """  # noqa: S608  own columns
-CLEAR_ALERTS: Final = """
-UPDATE odograph.alert a SET cleared_at = a.last_at + reach.clear_for
-FROM (
-    SELECT b.alert_no, make_interval(secs => coalesce(
-        (%(clear_for_s)s::jsonb ->> split_part(b.rule, '.', 1))::double precision,
-        %(default_s)s)) AS clear_for
-    FROM odograph.alert b WHERE b.cleared_at IS NULL AND NOT split_part(b.rule, '.', 1) = ANY(%(kept)s)
-) reach, odograph.vehicle_latest l
-WHERE a.alert_no = reach.alert_no AND a.cleared_at IS NULL AND l.vehicle_id = a.vehicle_id
-  AND l.event_time > a.last_at + reach.clear_for
-"""
-MARK_SILENCED: Final = """
-UPDATE odograph.alert a SET silence_no = s.silence_no
-FROM (SELECT DISTINCT ON (b.alert_no) b.alert_no, t.silence_no
-      FROM odograph.alert b
-      JOIN odograph.alert_silence t ON now() >= t.from_at AND now() < t.until_at
-       AND (t.vehicle_id IS NULL OR t.vehicle_id = b.vehicle_id)
-       AND (t.rule IS NULL OR t.rule IN (b.rule, split_part(b.rule, '.', 1)))
-       AND (t.cause IS NULL OR EXISTS (
-            SELECT FROM odograph.incident i WHERE i.incident_no = b.incident_no AND i.cause = t.cause))
-      WHERE b.cleared_at IS NULL AND b.silence_no IS NULL
-      ORDER BY b.alert_no, t.until_at DESC) s
-WHERE a.alert_no = s.alert_no
-"""
 
 
 _LIFE: Final = (
@@ -204,7 +167,7 @@ def load_offsets(
         if row["log_generation"] not in ("", logs.get(row["topic"], ""))
     }
     rows = [{"topic": topic, "partition": p, "log_generation": logs[topic]} for topic, p in places]
-    cursor.execute(ENSURE_OFFSETS, {"consumer": consumer, "rows": as_json(rows)})
+    cursor.execute(SQL["ensure_offsets"], {"consumer": consumer, "rows": as_json(rows)})
     cursor.execute(OFFSETS, {"consumer": consumer})
     stored = {(row["topic"], row["partition"]): row["next_offset"] for row in cursor.fetchall()}
     return {place: stored[place] for place in places}, others
@@ -216,21 +179,21 @@ def move_offsets(cursor: Cursor, consumer: str, held: Offsets, after: Offsets) -
         {"topic": topic, "partition": partition, "held": held[topic, partition], "next_offset": offset}
         for (topic, partition), offset in sorted(after.items())
     ]
-    cursor.execute(MOVE_OFFSETS, {"consumer": consumer, "rows": as_json(rows)})
+    cursor.execute(SQL["move_offsets"], {"consumer": consumer, "rows": as_json(rows)})
     if cursor.rowcount != len(rows):
         raise OvertakenError("the stored offsets were reset")
 
 
 def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
     """End the alerts whose vehicle went on long enough without a finding; how many."""
-    cursor.execute(CLEAR_ALERTS, clear_times.params())
+    cursor.execute(SQL["clear_alerts"], clear_times.params())
     return cursor.rowcount
 
 
 def join(cursor: Cursor, causes: Causes) -> Told:
     """Give the alerts that wait for it their incident, and mark those that a silence covers."""
     told = join_waiting(cursor, causes)
-    cursor.execute(MARK_SILENCED, {})
+    cursor.execute(SQL["mark_silenced"], {})
     return told
 
 

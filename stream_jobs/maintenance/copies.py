@@ -9,40 +9,17 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from infra.clients.db import sql_of
 from infra.clients.duck import table_of
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Database, fetch
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.vehicles import lookups
 
+SQL: Final = sql_of(__file__)
+
 WARM_C: Final = 70.0  # hours with a colder mean say nothing of a warm engine
-VEHICLES: Final = (
-    "SELECT vehicle_id, model, powertrain, vehicle_class FROM odograph.vehicle ORDER BY vehicle_id"
-)
-_USUAL: Final = """
-WITH own AS (
-    SELECT h.vehicle_id, v.model,
-           percentile_cont(0.5) WITHIN GROUP (ORDER BY coolant_mean_c)
-               FILTER (WHERE coolant_mean_c >= %(warm_c)s) AS coolant_c,
-           count(*) FILTER (WHERE coolant_mean_c >= %(warm_c)s) AS coolant_hours,
-           percentile_cont(0.5) WITHIN GROUP (ORDER BY battery_running_v) AS battery_v,
-           count(battery_running_v) AS battery_hours
-    FROM odograph.vehicle_hour h LEFT JOIN odograph.vehicle v USING (vehicle_id)
-    WHERE bucket >= now() - make_interval(days => %(days)s) AND bucket < date_trunc('hour', now())
-    GROUP BY h.vehicle_id, v.model
-), known AS (
-    SELECT vehicle_id, model, CASE WHEN coolant_hours >= %(hours)s THEN coolant_c END AS coolant_c,
-           CASE WHEN battery_hours >= %(hours)s THEN battery_v END AS battery_v FROM own
-), of_model AS (
-    SELECT model, CASE WHEN count(coolant_c) > %(others)s
-                       THEN percentile_cont(0.5) WITHIN GROUP (ORDER BY coolant_c) END AS coolant_c,
-           CASE WHEN count(battery_v) > %(others)s
-                THEN percentile_cont(0.5) WITHIN GROUP (ORDER BY battery_v) END AS battery_v
-    FROM known WHERE model IS NOT NULL GROUP BY model
-)
-SELECT k.vehicle_id, k.coolant_c, k.battery_v, m.coolant_c, m.battery_v
-FROM known k LEFT JOIN of_model m USING (model) ORDER BY k.vehicle_id
-"""
+VEHICLES: Final = SQL["vehicles"]
 _FREE_FLOW: Final = "SELECT cell, heading_sector, free_flow_kmh FROM odograph.road_cell_baseline"
 
 log = structlog.get_logger("stream_jobs.history")
@@ -64,7 +41,7 @@ def write_history(database: Database, settings: Settings) -> bool:
         "others": settings.cohort.least_others,
         "warm_c": WARM_C,
     }
-    usual = table_of(lookups.USUAL_SCHEMA, database.run(lambda c: fetch(c, _USUAL, terms)))
+    usual = table_of(lookups.USUAL_SCHEMA, database.run(lambda c: fetch(c, SQL["usual"], terms)))
     flow = database.run(lambda c: fetch(c, _FREE_FLOW))
     new = lookups.write(folder / lookups.USUAL_FILE, usual, usual.schema)
     new |= lookups.write(folder / lookups.FREE_FLOW_FILE, free_flow_table(flow), lookups.PLACE_SCHEMA)

@@ -9,10 +9,13 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from infra.clients.db import sql_of
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.statements import on_conflict
 from stream_jobs.windows.measures import HOW, Measure
 from stream_jobs.windows.vehicle import MEASURES
+
+SQL: Final = sql_of(__file__)
 
 LINES: Final = 200  # lines of the queue in one transaction: some minutes of a batch each
 PASSES: Final = 20  # transactions in one call, at most: then the thread sees whether it is to stop
@@ -91,51 +94,9 @@ FLEET: Final[dict[str, str]] = {  # columns of odograph.fleet_minute: SQL over t
     "energy_distance_m": _total("distance_m", "energy_kwh IS NOT NULL"),
 }
 
-NOTE_CHANGES: Final = """
-INSERT INTO odograph.window_change (minute, vehicles)
-SELECT date_trunc('minute', window_start), array_agg(DISTINCT vehicle_id)
-FROM staged_vehicle_window GROUP BY 1
-"""
-"""In the transaction that writes windows: whoever sees the line sees them too."""
+NOTE_CHANGES: Final = SQL["note_changes"]
 # `odograph recompute` rolls up too: of two passes at once the older one could have the last word.
 ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(7012)"
-CREATE_DUE: Final = """
-CREATE TEMP TABLE IF NOT EXISTS rollup_due (unit text, vehicle_id text, bucket timestamptz)
-ON COMMIT DELETE ROWS
-"""
-TAKE: Final = """
-WITH taken AS (
-    DELETE FROM odograph.window_change
-    WHERE change_no IN (SELECT change_no FROM odograph.window_change ORDER BY change_no LIMIT %(lines)s)
-    RETURNING minute, vehicles
-)
-INSERT INTO rollup_due SELECT DISTINCT 'minute', vehicle_id, minute FROM taken, unnest(vehicles) AS vehicle_id
-WHERE minute >= coalesce(
-    (SELECT dropped_before FROM odograph.retention WHERE table_name = 'vehicle_window'), '-infinity')
-"""
-"""A minute whose windows have gone stays as it is, whatever late frame brings one of them back."""
-LIFT: Final = """
-INSERT INTO rollup_due
-SELECT DISTINCT %(unit)s, vehicle_id, date_trunc(%(unit)s, bucket, %(tz)s)
-FROM rollup_due WHERE unit = %(below)s
-"""
-SPANS: Final = """
-SELECT min(bucket), max(bucket),
-       max(bucket) + ('1 ' || %(unit)s)::interval
-           + CASE %(unit)s WHEN 'day' THEN interval '2 hours' ELSE '0' END,
-       sum(vehicles)
-FROM (
-    SELECT *, count(*) FILTER (WHERE far) OVER (ORDER BY bucket) AS span FROM (
-        SELECT bucket, count(*) AS vehicles,
-               bucket > lag(bucket) OVER (ORDER BY bucket) + 10 * ('1 ' || %(unit)s)::interval AS far
-        FROM rollup_due WHERE unit = %(unit)s GROUP BY bucket
-    ) b
-) s
-GROUP BY span
-"""
-"""Due buckets that lie close together: the first, the last, the end of the rows below them (a day may have
-25 hours), and how many.
-"""
 NESTED_LOOPS: Final = "SELECT set_config('enable_nestloop', %(loop)s, true)"
 """PostgreSQL's statistics know nothing of the newest windows: it takes them for one row, and reads all of the
 span again for each vehicle.
@@ -180,13 +141,13 @@ def set_zone(connection: Connection, tz: str) -> None:
 def roll_up(connection: Connection, tz: str) -> int:
     """One pass over some lines of the queue; the number of minutes made again."""
     execute(connection, ONE_AT_A_TIME)
-    execute(connection, CREATE_DUE)
-    due = execute(connection, TAKE, {"lines": LINES})
+    execute(connection, SQL["create_due"])
+    due = execute(connection, SQL["take"], {"lines": LINES})
     below = "window"
     for unit, statements in LEVELS.items():
         if below != "window":
-            execute(connection, LIFT, {"unit": unit, "below": below, "tz": tz})
-        for since, last, until, number in fetch(connection, SPANS, {"unit": unit}):
+            execute(connection, SQL["lift"], {"unit": unit, "below": below, "tz": tz})
+        for since, last, until, number in fetch(connection, SQL["spans"], {"unit": unit}):
             span = {"since": since, "last": last, "until": until, "tz": tz}
             execute(connection, NESTED_LOOPS, {"loop": "off" if number >= MANY else "on"})
             for statement in statements:

@@ -12,9 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from infra.clients.db import sql_of
 from infra.contract.errors import ConfigError
 from stream_jobs.app.database import Connection, execute, fetch, insert_rows
 from stream_jobs.maintenance.rollups import NAMES
+
+SQL: Final = sql_of(__file__)
 
 Floats = npt.NDArray[np.float64]
 AT_ONCE: Final = 50  # vehicles in one pass
@@ -26,41 +29,8 @@ DAY_S: Final = 86_400.0
 MOST_DAYS: Final = 365.0  # further ahead a line says nothing
 METRES_IN_1000_KM: Final = 1e6
 
-_DUE: Final = """
-SELECT h.vehicle_id, h.as_of
-FROM odograph.vehicle_latest l
-LEFT JOIN odograph.vehicle_baseline b USING (vehicle_id)
-CROSS JOIN LATERAL (
-    SELECT vehicle_id, bucket AS as_of FROM odograph.vehicle_hour
-    WHERE vehicle_id = l.vehicle_id ORDER BY bucket DESC LIMIT 1
-) h
-WHERE b.as_of IS NULL OR b.as_of <> h.as_of OR b.computed_at < now() - INTERVAL '1 hour'
-ORDER BY b.computed_at NULLS FIRST, h.vehicle_id
-LIMIT %(at_once)s
-"""
-_HOURS: Final = """
-SELECT vehicle_id, extract(epoch FROM bucket)::double precision, odometer_m, {sources}
-FROM odograph.vehicle_hour
-WHERE vehicle_id = ANY(%(vehicles)s) AND bucket > %(newest)s - make_interval(days => %(days)s)
-ORDER BY vehicle_id, bucket
-"""
 _TABLE: Final = "odograph.vehicle_trend"
 _FORGET: Final = f"DELETE FROM {_TABLE} WHERE vehicle_id = ANY(%(vehicles)s)"  # noqa: S608
-_BASELINES: Final = """
-INSERT INTO odograph.vehicle_baseline (vehicle_id, as_of, computed_at, coolant_p99_c, coolant_minutes)
-SELECT d.vehicle_id, d.as_of, now(), CASE WHEN m.minutes >= 60 THEN m.p99 END, m.minutes
-FROM unnest(%(vehicles)s::text[], %(as_of)s::timestamptz[]) AS d (vehicle_id, as_of)
-CROSS JOIN LATERAL (
-    SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY coolant_mean_c) AS p99,
-           count(coolant_mean_c) AS minutes
-    FROM odograph.vehicle_minute
-    WHERE vehicle_id = d.vehicle_id AND bucket >= d.as_of - INTERVAL '30 days' AND bucket < d.as_of
-      AND rpm_mean > 500
-) m
-ORDER BY d.vehicle_id
-ON CONFLICT (vehicle_id) DO UPDATE SET as_of = excluded.as_of, computed_at = excluded.computed_at,
-    coolant_p99_c = excluded.coolant_p99_c, coolant_minutes = excluded.coolant_minutes
-"""
 
 
 class Line(NamedTuple):
@@ -115,7 +85,7 @@ def renew(connection: Connection) -> int:
 
     Raises ConfigError where a metric names no column of the roll-ups.
     """
-    due: dict[str, datetime] = dict(fetch(connection, _DUE, {"at_once": AT_ONCE}))
+    due: dict[str, datetime] = dict(fetch(connection, SQL["due"], {"at_once": AT_ONCE}))
     if not due:
         return 0
     wanted = [Metric(*row) for row in fetch(connection, _METRICS)]
@@ -125,7 +95,7 @@ def renew(connection: Connection) -> int:
                 f"odograph.trend_metric, {metric.metric}: "
                 f"source {metric.source!r} is no column of odograph.vehicle_hour"
             )
-    hours = _HOURS.format(sources=", ".join(metric.source for metric in wanted))
+    hours = SQL["hours"].format(sources=", ".join(metric.source for metric in wanted))
     values = {"vehicles": [*due], "newest": max(due.values()), "days": LONGEST_DAYS}
     out: list[tuple[Any, ...]] = []
     for vehicle_id, rows in groupby(fetch(connection, hours, values), itemgetter(0)):
@@ -136,7 +106,7 @@ def renew(connection: Connection) -> int:
     execute(connection, _FORGET, {"vehicles": [*due]})
     if out:
         insert_rows(connection, _TABLE, pa.table([*map(pa.array, zip(*out, strict=True))], [*_COLUMNS]))
-    execute(connection, _BASELINES, {"vehicles": [*due], "as_of": [*due.values()]})
+    execute(connection, SQL["baselines"], {"vehicles": [*due], "as_of": [*due.values()]})
     return len(due)
 
 

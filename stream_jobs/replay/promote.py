@@ -17,12 +17,15 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from infra.clients.db import sql_of
 from infra.contract.errors import ConfigError
 from infra.sql import tenants
 from stream_jobs.app.database import insert_row
 from stream_jobs.app.statements import insert
 from stream_jobs.replay.databases import TABLES, Connection, Table, copy, keep, names, of_run, within
 from stream_jobs.replay.runs import Run
+
+SQL: Final = sql_of(__file__)
 
 ALERTS_A_RUN: Final = 1_000_000_000
 SHIFTED: Final = ("alert_no", "incident_no")
@@ -32,50 +35,11 @@ _STATE: Final = "SELECT state FROM odograph.replay_run WHERE run_id = %s"
 _COPIED: Final = insert(
     "replay_run", ("run_id", "since", "until", "vehicles", "changed", "state"), "RETURNING run_no"
 )
-_PROMOTED: Final = """
-UPDATE odograph.replay_run
-SET state = 'promoted', promoted_at = clock_timestamp(), promoted_by = %s, rolled_back_at = NULL
-WHERE run_id = %s
-"""
-_BACK: Final = """
-UPDATE odograph.replay_run SET state = 'rolled back', rolled_back_at = clock_timestamp() WHERE run_id = %s
-"""
 _VEHICLE: Final = ("vehicle_id", "model", "powertrain", "vehicle_class", "state", "state_at", "boot_id")
 _VEHICLES: Final = f"""
 SELECT {", ".join(_VEHICLE)} FROM odograph.vehicle WHERE vehicle_id = ANY(%(vehicles)s::text[])
 """  # noqa: S608  own names
-_READ_NOW: Final = """
-SELECT run_id, since, until, vehicles FROM odograph.replay_run WHERE state = 'promoted' ORDER BY promoted_at
-"""
-_VIEWS: Final = """
-SELECT 'view', n.nspname || '.' || c.relname,
-       'CREATE OR REPLACE VIEW ' || n.nspname || '.' || c.relname || ' AS ' || pg_get_viewdef(c.oid)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = 'serving' AND c.relkind = 'v'
-UNION ALL
-SELECT 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid)
-FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'serving'
-ORDER BY 1, 2
-"""
-_CLOCK: Final = """
-CREATE SCHEMA IF NOT EXISTS replay;
-CREATE OR REPLACE FUNCTION replay.now() RETURNS timestamptz LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce((SELECT max(event_time) FROM odograph.vehicle_latest), pg_catalog.now())
-$$;
-GRANT USAGE ON SCHEMA replay TO odograph_dashboard, odograph_ingest;
-"""
-"""The dashboard's connections look for functions in schema replay first."""
-_LACKING: Final = """
-SELECT o.attname, format_type(o.atttypid, o.atttypmod)
-FROM pg_attribute o LEFT JOIN pg_attribute c ON c.attrelid = %(copy)s::regclass AND c.attname = o.attname
-WHERE o.attrelid = %(own)s::regclass AND o.attnum > 0 AND NOT o.attisdropped AND c.attname IS NULL
-ORDER BY o.attnum
-"""
-_BEFORE: Final = """
-INSERT INTO odograph.view_backup (kind, name, before, promoted) VALUES (%s, %s, %s, %s)
-ON CONFLICT (kind, name) DO UPDATE SET before = excluded.before, promoted = excluded.promoted
-"""
+_VIEWS: Final = SQL["views"]
 
 log = structlog.get_logger("replay")
 
@@ -83,7 +47,7 @@ log = structlog.get_logger("replay")
 def on_its_clock(own: Connection) -> None:
     """Let what the dashboard reads of a run take the newest event time for now. Idempotent."""
     with own.transaction():
-        own.execute(_CLOCK)
+        own.execute(SQL["clock"])
         for _, _, definition in own.execute(_VIEWS).fetchall():
             after = re.sub(r"(?<![\w.])now\(\)", "replay.now()", definition)
             if after != definition:
@@ -103,7 +67,7 @@ def promote(live: Connection, own: Connection, run: Run) -> int:
         copied = copy_in(live, own, run)
     with live.transaction():
         live.execute(LOCK)
-        live.execute(_PROMOTED, (getpass.getuser(), run.run_id))
+        live.execute(SQL["promoted"], (getpass.getuser(), run.run_id))
         _read_through(live)
     return copied
 
@@ -143,7 +107,7 @@ def rollback(live: Connection, run_id: str) -> None:
         raise ConfigError(f"run {run_id} is not promoted: there is nothing to roll back")
     with live.transaction():
         live.execute(LOCK)
-        live.execute(_BACK, (run_id,))
+        live.execute(SQL["back"], (run_id,))
         _read_through(live)
 
 
@@ -172,7 +136,7 @@ def _read_serving_through(live: Connection) -> None:
     live.execute("SET LOCAL search_path = pg_catalog")
     runs = [
         Promoted(f"run_{run_id}", since, until, None if vehicles is None else tuple(vehicles))
-        for run_id, since, until, vehicles in live.execute(_READ_NOW).fetchall()
+        for run_id, since, until, vehicles in live.execute(SQL["read_now"]).fetchall()
     ]
     if runs:
         for table in TABLES:
@@ -183,7 +147,7 @@ def _read_serving_through(live: Connection) -> None:
             after = through_promoted(before)
             if after != before:
                 live.execute(after)
-                live.execute(_BEFORE, (kind, name, before, _definition(live, kind, name)))
+                live.execute(SQL["before"], (kind, name, before, _definition(live, kind, name)))
         return
     kept = live.execute("SELECT kind, name, before, promoted FROM odograph.view_backup").fetchall()
     for kind, name, before, promoted in kept:
@@ -200,7 +164,7 @@ def _complete(live: Connection, schema: str, table: str) -> None:
     """Add what a run that was copied by an older version lacks: the table, or columns of it."""
     live.execute(f"CREATE TABLE IF NOT EXISTS {schema}.{table} (LIKE odograph.{table} INCLUDING INDEXES)")
     given = {"own": f"odograph.{table}", "copy": f"{schema}.{table}"}
-    for column, kind in live.execute(_LACKING, given).fetchall():
+    for column, kind in live.execute(SQL["lacking"], given).fetchall():
         live.execute(f"ALTER TABLE {schema}.{table} ADD COLUMN {column} {kind}")
 
 

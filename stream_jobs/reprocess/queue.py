@@ -16,12 +16,15 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from infra.clients.db import sql_of
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.app.statements import insert
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.vehicles.rows import HarshRow, IdleRow, Row, StopRow, TripRow
+
+SQL: Final = sql_of(__file__)
 
 GRACE_MS: Final = 2_000
 """How long after its receive time a record may appear in the log without reopening a restated window."""
@@ -150,73 +153,16 @@ LOOK_BACK_MS: Final = 86_400_000
 """How far back a vehicle is read where no stop is known before its frames."""
 COMMAND, NIGHTLY, GAP = "command", "nightly", "gap"
 
-_STARTS: Final = """
-SELECT DISTINCT start FROM odograph.late_frame l, generate_series(
-    l.t0_ms / %(length_ms)s * %(length_ms)s, l.t0_ms + l.span_ms, %(length_ms)s) AS start
-WHERE {wanted} ORDER BY start
-"""
-_DUE: Final = _STARTS.format(
+_DUE: Final = SQL["starts"].format(
     wanted="l.repaired_at IS NULL AND l.noted_at <= to_timestamp(%(seen_ms)s / 1000.0) "
     "AND ((l.t0_ms + l.span_ms) / %(length_ms)s + 1) * %(length_ms)s <= %(closed_ms)s"
 )
-_LISTED: Final = _STARTS.format(
+_LISTED: Final = SQL["starts"].format(
     wanted="l.received_at >= %(since)s AND l.received_at < %(until)s "
     "AND start + %(length_ms)s <= %(closed_ms)s"
 )
-_OPEN_LATE: Final = """
-SELECT topic, partition, log_offset, vehicle_id, t0_ms, span_ms, log_generation FROM odograph.late_frame
-WHERE t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(from_ms)s AND repaired_at IS NULL
-  AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
-"""
-_LATE_HOURS: Final = """
-SELECT DISTINCT extract(epoch FROM l.received_at)::bigint * 1000 / %(hour_ms)s * %(hour_ms)s
-FROM odograph.late_frame l
-JOIN unnest(%(vehicles)s::text[], %(from_ms)s::bigint[], %(until_ms)s::bigint[])
-     AS w (vehicle_id, from_ms, until_ms)
-  ON (w.vehicle_id IS NULL OR l.vehicle_id = w.vehicle_id)
- AND l.t0_ms < w.until_ms AND l.t0_ms + l.span_ms >= w.from_ms
-"""
-_TAKEN_IN: Final = """
-UPDATE odograph.late_frame l SET repaired_at = now()
-FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[], %(logs)s::text[])
-     AS f (topic, partition, log_offset, log_generation)
-WHERE l.topic = f.topic AND l.partition = f.partition AND l.log_offset = f.log_offset
-  AND l.log_generation = f.log_generation
-"""
-_LATE_VEHICLES: Final = """
-SELECT vehicle_id, (extract(epoch FROM min(from_time)) * 1000)::bigint,
-       (extract(epoch FROM max(to_time)) * 1000)::bigint
-FROM odograph.late_vehicle_frames
-WHERE {mark} IS NULL AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
-GROUP BY vehicle_id ORDER BY max(noted_at), vehicle_id
-"""
-_STOPS: Final = """
-SELECT v.vehicle_id, v.since_ms, v.until_ms,
-       (extract(epoch FROM before.began_at) * 1000)::bigint,
-       (extract(epoch FROM after.began_at) * 1000)::bigint,
-       EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = v.vehicle_id AND t.phase = 'open')
-FROM unnest(%(vehicles)s::text[], %(since_ms)s::bigint[], %(until_ms)s::bigint[])
-     WITH ORDINALITY AS v (vehicle_id, since_ms, until_ms, place)
-LEFT JOIN LATERAL (SELECT max(began_at) AS began_at FROM odograph.trip_stop s
-                   WHERE s.vehicle_id = v.vehicle_id AND s.began_at < to_timestamp(v.since_ms / 1000.0))
-     before ON true
-LEFT JOIN LATERAL (SELECT min(began_at) AS began_at FROM odograph.trip_stop s
-                   WHERE s.vehicle_id = v.vehicle_id AND s.began_at >= to_timestamp(v.until_ms / 1000.0))
-     after ON true
-ORDER BY v.place
-"""
-_DONE: Final = """
-UPDATE odograph.late_vehicle_frames SET
-    alerts_at = CASE WHEN %(rules)s THEN now() ELSE alerts_at END,
-    repaired_at = CASE WHEN %(closed)s THEN coalesce(repaired_at, now()) ELSE repaired_at END
-WHERE vehicle_id = %(vehicle_id)s AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
-  AND from_time >= to_timestamp(%(since_ms)s / 1000.0) AND to_time <= to_timestamp(%(until_ms)s / 1000.0)
-"""
-_UNFINISHED: Final = """
-SELECT run_no, (extract(epoch FROM done_until) * 1000)::bigint FROM odograph.recompute_run
-WHERE kind = %(kind)s AND finished_at IS NULL AND vehicle_id IS NOT DISTINCT FROM %(vehicle_id)s
-  AND from_at = %(from_at)s AND until_at = %(until_at)s ORDER BY run_no DESC LIMIT 1
-"""
+_DONE: Final = SQL["done"]
+_UNFINISHED: Final = SQL["unfinished"]
 _BEGIN: Final = insert(
     "recompute_run", ("kind", "from_at", "until_at", "vehicle_id", "late_until"), "RETURNING run_no, NULL"
 )
@@ -265,33 +211,33 @@ def late_starts(
 
 def open_late(connection: Connection, from_ms: int, until_ms: int, seen_ms: int) -> list[LateFrame]:
     """Late frames with a sample in [from, until), listed by ``seen_ms``, that are not repaired yet."""
-    rows = fetch(connection, _OPEN_LATE, {"from_ms": from_ms, "until_ms": until_ms, "seen_ms": seen_ms})
+    rows = fetch(connection, SQL["open_late"], {"from_ms": from_ms, "until_ms": until_ms, "seen_ms": seen_ms})
     return [LateFrame(*row) for row in rows]
 
 
 def late_hours(connection: Connection, wanted: Sequence[tuple[str | None, int, int]]) -> list[int]:
     """Hours of receipt, ms, of all late frames with a sample in times of a vehicle (None: of all)."""
     values = _lists(("vehicles", "from_ms", "until_ms"), wanted)
-    return [hour for (hour,) in fetch(connection, _LATE_HOURS, {"hour_ms": HOUR_MS} | values)]
+    return [hour for (hour,) in fetch(connection, SQL["late_hours"], {"hour_ms": HOUR_MS} | values)]
 
 
 def mark_taken_in(connection: Connection, frames: Iterable[LateFrame]) -> None:
     """These late frames are in all windows that they touch."""
     places = [(f.topic, f.partition, f.log_offset, f.log_generation) for f in frames]
-    execute(connection, _TAKEN_IN, _lists(("topics", "partitions", "offsets", "logs"), places))
+    execute(connection, SQL["taken_in"], _lists(("topics", "partitions", "offsets", "logs"), places))
 
 
 def late_vehicles(connection: Connection, seen_ms: int, lead_ms: int, *, rules: bool) -> list[Work]:
     """Vehicles whose journeys are to be restated; ``rules``: whose late frames no stateful rule has seen."""
-    statement = _LATE_VEHICLES.format(mark="alerts_at" if rules else "repaired_at")
+    statement = SQL["late_vehicles"].format(mark="alerts_at" if rules else "repaired_at")
     return works(connection, fetch(connection, statement, {"seen_ms": seen_ms}), seen_ms, lead_ms)
 
 
 def works(connection: Connection, times: Sequence[tuple[Any, ...]], seen_ms: int, lead_ms: int) -> list[Work]:
     """What is to be read for ``times`` of vehicles (id, first and last ms): from stop to stop."""
-    values = _lists(("vehicles", "since_ms", "until_ms"), times)
+    stops = fetch(connection, SQL["stops"], _lists(("vehicles", "since_ms", "until_ms"), times))
     found = []
-    for vehicle, since_ms, until_ms, stop_ms, next_stop_ms, under_way in fetch(connection, _STOPS, values):
+    for vehicle, since_ms, until_ms, stop_ms, next_stop_ms, under_way in stops:
         from_ms = since_ms - LOOK_BACK_MS if stop_ms is None else stop_ms
         to_ms = max(until_ms, seen_ms) if next_stop_ms is None else next_stop_ms
         closed = next_stop_ms is not None or not under_way

@@ -20,6 +20,7 @@ import numpy as np
 import structlog
 
 from infra.clients import db
+from infra.clients.db import sql_of
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.app import statements as sql
@@ -28,6 +29,8 @@ from stream_jobs.frames.arrays import Floats
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.roads import network
 from stream_jobs.roads.ways import EdgeSpeeds, Way, Ways, fallback, nearest, off_peak_hours, quickest, ways_of
+
+SQL: Final = sql_of(__file__)
 
 PLACES: Final = (
     {"stem": "road_cell", "keys": "cell, heading_sector", "known": "true"},
@@ -43,31 +46,8 @@ STOP_RESOLUTION: Final = 10
 LEAST_AT_ALL: Final = 3
 """Speeds that even a free flow of all hours needs."""
 
-TAKE_DUE: Final = """
-DELETE FROM odograph.road_interval_due WHERE interval_start IN
-    (SELECT interval_start FROM odograph.road_interval_due ORDER BY interval_start LIMIT %(limit)s FOR UPDATE)
-RETURNING interval_start
-"""
-"""Marks taken wait for a writer that has them, and writers wait for these: no change goes unseen."""
 
-RULE: Final = """
-UPDATE odograph.road_rule SET tz = %(tz)s, min_vehicles = %(min_vehicles)s, small_count = %(small_count)s,
-    network = %(network)s
-"""
-
-STOPS_WITHOUT_PLACE: Final = """
-SELECT s.vehicle_id, s.began_at, s.lat_deg, s.lon_deg
-FROM odograph.trip_stop s LEFT JOIN odograph.stop_place p USING (vehicle_id, began_at)
-WHERE s.lat_deg IS NOT NULL AND s.lon_deg IS NOT NULL
-  AND (p.lat_deg, p.lon_deg) IS DISTINCT FROM (s.lat_deg, s.lon_deg) LIMIT %(limit)s
-"""
-PLACE_STOPS: Final = """
-INSERT INTO odograph.stop_place (vehicle_id, began_at, lat_deg, lon_deg, h3_r10)
-SELECT * FROM unnest(%(ids)s::text[], %(begins)s::timestamptz[], %(lats)s::float8[], %(lons)s::float8[],
-                     %(cells)s::text[])
-ON CONFLICT (vehicle_id, began_at) DO UPDATE SET lat_deg = excluded.lat_deg, lon_deg = excluded.lon_deg,
-    h3_r10 = excluded.h3_r10
-"""
+RULE: Final = SQL["rule"]
 
 
 log = structlog.get_logger("stream_jobs.roads")
@@ -80,49 +60,6 @@ def mark(staged: str) -> str:
         f"SELECT DISTINCT date_bin(INTERVAL '5 minutes', window_start, {EPOCH}) FROM {staged} ORDER BY 1 "
         "ON CONFLICT (interval_start) DO UPDATE SET marked_at = now()"
     )
-
-
-SUM: Final = """
-INSERT INTO odograph.{stem}_interval ({keys}, interval_start, vehicles, distance_m, time_s)
-SELECT {keys}, s.start, greatest(max(vehicles), bit_count(bit_or(vehicle_bits)::bit(64))),
-       sum(distance_m), sum(time_s)
-FROM unnest(%(starts)s::timestamptz[]) AS s (start) JOIN odograph.{stem}_window w
-  ON w.window_start >= s.start AND w.window_start < s.start + INTERVAL '5 minutes' AND {known}
-GROUP BY {keys}, s.start ORDER BY {keys}, s.start
-ON CONFLICT ({keys}, interval_start) DO UPDATE SET vehicles = excluded.vehicles,
-    distance_m = excluded.distance_m, time_s = excluded.time_s
-"""
-"""Sums of the windows in the intervals that begin at ``starts``."""
-FREE_FLOW: Final = """
-INSERT INTO odograph.{stem}_baseline ({keys}, free_flow_kmh, windows, off_peak, updated_at)
-SELECT {keys}, CASE WHEN off_count >= %(least)s THEN off_kmh ELSE all_kmh END,
-       CASE WHEN off_count >= %(least)s THEN off_count ELSE all_count END,
-       off_count >= %(least)s, now()
-FROM (SELECT {keys}, count(*) FILTER (WHERE off_peak) AS off_count, count(*) AS all_count,
-             percentile_cont(0.85) WITHIN GROUP (ORDER BY kmh) FILTER (WHERE off_peak) AS off_kmh,
-             percentile_cont(0.85) WITHIN GROUP (ORDER BY kmh) AS all_kmh
-      FROM (SELECT {keys}, distance_m / time_s * 3.6 AS kmh, odograph.hour_of_week(
-                       interval_start, %(tz)s) = ANY(%(off_peak)s::smallint[]) AS off_peak
-            FROM odograph.{stem}_interval
-            WHERE interval_start >= %(until)s - %(days)s * INTERVAL '1 day'
-              AND interval_start < %(until)s AND time_s > 0) i
-      GROUP BY {keys}) b
-WHERE all_count >= %(least_at_all)s ORDER BY {keys}
-ON CONFLICT ({keys}) DO UPDATE SET free_flow_kmh = excluded.free_flow_kmh, windows = excluded.windows,
-    off_peak = excluded.off_peak, updated_at = excluded.updated_at
-"""
-"""The 85th percentile of speeds in ``off_peak`` hours of the week; of all hours where these are few."""
-PROFILE: Final = """
-INSERT INTO odograph.{stem}_profile ({keys}, hour_of_week, intervals, speed_kmh)
-SELECT {keys}, odograph.hour_of_week(interval_start, %(tz)s) AS hour_of_week, count(*),
-       sum(distance_m) / sum(time_s) * 3.6
-FROM odograph.{stem}_interval
-WHERE interval_start >= %(until)s - %(days)s * INTERVAL '1 day' AND interval_start < %(until)s
-GROUP BY {keys}, hour_of_week HAVING sum(time_s) > 0 ORDER BY {keys}, hour_of_week
-ON CONFLICT (hour_of_week, {keys}) DO UPDATE SET intervals = excluded.intervals,
-    speed_kmh = excluded.speed_kmh
-"""
-"""Space-mean speed by hour of the week."""
 
 
 class RoadHistory:
@@ -159,11 +96,11 @@ def rule_of(settings: Settings) -> dict[str, Any]:
 
 def sum_due(connection: Connection) -> Sequence[datetime]:
     """Sum the oldest intervals that are marked, in the transaction at hand; their begins."""
-    due = fetch(connection, TAKE_DUE, {"limit": INTERVALS_AT_ONCE})
+    due = fetch(connection, SQL["take_due"], {"limit": INTERVALS_AT_ONCE})
     starts = sorted(row[0] for row in due)
     if starts:
         for place in PLACES:
-            execute(connection, SUM.format(**place), {"starts": starts})
+            execute(connection, SQL["sum"].format(**place), {"starts": starts})
     return starts
 
 
@@ -175,16 +112,16 @@ def history(settings: Settings, until: datetime | None) -> list[tuple[str, dict[
         "off_peak": off_peak_hours(roads.off_peak_weekday, roads.off_peak_weekend),
         "least": roads.free_flow_intervals, "least_at_all": LEAST_AT_ALL,
     }  # fmt: skip
-    return [(each.format(**place), values) for place in PLACES for each in (FREE_FLOW, PROFILE)]
+    return [(each.format(**place), values) for place in PLACES for each in (SQL["free_flow"], SQL["profile"])]
 
 
 def place_stops(connection: Connection) -> int:
     """Name the hexagon of each new stop, and of each that has moved, in the transaction at hand; how many."""
-    found = fetch(connection, STOPS_WITHOUT_PLACE, {"limit": STOPS_AT_ONCE})
+    found = fetch(connection, SQL["stops_without_place"], {"limit": STOPS_AT_ONCE})
     cells = [h3.latlng_to_cell(lat, lon, STOP_RESOLUTION) for _, _, lat, lon in found]
     columns = dict(zip(("ids", "begins", "lats", "lons"), zip(*found, strict=True), strict=False))
     if found:
-        execute(connection, PLACE_STOPS, {k: list(v) for k, v in columns.items()} | {"cells": cells})
+        execute(connection, SQL["place_stops"], {k: list(v) for k, v in columns.items()} | {"cells": cells})
     return len(found)
 
 
@@ -212,47 +149,9 @@ class NetworkFile:
 MIDDLE_S: Final = 150.0
 """Age of what was seen in the five minutes up to now, in the mean."""
 
-_USUAL: Final = (
-    "SELECT edge_id, hour_of_week, speed_kmh FROM odograph.road_edge_profile WHERE network_no = %(no)s"
-)
-_SEEN: Final = """
-SELECT edge_id, greatest(max(vehicles), bit_count(bit_or(vehicle_bits)::bit(64)))::integer,
-       sum(distance_m) / sum(time_s) * 3.6
-FROM odograph.road_edge_window
-WHERE network_no = %(no)s AND edge_id >= 0
-  AND window_start > %(now)s - INTERVAL '5 minutes' AND window_start <= %(now)s
-GROUP BY edge_id HAVING sum(time_s) > 0
-"""
-_POSITION: Final = """
-SELECT event_time, lat_deg, lon_deg, heading_deg FROM odograph.vehicle_latest
-WHERE vehicle_id = %(vehicle_id)s AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL
-"""
 _ASK: Final = sql.insert(
     "eta_request", ("vehicle_id", "lat_deg", "lon_deg", "asked_at"), "RETURNING request_no"
 )
-_OPEN: Final = (
-    "SELECT request_no, vehicle_id, lat_deg, lon_deg FROM odograph.eta_request WHERE outcome IS NULL"
-)
-_ARRIVED: Final = """
-UPDATE odograph.eta_request q SET outcome = 'arrived', arrived_at = a.at
-FROM (SELECT request_no, min(at) AS at FROM (
-        SELECT o.request_no, w.last_event AS at FROM odograph.eta_request o JOIN odograph.vehicle_window w
-          ON w.vehicle_id = o.vehicle_id AND w.window_start > o.asked_at - INTERVAL '10 minutes'
-         AND w.last_event > o.asked_at
-        WHERE o.outcome IS NULL
-          AND odograph.metres_between(w.lat_deg, w.lon_deg, o.lat_deg, o.lon_deg) <= %(arrival_m)s
-        UNION ALL
-        SELECT o.request_no, t.ended_at FROM odograph.eta_request o JOIN odograph.trip t
-          ON t.vehicle_id = o.vehicle_id AND t.ended_at > o.asked_at AND t.phase <> 'open'
-        WHERE o.outcome IS NULL
-          AND odograph.metres_between(t.end_lat_deg, t.end_lon_deg, o.lat_deg, o.lon_deg) <= %(trip_end_m)s
-      ) seen GROUP BY request_no) a
-WHERE q.request_no = a.request_no
-"""
-_GIVEN_UP: Final = """
-UPDATE odograph.eta_request SET outcome = 'given up'
-WHERE outcome IS NULL AND asked_at < %(now)s - %(hours)s * INTERVAL '1 hour'
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +191,7 @@ class Forecast:
         self._far_m, self._zone = roads.match_radius_m * 2, ZoneInfo(settings.tz)
         self._place = {edge: k for k, edge in enumerate(net.edge_id.tolist())}
         usual: dict[int, Floats] = defaultdict(lambda: np.full(len(self._place), np.nan))
-        for edge, hour, kmh in fetch(connection, _USUAL, {"no": number}):
+        for edge, hour, kmh in fetch(connection, SQL["usual"], {"no": number}):
             if edge in self._place:
                 usual[hour][self._place[edge]] = kmh
         self._usual = dict(usual)
@@ -300,7 +199,7 @@ class Forecast:
 
     def predict(self, connection: db.Connection, ask: Ask) -> Prediction:
         """From where the vehicle was seen last; raises ConfigError where that or the way is not known."""
-        found = fetch(connection, _POSITION, {"vehicle_id": ask.vehicle_id})
+        found = fetch(connection, SQL["position"], {"vehicle_id": ask.vehicle_id})
         if not found:
             raise ConfigError(f"vehicle {ask.vehicle_id}: no position is known")
         made_at, lat, lon, course = found[0]
@@ -308,7 +207,7 @@ class Forecast:
         starts, goals = nearest(net, lat, lon, course), nearest(net, ask.lat_deg, ask.lon_deg)
         if not starts or max(starts[0].off_m, goals[0].off_m) > self._far_m:
             raise ConfigError(f"vehicle {ask.vehicle_id} or its destination is not on the known network")
-        rows = fetch(connection, _SEEN, {"no": net.number, "now": made_at})
+        rows = fetch(connection, SQL["seen"], {"no": net.number, "now": made_at})
         seen = {self._place[edge]: (kmh, n) for edge, n, kmh in rows if edge in self._place}
         speeds = EdgeSpeeds(
             net, made_at, self._zone, self._usual, seen, MIDDLE_S, self._roads, self._fallback
@@ -338,14 +237,15 @@ def keep(connection: db.Connection, request_no: int, prediction: Prediction) -> 
 def grade(connection: db.Connection, settings: Settings, now: datetime) -> int:
     """Close the requests of vehicles that have arrived, and those that are too old; how many arrived."""
     roads = settings.roads
-    arrived = execute(connection, _ARRIVED, {"arrival_m": roads.arrival_m, "trip_end_m": roads.trip_end_m})
-    execute(connection, _GIVEN_UP, {"now": now, "hours": roads.eta_hours})
+    near = {"arrival_m": roads.arrival_m, "trip_end_m": roads.trip_end_m}
+    arrived = execute(connection, SQL["arrived"], near)
+    execute(connection, SQL["given_up"], {"now": now, "hours": roads.eta_hours})
     return arrived
 
 
 def predict_open(connection: db.Connection, settings: Settings) -> int:
     """A new prediction for each open request, where one can be made; how many are open."""
-    waiting = fetch(connection, _OPEN)
+    waiting = fetch(connection, SQL["open"])
     if not waiting:
         return 0
     forecast: Forecast | None = None

@@ -1,0 +1,53 @@
+-- Statements of store.py.
+
+-- name: list
+SELECT alert_no, severity, vehicle_id, model, rule, rule_version, opened_at, last_at, cleared_at, duration_s,
+       value, worst_value, limit_value, active, acknowledged, acknowledged_by, late, silenced_until, message
+FROM serving.alert_life
+WHERE (%(every)s OR active) AND (%(rule)s::text IS NULL OR %(rule)s IN (rule, split_part(rule, '.', 1)))
+  AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
+ORDER BY active DESC, acknowledged, odograph.severity_rank(severity) DESC, opened_at DESC
+LIMIT %(limit)s
+
+-- name: changes
+SELECT change, event_time, recorded_at, severity, value, limit_value, by_whom, note
+FROM serving.alert_change WHERE alert_no = %(alert_no)s ORDER BY recorded_at, event_time
+
+-- name: evidence
+SELECT t0, boot_id, seq, received_at, verdict, kafka_topic, partition, log_offset, frame
+FROM serving.alert_evidence WHERE alert_no = %(alert_no)s ORDER BY t0, boot_id, seq
+
+-- name: incidents
+SELECT i.incident_no, severity, active, acknowledged_at, assigned_to, silenced_until, vehicle_id, model,
+       vehicles, cause, alerts, opened_at, last_at, closed_at, duration_s, rules, incident_id, message
+FROM serving.incident i
+WHERE (%(every)s OR i.incident_no IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.active))
+  AND (%(cause)s::text IS NULL OR cause = %(cause)s)
+  AND (%(vehicle)s::text IS NULL OR i.incident_no IN (
+       SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle)s))
+ORDER BY active DESC, acknowledged_at IS NOT NULL, odograph.severity_rank(severity) DESC, opened_at DESC
+LIMIT %(limit)s
+
+-- name: timeline
+SELECT * FROM serving.incident_alert WHERE incident_no = %(incident_no)s ORDER BY opened_at, alert_no
+
+-- name: notes
+SELECT at, by_whom, kind, text FROM serving.incident_note WHERE incident_no = %(incident_no)s ORDER BY at
+
+-- name: silence_incidents
+SELECT * FROM dispatch.incident_silence(%(numbers)s::bigint[], %(seconds)s, %(by)s, %(why)s)
+
+-- name: one
+SELECT * FROM serving.alert_life WHERE alert_no = %(alert_no)s
+
+-- name: silence
+SELECT * FROM dispatch.silence(%(rule)s, %(vehicle)s, %(seconds)s, %(by)s, %(why)s)
+
+-- name: end_silence
+SELECT * FROM dispatch.end_silence(%(numbers)s::bigint[], %(by)s) AS silence_no
+
+-- name: in_force
+SELECT * FROM dispatch.silences_in_force()
+
+-- name: incident
+SELECT * FROM serving.incident WHERE incident_no = %(incident_no)s

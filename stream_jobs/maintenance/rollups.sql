@@ -1,0 +1,43 @@
+-- Statements of rollups.py.
+
+-- name: note_changes
+-- In the transaction that writes windows: whoever sees the line sees them too.
+INSERT INTO odograph.window_change (minute, vehicles)
+SELECT date_trunc('minute', window_start), array_agg(DISTINCT vehicle_id)
+FROM staged_vehicle_window GROUP BY 1
+
+-- name: create_due
+CREATE TEMP TABLE IF NOT EXISTS rollup_due (unit text, vehicle_id text, bucket timestamptz)
+ON COMMIT DELETE ROWS
+
+-- name: take
+-- A minute whose windows have gone stays as it is, whatever late frame brings one of them back.
+WITH taken AS (
+    DELETE FROM odograph.window_change
+    WHERE change_no IN (SELECT change_no FROM odograph.window_change ORDER BY change_no LIMIT %(lines)s)
+    RETURNING minute, vehicles
+)
+INSERT INTO rollup_due SELECT DISTINCT 'minute', vehicle_id, minute FROM taken, unnest(vehicles) AS vehicle_id
+WHERE minute >= coalesce(
+    (SELECT dropped_before FROM odograph.retention WHERE table_name = 'vehicle_window'), '-infinity')
+
+-- name: lift
+INSERT INTO rollup_due
+SELECT DISTINCT %(unit)s, vehicle_id, date_trunc(%(unit)s, bucket, %(tz)s)
+FROM rollup_due WHERE unit = %(below)s
+
+-- name: spans
+-- Due buckets that lie close together: the first, the last, the end of the rows below them (a day may have
+-- 25 hours), and how many.
+SELECT min(bucket), max(bucket),
+       max(bucket) + ('1 ' || %(unit)s)::interval
+           + CASE %(unit)s WHEN 'day' THEN interval '2 hours' ELSE '0' END,
+       sum(vehicles)
+FROM (
+    SELECT *, count(*) FILTER (WHERE far) OVER (ORDER BY bucket) AS span FROM (
+        SELECT bucket, count(*) AS vehicles,
+               bucket > lag(bucket) OVER (ORDER BY bucket) + 10 * ('1 ' || %(unit)s)::interval AS far
+        FROM rollup_due WHERE unit = %(unit)s GROUP BY bucket
+    ) b
+) s
+GROUP BY span
