@@ -1,16 +1,23 @@
 """Commands of the dashboard, and those that read what it shows."""
 
-from datetime import datetime
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 import typer
+from psycopg import Connection
+from psycopg.rows import dict_row
 
-from dashboard.trips_cli import trips
+from infra.clients.db import connected
+from infra.clients.tables import rendered, table
 from infra.contract.errors import ConfigError
-from infra.settings import settings as contract
 from infra.settings.settings import endpoints, load
+from infra.settings.values import moment_at
 
 PORT = 8501  # where neither the settings nor a stack name one
 
@@ -27,8 +34,8 @@ def dashboard(
     """Serve the web page (and /livez, /readyz, /metrics) until stopped."""
     from dashboard.server import serve
 
-    settings = contract.load()
-    found = contract.endpoints(settings, ("db_dashboard_url",))
+    settings = load()
+    found = endpoints(settings, ("db_dashboard_url",))
     chosen = port or found.http_ports.get("dashboard", PORT)
     address = f"{found.dashboard_scheme}://{settings.dashboard.address}:{chosen}"
     typer.echo(f"dashboard: {address}", err=True)
@@ -66,3 +73,85 @@ def report(
     except OSError as error:
         raise ConfigError(f"--output {file}: {error.strerror}; name a file that can be written") from error
     typer.echo(f"report: {file}", err=True)
+
+
+LAST_S = 86_400
+
+
+def trips(
+    vehicle: Annotated[str | None, typer.Argument(help="vehicle id; none: all vehicles")] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", help="as 2026-11-20T08:00, UTC [24 h before --to]")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", help="as 2026-11-20T09:00, UTC [now]")] = None,
+    json: Annotated[bool, typer.Option("--json", help="a JSON array on stdout")] = False,
+    export: Annotated[
+        Literal["gpx", "geojson"] | None, typer.Option(help="the ways with a time a point, on stdout")
+    ] = None,
+) -> None:
+    """Trips of a vehicle or of all: begin, end, way, time, consumption, harsh events.
+
+    A trip whose phase is open is under way; provisional: over because nothing more came.
+
+    Exit codes: 0 fine; 1 the database is away; 2 a time that cannot be read.
+    """
+    import orjson
+
+    end = moment_at(until, "--to") if until else datetime.now(UTC)
+    begin = moment_at(since, "--from") if since else end - timedelta(seconds=LAST_S)
+    values = {"vehicle": vehicle, "since": begin, "until": end, "most": MOST}
+    with connected(
+        endpoints(load(), ("db_dashboard_url",)).db_dashboard_url, row_factory=dict_row
+    ) as connection:
+        rows = connection.execute(_TRIPS, values).fetchall()[::-1]
+        ways = None if export is None else _ways(connection, rows, export)
+    if ways is not None:
+        typer.echo(ways)
+    elif json:
+        typer.echo(orjson.dumps(rows, option=orjson.OPT_INDENT_2).decode())
+    else:
+        told = table(*_SHOWN, rows=[[show(row) for show in _SHOWN.values()] for row in rows])
+        typer.echo(rendered(told), nl=False)
+
+
+def _ways(connection: Connection[Any], trips: list[dict[str, Any]], form: str) -> bytes:
+    import pandas as pd
+
+    from dashboard.screens.trips import queries
+    from dashboard.shared import tracks
+
+    ways = [queries.way(connection, trip) for trip in trips]
+    found = [way for way in ways if not way.empty]
+    typer.echo(f"{len(found)} of {len(trips)} trips have positions that are stored", err=True)
+    make = {"gpx": tracks.to_gpx, "geojson": tracks.to_geojson}[form]
+    return make(pd.concat(found) if found else pd.DataFrame(columns=tracks.TRACK))
+
+
+_SHOWN: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
+    "vehicle": itemgetter("vehicle_id"),
+    "begin (UTC)": itemgetter("started_at"),
+    "end": lambda row: f"{row['ended_at']:%H:%M:%S}",
+    "km": lambda row: f"{row['distance_m'] / 1000:.2f}",
+    "known %": lambda row: None if row["known_share"] is None else 100 * row["known_share"],
+    "min": lambda row: row["duration_s"] / 60,
+    "idle min": lambda row: row["idle_s"] / 60,
+    "mean": itemgetter("speed_mean_kmh"),
+    "max km/h": itemgetter("speed_max_kmh"),
+    "l/100 km": itemgetter("fuel_l_per_100km"),
+    "kWh/100 km": itemgetter("energy_kwh_per_100km"),
+    "CO2 kg": lambda row: None if row["co2_g"] is None else row["co2_g"] / 1000,
+    "harsh b/a/c": lambda row: f"{row['harsh_brake']}/{row['harsh_accelerate']}/{row['harsh_corner']}",
+    "phase": itemgetter("phase"),
+}
+MOST: Final = 1000
+_TRIPS: Final = """
+SELECT vehicle_id, trip_id, phase, started_at, ended_at, distance_m, unseen_m, known_share, duration_s, moving_s,
+       standing_s, idle_s, halts, speed_mean_kmh, speed_max_kmh, speeding_s, fuel_l, fuel_l_per_100km, energy_kwh, energy_kwh_per_100km,
+       co2_g, harsh_brake, harsh_accelerate, harsh_corner, start_lat_deg, start_lon_deg, end_lat_deg, end_lon_deg,
+       start_h3_r7, end_h3_r7, revision
+FROM serving.trip
+WHERE (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
+  AND started_at < %(until)s AND ended_at >= %(since)s
+ORDER BY started_at DESC LIMIT %(most)s
+"""  # noqa: E501  a list of columns
+"""Trips that lie in [since, until) at least in part; of many the newest."""

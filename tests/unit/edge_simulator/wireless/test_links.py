@@ -13,7 +13,7 @@ import pytest
 from edge_simulator.scenario import SAMPLES
 from edge_simulator.telemetry.emitter import Emitter
 from edge_simulator.vehicle.vehicles import MODELS
-from edge_simulator.wireless.devices import SYNC_S, Clocks
+from edge_simulator.wireless.radio import SYNC_S, Clocks
 from edge_simulator.wireless.settings import LinkShares
 from edge_simulator.world import World
 from tests.support_radio import BASE, FRAMES, START_MS, N, Story, identity
