@@ -1,5 +1,6 @@
 """Starts a simulation: builds the world, connects, runs, and says how it ended."""
 
+import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,14 +51,16 @@ def publish(
     keep_s = options.keep_s or (KEEP_S if len(address.brokers) > 1 else 0.0)
     world = World(wanted)
     world.warm_up()
-    if options.live:
-        world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
-    plan = Plan(options.run_id, in_force.mqtt.root, options.max_in_flight, options.drain_s, options.paced)
     wills, clients = {}, options.clients
     own: Sequence[MqttBroker] = ()
     if address.device_port:
         named = devices.speakers(options.run_id, world.vehicle_ids, len(clients))
         own, clients = devices.connected_as(in_force, address, named), [*named]
+    if options.live:
+        world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
+    plan = Plan(options.run_id, in_force.mqtt.root, options.max_in_flight, options.drain_s, options.paced)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file, and 1,024 are usual
     if len(clients) == wanted.vehicles > 1:
         for last in world.emitter.farewells(world.scenario.start_ms):
             topic = mqtt_topic(in_force.mqtt.root, world.vehicle_ids[last.vehicle], "status")
@@ -72,7 +75,7 @@ def publish(
             address.brokers, clients, wills, filters=subscriptions, own=own
         ) as publisher,
     ):
-        publisher.connect(deadline_s=5.0 + 0.01 * len(clients))
+        publisher.connect(deadline_s=5.0 + (0.05 if own else 0.01) * len(clients))
         if wanted.first == 0 and not own:  # a vehicle of another run is not ours to speak for
             kept = crash_store.unacked_of(crash_store.files(in_force.paths.home), say)
             crash_store.resend(publisher, plan.mqtt_root, kept)

@@ -174,7 +174,7 @@ class _Connection(Link):
         """TLS, where it is asked for, as far as it goes now; at its end CONNECT."""
         who = self.identity
         assert self.sock is not None
-        self._opening = "write"
+        self._opening, self._said_at = "write", now  # a thousand at once take longer than one may be silent
         try:
             if self._context is not None and not isinstance(self.sock, ssl.SSLSocket):
                 self.sock = self._context.wrap_socket(

@@ -180,19 +180,20 @@ class Stack:
             ours = services.current(who, hosts=self._hosts(who))
             both = ours.certificate.read_text() + ours.key.read_text()
             write_private(services.folder / f"{who}.pem", both)
-        for name in ("mosquitto", "postgres"):
-            running = self.runner.find(name)
-            if name not in self.embedded or running is None:
+        found = {name: self.runner.find(name) for name in self.embedded if name != "kafka"}
+        running = {name: one for name, one in found.items() if one is not None}
+        for each in self.services(self.ports()) if running else ():
+            if (one := running.get(each.name)) is None:
                 continue
-            folder = self.home / "config" / name
+            folder = self.home / "config" / each.name
             before = {path: path.read_bytes() for path in folder.iterdir()}
-            next(s for s in self.services(self.ports()) if s.name == name).prepare()
+            each.prepare()
             if before == {path: path.read_bytes() for path in folder.iterdir()}:
                 continue
-            if name == "mosquitto":
-                mosquitto_reread(running.pid, self.runner.log(name))
+            if each.name == "mosquitto":
+                mosquitto_reread(one.pid, self.runner.log(each.name))
             else:
-                os.kill(running.pid, signal.SIGHUP)  # its open sessions go on
+                os.kill(one.pid, signal.SIGHUP)  # its open sessions go on
 
     def _hosts(self, who: str) -> tuple[str, ...]:
         """Names and addresses of who serves; the servers share a certificate."""
@@ -209,9 +210,10 @@ class Stack:
             return None
         mqtt, now = self.settings.mqtt, datetime.now(UTC)
         devices, services = (identity.Authority(self.home, kind) for kind in identity.KINDS)
-        valid = {one.name for one in devices.issued() if one.state(now) in identity.GOOD}
+        issued = devices.issued()
+        valid = {one.name for one in issued if one.state(now) in identity.GOOD}
         named = {n: v for n, v in identity.gateways(self.home).items() if n in valid}
-        gone = {one.name for one in devices.issued() if one.revoked} - valid
+        gone = {one.name for one in issued if one.revoked} - valid
         files = {
             **self._server(),
             "acl": policy.mosquitto_acl(mqtt.root, gateways=named, revoked=tuple(sorted(gone))),

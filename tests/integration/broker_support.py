@@ -81,11 +81,11 @@ def a_broker() -> Iterator[Broker]:
         made.stop()
 
 
-def simulated(home: Path, *arguments: str) -> dict[str, Any]:
-    """The summary of three vehicles' run of 20 frames at the stack of ``home``."""
+def simulated(home: Path, *arguments: str, before: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The summary of three vehicles' run of 20 frames at the stack of ``home``; ``before``: the command."""
     words = ("simulate", "-c", "3", "--rate", "20", "--limit", "20", *arguments, "--json")
     env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
-    command = [*odograph_command(), *words]
+    command = [*before, *odograph_command(), *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     summary: dict[str, Any] = orjson.loads(done.stdout)

@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import ssl
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, endpoints, load
 from infra.stack import probes, supervisor
 from infra.stack.fetch import fetch_all
+from infra.stack.identity import SERVICES as SERVICES_AUTHORITY
+from infra.stack.identity import Authority
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from load_tests import policy_trial
@@ -188,6 +191,31 @@ def test_doctor_tries_each_hop_and_says_what_is_on(site: Site) -> None:
     with pytest.raises(ServiceError, match="no TLS by our authority"):
         probes.tls_server(site.port, str(site.home / "ca" / "devices" / "ca.pem"))
     assert told["health pages"].startswith("7 pages, loopback only; TLS off, login off")
+
+
+def shown(site: Site, port: int, hello: bytes = b"") -> int:
+    """The serial number of a server's certificate; ``hello``: what asks it for TLS."""
+    with socket.create_connection(("127.0.0.1", port), 20) as plain:
+        if hello:
+            plain.sendall(hello)
+            assert plain.recv(1) == b"S"
+        with site.trust().wrap_socket(plain, server_hostname="127.0.0.1") as connection:
+            return int(str((connection.getpeercert() or {})["serialNumber"]), 16)
+
+
+def test_a_new_certificate_is_shown_by_database_and_broker_without_a_restart(site: Site) -> None:
+    services = Authority(site.home, SERVICES_AUTHORITY)
+    stack = Stack(site.settings, print)
+    before = [stack.runner.find(name) for name in SERVICES]
+    services.revoke(services.issued("server"))
+    stack.renew_identities()
+    new = services.issued("server")[-1].serial
+    ports, ask_for_tls = stack.ports(), struct.pack(">ii", 8, 80877103)
+    eventually(lambda: shown(site, ports["postgres"], ask_for_tls) == new, 20, "the database's")
+    eventually(lambda: shown(site, ports["mosquitto-devices"]) == new, 20, "the broker's")
+    assert [stack.runner.find(name) for name in SERVICES] == before
+    with psycopg.connect(site.where.db_ingest_url) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_the_services_do_what_the_policy_says_and_nothing_else(site: Site) -> None:

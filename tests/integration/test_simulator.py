@@ -17,7 +17,7 @@ import pytest
 from infra.contract import frame, messages
 from infra.settings.settings import load
 from infra.stack.stack import ensure_keys
-from tests.integration.broker_support import Broker, Listener
+from tests.integration.broker_support import Broker, Listener, simulated
 from tests.support import eventually, odograph_command
 
 pytestmark = pytest.mark.integration
@@ -114,6 +114,12 @@ def test_with_a_connection_each_a_killed_device_is_told_of_by_its_last_will(
             return sum(status["state"] == "offline" for status in told)
 
         eventually(lambda: ended() == 5, 60, "five last wills")
+
+
+def test_there_are_more_connections_than_files_that_a_process_may_open_at_first(broker: Broker) -> None:
+    fleet = ("-c", "80", "--limit", "80", "--connections", "per-vehicle")
+    told = simulated(broker.home, *fleet, before=("prlimit", "--nofile=64:"))["messages"]
+    assert told["acked"] == told["sent"] >= 80
 
 
 def test_recorded_drives_are_sent_like_any_vehicles_frames(broker: Broker, tmp_path: Path) -> None:
