@@ -154,8 +154,6 @@ class Translator:
                 return found
             route = found
             if route.passes is None or not route.passes(raw):
-                if not raw and route.channel == "status":
-                    return None  # what the broker retained was taken back
                 self._decode(route, raw)
         except ContractError as error:
             return Rejection(error.reason, error.detail, route.key if route else None)

@@ -45,6 +45,8 @@ from stream_jobs.windows.open_windows import OpenWindows, archived_frames
 from stream_jobs.windows.places import place_rows, summed
 
 _INTERVAL: Final = "interval_start = date_bin(INTERVAL '5 minutes', m.at, 'epoch'::timestamptz)"
+BRIDGED_S: Final = 3.0
+"""For the bridge: an empty status is a dead letter, and goes with the others."""
 QUIET_S: Final = 300.0
 """Of a vehicle that sent within this time more may be on the way."""
 POLL_S: Final = 1.0
@@ -226,6 +228,7 @@ def _taken_back(settings: Settings, where: Endpoints, vehicle: str, found: Erase
         finally:
             client.disconnect()
             client.loop_stop()
+    time.sleep(BRIDGED_S)
 
 
 def _wait(settings: Settings, where: Endpoints, cut: Cut, wait_s: float) -> None:

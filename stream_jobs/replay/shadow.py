@@ -21,7 +21,7 @@ import pyarrow as pa
 from infra.clients import database_url
 from infra.clients.kafka import TIMEOUT_S, admin, service_errors
 from infra.contract.errors import ServiceError
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings, endpoints, load
 from infra.stack import kafka, postgres, processes, query_offsets
 from infra.stack.probes import metrics, readyz
@@ -42,7 +42,7 @@ from stream_jobs.replay.feed import (
     copy_crashes,
     progress,
 )
-from stream_jobs.replay.records import Log, Stored, files_of
+from stream_jobs.replay.records import DRIVES, Log, Stored, files_of
 from stream_jobs.replay.runs import DASHBOARD, FILE, LOCK, Run, folder_of
 from stream_jobs.vehicles import lookups
 
@@ -79,6 +79,12 @@ ROOM_BYTES: Final = 1 << 20
 SETTLE_POLL_S: Final = 1.0
 STUCK_S: Final = 300.0
 """A run whose jobs get no further for so long has failed: its tables are not whole."""
+AFTER_MS: Final = 900_000
+"""So much later than its last record a recording is over: longer than any timer of a trip."""
+_WATERMARK: Final = """
+SELECT coalesce(extract(epoch FROM max(watermark)) * 1000, 0)::bigint FROM odograph.query_progress
+WHERE query = 'telemetry'
+"""
 _VEHICLE: Final = """
 INSERT INTO odograph.vehicle (vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id)
 VALUES (%(vehicle_id)s, %(model)s, %(powertrain)s, %(vehicle_class)s, 'online', %(stamped_from)s, %(boot_id)s)
@@ -99,6 +105,7 @@ class Shadow:
         self.topic = kafka_topic(self.prefix, TOPIC)
         self.owner_url = database_url.with_name(live.db_owner_url, run.database)
         self._settings = settings
+        self._skew_s = settings.jobs.receipt_skew_s + OUTSTANDING.span_ms // 1000
         self._programs = [program for name in run.jobs for program in JOBS[name]]
 
     def prepare(self) -> None:
@@ -151,7 +158,7 @@ class Shadow:
             "PATHS_LOOKUPS": live.lookups if "://" in live.lookups else "",
             "PATHS_ARCHIVE": "",
             "KAFKA_PREFIX": self.prefix,
-            "JOBS_RECEIPT_SKEW_S": str(self._settings.jobs.receipt_skew_s + OUTSTANDING.span_ms // 1000),
+            "JOBS_RECEIPT_SKEW_S": str(self._skew_s),
             **PACE,
             "JOBS_JAVA_OPTIONS": f"{YOUNG} {self._settings.jobs.java_options}",
             "OVERLOAD_CLASSES": "",  # a day at full speed is no overload
@@ -223,6 +230,22 @@ class Shadow:
             left["events"] = events - databases.number(self.owner_url, databases.EVENTS_TAKEN)
         found = [f"{query}: {count} records" for query, count in left.items() if count > 0]
         return found or databases.open_work(self.owner_url)
+
+    def fall_silent(self, supervisor: Supervisor, stop: threading.Event) -> None:
+        """Let the run's clock go on behind its last record, so that timers run out as live: trips end.
+
+        Raises ServiceError.
+        """
+        until_ms, skew_ms = self.run.received_until_ms + AFTER_MS, 1000 * self._skew_s
+        clock = Writer(self.live.kafka_bootstrap, kafka_topic(self.prefix, CLOCK))
+        clock.write([(0, b"receipt", b"", until_ms + skew_ms, [])])
+        end_s = time.monotonic() + STUCK_S
+        while databases.number(self.owner_url, _WATERMARK) < until_ms:
+            self.watch(supervisor)
+            if time.monotonic() > end_s:
+                raise ServiceError(f"run {self.run.run_id}: its clock does not go on; {self.home / 'logs'}")
+            if stop.wait(SETTLE_POLL_S):
+                raise ServiceError(STOPPED)
 
     def settle(self, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say) -> None:
         """Wait until its jobs and periodic tasks are through; raises ServiceError where they get stuck."""
@@ -326,6 +349,9 @@ def run_shadow(
             ends = log.ends(shadow.topic)
         run = runs.save(settings.paths.home, replace(run, state="fed"))
         shadow.settle(supervisor, ends, stop, say)
+        if run.source.startswith(DRIVES):  # the recording is over: time goes on, and nothing comes
+            shadow.fall_silent(supervisor, stop)
+            shadow.settle(supervisor, ends, stop, say)
         took_s = time.monotonic() - fed_s
     dropped = databases.number(shadow.owner_url, databases.DROPPED_LATE)
     with connected(live.db_owner_url) as here, connected(shadow.owner_url) as there:

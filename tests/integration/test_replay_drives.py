@@ -80,12 +80,12 @@ def test_the_same_drives_paced_and_at_max_give_the_same_of_everything(lane: Lane
     assert rows["road_cell_window"] > 0
     with psycopg.connect(url) as connection:
         found = connection.execute(
-            "SELECT round(distance_m), round(known_share::numeric, 2)::float8, model FROM serving.trip"
+            "SELECT round(distance_m), round(known_share::numeric, 2)::float8, model, phase FROM serving.trip"
         ).fetchall()
         east = connection.execute(
             "SELECT count(*) FROM odograph.vehicle_window WHERE lon_deg > -5.8"
         ).fetchone()
-    assert found == [(2_380.0, 0.96, "twizy")] * 2
+    assert found == [(2_380.0, 0.96, "twizy", "provisional")] * 2
     assert east == (0,)
     assert lane.run("replay", "promote", "fast").returncode == 0
     with psycopg.connect(lane.endpoints.db_dashboard_url) as connection:
