@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import orjson
@@ -156,9 +157,15 @@ def recompute(given: Given) -> Counts:
         return work.recompute(tools, given.span, given.closed_ms)[1]
 
 
+@cache
+def night() -> datetime:
+    """One moment for the whole run: the hour may strike between two calls."""
+    return datetime.now(UTC)
+
+
 def by_night(given: Given) -> Counts | None:
     """The nightly run, in the hour in which it is due; None where nothing is."""
-    now = datetime.now(UTC)
+    now = night()
     terms = given.settings.recompute.model_copy(update={"hour_utc": now.hour})
     settings = given.settings.model_copy(update={"recompute": terms})
     with Given(settings, given.url, given.span).tools() as tools:

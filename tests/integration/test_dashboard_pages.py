@@ -178,7 +178,7 @@ def open_first_row(reader: Visit) -> None:
 
 
 def test_a_click_on_a_row_leads_to_the_vehicle(reader: Visit) -> None:
-    reader.open("/")
+    reader.open("/?paused=1")  # a click into a table that is drawn anew is lost
     open_first_row(reader)
     expect(reader.page.get_by_text("Crash records")).to_be_visible()
     reader.still()
