@@ -57,7 +57,7 @@ def erase(
         raise ConfigError("nothing was erased: it cannot be undone; with --yes it is done")
     found = run(load(), vehicle, duration_ms(wait, "--wait") / 1000, lambda text: typer.echo(text, err=True))
     if as_json:
-        typer.echo(orjson.dumps(found.as_dict()).decode())
+        typer.echo(orjson.dumps(found).decode())
         return
     rows = [*found.rows.items(), *((f"topic {name}", count) for name, count in found.log.items())]
     rows += [("archive: frames", found.frames), ("files of the home", found.files)]

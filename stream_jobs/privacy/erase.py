@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from psycopg import sql
 from infra.clients import duck, kafka
 from infra.clients.db import Connection, connected, system_user
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.topics import kafka_topic, mqtt_topic
+from infra.contract.topics import LIVE, kafka_topic, mqtt_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import devices, identity
@@ -40,6 +40,7 @@ from stream_jobs.crashes.tables import retire
 from stream_jobs.privacy import tables
 from stream_jobs.privacy.log import Cut, VehicleLog
 from stream_jobs.replay.runs import all_runs
+from stream_jobs.replay.shadow import EVENT_TOPICS
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.windows.open_windows import OpenWindows, archived_frames
 from stream_jobs.windows.places import place_rows, summed
@@ -50,10 +51,12 @@ BRIDGED_S: Final = 3.0
 QUIET_S: Final = 300.0
 """Of a vehicle that sent within this time more may be on the way."""
 POLL_S: Final = 1.0
-QUERIES: Final = ("telemetry", "archive", "instant", "instant-crash")
-CRASHES: Final = ("custody", "crash_lock", "crash_record", "crash_part", "crash_verdict")
-"""Tables that are left to what is done with crash records."""
-LEFT: Final = (*CRASHES, "audit_log", "dead_letter")
+REQUIRED: Final = {"telemetry": ("telemetry",), "archive": LIVE}
+"""Queries that must have read what is cut, and the topics of each; those below too, where they ever ran."""
+OPTIONAL: Final = {"instant": ("telemetry",), "instant-crash": ("crash",)}
+LEFT: Final = ("custody", "crash_lock", "crash_record", "audit_log", "dead_letter")
+"""Tables whose rows stay, or are left to what is done with crash records and dead letters."""
+OF_CRASHES: Final = ("crash_part", "crash_verdict")
 FILES: Final = ("logs", "runs", "lookups")
 """Folders of the home with files that may name vehicles, beside the services' own."""
 _SENT: Final = (
@@ -121,9 +124,6 @@ class Erased:
     files: int = 0
     kept: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], None]) -> Erased:
@@ -248,16 +248,19 @@ def _wait(settings: Settings, where: Endpoints, cut: Cut, wait_s: float) -> None
 
 def _behind(where: Endpoints, prefix: str, files: Any, ends: Mapping[tuple[str, int], int]) -> Iterator[str]:
     """Who has not read to these next offsets, by topic and partition."""
-    for query in QUERIES:
+    for query, topics in (REQUIRED | OPTIONAL).items():
         checkpoint = Checkpoint(files, query)
         done = checkpoint.batches("commits")
         read = (checkpoint.ends_of(done[-1]) if done else None) or {}
-        if any(read[t].get(p, 0) < end for (t, p), end in ends.items() if t in read):
+        names = {kafka_topic(prefix, topic) for topic in topics} if done or query in REQUIRED else set()
+        if any(read.get(t, {}).get(p, 0) < end for (t, p), end in ends.items() if t in names):
             yield query
     with connected(where.db_owner_url) as database:
-        for topic, p, offset in database.execute(_READ).fetchall():
-            if offset < ends.get((kafka_topic(prefix, topic), p), 0):
-                yield f"events ({topic})"
+        rows = database.execute(_READ).fetchall()
+    stored = {(kafka_topic(prefix, topic), p): offset for topic, p, offset in rows}
+    names = {kafka_topic(prefix, topic) for topic in EVENT_TOPICS}
+    if any(stored.get(place, 0) < end for place, end in ends.items() if place[0] in names):
+        yield "events"
     with kafka.service_errors("Kafka: groups of the downlink"):
         client = kafka.admin(where.kafka_bootstrap)
         groups = client.list_consumer_groups(request_timeout=10.0).result().valid or []
@@ -273,10 +276,12 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased) -> None:
     """Delete the vehicle's rows, and rewrite the tables that had any: no byte of them stays in free space."""
     database.execute("SET timescaledb.max_tuples_decompressed_per_dml_transaction = 0")
     touched: set[str] = set()
-    left = LEFT if found.kept else (*CRASHES[:3], *LEFT[len(CRASHES) :])
     for table in tables.of_vehicle(database, vehicle):
-        if table.schema == "odograph" and table.name in left:
+        if table.schema == "odograph" and table.name in LEFT:
             continue
+        if table.schema == "odograph" and table.name in OF_CRASHES:
+            stays = sql.SQL(" AND crash_id <> ALL({})").format(sql.Literal(found.kept))
+            table = table._replace(rows=table.rows + stays)  # noqa: PLW2901
         parts = database.execute(sql.SQL("SELECT DISTINCT tableoid::regclass::text {}").format(table.of))
         named = [name for (name,) in parts.fetchall()]
         if named:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -159,29 +160,20 @@ class VehicleLog:
         if self._producer.flush(TIMEOUT_S):
             raise ServiceError(f"Kafka {self._bootstrap}: records were not taken within {TIMEOUT_S:g} s")
 
-    def _new_segments(self, topics: Collection[str]) -> NewSegments:
-        return NewSegments(self._bootstrap, [self._name(topic) for topic in topics])
+    @contextmanager
+    def _new_segments(self, topics: Collection[str]) -> Iterator[None]:
+        """While the block runs, an append to one of the topics begins a new segment."""
+        names = [self._name(topic) for topic in topics]
+        self._set(names, ConfigEntry(SEGMENT, "1", incremental_operation=AlterConfigOpType.SET))
+        try:
+            time.sleep(SETTLE_S)
+            yield
+        finally:
+            self._set(names, ConfigEntry(SEGMENT, None, incremental_operation=AlterConfigOpType.DELETE))
 
-
-@dataclass(frozen=True, slots=True)
-class NewSegments:
-    """While the block runs, an append to one of the topics begins a new segment."""
-
-    bootstrap: str
-    topics: Collection[str]
-
-    def __enter__(self) -> None:
-        self._set(ConfigEntry(SEGMENT, "1", incremental_operation=AlterConfigOpType.SET))
-        time.sleep(SETTLE_S)
-
-    def __exit__(self, *_: object) -> None:
-        self._set(ConfigEntry(SEGMENT, None, incremental_operation=AlterConfigOpType.DELETE))
-
-    def _set(self, entry: ConfigEntry) -> None:
-        wanted = [
-            ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry]) for name in self.topics
-        ]
-        with kafka.service_errors(f"Kafka {self.bootstrap}: settings of topics"):
-            client = kafka.admin(self.bootstrap)
+    def _set(self, topics: Collection[str], entry: ConfigEntry) -> None:
+        wanted = [ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry]) for name in topics]
+        with kafka.service_errors(f"Kafka {self._bootstrap}: settings of topics"):
+            client = kafka.admin(self._bootstrap)
             for done in client.incremental_alter_configs(wanted).values():
                 done.result(TIMEOUT_S)

@@ -231,3 +231,14 @@ def holds(path: Path, text: bytes) -> bool:
         return text in path.read_bytes()
     except FileNotFoundError:
         return False
+
+
+def test_nothing_is_cut_that_nobody_has_read(stack: Stack) -> None:
+    with open_lane(stack) as lane:
+        send(lane, [(T0 + 1500, frame(0, 0, T0)[1])])
+        refused = lane.run("privacy", "erase", GONE, "--yes", "--wait", "1s")
+        assert refused.returncode == 1
+        assert "not read to the markers within 1 s: telemetry, archive" in refused.stderr
+        with kafka.LogReader(lane.endpoints.kafka_bootstrap) as log:
+            spans = log.spans(kafka_topic(lane.settings.kafka.prefix, "telemetry"))
+        assert {low for low, _ in spans.values()} == {0}
