@@ -92,7 +92,9 @@ def bench(
     soak: Annotated[
         str | None, typer.Option(help="then run so long at --soak-share; memory must stay flat")
     ] = None,
-    soak_share: Annotated[float, typer.Option(min=0.01, max=1, help="of the sustained rate")] = 0.7,
+    soak_share: Annotated[
+        float | None, typer.Option(min=0.01, max=1, help="of the sustained rate [1 with --rate, else 0.7]")
+    ] = None,
     at_most: Annotated[str, typer.Option(help="--find-max ends by then, the soak not counted")] = "14m",
     seed: Annotated[int, typer.Option(min=0, help="seed of the fleet")] = 1,
     here: Annotated[
@@ -132,7 +134,7 @@ def bench(
         first=first,
         highest=highest,
         soak_s=0.0 if soak is None else seconds(soak, "--soak"),
-        soak_share=soak_share,
+        soak_share=soak_share or (0.7 if find_max else 1.0),
         at_most_s=seconds(at_most, "--at-most"),
         command=" ".join(["odograph", *sys.argv[1:]]),
     )

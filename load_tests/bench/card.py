@@ -178,4 +178,13 @@ def _costs(c: Costs) -> list[str]:
         f"  bytes a frame (a sample): {each}",
         f"  bytes a row: vehicle_window {c.window_row:,.0f} ({c.window_row_index_share:.0%} of it indexes; "
         f"{c.windows:,} rows), road_cell_window {c.road_row:,.0f} ({c.road_windows:,} rows)",
+        *(_grown(name, part) for name, part in (("folder", c.folders), ("table", c.tables)) if part),
     ]
+
+
+def _grown(what: str, sizes: Mapping[str, float]) -> str:
+    """What each folder or table grew by, the largest first; the small ones as one."""
+    told = {name: size for name, size in sizes.items() if abs(size) >= 0.5}
+    rest = sum(sizes.values()) - sum(told.values())
+    each = "  ".join(f"{name} {size:,.1f}" for name, size in told.items())
+    return f"  grown by, bytes a frame, by {what}: {each}  others {rest:,.1f}"

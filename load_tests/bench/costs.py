@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,18 @@ SELECT pg_database_size(current_database()) AS database,
        (SELECT count(*) FROM odograph.road_cell_window) AS road_windows,
        hypertable_size('odograph.road_cell_window') AS road_table
 """
+_TABLES = """
+SELECT name, sum(bytes)::bigint AS bytes FROM (
+    SELECT format('%s.%s', hypertable_schema, hypertable_name) AS name,
+           hypertable_size(format('%I.%I', hypertable_schema, hypertable_name)::regclass) AS bytes
+    FROM timescaledb_information.hypertables
+    UNION ALL
+    SELECT format('%s.%s', n.nspname, c.relname), pg_total_relation_size(c.oid)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'm') AND n.nspname NOT LIKE '\\_timescaledb%' AND n.nspname NOT LIKE 'pg\\_%'
+) AS sized GROUP BY name
+"""
+"""Every table with its indexes and chunks; a hypertable's own relation is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +54,29 @@ class Sizes:
     window_index: int
     road_windows: int
     road_table: int
+    tables: Counter[str]
+    folders: Counter[str]
+    """By folder of the home's ``data``, and of the home itself."""
 
     def __sub__(self, before: Sizes) -> Sizes:
         """What came in between."""
-        return Sizes(**{name: value - asdict(before)[name] for name, value in asdict(self).items()})
+        return Sizes(**{f.name: _less(getattr(self, f.name), getattr(before, f.name)) for f in fields(self)})
+
+
+def _less(now: Any, before: Any) -> Any:
+    if isinstance(now, Counter):
+        now.subtract(before)
+        return now
+    return now - before
+
+
+def _folders(home: Path) -> Counter[str]:
+    sized: Counter[str] = Counter()
+    for place in (*home.glob("data/*/"), *home.glob("[!d]*/")):
+        for path in place.rglob("*"):
+            with suppress(OSError):  # it has gone meanwhile
+                sized[str(place.relative_to(home))] += path.lstat().st_blocks * 512
+    return sized
 
 
 def sizes(home: Path, settings: Settings, endpoints: Endpoints) -> Sizes:
@@ -52,10 +86,13 @@ def sizes(home: Path, settings: Settings, endpoints: Endpoints) -> Sizes:
     files = [file.path for file in reader.files(archive_of(home))]
     with session(endpoints.db_owner_url, row_factory=psycopg.rows.dict_row) as connection:
         row: dict[str, Any] = connection.execute(_SIZES).fetchone() or {}
+        tables = Counter({one["name"]: int(one["bytes"]) for one in connection.execute(_TABLES)})
     known = {name: int(value or 0) for name, value in row.items()}
     return Sizes(
         log=sum(path.stat().st_size for path in segments),
         archive=sum(path.stat().st_size for path in files),
+        tables=tables,
+        folders=_folders(home),
         **known,
     )
 
@@ -86,6 +123,8 @@ class Costs:
     windows: int
     road_windows: int
     samples_a_frame: int
+    tables: Mapping[str, float] = field(default_factory=dict)
+    folders: Mapping[str, float] = field(default_factory=dict)
 
 
 def costs(grown: Sizes, frames: int, payload: float, samples: int) -> Costs:
@@ -104,4 +143,6 @@ def costs(grown: Sizes, frames: int, payload: float, samples: int) -> Costs:
         windows=grown.windows,
         road_windows=grown.road_windows,
         samples_a_frame=samples,
+        tables={name: round(size / per, 1) for name, size in grown.tables.most_common() if size},
+        folders={name: round(size / per, 1) for name, size in grown.folders.most_common() if size},
     )
