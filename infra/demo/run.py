@@ -76,7 +76,8 @@ def running(
         )  # of a killed run: programs wait for the new one
         try:
             coming = pool.submit(stack.up)
-            with Supervisor(stack.home, first, say) as supervisor, in_background("watch", supervisor.watch):
+            keeper = Supervisor(stack.home, first, say, services=stack.kept, respawn=stack.respawn)
+            with keeper as supervisor, in_background("watch", supervisor.watch):
                 endpoints = coming.result()
                 others = [program for program in wanted if program not in first]
                 where = endpoints.pages["jobs"]

@@ -234,7 +234,8 @@ def run() -> None:
     found, port = stack.programs(), stack.ports()["jobs"]
     standbys = [program for program in found if "ODOGRAPH_PATHS_HOME" in program.env]
     first = [program for program in found if program not in standbys]
-    supervisor.supervise(stack.home, first, standbys, lambda: probes.readyz(port) is None, say)
+    keeper = supervisor.Supervisor(stack.home, first, say, services=stack.kept, respawn=stack.respawn)
+    supervisor.supervise(keeper, standbys, lambda: probes.readyz(port) is None)
 
 
 def proxy() -> None:

@@ -77,10 +77,7 @@ class Runner:
         while True:
             self._refuse_foreign(service)
             before = log.stat().st_size if log.exists() else 0
-            if (old := self._children.pop(name, None)) is not None:
-                old.wait(STOP_S)
-            signal_, command = service.stop_signal, service.command
-            self._children[name] = processes.spawn(self.run_dir, name, command, log, stop_signal=signal_)
+            self.spawn(service)
             log_start = before if log.stat().st_size >= before else 0  # a full log was put aside
             try:
                 return self._wait_ready(service, log_start)
@@ -90,6 +87,17 @@ class Runner:
                 if not service.again_on or service.again_on not in text or time.monotonic() > end:
                     raise
                 time.sleep(POLL_S * 10)
+
+    def spawn(self, service: Service) -> subprocess.Popen[bytes]:
+        """Start a service that is prepared; wait for nothing."""
+        name = service.name
+        if (old := self._children.pop(name, None)) is not None:
+            old.wait(STOP_S)
+        child = processes.spawn(
+            self.run_dir, name, service.command, self.log(name), stop_signal=service.stop_signal
+        )
+        self._children[name] = child
+        return child
 
     def stop(self, name: str) -> bool:
         """Stop a service; False when it did not run."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -260,6 +261,19 @@ class Stack:
         Raises ConfigError where the settings do not name them and every role's login.
         """
         self.furnish(endpoints(self.settings, [name for name in SETTING_OF if name != "mqtt_host"]))
+
+    @property
+    def kept(self) -> list[str]:
+        """What is started again when it ends by itself; not PostgreSQL's pair, where that is a failover."""
+        return [*self.embedded, *self.cluster.services()]
+
+    def respawn(self, name: str) -> subprocess.Popen[bytes] | None:
+        """Start again a service that ended by itself; None while another changes the stack."""
+        with suppress(BlockingIOError), locked(self.home / LOCK_FILE, busy=BlockingIOError()):
+            every = {one.name: one for one in self.services(self.ports())} | self.cluster.services()
+            every[name].prepare()
+            return self.runner.spawn(every[name])
+        return None
 
     def down(self) -> list[str]:
         """Stop every service of this home; the names of those that ran."""

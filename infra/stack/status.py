@@ -61,9 +61,10 @@ def parts(stack: Stack) -> list[Part]:
     embedded = {s.name: s for s in stack.services(chosen)} if chosen else {}
     servers = stack.cluster.servers()
     kinds = {name.partition("-")[0] for name in servers}
-    rows = [_service(stack, name, embedded.get(name)) for name in SERVICES if name not in kinds]
+    kept = read_state(stack.home)
+    rows = [_service(stack, name, embedded.get(name), kept) for name in SERVICES if name not in kinds]
     with ThreadPoolExecutor(max_workers=4) as pool:
-        rows += pool.map(lambda name: _service(stack, name, servers[name]), servers)
+        rows += pool.map(lambda name: _service(stack, name, servers[name], kept), servers)
     if not chosen:
         return rows
     running = stack.runner.find(SUPERVISOR)
@@ -72,7 +73,6 @@ def parts(stack: Stack) -> list[Part]:
         own_mb = processes.own_pss_kb(running.pid) / 1024
         part = replace(_measured(part, running, "ready", None), memory_mb=own_mb)
     rows.append(part)
-    kept = read_state(stack.home)
     leases = _or_none(lambda: _leases(endpoints(stack.settings).db_owner_url)) or {}
     for name, where in stack.pages().items():
         found = _process(stack, name, where, kept.get(name, {}))
@@ -92,12 +92,15 @@ def _leases(url: str) -> dict[str, tuple[str, int]]:
         return {name: (holder, epoch) for name, holder, epoch in connection.execute(_LEASES)}
 
 
-def _service(stack: Stack, name: str, service: Service | None) -> Part:
+def _service(
+    stack: Stack, name: str, service: Service | None, kept: dict[str, dict[str, int | None]]
+) -> Part:
     if name not in stack.embedded and service is None:
         return Part(name, "service", "external", "by the settings")
     running = stack.runner.find(name)
     address = "" if service is None else f"{HOST}:{service.port}"
-    part = Part(name, "service", "stopped", address, trouble=NOT_RUNNING)
+    restarts = kept.get(name, {}).get("restarts")
+    part = Part(name, "service", "stopped", address, trouble=NOT_RUNNING, restarts=restarts)
     if running is None or service is None:
         return part
     try:

@@ -51,10 +51,12 @@ class Backoff:
 
 @dataclass(slots=True)
 class _Kept:
-    """What is known about a program while it is kept running."""
+    """What is known about a program, or a service, while it is kept running."""
 
     program: Program
     child: subprocess.Popen[bytes] | None = None
+    seen: bool = False
+    """Of a service: it ran."""
     started_s: float = 0.0
     due_s: float = 0.0
     in_a_row: int = 0
@@ -67,7 +69,9 @@ class Supervisor:
     """Keeps ``programs`` running while its ``with`` block runs.
 
     Logs go to ``<home>/logs/<name>.log``, pids to ``<home>/run/<name>.pid``. ``say`` gets each start and
-    exit.
+    exit. Services that run here are started by somebody else and go on when the supervisor ends: one that
+    ends though nobody stopped it (its pid file stays) is started again by ``respawn``, which returns None
+    where that must wait and raises ServiceError where it cannot be.
     """
 
     home: Path
@@ -75,12 +79,16 @@ class Supervisor:
     say: Callable[[str], None]
     backoff: Backoff = field(default_factory=Backoff)
     env: Mapping[str, str] | None = None
+    services: Sequence[str] = ()
+    respawn: Callable[[str], subprocess.Popen[bytes] | None] = lambda _name: None
     _kept: dict[str, _Kept] = field(default_factory=dict)
+    _served: dict[str, _Kept] = field(default_factory=dict)
 
     def __enter__(self) -> Supervisor:
         """Start all; what an earlier supervisor left running is ended first."""
         processes.stop_all(self._run_dir, STOP_S, [program.name for program in self.programs])
         self._kept.update((program.name, _Kept(program)) for program in self.programs)
+        self._served.update((name, _Kept(Program(name, ()))) for name in self.services)
         self.tick()
         return self
 
@@ -106,7 +114,7 @@ class Supervisor:
     def tick(self) -> None:
         """Notice what ended, start what is due."""
         now = time.monotonic()
-        changed = False
+        changed = sum(self._tick_service(kept, now) for kept in self._served.values()) > 0
         for name, kept in self._kept.items():
             if kept.child is not None and kept.child.poll() is not None:
                 with suppress(ProcessLookupError):
@@ -121,10 +129,37 @@ class Supervisor:
                 self.say(f"{name}: started, pid {kept.child.pid}")
                 changed = True
         if changed:
-            state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
+            every = self._kept | self._served
+            state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in every.items()}
             new = self._run_dir / f".{STATE_FILE}.new"
             new.write_text(json.dumps(state))
             new.replace(self._run_dir / STATE_FILE)
+
+    def _tick_service(self, kept: _Kept, now: float) -> bool:
+        """Whether anything is to be noted of it."""
+        name, child = kept.program.name, kept.child
+        if processes.find(self._run_dir, name) is not None or (child and child.poll() is None):
+            kept.seen, kept.due_s = True, 0.0
+            return False
+        if not processes.pid_file(self._run_dir, name).exists():
+            kept.seen, kept.due_s = False, 0.0  # it was stopped
+            return False
+        if kept.seen:
+            kept.seen = False
+            self._note_exit(kept, now, child.returncode if child else None)
+            return True
+        if not kept.due_s or now < kept.due_s:
+            return False
+        try:
+            kept.child = self.respawn(name)
+        except (ServiceError, OSError) as error:
+            self.say(f"{name}: {error}")
+            self._note_exit(kept, now, None)
+            return True
+        if kept.child is not None:
+            kept.seen, kept.started_s = True, now
+            self.say(f"{name}: started again, pid {kept.child.pid}")
+        return False
 
     def log(self, name: str) -> Path:
         """The log of a program."""
@@ -134,7 +169,7 @@ class Supervisor:
         """The running child of a program; None between two of its runs."""
         return self._kept[name].child
 
-    def _note_exit(self, kept: _Kept, now: float, code: int) -> None:
+    def _note_exit(self, kept: _Kept, now: float, code: int | None) -> None:
         if now - kept.started_s >= self.backoff.good_s:
             kept.in_a_row = 0
         pause_s = self.backoff.pause_s(kept.in_a_row)
@@ -142,7 +177,8 @@ class Supervisor:
         kept.in_a_row += 1
         kept.restarts += 1
         log = self.log(kept.program.name)
-        self.say(f"{kept.program.name}: ended with {code}, again in {pause_s:g} s; its log: {log}")
+        how = "ended" if code is None else f"ended with {code}"
+        self.say(f"{kept.program.name}: {how}, again in {pause_s:g} s; its log: {log}")
 
     def _stop(self, kept: _Kept) -> None:
         name = kept.program.name
@@ -205,12 +241,9 @@ def programs(bridges: int = 1, hosts: int = 1) -> tuple[Program, ...]:
     return tuple(Program(name, odograph(*words)) for name, words in commands.items())
 
 
-def supervise(
-    home: Path, wanted: Sequence[Program], standbys: Sequence[Program], ready: Callable[[], bool],
-    say: Callable[[str], None],
-) -> None:  # fmt: skip
+def supervise(supervisor: Supervisor, standbys: Sequence[Program], ready: Callable[[], bool]) -> None:
     """Keep the programs running until SIGTERM or SIGINT; ``standbys`` from when it is ``ready``."""
-    with stopped_by_signals() as stop, Supervisor(home, wanted, say) as supervisor:
+    with stopped_by_signals() as stop, supervisor:
         end = time.monotonic() + STANDBYS_S
         while standbys and time.monotonic() < end and not ready() and not stop.wait(TICK_S):
             supervisor.tick()

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,12 +19,15 @@ from paho.mqtt import publish, subscribe
 from pydantic import SecretStr
 
 from infra.clients import database_url
+from infra.clients.health import in_background
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Db
 from infra.settings.settings import Settings, endpoints, load
 from infra.stack import postgres, probes
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
+from infra.stack.supervisor import TICK_S, Supervisor, read_state
+from tests.support import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -120,6 +124,28 @@ def test_all_services_killed_at_once_come_back(own: Stack) -> None:
         os.kill(victim.pid, signal.SIGKILL)
     own.up()
     assert_data_is_there(own)
+
+
+def test_services_that_end_by_themselves_are_started_again_by_the_supervisor(own: Stack) -> None:
+    said: list[str] = []
+    keeper = Supervisor(own.home, [], said.append, services=own.kept, respawn=own.respawn)
+    with keeper, in_background("watch", keeper.watch):
+        before = {name: own.runner.find(name) for name in SERVICES}
+        for victim in before.values():
+            assert victim is not None
+            os.kill(victim.pid, signal.SIGKILL)
+        for name, victim in before.items():
+            eventually(lambda n=name, v=victim: own.runner.find(n) not in (None, v), 60, f"{name} runs again")
+        own.up()  # waits until they answer, starts none
+        assert_data_is_there(own)
+        assert {name: kept["restarts"] for name, kept in read_state(own.home).items()} == dict.fromkeys(
+            SERVICES, 1
+        )
+        own.runner.stop("mosquitto")  # on purpose
+        time.sleep(5 * TICK_S)
+        assert own.runner.find("mosquitto") is None
+    assert sum("started again" in text for text in said) == len(SERVICES)
+    own.up()
 
 
 def test_a_pid_file_of_another_time_misleads_nobody(own: Stack) -> None:

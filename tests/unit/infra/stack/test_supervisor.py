@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from infra.clients.health import in_background
+from infra.contract.errors import ServiceError
 from infra.stack import processes
 from infra.stack.processes import guarded
 from infra.stack.supervisor import Backoff, Program, Supervisor, read_state
@@ -98,3 +101,51 @@ def test_a_guard_ends_what_its_owner_leaves(tmp_path: Path) -> None:
         child = processes.spawn(tmp_path / "run", "sleeper", SLEEPER.command, tmp_path / "logs" / "s.log")
         assert pid_of(tmp_path, "sleeper") == child.pid
     assert child.wait(60) == -signal.SIGTERM
+
+
+def test_a_service_that_ends_by_itself_is_started_again_and_a_stopped_one_is_not(tmp_path: Path) -> None:
+    run_dir, log = tmp_path / "run", tmp_path / "logs" / "sleeper.log"
+    said: list[str] = []
+
+    def respawn(name: str) -> subprocess.Popen[bytes]:
+        return processes.spawn(run_dir, name, SLEEPER.command, log)
+
+    first = respawn("sleeper")
+    kept = Supervisor(tmp_path, [], said.append, QUICK, services=["sleeper", "never"], respawn=respawn)
+    with kept as supervisor:
+        pid_of(tmp_path, "sleeper")
+        supervisor.tick()
+        for killed in range(3):
+            os.kill(pid := pid_of(tmp_path, "sleeper"), signal.SIGKILL)
+            eventually(lambda: supervisor.tick() or _another(tmp_path, pid), 60, "it runs again")
+            assert read_state(tmp_path)["sleeper"]["restarts"] == killed + 1
+        processes.stop_all(run_dir, 10.0, ["sleeper"])
+        for _ in range(20):
+            supervisor.tick()
+            time.sleep(0.01)
+        assert processes.find(run_dir, "sleeper") is None
+    first.wait(10)
+    assert sum("started again" in text for text in said) == 3
+
+
+def _another(home: Path, pid: int) -> bool:
+    found = processes.find(home / "run", "sleeper")
+    return found is not None and found.pid != pid
+
+
+def test_a_service_that_cannot_be_started_is_said_and_tried_again(tmp_path: Path) -> None:
+    run_dir, said, tries = tmp_path / "run", list[str](), list[str]()
+    child = processes.spawn(run_dir, "sleeper", SLEEPER.command, tmp_path / "logs" / "sleeper.log")
+
+    def respawn(name: str) -> None:
+        tries.append(name)
+        if len(tries) < 3:
+            raise ServiceError("the disk is full")
+
+    with Supervisor(tmp_path, [], said.append, QUICK, services=["sleeper"], respawn=respawn) as supervisor:
+        pid_of(tmp_path, "sleeper")
+        supervisor.tick()
+        child.kill()
+        child.wait()
+        eventually(lambda: supervisor.tick() or len(tries) > 4, 60, "it is tried again and again")
+    assert said.count("sleeper: the disk is full") == 2
