@@ -39,6 +39,7 @@ from infra.stack.service import HOST, Service
 
 LOG_CONFIG = Path(__file__).with_name("kafka-log4j2.properties")
 CONFIG = "server.properties"
+TMP = "tmp"
 FORMAT_S = 60
 JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
@@ -97,7 +98,9 @@ def kafka(
     lie; then it speaks TLS on both ports, and knows who is there.
     """
     classpath, ours = jars / "*", data / LOG_CONFIG.name
-    java = ("java", "-cp", str(classpath), f"-Dlog4j2.configurationFile={ours}")
+    java = (
+        "java", "-cp", str(classpath), f"-Dlog4j2.configurationFile={ours}", f"-Djava.io.tmpdir={data / TMP}",
+    )  # fmt: skip
     config = data / CONFIG
     listeners = {
         "broker": f"PLAINTEXT://{HOST}:{port}",
@@ -128,7 +131,8 @@ def kafka(
 def _prepare(java: tuple[str, ...], data: Path, text: str, cluster_id: str) -> None:
     if shutil.which("java") is None:
         raise ServiceError("kafka: there is no java on this machine; install one: odograph setup")
-    data.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(data / TMP, ignore_errors=True)  # what a killed one left
+    (data / TMP).mkdir(parents=True)
     config = data / CONFIG
     config.write_text(text)
     (data / LOG_CONFIG.name).write_bytes(LOG_CONFIG.read_bytes())

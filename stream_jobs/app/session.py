@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import sysconfig
 import tarfile
@@ -87,7 +88,7 @@ def _on_this_machine(settings: Settings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.authenticate": "true",  # by a secret that it makes at each start and keeps to itself
         "spark.driver.extraClassPath": jars,
-        "spark.local.dir": str(settings.paths.home.absolute() / "run" / "spark"),
+        "spark.local.dir": str(_scratch(settings)),
         "spark.hadoop.fs.file.impl": LOCAL_FILES,
         # Of a URL, Spark chooses what renames at once there.
         **({} if "://" in settings.paths.place("checkpoints") else {FILE_MANAGER: CHECKPOINT_FILES}),
@@ -146,17 +147,29 @@ def spark_when_asked(
 def java_options(settings: Settings, conf: Mapping[str, str]) -> str:
     """Options of the Java machine: all applications', this one's, the user's; the last one wins."""
     ready_made = " ".join(cache.class_options(settings.paths.cache, "spark"))
-    return " ".join(filter(None, (COMPILER, ready_made, conf.get(JAVA_OPTIONS), settings.jobs.java_options)))
+    scratch = f'"-Djava.io.tmpdir={_scratch(settings)}"'
+    given = (COMPILER, ready_made, scratch, conf.get(JAVA_OPTIONS), settings.jobs.java_options)
+    return " ".join(filter(None, given))
+
+
+def _scratch(settings: Settings) -> Path:
+    """This process's folder for what lives no longer than it; those that killed ones left are removed."""
+    every = settings.paths.home.absolute() / "run" / "spark"
+    ours = every / str(os.getpid())
+    ours.mkdir(parents=True, exist_ok=True)
+    for left in every.iterdir():
+        if not Path("/proc", left.name).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return ours
 
 
 def common_conf(settings: Settings) -> dict[str, str]:
     """Settings that every application shares."""
-    scratch = settings.paths.home.absolute() / "run" / "spark"
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.executorEnv.PYTHONPATH": str(Path(infra.__file__).parents[1]),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.warehouse.dir": str(_scratch(settings) / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.variable.substitute": "false",  # else ${env:NAME} in users' SQL is the environment's value
         "spark.sql.ansi.enabled": "true",

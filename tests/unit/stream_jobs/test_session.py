@@ -90,3 +90,14 @@ def test_the_drivers_port_asks_strangers_who_they_are_and_one_that_does_not_is_n
         assert not rejects_rpc(server.address().port())
     finally:
         server.shutdown()
+
+
+def test_what_a_killed_process_left_is_removed_and_what_lives_stays(tmp_path: Path) -> None:
+    every = tmp_path / "run" / "spark"
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    for pid in (gone.pid, os.getppid()):
+        (every / f"{pid}" / "blockmgr").mkdir(parents=True)
+    options = session.java_options(settings(tmp_path), {})
+    assert f'"-Djava.io.tmpdir={every / str(os.getpid())}"' in options
+    assert {path.name for path in every.iterdir()} == {f"{os.getpid()}", f"{os.getppid()}"}
