@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from bridge.downlink.vehicles import notify
 from bridge.uplink import service
@@ -238,6 +240,27 @@ def test_rotation_loses_no_frame_and_an_ending_certificate_is_warned_of(site: Si
     assert [payload for _, payload in found if len(payload) == 16] == sent
     source.close()
     assert not [f for f in _hops(site.stack) if name in f.detail]
+
+
+def test_a_reread_leaves_absent_clients_alone(site: Site) -> None:
+    """One that is ended once more has two ends of its session; the broker falls over the second one."""
+    name, kept = vehicle_id(20), Properties(PacketTypes.CONNECT)
+    kept.SessionExpiryInterval = 60
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, name, protocol=MQTTProtocolVersion.MQTTv5)
+    (at := site.as_device(devices.enrol(site.stack, name))).log_in(client)
+    client.connect(at.host, at.port, clean_start=False, properties=kept)
+    client.loop_start()
+    eventually(client.is_connected, 20, "a session")
+    client.disconnect()
+    client.loop_stop()
+    ended = f"Client {name} disconnected."
+    eventually(lambda: ended in site.log(), 60, "its end")
+    broker = site.stack.runner.find("mosquitto")
+    assert broker is not None
+    mosquitto_reread(broker.pid, site.stack.runner.log("mosquitto"))
+    refusal(site.as_device(devices.enrol(site.stack, vehicle_id(21))))  # the log is written with a delay
+    eventually(lambda: f"as {vehicle_id(21)}" in site.log(), 60, "whoever came after the reread")
+    assert site.log().count(ended) == 1
 
 
 def test_a_gateway_speaks_for_the_vehicles_that_it_names(site: Site) -> None:
