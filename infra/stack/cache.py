@@ -64,9 +64,13 @@ def class_dir(cache: Path) -> Path:
 
 
 def class_options(cache: Path, name: str) -> tuple[str, ...]:
-    """Java's option by which programs of a set of jars load their classes ready-made; none where not made."""
+    """Java's options by which programs of a set of jars load their classes ready-made; none where not made.
+
+    At the address it was made for, the archive is a file's memory that several programs share.
+    """
     archive = class_dir(cache) / f"{name}.jsa"
-    return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
+    in_place = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+    return (f"-XX:SharedArchiveFile={archive}", *in_place) if archive.exists() else ()
 
 
 def class_archives(cache: Path) -> tuple[Path, ...]:

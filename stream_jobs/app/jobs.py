@@ -41,7 +41,9 @@ log = structlog.get_logger("stream_jobs.app.jobs")
 NAME: Final = "jobs"
 STREAM_CONF: Final = {
     "spark.scheduler.mode": "FAIR",
-    "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods -Xss4m -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": (
+        "-XX:-DontCompileHugeMethods -Xss4m -XX:+UseSerialGC -Xmn320m -XX:SurvivorRatio=4"
+    ),
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     "spark.sql.codegen.maxFields": "200",

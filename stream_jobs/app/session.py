@@ -62,6 +62,7 @@ def build_session(
     conf |= (_on_this_machine if master.startswith("local") else _on_a_cluster)(settings)
     conf |= {**extra_conf, JAVA_OPTIONS: java_options(settings, extra_conf)}
     os.environ.setdefault("SPARK_HOME", str(cache.pyspark_jars().parent))  # as the class archive names it
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # one a thread holds three times as much for RocksDB
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in (conf | given).items():
         builder = builder.config(key, value)
