@@ -8,6 +8,8 @@ passed the event.
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -20,7 +22,7 @@ from infra.contract.messages import crash_digest
 from infra.settings.sections import Crash
 from stream_jobs.app.statements import insert_json
 from stream_jobs.crashes.check import curves, deployed
-from stream_jobs.events.rows import Cursor, as_json
+from stream_jobs.events.rows import Cursor, Row, as_json
 
 SQL: Final = sql_of(__file__)
 
@@ -186,16 +188,7 @@ LIMITS: Final = {
     "own_before_s": OWN_BEFORE_S,
 }
 DEG_PER_M: Final = 1 / 111_195
-
-
-_WINDOW: Final = SQL["window"]
-OWN: Final = f"{_WINDOW} AND w.vehicle_id = %(vehicle_id)s ORDER BY w.window_start"
-OTHERS: Final = f"""{_WINDOW} AND w.vehicle_id <> %(vehicle_id)s
-  AND w.lat_deg BETWEEN %(lat_deg)s - %(reach_deg)s AND %(lat_deg)s + %(reach_deg)s
-  AND power(w.lat_deg - %(lat_deg)s, 2) + power((w.lon_deg - %(lon_deg)s) * cosd(%(lat_deg)s), 2)
-      <= power(%(reach_deg)s, 2)
-ORDER BY w.vehicle_id, w.window_start
-"""
+TOGETHER_MS: Final = 60_000  # records of one minute are looked around for at once
 STORE: Final = insert_json(
     "crash_verdict AS v",
     "vehicle_id boot_id crash_id event_ms verdict reasons figures basis final",
@@ -212,14 +205,12 @@ def settle(cursor: Cursor, terms: Crash) -> list[str]:
     """Give every record that is due its verdict, within the transaction of the cursor; the verdicts."""
     wait_s = terms.still_to_s + WINDOW_S
     cursor.execute(SQL["due"], LIMITS | {"wait_s": wait_s})
-    verdicts = []
-    for row in cursor.fetchall():
-        own = _windows(cursor, OWN, {**row, "before_s": OWN_BEFORE_S, "after_s": wait_s})
-        others: list[Window] = []
-        if row["lat_deg"] is not None and row["lon_deg"] is not None:
-            span = {"before_s": OTHERS_BEFORE_S, "after_s": OTHERS_AFTER_S}
-            others = _windows(cursor, OTHERS, {**row, **span, "reach_deg": terms.near_m * DEG_PER_M})
-        around = context(row["event_ms"], own, others, terms)
+    rows = cursor.fetchall()
+    others, verdicts = _others(cursor, rows, terms), []
+    for number, row in enumerate(rows):
+        cursor.execute(SQL["own"], {**row, "before_s": OWN_BEFORE_S, "after_s": wait_s})
+        own = [Window(**found) for found in cursor.fetchall()]
+        around = context(row["event_ms"], own, others[number], terms)
         try:
             verdict = judge(orjson.loads(row["record"]), around, terms, row["forged"])
         except Exception as error:  # noqa: BLE001  whatever a record holds, the others get their verdicts
@@ -229,6 +220,19 @@ def settle(cursor: Cursor, terms: Crash) -> list[str]:
     return verdicts
 
 
-def _windows(cursor: Cursor, query: str, values: Mapping[str, Any]) -> list[Window]:
-    cursor.execute(query, values)
-    return [Window(**found) for found in cursor.fetchall()]
+def _others(cursor: Cursor, rows: Sequence[Row], terms: Crash) -> Mapping[int, Sequence[Window]]:
+    """The windows of other vehicles near each record, by its number among ``rows`` (in order of time)."""
+    found: defaultdict[int, list[Window]] = defaultdict(list)
+    names = ("vehicle_id", "event_ms", "lat_deg", "lon_deg")
+    records = [{"number": n, **{name: row[name] for name in names}} for n, row in enumerate(rows)]
+    placed = [one for one in records if one["lat_deg"] is not None and one["lon_deg"] is not None]
+    for _, close in itertools.groupby(placed, lambda one: one["event_ms"] // TOGETHER_MS):
+        group = list(close)
+        latitudes = [one["lat_deg"] for one in group]
+        values = {"first_ms": group[0]["event_ms"], "last_ms": group[-1]["event_ms"]}
+        values |= {"before_s": OTHERS_BEFORE_S, "after_s": OTHERS_AFTER_S, "records": as_json(group)}
+        values |= {"south_deg": min(latitudes), "north_deg": max(latitudes)}
+        cursor.execute(SQL["others"], values | {"reach_deg": terms.near_m * DEG_PER_M})
+        for row in cursor.fetchall():
+            found[row.pop("number")].append(Window(**row))
+    return found

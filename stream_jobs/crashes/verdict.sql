@@ -23,10 +23,34 @@ WHERE c.event_time > fleet.now - make_interval(days => %(kept_days)s)
        OR (NOT v.final AND fleet.now >= c.event_time + make_interval(secs => %(final_s)s)))
 ORDER BY c.event_time, c.vehicle_id, c.boot_id, c.crash_id LIMIT %(at_once)s
 
--- name: window
+-- name: own
 SELECT w.vehicle_id, (extract(epoch FROM w.window_start) * 1000)::bigint AS start_ms,
        (extract(epoch FROM w.window_start) * 1000)::bigint + w.window_s * 1000 AS end_ms,
        w.speed_max_kmh, w.speed_last_kmh, w.distance_m, w.moving_s, w.idle_s
 FROM odograph.vehicle_window w
-WHERE w.window_start >= to_timestamp(%(event_ms)s / 1000.0) - make_interval(secs => %(before_s)s)
+WHERE w.vehicle_id = %(vehicle_id)s
+  AND w.window_start >= to_timestamp(%(event_ms)s / 1000.0) - make_interval(secs => %(before_s)s)
   AND w.window_start < to_timestamp(%(event_ms)s / 1000.0) + make_interval(secs => %(after_s)s)
+ORDER BY w.window_start
+
+-- name: others
+-- Everybody's windows of some minutes are read once for all records of these minutes.
+WITH record AS (
+    SELECT * FROM jsonb_to_recordset(%(records)s::jsonb)
+        AS r(number integer, vehicle_id text, event_ms bigint, lat_deg double precision, lon_deg double precision)
+), around AS MATERIALIZED (
+    SELECT w.vehicle_id, (extract(epoch FROM w.window_start) * 1000)::bigint AS start_ms, w.window_s,
+           w.lat_deg, w.lon_deg, w.speed_max_kmh, w.speed_last_kmh, w.distance_m, w.moving_s, w.idle_s
+    FROM odograph.vehicle_window w
+    WHERE w.window_start >= to_timestamp(%(first_ms)s / 1000.0) - make_interval(secs => %(before_s)s)
+      AND w.window_start < to_timestamp(%(last_ms)s / 1000.0) + make_interval(secs => %(after_s)s)
+      AND w.lat_deg BETWEEN %(south_deg)s - %(reach_deg)s AND %(north_deg)s + %(reach_deg)s
+)
+SELECT r.number, w.vehicle_id, w.start_ms, w.start_ms + w.window_s * 1000 AS end_ms,
+       w.speed_max_kmh, w.speed_last_kmh, w.distance_m, w.moving_s, w.idle_s
+FROM record r JOIN around w
+  ON w.start_ms >= r.event_ms - %(before_s)s * 1000 AND w.start_ms < r.event_ms + %(after_s)s * 1000
+ AND w.vehicle_id <> r.vehicle_id
+ AND power(w.lat_deg - r.lat_deg, 2) + power((w.lon_deg - r.lon_deg) * cosd(r.lat_deg), 2)
+     <= power(%(reach_deg)s, 2)
+ORDER BY r.number, w.vehicle_id, w.start_ms
