@@ -164,7 +164,7 @@ class Kafka(Section):
     cert_file: Path | None = setting(None, "our certificate and key for it (PEM, 0600)")
     port: int = port("port of the embedded Kafka; 0: a free one, kept")
     prefix: str = setting("odograph.", "put before every topic's name")
-    heap_mb: int = setting(768, "heap of the embedded Kafka, MiB", ge=256)
+    heap_mb: int = setting(512, "heap of the embedded Kafka, MiB", ge=256)
     partitions: int = setting(4, "partitions of the topic telemetry when it is created", ge=1)
     replication_factor: int = setting(
         0, "copies of each topic; 0: 3, or one a broker where there are fewer", ge=0, le=32_767
