@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 from infra.clients.db import sql_of
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.statements import on_conflict
-from stream_jobs.windows.measures import HOW, Measure
-from stream_jobs.windows.vehicle import MEASURES
+from stream_jobs.windows.vehicle import HOW, MEASURES, Measure
 
 SQL: Final = sql_of(__file__)
 

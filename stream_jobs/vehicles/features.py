@@ -25,8 +25,7 @@ from stream_jobs.frames.plausibility import plausible_columns
 from stream_jobs.rules.inputs import RuleInputs, concatenated, unknown_inputs
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles import lookups
-from stream_jobs.windows.measures import steps
-from stream_jobs.windows.vehicle import MS_PER_HOUR, SPEEDING_MARGIN_KMH, above_limit, moving
+from stream_jobs.windows.vehicle import MS_PER_HOUR, SPEEDING_MARGIN_KMH, above_limit, moving, steps
 
 if TYPE_CHECKING:  # 40 MB, of which a process that evaluates no rules needs none
     from stream_jobs.rules.evaluation import Evaluator

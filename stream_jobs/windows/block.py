@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_jobs.frames.arrays import Flags, Frames, Ints, Known
-from stream_jobs.windows.measures import HOW, VALUE_BITS, How, Kind, Quantity
-from stream_jobs.windows.vehicle import PARTS
+from stream_jobs.windows.vehicle import HOW, PARTS, VALUE_BITS, How, Kind, Quantity
 
 NEUTRAL: Final[dict[How, int]] = {
     "sum": 0, "max": np.iinfo(np.int64).min, "min": np.iinfo(np.int64).max,
@@ -57,7 +56,6 @@ class Parts:
 
     @classmethod
     def joined(cls, parts: Sequence[Parts]) -> Parts:
-        """All of them, one after the other; there is at least one."""
         if len(parts) == 1:
             return parts[0]
         of = {how: np.hstack([each.of[how] for each in parts]) for how in NEUTRAL}

@@ -23,9 +23,8 @@ from stream_jobs.frames.arrays import Flags, Ints
 from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
 from stream_jobs.roads.network import RoadLookup
 from stream_jobs.windows.block import Block, Parts, cut, parts_of
-from stream_jobs.windows.measures import Measure
 from stream_jobs.windows.places import Places, road_rows
-from stream_jobs.windows.vehicle import MEASURES, OF_LATEST, latest_of, vehicle_rows
+from stream_jobs.windows.vehicle import MEASURES, OF_LATEST, Measure, latest_of, vehicle_rows
 
 
 class Interval(msgspec.Struct, array_like=True):
@@ -311,7 +310,6 @@ class OpenWindows:
             memory.published_ms = clock_ms
 
     def give_out(self) -> None:
-        """Rows of all windows that changed."""
         chosen, count = list[tuple[int, Ints]](), 0
         for start in sorted(self._memory.changed):
             block, places = self._vehicles.get(start), self._places.get(start)

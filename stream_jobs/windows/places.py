@@ -21,8 +21,7 @@ from h3ronpy.vector import coordinates_to_cells
 from stream_jobs.frames.arrays import Flags, Frames, Ints
 from stream_jobs.roads.network import RoadIndex, match
 from stream_jobs.windows.block import enrolled
-from stream_jobs.windows.measures import quotient, steps
-from stream_jobs.windows.vehicle import STEP_MS_PER_M
+from stream_jobs.windows.vehicle import STEP_MS_PER_M, quotient, steps
 
 RESOLUTION: Final = 9
 """Of H3: cells of 0.105 km2 and 0.2 km of edge."""

@@ -1,39 +1,119 @@
 """The measures of odograph.vehicle_window: how the vehicle was driven, its machinery, its electric side.
 
-A sample stands for the ``dt_ms`` after it. Unknown is null, never 0. To add a measure, add its line to
-MEASURES and its column to the tables of windows and roll-ups (or its name to maintenance.rollups.NOT_ROLLED):
-the rest follows.
+A ``Quantity`` is a signal or follows from signals; a ``Part`` is what a window keeps of it: a whole number,
+so that parts combine exactly, in any order; a ``Measure`` is a column of the table, with the one division at
+the end. A sample stands for the ``dt_ms`` after it. Unknown is null, never 0: no sample has what it needs.
+To add a measure, add its line to measures.txt and its column to the tables of windows and roll-ups (or its
+name to maintenance.rollups.NOT_ROLLED): the rest follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Final
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.contract.signals import WHEELS
+from infra.contract.signals import BY_NAME, WHEELS
 from stream_jobs.frames.arrays import Flags, Frames, Ints, Known, always
-from stream_jobs.windows.measures import (
-    LOW_BITS,
-    VALUE_BITS,
-    Combined,
-    Measure,
-    Quantity,
-    integral,
-    last,
-    mean,
-    part,
-    quantity,
-    quotient,
-    scaled,
-    steps,
-    time_where,
-    whole,
-)
+
+Kind = Literal["sum", "count", "max", "min", "first", "last"]
+How = Literal["sum", "max", "min"]
+HOW: Final[dict[Kind, How]] = {
+    "sum": "sum", "count": "sum", "max": "max", "last": "max", "min": "min", "first": "min",
+}  # fmt: skip
+"""How parts of each kind combine: the first and the last value are packed behind their times."""
+VALUE_BITS: Final = 32
+"""The widest signal, the odometer, has fewer than 2^32 steps from its minimum to its maximum."""
+LOW_BITS: Final = (1 << VALUE_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Whole numbers out of frames, one a sample (``by_sample``) or one a frame.
+
+    ``per_unit``: steps in a unit of the measure; ``floor``: the least value.
+    """
+
+    name: str
+    of: Callable[[Frames], Known]
+    by_sample: bool
+    per_unit: float = 1.0
+    floor: int = 0
+
+    def known(self, frames: Frames) -> Known:
+        """``of`` these frames, computed once."""
+        if self.name not in frames.made:
+            frames.made[self.name] = self.of(frames)
+        return frames.made[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a window keeps of a quantity: over its samples that have it the sum, their count, and so on."""
+
+    kind: Kind
+    quantity: Quantity
+
+    @property
+    def name(self) -> str:
+        return f"{self.quantity.name}_{self.kind}"
+
+
+class Combined(Protocol):
+    """The parts of windows by name, each of shape [n_windows]."""
+
+    def __getitem__(self, name: str) -> Known: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of a table of windows: ``result`` gives an array [n_windows]."""
+
+    name: str
+    parts: tuple[Part, ...]
+    result: Callable[[Combined], pa.Array]
+
+
+def steps(signal: str, value: float = 1.0) -> int:
+    """``value`` in whole steps of a signal."""
+    return round(value * BY_NAME[signal].steps_per_unit)
+
+
+def time_where(name: str, holds: Callable[[Frames], tuple[Flags, Flags]]) -> Quantity:
+    """Time of the samples where something holds: 0 where it does not, not known where that is unknown.
+
+    ``holds`` gives where it is known to hold and where it is known not to. The measure is in s.
+    """
+
+    def time_ms(frames: Frames) -> Known:
+        true, false = holds(frames)
+        return Known(np.where(true, frames.sample_ms, 0), true | false)
+
+    return Quantity(name, time_ms, by_sample=True, per_unit=1000.0)
+
+
+def integral(name: str, of: Callable[[Frames], Known], by_sample: bool, per_unit: float = 1.0) -> Quantity:
+    """A value times the time it stands for, step-ms."""
+
+    def over_time(frames: Frames) -> Known:
+        return of(frames) * (frames.sample_ms if by_sample else frames.dt_ms)
+
+    return Quantity(name, over_time, by_sample, per_unit)
+
+
+def quotient(over: Any, under: Any, known: Any) -> pa.Array:
+    """``over / under`` where ``known``, in double precision; null where not, or where ``under`` is 0."""
+    divisor = np.broadcast_to(np.asarray(under, np.float64), np.shape(over))
+    there = known & (divisor != 0)
+    found = np.divide(over, divisor, out=np.zeros(len(there)), where=there)
+    return pa.array(found, pa.float64(), mask=~there)
+
 
 MOVING_KMH: Final = 1
 SPEEDING_MARGIN_KMH: Final = 5
@@ -57,6 +137,8 @@ GEARED_KMH: Final = 10
 """From here on engine speed over speed tells the gear: below it a clutch may slip rightly (eng.)."""
 RESTING_A: Final = 5
 """Pack current below which the cells count as at rest (eng.): under load they part by their resistances."""
+STEP_MS_PER_M: Final = steps("speed_kmh") * MS_PER_HOUR / 1000
+"""km/h times ms, over 3.6e6 ms in an hour, times 1000 m."""
 
 
 def moving(frames: Frames) -> tuple[Flags, Flags]:
@@ -76,7 +158,7 @@ def _idle(frames: Frames) -> tuple[Flags, Flags]:
 
 def above_limit(margin_kmh: int, frames: Frames) -> tuple[Flags, Flags]:
     """Where the speed is more than ``margin_kmh`` above the limit, and where not."""
-    excess = EXCESS.known(frames)
+    excess = quantity("excess").known(frames)
     above = excess.values > steps("speed_kmh", margin_kmh)
     return excess.known & above, excess.known & ~above
 
@@ -90,12 +172,11 @@ def _idle_fuel(frames: Frames) -> Known:
 
 def _runs(frames: Frames) -> Known:
     """A frame's lowest engine speed, known where the engine runs all through the frame."""
-    rpm = LOWEST_RPM.known(frames)
+    rpm = quantity("lowest_rpm").known(frames)
     return rpm.only(rpm.values > steps("engine_rpm", RUNNING_RPM))
 
 
 def _oil_running(frames: Frames) -> Known:
-    """Oil pressure at the samples above ``RUNNING_RPM``."""
     rpm, oil = frames.fast["engine_rpm"], frames.on_samples("oil_pressure_kpa")
     return oil.only(rpm.known & (rpm.values > steps("engine_rpm", RUNNING_RPM)))
 
@@ -105,7 +186,7 @@ def _oil_shortfall(frames: Frames) -> Known:
 
     In steps of 1/300 kPa.
     """
-    rpm, pressure = RUNS.known(frames), frames.slow["oil_pressure_kpa"]
+    rpm, pressure = quantity("runs").known(frames), frames.slow["oil_pressure_kpa"]
     at = np.clip(np.where(rpm.known, rpm.values, FLOOR_FROM_RPM), FLOOR_FROM_RPM, FLOOR_TO_RPM)
     rise = (FLOOR_RATED_KPA - FLOOR_IDLE_KPA) * FLOOR_STEPS // (FLOOR_TO_RPM - FLOOR_FROM_RPM)
     floor: Ints = FLOOR_IDLE_KPA * FLOOR_STEPS + rise * (at - FLOOR_FROM_RPM)
@@ -114,7 +195,7 @@ def _oil_shortfall(frames: Frames) -> Known:
 
 def _oil_below(frames: Frames) -> Known:
     """Time below the floor, ms a sample."""
-    shortfall = OIL_SHORTFALL.known(frames)
+    shortfall = quantity("oil_shortfall").known(frames)
     return Known(np.where(shortfall.values > 0, frames.dt_ms, 0), shortfall.known)
 
 
@@ -122,7 +203,7 @@ def _trim(frames: Frames) -> Known:
     """Short-term and long-term fuel trim together, engine warm and running."""
     trim, coolant = frames.slow["fuel_trim_short_pct"], frames.slow["coolant_temp_c"]
     warm = coolant.known & (coolant.values >= steps("coolant_temp_c", WARM_C))
-    return (trim + frames.slow["fuel_trim_long_pct"]).only(warm & RUNS.known(frames).known)
+    return (trim + frames.slow["fuel_trim_long_pct"]).only(warm & quantity("runs").known(frames).known)
 
 
 def _geared(frames: Frames) -> Known:
@@ -143,7 +224,6 @@ def _kpa20(wheel: str, frames: Frames) -> Known:
 
 
 def _tyre_temp(frames: Frames) -> Known:
-    """The hottest of the wheels that tell."""
     temps = [frames.slow[f"tyre_temp_{wheel}_c"] for wheel in WHEELS]
     floor = quantity("tyre_temp_fl_c").floor
     values = np.max([np.where(t.known, t.values, floor) for t in temps], axis=0)
@@ -158,14 +238,14 @@ def _battery(frames: Frames, ignition_on: bool) -> Known:
 
 def _battery_running(frames: Frames) -> Known:
     """12 V system with ignition on, the engine running all through the frame or not there."""
-    engineless = ~LOWEST_RPM.known(frames).known
-    return _battery(frames, True).only(RUNS.known(frames).known | engineless)
+    engineless = ~quantity("lowest_rpm").known(frames).known
+    return _battery(frames, True).only(quantity("runs").known(frames).known | engineless)
 
 
 def _spread_at_rest(frames: Frames) -> Known:
     current = frames.slow["pack_current_a"]
     resting = np.abs(current.values) < steps("pack_current_a", RESTING_A)
-    return CELL_SPREAD.known(frames).only(current.known & resting)
+    return quantity("cell_spread_mv").known(frames).only(current.known & resting)
 
 
 def _of_signal(signal: str, name: str, of: Callable[[Frames], Known], by_sample: bool = False) -> Quantity:
@@ -173,60 +253,104 @@ def _of_signal(signal: str, name: str, of: Callable[[Frames], Known], by_sample:
     return Quantity(name, of, by_sample, float(steps(signal)))
 
 
-STEP_MS_PER_M: Final = steps("speed_kmh") * MS_PER_HOUR / 1000
-"""km/h times ms, over 3.6e6 ms in an hour, times 1000 m."""
 _FINER: Final = steps("speed_kmh") // steps("speed_limit_kmh")
 _STEP_MS_PER_L: Final = steps("fuel_rate_lph") * MS_PER_HOUR
 _STEP_MS_PER_KWH: Final = float(steps("pack_voltage_v")) * steps("pack_current_a") * MS_PER_HOUR * 1000
-FRAMES: Final = Quantity("frames", lambda f: always((f.index == 0).astype(np.int64)), by_sample=True)
-FRAMES_LATE: Final = Quantity("frames_late", lambda f: FRAMES.known(f) * f.late[f.of_sample], by_sample=True)
-SAMPLES: Final = Quantity("samples", lambda f: always(f.n), by_sample=False)
-OUT_OF_RANGE: Final = Quantity(
-    "out_of_range", lambda f: always(f.fast_wrong) + FRAMES.known(f) * f.slow_wrong[f.of_sample], True
-)
-"""Fast values count each, slow ones once a frame, with its first sample."""
-EVENT_MS: Final = Quantity("event_ms", lambda f: always(f.event_ms), by_sample=True)
-SPEED_OVER_TIME: Final = integral("speed_over_time", lambda f: f.fast["speed_kmh"], True, STEP_MS_PER_M)
-FUEL: Final = integral("fuel_over_time", lambda f: f.slow["fuel_rate_lph"], False, _STEP_MS_PER_L)
-IDLE_FUEL: Final = Quantity("idle_fuel_over_time", _idle_fuel, True, _STEP_MS_PER_L)
-ENERGY: Final = integral(
-    "energy_over_time", lambda f: f.slow["pack_voltage_v"] * f.slow["pack_current_a"], False, _STEP_MS_PER_KWH
-)
-"""Of the pack's power, discharge positive."""
-EXCESS: Final = Quantity(
-    "excess", lambda f: f.fast["speed_kmh"] - f.on_samples("speed_limit_kmh") * _FINER, by_sample=True
-)
-"""Speed above the known limit, in steps of speed."""
-LATERAL: Final = _of_signal(
-    "accel_lat_mps2", "accel_lat_size", lambda f: abs(f.fast["accel_lat_mps2"]), by_sample=True
-)
-LOWEST_RPM: Final = Quantity("lowest_rpm", lambda f: f.lowest("engine_rpm"), by_sample=False)
-RUNS: Final = Quantity("runs", _runs, by_sample=False)
-OIL_RUNNING: Final = _of_signal("oil_pressure_kpa", "oil_pressure_running", _oil_running, by_sample=True)
-OIL_SHORTFALL: Final = Quantity("oil_shortfall", _oil_shortfall, False, FLOOR_STEPS)
-OIL_BELOW: Final = Quantity("oil_below_ms", _oil_below, False, 1000.0)
-TRIM: Final = _of_signal("fuel_trim_short_pct", "fuel_trim", _trim)
-GEAR: Final = Quantity("forward_gear", lambda f: f.slow["gear"].only(f.slow["gear"].values > 0), False)
-GEARED: Final = Quantity("geared", _geared, by_sample=True)
-GEARED_RPM: Final = integral(
-    "geared_rpm_over_time", lambda f: f.fast["engine_rpm"].only(GEARED.known(f).known), by_sample=True
-)
-GEARED_SPEED: Final = integral("geared_speed_over_time", GEARED.known, by_sample=True)
-TYRES: Final = {
-    f"tyre_{w}_kpa20": Quantity(f"tyre_{w}_kpa20", partial(_kpa20, w), False, KPA20_STEPS) for w in WHEELS
-}
-TYRE_TEMP: Final = _of_signal("tyre_temp_fl_c", "tyre_temp", _tyre_temp)
-REST: Final = _of_signal("battery_voltage_v", "battery_rest", partial(_battery, ignition_on=False))
-RUNNING: Final = _of_signal("battery_voltage_v", "battery_running", _battery_running)
-ON: Final = _of_signal("battery_voltage_v", "battery_on", partial(_battery, ignition_on=True))
-CELL_SPREAD: Final = Quantity(
-    "cell_spread_mv", lambda f: f.slow["cell_voltage_max_v"] - f.slow["cell_voltage_min_v"], by_sample=False
-)
-SPREAD_AT_REST: Final = Quantity("cell_spread_rest_mv", _spread_at_rest, by_sample=False)
+_FIRSTS: Final = Quantity("frames", lambda f: always((f.index == 0).astype(np.int64)), by_sample=True)
+_GEARED: Final = Quantity("geared", _geared, by_sample=True)
+_DERIVED: Final = (
+    _FIRSTS,
+    Quantity("frames_late", lambda f: _FIRSTS.known(f) * f.late[f.of_sample], by_sample=True),
+    Quantity("samples", lambda f: always(f.n), by_sample=False),
+    # fast values count each, slow ones once a frame, with its first sample
+    Quantity(
+        "out_of_range", lambda f: always(f.fast_wrong) + _FIRSTS.known(f) * f.slow_wrong[f.of_sample], True
+    ),
+    Quantity("event_ms", lambda f: always(f.event_ms), by_sample=True),
+    integral("speed_over_time", lambda f: f.fast["speed_kmh"], True, STEP_MS_PER_M),
+    time_where("moving_ms", moving),
+    time_where("idle_ms", _idle),
+    time_where("speeding_ms", partial(above_limit, SPEEDING_MARGIN_KMH)),
+    *(time_where(f"speeding_{kmh}_ms", partial(above_limit, kmh)) for kmh in SPEEDING_BANDS_KMH),
+    integral("fuel_over_time", lambda f: f.slow["fuel_rate_lph"], False, _STEP_MS_PER_L),
+    Quantity("idle_fuel_over_time", _idle_fuel, True, _STEP_MS_PER_L),
+    # of the pack's power, discharge positive
+    integral(
+        "energy_over_time", lambda f: f.slow["pack_voltage_v"] * f.slow["pack_current_a"], False,
+        _STEP_MS_PER_KWH,
+    ),
+    # speed above the known limit, in steps of speed
+    Quantity("excess", lambda f: f.fast["speed_kmh"] - f.on_samples("speed_limit_kmh") * _FINER, True),
+    _of_signal("accel_lat_mps2", "accel_lat_size", lambda f: abs(f.fast["accel_lat_mps2"]), by_sample=True),
+    Quantity("lowest_rpm", lambda f: f.lowest("engine_rpm"), by_sample=False),
+    Quantity("runs", _runs, by_sample=False),
+    _of_signal("oil_pressure_kpa", "oil_pressure_running", _oil_running, by_sample=True),
+    Quantity("oil_shortfall", _oil_shortfall, False, FLOOR_STEPS),
+    Quantity("oil_below_ms", _oil_below, False, 1000.0),
+    _of_signal("fuel_trim_short_pct", "fuel_trim", _trim),
+    Quantity("forward_gear", lambda f: f.slow["gear"].only(f.slow["gear"].values > 0), by_sample=False),
+    _GEARED,
+    integral("geared_rpm_over_time", lambda f: f.fast["engine_rpm"].only(_GEARED.known(f).known), True),
+    integral("geared_speed_over_time", _GEARED.known, by_sample=True),
+    *(Quantity(f"tyre_{w}_kpa20", partial(_kpa20, w), False, KPA20_STEPS) for w in WHEELS),
+    _of_signal("tyre_temp_fl_c", "tyre_temp", _tyre_temp),
+    _of_signal("battery_voltage_v", "battery_rest", partial(_battery, ignition_on=False)),
+    _of_signal("battery_voltage_v", "battery_running", _battery_running),
+    _of_signal("battery_voltage_v", "battery_on", partial(_battery, ignition_on=True)),
+    Quantity("cell_spread_mv", lambda f: f.slow["cell_voltage_max_v"] - f.slow["cell_voltage_min_v"], False),
+    Quantity("cell_spread_rest_mv", _spread_at_rest, by_sample=False),
+)  # fmt: skip
+_BY_NAME: Final = {each.name: each for each in _DERIVED}
+
+
+@cache
+def quantity(name: str) -> Quantity:
+    """A derived one, or a signal in whole steps; codes count, flags are 0 or 1."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    s = BY_NAME[name]
+    is_fast, floor = s.rate == "fast", steps(name, s.minimum)
+    return Quantity(
+        name, lambda frames: (frames.fast if is_fast else frames.slow)[name], is_fast,
+        float(s.steps_per_unit), floor,
+    )  # fmt: skip
+
+
+def part(kind: Kind, of: str) -> Part:
+    """What is kept of a quantity."""
+    return Part(kind, quantity(of))
+
+
+def _mean(name: str, of: str) -> Measure:
+    total, count = part("sum", of), part("count", of)
+    per_unit = total.quantity.per_unit
+
+    def result(w: Combined) -> pa.Array:
+        whole = w[total.name]
+        return quotient(whole.values, w[count.name].values * per_unit, whole.known)
+
+    return Measure(name, (total, count), result)
+
+
+def _single(name: str, kind: Kind, of: str, arrow: pa.DataType | None = None) -> Measure:
+    """One part in its unit, or with ``arrow`` in whole steps, cast to that; of several last values at one
+    millisecond the largest.
+    """
+    only = part(kind, of)
+    q = only.quantity
+
+    def result(w: Combined) -> pa.Array:
+        found = w[only.name]
+        values = (found.values & LOW_BITS) + q.floor if kind == "last" else found.values
+        if arrow is None:
+            return quotient(values, q.per_unit, found.known)
+        return pa.array(values, mask=~found.known).cast(arrow)
+
+    return Measure(name, (only,), result)
 
 
 def _rpm_per_kmh() -> Measure:
-    rpm, speed = part("sum", GEARED_RPM), part("sum", GEARED_SPEED)
+    rpm, speed = part("sum", "geared_rpm_over_time"), part("sum", "geared_speed_over_time")
 
     def ratio(w: Combined) -> pa.Array:
         return quotient(w[rpm.name].values * steps("speed_kmh"), w[speed.name].values, w[speed.name].known)
@@ -235,7 +359,6 @@ def _rpm_per_kmh() -> Measure:
 
 
 def _worst_pad() -> Measure:
-    """The worst of the wheels that tell."""
     pads = tuple(part("max", f"brake_pad_wear_{wheel}_pct") for wheel in WHEELS)
 
     def worst(w: Combined) -> pa.Array:
@@ -260,82 +383,18 @@ def _cell_temp_rate() -> Measure:
 
 
 _TIME: Final = pa.timestamp("ms", tz="UTC")
-MEASURES: Final = (
-    whole("frames", "sum", FRAMES),
-    whole("frames_late", "sum", FRAMES_LATE),
-    whole("samples", "count", SAMPLES),
-    whole("out_of_range", "sum", OUT_OF_RANGE),
-    whole("first_event", "min", EVENT_MS, _TIME),
-    whole("last_event", "max", EVENT_MS, _TIME),
-    mean("speed_mean_kmh", "speed_kmh"),
-    whole("speed_n", "count", "speed_kmh"),
-    scaled("speed_max_kmh", "max", "speed_kmh"),
-    scaled("distance_m", "sum", SPEED_OVER_TIME),
-    scaled("moving_s", "sum", time_where("moving_ms", moving)),
-    scaled("idle_s", "sum", time_where("idle_ms", _idle)),
-    scaled("speeding_s", "sum", time_where("speeding_ms", partial(above_limit, SPEEDING_MARGIN_KMH))),
-    *(
-        scaled(f"speeding_{kmh}_s", "sum", time_where(f"speeding_{kmh}_ms", partial(above_limit, kmh)))
-        for kmh in SPEEDING_BANDS_KMH
-    ),
-    scaled("accel_long_max_mps2", "max", "accel_long_mps2"),
-    scaled("accel_long_min_mps2", "min", "accel_long_mps2"),
-    scaled("accel_lat_max_mps2", "max", LATERAL),
-    scaled("fuel_l", "sum", FUEL),
-    scaled("idle_fuel_l", "sum", IDLE_FUEL),
-    scaled("energy_kwh", "sum", ENERGY),
-    mean("rpm_mean", "engine_rpm"),
-    whole("rpm_n", "count", "engine_rpm"),
-    scaled("rpm_max", "max", "engine_rpm"),
-    mean("engine_load_mean_pct", "engine_load_pct"),
-    whole("engine_load_n", "count", "engine_load_pct"),
-    mean("coolant_mean_c", "coolant_temp_c"),
-    whole("coolant_n", "count", "coolant_temp_c"),
-    scaled("coolant_max_c", "max", "coolant_temp_c"),
-    scaled("oil_pressure_min_kpa", "min", OIL_RUNNING),
-    scaled("oil_shortfall_max_kpa", "max", OIL_SHORTFALL),
-    scaled("oil_below_floor_s", "sum", OIL_BELOW),
-    scaled("oil_temp_max_c", "max", "oil_temp_c"),
-    mean("fuel_trim_mean_pct", TRIM),
-    whole("fuel_trim_n", "count", TRIM),
-    scaled("dpf_soot_max_pct", "max", "dpf_soot_pct"),
-    scaled("dpf_delta_p_max_pa", "max", "dpf_delta_pressure_pa"),
-    whole("gear_min", "min", GEAR),
-    whole("gear_max", "max", GEAR),
-    _rpm_per_kmh(),
-    *(mean(name, tyre) for name, tyre in TYRES.items()),
-    *(whole(f"tyre_{wheel}_n", "count", tyre) for wheel, tyre in zip(WHEELS, TYRES.values(), strict=True)),
-    scaled("tyre_temp_max_c", "max", TYRE_TEMP),
-    *(scaled(f"brake_pad_wear_{w}_pct", "max", f"brake_pad_wear_{w}_pct") for w in WHEELS),
-    _worst_pad(),
-    whole("dtc_count", "max", "dtc_codes"),
-    mean("battery_mean_v", "battery_voltage_v"),
-    whole("battery_n", "count", "battery_voltage_v"),
-    scaled("battery_min_v", "min", "battery_voltage_v"),
-    mean("battery_rest_v", REST),
-    whole("battery_rest_n", "count", REST),
-    mean("battery_running_v", RUNNING),
-    whole("battery_running_n", "count", RUNNING),
-    scaled("battery_on_min_v", "min", ON),
-    scaled("cell_spread_max_mv", "max", CELL_SPREAD),
-    scaled("cell_spread_rest_mv", "max", SPREAD_AT_REST),
-    scaled("cell_temp_min_c", "min", "cell_temp_min_c"),
-    scaled("cell_temp_max_c", "max", "cell_temp_max_c"),
-    _cell_temp_rate(),
-    scaled("pack_voltage_min_v", "min", "pack_voltage_v"),
-    scaled("motor_temp_max_c", "max", "motor_temp_c"),
-    last("lat_deg"),
-    last("lon_deg"),
-    last("heading_deg"),
-    last("speed_last_kmh", "speed_kmh"),
-    last("speed_limit_kmh"),
-    last("odometer_m", arrow=pa.int64()),
-    last("ignition_on", arrow=pa.bool_()),
-    last("fuel_level_pct"),
-    last("soc_pct"),
-    last("ambient_temp_c"),
-)
-"""Units: km/h, m, s, m/s^2, l, kWh, rpm, %, degC, kPa gauge, Pa, V, mV."""
+_ARROW: Final = {"int": pa.int64(), "bool": pa.bool_(), "time": _TIME}
+_OWN: Final = {each.name: each for each in (_rpm_per_kmh(), _worst_pad(), _cell_temp_rate())}
+
+
+def _measure(name: str, how: Any, of: str = "", kind: str = "") -> Measure:
+    if how == "own":
+        return _OWN[name]
+    return _mean(name, of) if how == "mean" else _single(name, how, of, _ARROW.get(kind))
+
+
+_LINES: Final = Path(__file__).with_name("measures.txt").read_text().splitlines()
+MEASURES: Final = tuple(_measure(*line.split()) for line in _LINES if not line.startswith("#"))
 PARTS: Final = tuple({each.name: each for measure in MEASURES for each in measure.parts}.values())
 """What is kept of a window of a vehicle while it is open."""
 VEHICLE_COLUMNS: Final = ("vehicle_id", "window_start", "window_s", *(m.name for m in MEASURES))
@@ -346,7 +405,8 @@ LATEST: Final = {
     "fuel_level_pct": "fuel_level_pct", "soc_pct": "soc_pct",
 }  # fmt: skip
 """Columns of odograph.vehicle_latest and those of the newest window that they are; the worst tyre besides."""
-OF_LATEST: Final = tuple(m for m in MEASURES if m.name in {*LATEST.values(), *TYRES})
+_TYRES: Final = tuple(f"tyre_{wheel}_kpa20" for wheel in WHEELS)
+OF_LATEST: Final = tuple(m for m in MEASURES if m.name in {*LATEST.values(), *_TYRES})
 
 
 def vehicle_rows(
@@ -364,7 +424,7 @@ def latest_of(rows: pa.Table) -> pa.Table:
     rows = rows.sort_by([("window_start", "descending")])
     codes = rows["vehicle_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     newest = rows.take(pa.array(np.unique(codes, return_index=True)[1]))
-    worst = pc.min_element_wise(*(newest[name] for name in TYRES))
+    worst = pc.min_element_wise(*(newest[name] for name in _TYRES))
     of = {name: newest[column] for name, column in LATEST.items()}
     return pa.table({"vehicle_id": newest["vehicle_id"]} | of | {"tyre_min_kpa20": worst})
 
