@@ -261,7 +261,6 @@ def _quiet_s(length: str, why: str, group: str) -> float:
 
 
 def _write_silences(store: AlertStore) -> None:
-    """The file beside the table, for the downlink."""
     write_silences(silence_file(load().paths.home), store.in_force())
 
 

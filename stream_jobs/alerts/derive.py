@@ -111,7 +111,6 @@ def merge(known: Sequence[Alert], findings: Iterable[Finding], clear_for_ms: int
 
 
 def _reaches(alert: Alert, event_ms: int, clear_for_ms: int | None) -> bool:
-    """Whether a finding at ``event_ms`` may belong to it."""
     if clear_for_ms is None:
         return alert.cleared_ms is None
     return alert.opened_ms - clear_for_ms <= event_ms <= alert.last_ms + clear_for_ms

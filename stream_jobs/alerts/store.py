@@ -42,7 +42,6 @@ class AlertStore:
         return self._rows(SQL["list"], rule=rule, vehicle=vehicle, every=every, limit=limit)
 
     def shown(self, alert_no: int) -> Row | None:
-        """One alert with its history and its evidence, or None."""
         found = self._rows(SQL["one"], alert_no=alert_no)
         if not found:
             return None
@@ -54,15 +53,12 @@ class AlertStore:
         return self._rows(SQL["silence"], rule=rule, vehicle=vehicle, seconds=seconds, by=by, why=why)[0]
 
     def end_silences(self, numbers: Sequence[int], by: str) -> list[int]:
-        """The numbers of those that were in force."""
         return [row["silence_no"] for row in self._rows(SQL["end_silence"], numbers=list(numbers), by=by)]
 
     def incidents(self, cause: str | None, vehicle: str | None, every: bool, limit: int) -> list[Row]:
-        """As ``listed``; of a vehicle also the fleet's that it is in."""
         return self._rows(SQL["incidents"], cause=cause, vehicle=vehicle, every=every, limit=limit)
 
     def incident(self, incident_no: int) -> Row | None:
-        """One incident with its timeline of alerts and its notes, or None."""
         found = self._rows(SQL["incident"], incident_no=incident_no)
         timeline = self._rows(SQL["timeline"], incident_no=incident_no)
         notes = self._rows(SQL["notes"], incident_no=incident_no)

@@ -87,6 +87,12 @@ def _incident_cells(row: Row) -> tuple[str, ...]:
 def incident_page(row: Row) -> str:
     """One incident, line by line, with its alerts and what was done and said."""
     number, severity, state, whose, cause, *_ = _incident_cells(row)
+    heads = ("no", "vehicle", "rule", "severity", "opened (UTC)", "cleared", "value", "limit")
+    timeline = (
+        (str(a["alert_no"]), a["vehicle_id"], a["rule"], a["severity"], a["opened_at"], a["cleared_at"],
+         _number(a["value"]), _number(a["limit_value"]))
+        for a in row["timeline"]
+    )  # fmt: skip
     seen = f"seen by {row['acknowledged_by']} {cell(row['acknowledged_at'])}"
     return "\n".join([
         f"incident {number}  {severity}  {cause}: {row['message']}",
@@ -94,20 +100,10 @@ def incident_page(row: Row) -> str:
         f"with {row['assigned_to'] or 'nobody'}",
         f"opened {cell(row['opened_at'])}  last {cell(row['last_at'])}  closed {cell(row['closed_at'])}  "
         f"lasted {_span(row['duration_s'])}  id {row['incident_id']}",
-        "", f"alerts: {row['alerts']}", _timeline(row["timeline"]),
+        "", f"alerts: {row['alerts']}", aligned(timeline, heads, "  "),
         "", "done and said:",
         aligned(((n["at"], n["kind"], n["by_whom"] or "-", n["text"] or "") for n in row["notes"]), (), "  "),
     ])  # fmt: skip
-
-
-def _timeline(rows: Sequence[Row]) -> str:
-    heads = ("no", "vehicle", "rule", "severity", "opened (UTC)", "cleared", "value", "limit")
-    cells = (
-        (str(a["alert_no"]), a["vehicle_id"], a["rule"], a["severity"], a["opened_at"], a["cleared_at"],
-         _number(a["value"]), _number(a["limit_value"]))
-        for a in rows
-    )  # fmt: skip
-    return aligned(cells, heads, "  ")
 
 
 def _change_line(change: Row) -> str:

@@ -89,7 +89,6 @@ class Operator:
         yield _out(rows, windows.found, int(bucket_no[0]), open_from_ms)
 
     def _frames(self, records: pa.Table | None) -> Iterator[FrameBatch]:
-        """The readable frames."""
         for batch in [] if records is None else records.to_batches(max_chunksize=FRAMES_AT_ONCE):
             frames = self.stage.frames(batch)
             if frames is not None:
@@ -206,7 +205,7 @@ def bucket_numbers(spark: SparkSession, buckets: int, partitions: int) -> list[i
 def due_of(fleet: Fleet, windows: OpenWindows) -> float | None:
     """At which watermark a bucket has something to do, if no record comes before; None: never."""
     at_ms = windows.due_ms()
-    return min([*fleet.due_ms.tolist(), *([] if at_ms is None else [at_ms])], default=None)
+    return min([*fleet.vehicles["due"].tolist(), *([] if at_ms is None else [at_ms])], default=None)
 
 
 def with_timer(rows: DataFrame, skew_s: int, *columns: Column | str) -> GroupedData:

@@ -31,7 +31,6 @@ class Known:
     known: Flags
 
     def only(self, holds: Flags) -> Known:
-        """Known where ``holds`` too."""
         return Known(self.values, self.known & holds)
 
     def __abs__(self) -> Known:
@@ -81,14 +80,12 @@ class Frames:
         return Known(slow.values[self.of_sample], slow.known[self.of_sample])
 
     def lowest(self, name: str) -> Known:
-        """The lowest known value of a fast signal in each frame."""
         fast, begins = self.fast[name], np.flatnonzero(self.index == 0)
         values = np.where(fast.known, fast.values, np.iinfo(np.int64).max)
         return Known(np.minimum.reduceat(values, begins), np.logical_or.reduceat(fast.known, begins))
 
     @property
     def sample_ms(self) -> Ints:
-        """The time that each sample stands for."""
         return self.dt_ms[self.of_sample]
 
 

@@ -57,7 +57,6 @@ class FrameBatch:
 
     @property
     def believed(self) -> Flags:
-        """Whether the clock is believed: the verdict is ok or late."""
         return self.ok | self.late
 
 
@@ -122,21 +121,15 @@ def in_range(table: pa.Table) -> pa.Table:
 
 
 def _with_codes_bounded(table: pa.Table) -> pa.Table:
-    codes = table["dtc_codes"]
-    texts = pc.list_flatten(codes)
-    most, longest = pc.max(pc.list_value_length(codes)).as_py(), pc.max(pc.binary_length(texts)).as_py()
-    has_nul = pc.any(pc.match_substring(texts, NUL)).as_py()
-    if (most or 0) <= CODES and (longest or 0) <= CODE_CHARS and not has_nul:
+    codes = table["dtc_codes"].combine_chunks()
+    texts, parents = codes.flatten(), pc.list_parent_indices(codes)
+    wrong = pc.or_(pc.greater(pc.utf8_length(texts), CODE_CHARS), pc.match_substring(texts, NUL))
+    good = pc.fill_null(pc.list_value_length(codes), 0).to_numpy() <= CODES
+    good[parents.filter(wrong).to_numpy()] = False
+    if good.all():
         return table
-    rows = [
-        row
-        if len(row or ()) <= CODES and all(len(c) <= CODE_CHARS and NUL not in c for c in row or ())
-        else None
-        for row in codes.to_pylist()
-    ]
-    return table.set_column(
-        table.schema.get_field_index("dtc_codes"), "dtc_codes", pa.array(rows, codes.type)
-    )
+    bounded = pc.if_else(pa.array(good), codes, None)
+    return table.set_column(table.schema.get_field_index("dtc_codes"), "dtc_codes", bounded)
 
 
 def readable(table: pa.Table) -> Flags:

@@ -77,7 +77,7 @@ class Core:
 
     def expired(self, fleet: Fleet, now_ms: int) -> list[Row]:
         """As ``expire``, of all vehicles that are due."""
-        places = np.flatnonzero(fleet.due_ms < now_ms)
+        places = np.flatnonzero(fleet.vehicles["due"] < now_ms)
         return self.expire(fleet, places, now_ms) if places.size else []
 
     def replay(self, features: Features, until_ms: int) -> list[Row]:
@@ -157,7 +157,6 @@ class Core:
         return (place, rows, rank), behind
 
     def _rounds(self, fleet: Fleet, frames: Features, released: Released) -> list[Row]:
-        """Rows that follow from frames in order."""
         out: list[Row] = []
         awake, wakes = list[int](), list[tuple[Flags, Flags]]()
         for k, detector in enumerate(self._rule_set.detectors):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames import state
-from stream_jobs.frames.arrays import Floats, Ints
+from stream_jobs.frames.arrays import Ints
 from stream_jobs.rules.detect.base import Kept, Memory
 from stream_jobs.rules.inputs import name_expressions, unknown_inputs
 from stream_jobs.rules.rule_set import RuleSet
@@ -127,12 +127,6 @@ class Fleet:
             self.waiting[place] = Waiting(order.held, order.gaps, order.boots)
         else:
             self.waiting.pop(place, None)
-
-    @property
-    def due_ms(self) -> Floats:
-        """When (receive clock) each vehicle is to be asked although nothing came; [n]."""
-        due: Floats = self.vehicles["due"]
-        return due
 
 
 def load(blob: bytes | None, rule_set: RuleSet) -> tuple[Fleet, WindowMemory]:

@@ -15,23 +15,20 @@ import numpy.typing as npt
 
 from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.vehicles import rows
 from stream_jobs.vehicles.features import G_MPS2, KINDS, RUN, Round
 from stream_jobs.vehicles.journeys import trips
-from stream_jobs.vehicles.journeys.motion import SEEN_MS, Positions, indices, or_zero, positions
-from stream_jobs.vehicles.journeys.trips import Memory, Trips
-from stream_jobs.vehicles.rows import (
-    FINAL,
-    MS_PER_S,
-    OPEN,
-    PROVISIONAL,
-    HarshRow,
-    IdleRow,
-    StopRow,
-    TripRow,
-    degrees,
+from stream_jobs.vehicles.journeys.trips import (
+    SEEN_MS,
+    Memory,
+    Positions,
+    Trips,
+    indices,
+    or_zero,
+    positions,
 )
 
-Row = TripRow | StopRow | IdleRow | HarshRow
+Row = rows.TripRow | rows.StopRow | rows.IdleRow | rows.HarshRow
 
 
 class HarshRun(msgspec.Struct, array_like=True):
@@ -71,12 +68,12 @@ class HarshState(msgspec.Struct, array_like=True):
     def step(
         self, limits: Journeys, vehicle: str, runs: Sequence[float], end_ms: int,
         where: Sequence[float | None], of_class: int,
-    ) -> tuple[list[HarshRow], list[int]]:  # fmt: skip
+    ) -> tuple[list[rows.HarshRow], list[int]]:  # fmt: skip
         """Events of one vehicle that are over, and the kinds of those that began.
 
         ``runs`` of the next frame: RUN numbers each; ``end_ms``: its end; ``where``: degrees.
         """
-        rows: list[HarshRow] = []
+        found: list[rows.HarshRow] = []
         begun: list[int] = []
         for k in range(0, len(runs), RUN):
             kind, from_ms, to_ms = map(int, runs[k : k + 3])
@@ -92,7 +89,7 @@ class HarshState(msgspec.Struct, array_like=True):
                 event.to_ms, event.peak_mps2 = to_ms, max(event.peak_mps2, peak)
                 continue
             if event is not None:
-                rows.append(_harsh_row(limits, vehicle, kind, event))
+                found.append(_harsh_row(limits, vehicle, kind, event))
             self.events[kind] = HarshEvent(from_ms, to_ms, peak, kmh, where[0], where[1], of_class)
             begun.append(kind)
         self.runs = {kind: run for kind, run in self.runs.items() if run.to_ms >= end_ms}
@@ -102,18 +99,18 @@ class HarshState(msgspec.Struct, array_like=True):
             if end_ms > last_ms and (run is None or run.from_ms > last_ms):
                 over[kind] = event
         self.events = {kind: event for kind, event in self.events.items() if kind not in over}
-        return rows + [_harsh_row(limits, vehicle, *each) for each in over.items()], begun
+        return found + [_harsh_row(limits, vehicle, *each) for each in over.items()], begun
 
-    def expire(self, limits: Journeys, vehicle: str) -> list[HarshRow]:
+    def expire(self, limits: Journeys, vehicle: str) -> list[rows.HarshRow]:
         """All that is open."""
         events, self.events, self.runs = self.events, {}, {}
         return [_harsh_row(limits, vehicle, *each) for each in events.items()]
 
 
-def _harsh_row(limits: Journeys, vehicle: str, kind: int, event: HarshEvent) -> HarshRow:
+def _harsh_row(limits: Journeys, vehicle: str, kind: int, event: HarshEvent) -> rows.HarshRow:
     limit_g = (limits.brake_g, limits.accelerate_g, limits.corner_g)[kind][event.of_class]
     peak_g = event.peak_mps2 / G_MPS2
-    return HarshRow(
+    return rows.HarshRow(
         vehicle_id=vehicle,
         began_ms=event.from_ms,
         ended_ms=event.to_ms,
@@ -143,12 +140,12 @@ class Idling:
     """
 
     def __init__(self, limits: Journeys, memory: npt.NDArray[np.void], vehicle: Callable[[int], str]) -> None:
-        self._idle_ms = limits.idle_s * MS_PER_S
+        self._idle_ms = limits.idle_s * rows.MS_PER_S
         self._memory = memory
         self._vehicle = vehicle
-        self._rows: list[IdleRow] = []
+        self._rows: list[rows.IdleRow] = []
 
-    def step(self, frames: Round, here: Positions) -> list[IdleRow]:
+    def step(self, frames: Round, here: Positions) -> list[rows.IdleRow]:
         """Rows that follow from the next frame of each; ``here``: where it is, [k]."""
         m, t0_ms, end_ms = self._memory, frames["t0_ms"], frames["end_ms"]
         moving_from_ms, moving_to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
@@ -167,9 +164,9 @@ class Idling:
         due: Flags = self._memory["idle_open"]
         return due
 
-    def expire(self, at: Ints) -> list[IdleRow]:
+    def expire(self, at: Ints) -> list[rows.IdleRow]:
         """The episodes so far."""
-        self._tell(at, PROVISIONAL)
+        self._tell(at, rows.PROVISIONAL)
         return self._rows
 
     def _stand(self, at: Ints, frames: Round, here: Positions, from_ms: Floats, to_ms: Floats) -> None:
@@ -187,21 +184,26 @@ class Idling:
             total, more = m[name][at], frames[fact][at]
             m[name][at] = np.where(np.isnan(more), total, or_zero(total) + more * share)
         long_enough = m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._idle_ms
-        self._tell(at[long_enough & ~m["idle_open"][at]], OPEN)
+        self._tell(at[long_enough & ~m["idle_open"][at]], rows.OPEN)
 
     def _end(self, at: Ints) -> None:
         m = self._memory
-        self._tell(at[m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._idle_ms], FINAL)
+        self._tell(at[m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._idle_ms], rows.FINAL)
         m["idle_from_ms"][at] = m["idle_to_ms"][at] = np.nan
 
     def _tell(self, at: Ints, phase: str) -> None:
         m = self._memory
-        m["idle_open"][at] = phase == OPEN
+        m["idle_open"][at] = phase == rows.OPEN
         for i in at.tolist():
             from_ms, to_ms = int(m["idle_from_ms"][i]), int(m["idle_to_ms"][i])
             fuel_l, energy_kwh = (None if np.isnan(m[name][i]) else float(m[name][i]) for name, _ in _BURNT)
-            burnt_at = ((to_ms - from_ms) / MS_PER_S, fuel_l, energy_kwh, *degrees(m["idle_where"][i]))
-            self._rows.append(IdleRow(self._vehicle(i), from_ms, to_ms, phase, *burnt_at))
+            burnt_at = (
+                (to_ms - from_ms) / rows.MS_PER_S,
+                fuel_l,
+                energy_kwh,
+                *rows.degrees(m["idle_where"][i]),
+            )
+            self._rows.append(rows.IdleRow(self._vehicle(i), from_ms, to_ms, phase, *burnt_at))
 
 
 _FIELDS: Final = np.dtype([*trips.FIELDS, *_IDLING, ("harsh", "?")], align=True)
@@ -234,13 +236,11 @@ class JourneyMemory(msgspec.Struct, array_like=True):
         return cls(_unknown(count))
 
     def grow(self, count: int) -> None:
-        """To ``count`` places, if there are fewer; of the new ones nothing is known."""
         new = count - len(self.numbers)
         if new > 0:
             self.numbers = np.concatenate((self.numbers, _unknown(new)))
 
     def keep(self, places: Ints) -> None:
-        """Only these places stay, in this order."""
         self.numbers = self.numbers.take(places, axis=0)
         stay = enumerate(places.tolist())
         self.harsh = {new: self.harsh[old] for new, old in stay if old in self.harsh}
@@ -259,26 +259,26 @@ def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:
     """Rows that follow from the next frame of each vehicle, in the order of what they tell of it."""
     of, here = memory.of(frames.places), positions(frames)
     of["received_ms"] = frames["received_ms"]
-    rows: list[Row] = []
+    found: list[Row] = []
     begun: dict[int, list[int]] = {}
     with_runs = compress(range(len(frames.runs)), frames.runs)
     for i in sorted({*with_runs, *indices(of["harsh"]).tolist()}):
         place, of_class = int(frames.places[i]), frames["vehicle_class"][i]
         state = memory.harsh.pop(place, None) or HarshState()
         told, kinds = state.step(
-            limits, frames.vehicle(i), frames.runs[i], int(frames["end_ms"][i]), degrees(here[i]),
+            limits, frames.vehicle(i), frames.runs[i], int(frames["end_ms"][i]), rows.degrees(here[i]),
             0 if np.isnan(of_class) else int(of_class),
         )  # fmt: skip
-        rows += told
+        found += told
         if kinds:
             begun[i] = kinds
         of["harsh"][i] = bool(state)
         if state:
             memory.harsh[place] = state
-    rows += Trips(limits, of, frames.vehicle).step(frames, here, begun)
-    rows += Idling(limits, of, frames.vehicle).step(frames, here)
+    found += Trips(limits, of, frames.vehicle).step(frames, here, begun)
+    found += Idling(limits, of, frames.vehicle).step(frames, here)
     memory.put(frames.places, of)
-    return rows
+    return found
 
 
 def due_ms(memory: JourneyMemory, places: Ints, limits: Journeys) -> Floats:
@@ -287,7 +287,7 @@ def due_ms(memory: JourneyMemory, places: Ints, limits: Journeys) -> Floats:
     due = Trips(limits, of, str).due() | Idling(limits, of, str).due()
     for i in indices(of["harsh"]).tolist():
         due[i] |= bool(memory.harsh[int(places[i])].events)
-    return np.where(due, of["received_ms"] + limits.end_s * MS_PER_S, np.inf)
+    return np.where(due, of["received_ms"] + limits.end_s * rows.MS_PER_S, np.inf)
 
 
 def expire(
@@ -295,20 +295,20 @@ def expire(
 ) -> list[Row]:
     """What is told because nothing came up to ``now_ms`` ([k]); ``vehicles``: ids by place."""
     of = memory.of(places)
-    silent = of["received_ms"] + limits.end_s * MS_PER_S < now_ms
+    silent = of["received_ms"] + limits.end_s * rows.MS_PER_S < now_ms
     if not silent.any():
         return []
 
     def vehicle(i: int) -> str:
         return vehicles[int(places[i])]
 
-    rows: list[Row] = []
+    found: list[Row] = []
     for i in indices(silent & of["harsh"]).tolist():
         if memory.harsh[int(places[i])].events:
-            rows += memory.harsh.pop(int(places[i])).expire(limits, vehicle(i))
+            found += memory.harsh.pop(int(places[i])).expire(limits, vehicle(i))
             of["harsh"][i] = False
     under_way, idle = Trips(limits, of, vehicle), Idling(limits, of, vehicle)
-    rows += under_way.expire(indices(silent & under_way.due()))
-    rows += idle.expire(indices(silent & idle.due()))
+    found += under_way.expire(indices(silent & under_way.due()))
+    found += idle.expire(indices(silent & idle.due()))
     memory.put(places, of)
-    return rows
+    return found

@@ -5,12 +5,16 @@ ends when the vehicle stands for ``end_s`` (or for ``ignition_off_s`` with the i
 back to when it first stood within the radius of that place. So what is driven within a car park, and what
 a queue creeps, is no trip of its own and ends none. Where no frame tells, a vehicle within the radius has
 stood, one beyond it has moved. Moves below ``least_move_m`` do not count.
+
+How far a vehicle went is told by its speed first, then the odometer, then positions. A position is one
+complex number, latitude and longitude in degrees, which is NaN where half of it is not known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +22,16 @@ import numpy.typing as npt
 from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.vehicles import rows
-from stream_jobs.vehicles.features import Round
-from stream_jobs.vehicles.journeys import motion
-from stream_jobs.vehicles.journeys.motion import Positions, first_known, indices, or_zero
+from stream_jobs.vehicles.features import PLACE, Round
 
 BACK_MS = 60_000
 """A clock set back by more begins anew."""
 DRIVEN_SHARE = 0.8
 """A position is believed to be so far away only where this share of the distance was driven."""
+EARTH_M: Final = 6_371_008.8
+SEEN_MS: Final = 1000
+"""Frames so far apart still tell all of the time between them."""
+_POSITION: Final = [PLACE["lat_deg"], PLACE["lon_deg"]]
 
 _TOTALS: Final = np.dtype([(name, np.float64) for name in rows.Totals._fields])
 FIELDS: Final[list[Any]] = [
@@ -50,6 +56,86 @@ FIELDS: Final[list[Any]] = [
 _NONE: Final = np.array(tuple(np.nan if x is None else x for x in rows.Totals()), _TOTALS)
 Memory = npt.NDArray[np.void]
 Rows = list[rows.TripRow | rows.StopRow]
+Positions = npt.NDArray[np.complex128]
+Number = TypeVar("Number", np.float64, np.complex128)
+
+
+def indices(holds: Flags) -> Ints:
+    """Where it holds."""
+    return holds.nonzero()[0]
+
+
+def or_zero(values: Floats) -> Floats:
+    """0 where not known."""
+    return np.where(np.isnan(values), 0.0, values)
+
+
+def first_known(values: npt.NDArray[Number], others: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """``values``, and ``others`` where those are not known."""
+    return np.where(np.isnan(values), others, values)
+
+
+def positions(frames: Round) -> Positions:
+    """The last known position in each frame, [k]."""
+    return frames.frame_features.take(_POSITION, axis=1).view(np.complex128)[:, 0]
+
+
+def _apart_m(a: Positions, b: Positions) -> Floats:
+    """Distances as the crow flies, [k]; NaN where a position is not known."""
+    mean = np.radians((a.real + b.real) / 2)
+    east = np.radians((b.imag - a.imag + 540) % 360 - 180) * _each(math.cos, mean)
+    north = np.radians(b.real - a.real)
+    return EARTH_M * _each(math.hypot, east, north)
+
+
+def _each(function: Callable[..., float], *columns: Floats) -> Floats:
+    """By Python: numpy's own are not the same to the last bit on every processor, and what the stream and the
+    batch layer say is compared.
+    """
+    found = map(function, *(column.tolist() for column in columns))
+    return np.fromiter(found, np.float64, len(columns[0]))
+
+
+class Ways(NamedTuple):
+    """The way of each frame; ``from_ms`` and ``to_ms`` are of its moving part, if it ``moves``."""
+
+    moves: Flags
+    from_ms: Floats
+    to_ms: Floats
+    distance_m: Floats
+
+
+def _ways_of(fixed: Positions, frames: Round, here: Positions, limits: Journeys) -> Ways:
+    """By the speed; where no sample tells it, by how far the position is from ``fixed``, noise apart."""
+    from_ms, to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
+    ways = Ways(~np.isnan(from_ms + to_ms), from_ms, to_ms, or_zero(frames["distance_m"]))
+    at = indices(np.isnan(frames["moving_ms"]))
+    if not len(at):
+        return ways
+    t0_ms, end_ms = frames["t0_ms"][at], frames["end_ms"][at]
+    away_m = or_zero(_apart_m(fixed[at], here[at]))
+    moves = (away_m > limits.noise_m) & _possible(away_m, end_ms - t0_ms + limits.end_s * 1000, limits)
+    ways = ways._replace(from_ms=from_ms.copy(), to_ms=to_ms.copy())
+    ways.moves[at], ways.from_ms[at], ways.to_ms[at] = moves, t0_ms, end_ms
+    ways.distance_m[at] = np.where(moves, away_m, 0.0)
+    return ways
+
+
+def _unseen_m(away_m: Floats, counted_m: Floats, own_m: Floats, gap_ms: Floats, limits: Journeys) -> Floats:
+    """The way in a time without frames: what the odometer counted (``counted_m``, NaN where not known)
+    besides the frame after it (``own_m``), else the displacement.
+
+    What no vehicle can drive in that time is a jump of the position, or another odometer: 0.
+    """
+    counted_m, away_m = counted_m - own_m, away_m - own_m
+    counts = (counted_m >= 0) & _possible(counted_m, gap_ms, limits)
+    displaced = (away_m > limits.noise_m) & _possible(away_m, gap_ms, limits)
+    return np.where(counts, counted_m, np.where(displaced, away_m, 0.0))
+
+
+def _possible(distance_m: Floats, time_ms: Floats, limits: Journeys) -> Flags:
+    possible: Flags = distance_m <= limits.top_kmh * 1000 * time_ms / 3_600_000
+    return possible
 
 
 class Trips:
@@ -72,7 +158,7 @@ class Trips:
         gap_ms = frames["t0_ms"] - m["end_ms"]
         cut = (gap_ms > limits.split_s * rows.MS_PER_S) | (gap_ms < -BACK_MS)
         self._cut(indices(cut))
-        unseen = self._across(indices((gap_ms > motion.SEEN_MS) & ~cut), frames, here, gap_ms)
+        unseen = self._across(indices((gap_ms > SEEN_MS) & ~cut), frames, here, gap_ms)
         self._advance(frames, here, unseen, harsh)
         self._tell(frames, here)
         m["end_ms"] = frames["end_ms"]
@@ -113,10 +199,10 @@ class Trips:
         m, found = self._memory, np.zeros(len(gap_ms))
         if not len(at):
             return found
-        away_m = or_zero(motion.apart_m(m["where"][at], here[at]))
+        away_m = or_zero(_apart_m(m["where"][at], here[at]))
         counted_m = frames["odometer_m"][at] - m["odometer_m"][at]
         own_m = or_zero(frames["distance_m"][at])
-        found[at] = unseen = motion.unseen_m(away_m, counted_m, own_m, gap_ms[at], self._limits)
+        found[at] = unseen = _unseen_m(away_m, counted_m, own_m, gap_ms[at], self._limits)
         m["move_from_ms"][at] = np.nan
         moved = (np.maximum(away_m, unseen) > self._limits.radius_m) & (unseen > 0)
         gone = at[moved]
@@ -130,7 +216,7 @@ class Trips:
         self, frames: Round, here: Positions, unseen: Floats, harsh: Mapping[int, Sequence[int]]
     ) -> None:
         m = self._memory
-        ways = motion.ways_of(m["fixed"], frames, here, self._limits)
+        ways = _ways_of(m["fixed"], frames, here, self._limits)
         fixed = first_known(here, m["fixed"])
         measured = ~np.isnan(frames["moving_ms"]) | ways.moves | np.isnan(m["fixed"])
         m["fixed"] = np.where(measured, fixed, m["fixed"])
@@ -148,7 +234,7 @@ class Trips:
         m["off_from_ms"][standing] = np.where(is_off, off_from_ms, np.nan)
         self._stand(standing, frames["end_ms"])
 
-    def _begin(self, at: Ints, ways: motion.Ways, here: Positions) -> None:
+    def _begin(self, at: Ints, ways: Ways, here: Positions) -> None:
         m = self._memory
         new = at[np.isnan(m["move_from_ms"][at])]
         m["move_from_ms"][new] = ways.from_ms[new]
@@ -186,7 +272,7 @@ class Trips:
             for kind in kinds:
                 t[rows.HARSH[kind]][i] += 1
 
-    def _move(self, at: Ints, ways: motion.Ways, here: Positions) -> None:
+    def _move(self, at: Ints, ways: Ways, here: Positions) -> None:
         """A move goes on: it counts from ``least_move_m`` on, leaves a stay, makes a trip."""
         m = self._memory
         m["move_m"][at] += ways.distance_m[at]
@@ -214,7 +300,7 @@ class Trips:
         radius_m = self._limits.radius_m
         left = driven_m > DRIVEN_SHARE * radius_m
         at = indices(left)
-        away_m = motion.apart_m(start[at], now[at])
+        away_m = _apart_m(start[at], now[at])
         left[at] = np.where(np.isnan(away_m), driven_m[at], away_m) > radius_m
         return left
 

@@ -98,5 +98,5 @@ def test_each_vehicle_is_remembered_where_its_records_go(session: SparkSession, 
     ).collect():
         fleet, memory = load(bytes(blob), rule_set)
         found |= dict.fromkeys(fleet.ids, numbers.index(bucket))
-        assert (memory.clocks_ms, due_ms) == ({0: DUE_MS}, int(fleet.due_ms.min()))
+        assert (memory.clocks_ms, due_ms) == ({0: DUE_MS}, int(fleet.vehicles["due"].min()))
     assert found == of
