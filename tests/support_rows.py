@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from stream_jobs.events.incidents import join_waiting
+from stream_jobs.events import writes
 from stream_jobs.rules.model import load_causes, load_rules
 from tests.rows import journeys, judged
 from tests.rows.fleet import latest, rover_latest, rover_vehicle, rover_windows, vehicles, windows
@@ -72,7 +72,7 @@ def fill(connection: psycopg.Connection[Any], now: datetime) -> None:
 def join(connection: psycopg.Connection[Any]) -> None:
     """Incidents of all alerts, by the event store's own function."""
     cursor, causes = connection.cursor(row_factory=dict_row), load_causes(None, load_rules())
-    while join_waiting(cursor, causes):
+    while writes.join(cursor, causes):
         pass
 
 

@@ -104,7 +104,6 @@ class EventStore:
         )
 
     def database_problem(self) -> str | None:
-        """Why the database cannot be reached at present, or None."""
         return self.database.problem()
 
     def serve(self, term: threading.Event) -> None:
@@ -140,7 +139,6 @@ class EventStore:
         self.database.close()
 
     def _run(self, work: Callable[[Cursor], Result]) -> Result:
-        """The result of ``work`` in one transaction, whose rows are mappings."""
 
         def within(connection: Connection) -> Result:
             with connection.cursor(row_factory=dict_row) as cursor:

@@ -17,14 +17,13 @@ from infra.clients.db import sql_of
 from infra.contract.downlink import Signer
 from infra.contract.errors import ContractError
 from infra.contract.evidence import statement
-from infra.contract.incidents import Causes
+from infra.contract.incidents import Causes, Piece, is_fleet, joined
 from infra.contract.verdict import ClockLimits
 from infra.stack.identity import Trust, signature_of
 from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.statements import insert_json, json_rows, json_value, set_columns
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events import rows as row_of
-from stream_jobs.events.incidents import Told, join_waiting
 from stream_jobs.events.rows import Cursor, Record, Row, as_json
 from stream_jobs.rules.cohort.judge import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
@@ -32,26 +31,7 @@ from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 SQL: Final = sql_of(__file__)
 
 Offsets = dict[tuple[str, int], int]  # next offset by topic (short name) and partition
-OFFSETS: Final = SQL["offsets"]
-ALERT_COLUMNS: Final = """
-alert_no, vehicle_id, rule, rule_version, severity, message,
-(extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
-(extract(epoch FROM last_at) * 1000)::bigint AS last_ms,
-(extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms,
-value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id,
-(extract(epoch FROM since_at) * 1000)::bigint AS since_ms"""
-"""In the order of alerts.Alert."""
-KNOWN_ALERTS: Final = f"""
-SELECT {ALERT_COLUMNS}
-FROM odograph.alert a
-JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint)
-     USING (vehicle_id, rule)
-WHERE a.withdrawn_at IS NULL AND (a.cleared_at IS NULL
-   OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0)))
-FOR UPDATE OF a
-"""  # noqa: S608  own columns
-
-
+ALERT_COLUMNS: Final = SQL["alert_columns"]
 _LIFE: Final = (
     "rule_version severity message opened_ms last_ms cleared_ms since_ms findings value worst_value limit "
     "lat_deg lon_deg late"
@@ -95,7 +75,13 @@ _NOTE_RULES: Final = insert_json(
     "ON CONFLICT (rule) DO UPDATE SET in_force = true, noted_at = now(), "
     + set_columns(_RULE, "excluded.{}".format),
 )
-_RULES_GONE: Final = "UPDATE odograph.rule SET in_force = false WHERE in_force AND NOT rule = ANY(%(rules)s)"
+AT_ONCE: Final = 2000
+"""Alerts that are given their incidents in one transaction."""
+_TAKE_OVER: Final = ("move_alerts", "lock_both", "move_notes", "move_assignee", "note_joined", "delete_gone")
+"""Incidents take others in: what was found, said and given moves along. Alerts first, as people lock them."""
+
+Told = list[tuple[str, bytes]]
+"""Keys and values for the topic ``incidents``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +129,6 @@ class ClearTimes:
         return None if seconds is None else round(seconds * 1000)
 
     def params(self) -> dict[str, Any]:
-        """For the statement that clears."""
         timed = {rule: seconds for rule, seconds in self.by_rule.items() if seconds is not None}
         kept = [rule for rule, seconds in self.by_rule.items() if seconds is None]
         return {"clear_for_s": as_json(timed), "default_s": CLEAR_FOR_S, "kept": kept}
@@ -160,7 +145,7 @@ def load_offsets(
 
     ``logs``: the identity of each topic's log. And of topics that another log was read of, that one's.
     """
-    cursor.execute(OFFSETS, {"consumer": consumer})
+    cursor.execute(SQL["offsets"], {"consumer": consumer})
     others = {
         row["topic"]: row["log_generation"]
         for row in cursor.fetchall()
@@ -168,7 +153,7 @@ def load_offsets(
     }
     rows = [{"topic": topic, "partition": p, "log_generation": logs[topic]} for topic, p in places]
     cursor.execute(SQL["ensure_offsets"], {"consumer": consumer, "rows": as_json(rows)})
-    cursor.execute(OFFSETS, {"consumer": consumer})
+    cursor.execute(SQL["offsets"], {"consumer": consumer})
     stored = {(row["topic"], row["partition"]): row["next_offset"] for row in cursor.fetchall()}
     return {place: stored[place] for place in places}, others
 
@@ -191,9 +176,80 @@ def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
 
 
 def join(cursor: Cursor, causes: Causes) -> Told:
-    """Give the alerts that wait for it their incident, and mark those that a silence covers."""
-    told = join_waiting(cursor, causes)
+    """Give alerts that wait for it their incident, at most AT_ONCE, and mark those that a silence covers; the
+    store's word on the incidents that changed.
+
+    Alerts whose span is new wait with ``to_join``, whoever wrote them: this store, the batch layer, or a
+    version before there were incidents. Only what is near them in time is read.
+    """
+    told = _joined(cursor, causes)
     cursor.execute(SQL["mark_silenced"], {})
+    return told
+
+
+def _joined(cursor: Cursor, causes: Causes) -> Told:
+    cursor.execute(SQL["lock"], {})
+    cursor.execute(SQL["waiting"].format(alert=SQL["alert"]), {"most": AT_ONCE})
+    waiting = cursor.fetchall()
+    if not waiting:
+        return []
+    alerts = sorted([*waiting, *_near(cursor, causes, waiting)], key=lambda row: row["alert_no"])
+    by_cause: dict[str, list[Row]] = {}
+    for row in alerts:
+        by_cause.setdefault(row["cause"] or causes.of(row["rule"]), []).append(row)
+    told: Told = []
+    for cause, rows in by_cause.items():
+        told += _join(cursor, cause, rows, causes)
+    return told
+
+
+def _near(cursor: Cursor, causes: Causes, waiting: Sequence[Row]) -> list[Row]:
+    of = {row["cause"] or causes.of(row["rule"]) for row in waiting}
+    reach_ms = max(max(causes.terms(cause).join_ms, causes.terms(cause).within_ms) for cause in of)
+    cursor.execute(SQL["near"].format(alert=SQL["alert"]), {
+        "vehicles": sorted({row["vehicle_id"] for row in waiting}), "causes": sorted(of),
+        "fleets": sorted(cause for cause in of if causes.terms(cause).vehicles is not None),
+        "low_ms": min(row["from_ms"] for row in waiting) - reach_ms,
+        "high_ms": max(row["to_ms"] for row in waiting) + reach_ms,
+    })  # fmt: skip
+    return cursor.fetchall()
+
+
+def _join(cursor: Cursor, cause: str, rows: Sequence[Row], causes: Causes) -> Told:
+    """The incidents of one cause, in the order of their numbers, then of their first alerts'."""
+    numbers = {row["incident_id"]: row["incident_no"] for row in rows if row["incident_no"] is not None}
+    waits = {row["alert_no"] for row in rows if row["to_join"]}
+    ordered = sorted(
+        rows, key=lambda row: (row["incident_no"] is None, row["incident_no"] or row["alert_no"])
+    )
+    pieces = [
+        Piece(row["vehicle_id"], row["from_ms"], row["to_ms"], row["incident_id"] or row["first_alert_id"],
+              row["fleet"], row["alert_no"])
+        for row in ordered
+    ]  # fmt: skip
+    groups = [group for group in joined(pieces, causes.terms(cause)) if any(p.number in waits for p in group)]
+    fresh = [group[0] for group in groups if group[0].incident_id not in numbers]
+    opened = [{"incident_id": p.incident_id, "vehicle_id": p.vehicle_id, "cause": cause} for p in fresh]
+    if opened:
+        cursor.execute(SQL["open"], {"rows": as_json(opened)})
+        numbers |= {row["incident_id"]: row["incident_no"] for row in cursor.fetchall()}
+    assigned, gone, told = list[Row](), list[Row](), Told()
+    for group in groups:
+        kept, of_fleet = group[0].incident_id, is_fleet(group)
+        others = {p.incident_id for p in group} & numbers.keys() - {kept}
+        gone += [{"kept": numbers[kept], "gone": numbers[other]} for other in others]
+        new = [p for p in group if p.number in waits]
+        assigned += [{"alert_no": p.number, "incident_no": numbers[kept]} for p in new]
+        for vehicle in {p.vehicle_id for p in (group if others else new)}:
+            mine = [p for p in group if p.vehicle_id == vehicle]
+            span = min(p.from_ms for p in mine), max(p.to_ms for p in mine)
+            told.append(Piece(vehicle, *span, kept, of_fleet).encode(cause))
+    for move in _TAKE_OVER if gone else ():
+        cursor.execute(SQL[move], {"rows": as_json(gone)})
+    cursor.execute(SQL["assign"], {"rows": as_json(assigned)})
+    cursor.execute(
+        SQL["of_fleet"], {"numbers": [numbers[group[0].incident_id] for group in groups if is_fleet(group)]}
+    )
     return told
 
 
@@ -261,7 +317,7 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
         if clear_ms is not None:
             reach |= {"from_ms": min(times_ms) - clear_ms, "to_ms": max(times_ms) + clear_ms}
         reaches.append(reach)
-    _run(cursor, KNOWN_ALERTS, reaches)
+    _run(cursor, SQL["known_alerts"].format(alert_columns=ALERT_COLUMNS), reaches)
     known: dict[tuple[str, str], list[Alert]] = {}
     for row in cursor.fetchall():
         known.setdefault((row["vehicle_id"], row["rule"]), []).append(Alert(**row))
@@ -295,4 +351,4 @@ def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric], causes: Causes 
 def note_rules(cursor: Cursor, rows: Sequence[Row]) -> None:
     """Note the rules in force, which pages show beside alerts; others are no longer in force."""
     cursor.execute(_NOTE_RULES, {"rows": as_json(rows)})
-    cursor.execute(_RULES_GONE, {"rules": [row["rule"] for row in rows]})
+    cursor.execute(SQL["rules_gone"], {"rules": [row["rule"] for row in rows]})
