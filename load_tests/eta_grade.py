@@ -37,11 +37,11 @@ from stream_jobs.roads.network import RoadIndex, RoadLookup, RoadNetwork, networ
 from stream_jobs.roads.ways import (
     EdgeSpeeds,
     Way,
+    edges_after,
     fallback,
     hour_of_week,
     nearest,
     quickest,
-    ways_of,
 )
 from stream_jobs.windows.open_windows import ARCHIVED
 from stream_jobs.windows.places import EDGE_BITS, EDGE_OFFSET, road_rows
@@ -128,7 +128,7 @@ class Grader:
     """Asks for arrival times in a run, knowing what was known then."""
 
     def __init__(self, net: RoadNetwork, history: Told, run: Told, terms: Roads) -> None:
-        self._ways, self._run, self._terms = ways_of(net), run, terms
+        self._net, self._after, self._run, self._terms = net, edges_after(net), run, terms
         self._usual = usual(net, history)
         self._fallback = fallback(net, self._usual, terms.eta_limit_share)
         self._by_minute: dict[int, list[tuple[int, int, float, float]]] = defaultdict(list)
@@ -137,16 +137,16 @@ class Grader:
 
     def trip(self, truth: dict[str, Any], every_ms: int) -> Iterator[Graded]:
         """Predictions on the way of one true trip, from its begin on."""
-        goals = nearest(self._ways.net, truth["to_lat"], truth["to_lon"])
+        goals = nearest(self._net, truth["to_lat"], truth["to_lon"])
         due = truth["from_ms"]
         for at, lat, lon, course in self._run.places.get(truth["vehicle_id"], ()):
             if not due <= at < truth["to_ms"]:
                 continue
             due = at + every_ms
-            starts = nearest(self._ways.net, lat, lon, course)
+            starts = nearest(self._net, lat, lon, course)
             if starts and starts[0].off_m < FAR_M:
                 speeds = self._speeds(at)
-                way = quickest(self._ways, starts[0], goals, speeds.time_s)
+                way = quickest(self._net, self._after, starts[0], goals, speeds.time_s)
                 if way is not None:
                     yield Graded((truth["to_ms"] - at) / 1000, way.time_s, self._at_limit(way))
 
@@ -162,11 +162,11 @@ class Grader:
         age_s = (at_ms - last + LIVE_MS / 2) / 1000
         now = datetime.fromtimestamp(at_ms / 1000, UTC)
         return EdgeSpeeds(
-            self._ways.net, now, ZoneInfo("UTC"), self._usual, seen, age_s, self._terms, self._fallback
+            self._net, now, ZoneInfo("UTC"), self._usual, seen, age_s, self._terms, self._fallback
         )
 
     def _at_limit(self, way: Way) -> float:
-        net, edges = self._ways.net, list(way.edges)
+        net, edges = self._net, list(way.edges)
         whole_s = 3.6 * (net.length_m[edges] / net.limit_kmh[edges]).sum()
         return float(whole_s * way.length_m / net.length_m[edges].sum())
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from infra.clients.db import connected
+from infra.clients.db import connected, sql_of
 from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError
 from infra.settings.settings import endpoints, load
@@ -19,13 +19,7 @@ COLUMNS: Final = {
     "travel_time_index": ".2f", "vehicles": "d",
 }  # fmt: skip
 """What is told of a place, and how it is shown."""
-_FROM: Final = {
-    "edge": "SELECT road_class || ' ' || edge_id AS place, t.* FROM serving.road_edge_at(%(at)s) t",
-    "cell": (
-        "SELECT cell || ' ' || substr('?NESW', heading_sector + 2, 1) AS place, t.* "
-        "FROM serving.road_cell_at(%(at)s) t"
-    ),
-}
+SQL: Final = sql_of(__file__)
 
 
 def eta(
@@ -40,7 +34,7 @@ def eta(
     """
     import orjson
 
-    from stream_jobs.roads.history import Ask, Forecast, ask_for
+    from stream_jobs.roads.history import Forecast, ask_for
 
     in_force = load()
     try:
@@ -49,10 +43,9 @@ def eta(
         raise ConfigError(f"--to {to}: LAT,LON in degrees is wanted, as 48.137,11.575") from error
     if not (abs(lat) <= LAT_LIMIT and abs(lon) <= LON_LIMIT):
         raise ConfigError(f"--to {to}: latitude -90..90 and longitude -180..180 are wanted")
-    ask = Ask(vehicle, lat, lon)
     with connected(endpoints(in_force).db_ingest_url, session={"timezone": "UTC"}) as database:
-        found = Forecast(database, in_force).predict(database, ask)
-        number = ask_for(database, ask, found)
+        found = Forecast(database, in_force).predict(database, vehicle, (lat, lon))
+        number = ask_for(database, vehicle, (lat, lon), found)
     told = {
         "request": number, "vehicle_id": vehicle, "position_at": found.made_at.isoformat(),
         "arrival_at": found.arrival_at.isoformat(), "minutes": round(found.way.time_s / 60, 1),
@@ -71,13 +64,10 @@ def traffic(
     import orjson
 
     settings = load()
-    if by not in _FROM:
+    if by not in ("edge", "cell"):
         raise ConfigError(f"--by {by}: edge or cell is wanted")
     values = {"at": datetime.now(UTC) if at is None else moment_at(at, "--at"), "limit": limit}
-    statement = (
-        f"SELECT {', '.join(COLUMNS)} FROM ({_FROM[by]}) p WHERE speed_ratio IS NOT NULL "  # noqa: S608  own names
-        "ORDER BY speed_ratio, place LIMIT %(limit)s"
-    )
+    statement = SQL["slowest"].format(columns=", ".join(COLUMNS), places=SQL[by])
     with connected(endpoints(settings).db_ingest_url) as database:
         rows = database.execute(statement, values).fetchall()
     if json:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -28,7 +28,7 @@ from stream_jobs.app.database import Connection, Database, execute, fetch, inser
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.roads import network
-from stream_jobs.roads.ways import EdgeSpeeds, Way, Ways, fallback, nearest, off_peak_hours, quickest, ways_of
+from stream_jobs.roads.ways import EdgeSpeeds, Way, edges_after, fallback, nearest, off_peak_hours, quickest
 
 SQL: Final = sql_of(__file__)
 
@@ -40,52 +40,42 @@ PLACES: Final = (
 a place at all.
 """
 INTERVALS_AT_ONCE: Final = 24
-EPOCH: Final = "TIMESTAMPTZ '2000-01-01 00:00:00+00'"
 STOPS_AT_ONCE: Final = 10_000
 STOP_RESOLUTION: Final = 10
 LEAST_AT_ALL: Final = 3
 """Speeds that even a free flow of all hours needs."""
-
-
 RULE: Final = SQL["rule"]
-
 
 log = structlog.get_logger("stream_jobs.roads")
 
 
 def mark(staged: str) -> str:
     """Mark the five minutes that staged windows lie in; a mark that is there is locked all the same."""
-    return (
-        "INSERT INTO odograph.road_interval_due (interval_start) "  # noqa: S608  names of this package
-        f"SELECT DISTINCT date_bin(INTERVAL '5 minutes', window_start, {EPOCH}) FROM {staged} ORDER BY 1 "
-        "ON CONFLICT (interval_start) DO UPDATE SET marked_at = now()"
-    )
+    return SQL["mark"].format(staged=staged)
 
 
+@dataclass(slots=True)
 class RoadHistory:
     """Sums windows by five minutes as they change, and computes free flow and profile anew now and then.
 
     Free flow and profile wait until every change is summed, so a restart or a backlog computes them once.
     """
 
-    def __init__(self, settings: Settings, database: Database) -> None:
-        self._settings = settings
-        self._database = database
-        self._computed_at: float | None = None
-        self._told = False
+    settings: Settings
+    database: Database
+    _computed_at: float | None = field(default=None, init=False)
 
     def __call__(self) -> None:
         """Sum what has changed; compute the rest where it is time to."""
-        if not self._told:
-            self._database.run(lambda c: execute(c, RULE, rule_of(self._settings)))
-            self._told = True
-        while len(self._database.run(sum_due)) == INTERVALS_AT_ONCE:
+        if self._computed_at is None:
+            self.database.run(lambda c: execute(c, RULE, rule_of(self.settings)))
+        while len(self.database.run(sum_due)) == INTERVALS_AT_ONCE:
             pass
         now = time.monotonic()
-        if self._computed_at is None or now - self._computed_at >= self._settings.roads.history_s:
+        if self._computed_at is None or now - self._computed_at >= self.settings.roads.history_s:
             self._computed_at = now
-            for statement, values in history(self._settings, None):
-                self._database.run(partial(execute, statement=statement, parameters=values))
+            for statement, values in history(self.settings, None):
+                self.database.run(partial(execute, statement=statement, parameters=values))
 
 
 def rule_of(settings: Settings) -> dict[str, Any]:
@@ -136,11 +126,11 @@ class NetworkFile:
 
     def __call__(self) -> None:
         """Write the file if it is not what the database says."""
-        in_use = self._database.run(lambda c: fetch(c, network.IN_USE))
+        in_use = self._database.run(lambda c: fetch(c, SQL["in_use"]))
         if not in_use or in_use[0] == self._written:
             return
         number, name, _ = in_use[0]
-        rows = self._database.run(lambda c: fetch(c, network.EDGES, {"network": name}))
+        rows = self._database.run(lambda c: fetch(c, SQL["edges"], {"network": name}))
         network.save(network.network_of(number, rows), self._path)
         self._written = in_use[0]
         log.info("road network in use", network=name, edges=len(rows), file=self._path.name)
@@ -149,18 +139,8 @@ class NetworkFile:
 MIDDLE_S: Final = 150.0
 """Age of what was seen in the five minutes up to now, in the mean."""
 
-_ASK: Final = sql.insert(
-    "eta_request", ("vehicle_id", "lat_deg", "lon_deg", "asked_at"), "RETURNING request_no"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A vehicle and where it is going to."""
-
-    vehicle_id: str
-    lat_deg: float
-    lon_deg: float
+_ASKED: Final = ("vehicle_id", "lat_deg", "lon_deg", "asked_at")
+_ASK: Final = sql.insert("eta_request", _ASKED, "RETURNING request_no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +159,15 @@ class Forecast:
     """What is known of a network's traffic as a source of predictions; read from the database once."""
 
     def __init__(self, connection: db.Connection, settings: Settings) -> None:
-        in_use = fetch(connection, network.IN_USE)
+        in_use = fetch(connection, SQL["in_use"])
         if not in_use:
             raise ConfigError(
                 "no road network is loaded, and arrival times need one: odograph demo loads its town"
             )
         number, name, _ = in_use[0]
-        net = network.network_of(number, fetch(connection, network.EDGES, {"network": name}))
+        net = network.network_of(number, fetch(connection, SQL["edges"], {"network": name}))
         self._roads = roads = settings.roads
-        self._ways: Ways = ways_of(net)
+        self._net, self._after = net, edges_after(net)
         self._far_m, self._zone = roads.match_radius_m * 2, ZoneInfo(settings.tz)
         self._place = {edge: k for k, edge in enumerate(net.edge_id.tolist())}
         usual: dict[int, Floats] = defaultdict(lambda: np.full(len(self._place), np.nan))
@@ -197,30 +177,33 @@ class Forecast:
         self._usual = dict(usual)
         self._fallback = fallback(net, self._usual, roads.eta_limit_share)
 
-    def predict(self, connection: db.Connection, ask: Ask) -> Prediction:
+    def predict(self, connection: db.Connection, vehicle_id: str, to: tuple[float, float]) -> Prediction:
         """From where the vehicle was seen last; raises ConfigError where that or the way is not known."""
-        found = fetch(connection, SQL["position"], {"vehicle_id": ask.vehicle_id})
+        found = fetch(connection, SQL["position"], {"vehicle_id": vehicle_id})
         if not found:
-            raise ConfigError(f"vehicle {ask.vehicle_id}: no position is known")
+            raise ConfigError(f"vehicle {vehicle_id}: no position is known")
         made_at, lat, lon, course = found[0]
-        net = self._ways.net
-        starts, goals = nearest(net, lat, lon, course), nearest(net, ask.lat_deg, ask.lon_deg)
+        net = self._net
+        starts, goals = nearest(net, lat, lon, course), nearest(net, *to)
         if not starts or max(starts[0].off_m, goals[0].off_m) > self._far_m:
-            raise ConfigError(f"vehicle {ask.vehicle_id} or its destination is not on the known network")
+            raise ConfigError(f"vehicle {vehicle_id} or its destination is not on the known network")
         rows = fetch(connection, SQL["seen"], {"no": net.number, "now": made_at})
         seen = {self._place[edge]: (kmh, n) for edge, n, kmh in rows if edge in self._place}
         speeds = EdgeSpeeds(
             net, made_at, self._zone, self._usual, seen, MIDDLE_S, self._roads, self._fallback
         )
-        way = quickest(self._ways, starts[0], goals, speeds.time_s)
+        way = quickest(net, self._after, starts[0], goals, speeds.time_s)
         if way is None:
-            raise ConfigError(f"vehicle {ask.vehicle_id}: no way leads to the destination")
+            raise ConfigError(f"vehicle {vehicle_id}: no way leads to the destination")
         return Prediction(made_at, way)
 
 
-def ask_for(connection: db.Connection, ask: Ask, prediction: Prediction) -> int:
+def ask_for(
+    connection: db.Connection, vehicle_id: str, to: tuple[float, float], prediction: Prediction
+) -> int:
     """Store a request with its first prediction; its number."""
-    number = int(fetch(connection, _ASK, asdict(ask) | {"asked_at": prediction.made_at})[0][0])
+    row = dict(zip(_ASKED, (vehicle_id, *to, prediction.made_at), strict=True))
+    number = int(fetch(connection, _ASK, row)[0][0])
     keep(connection, number, prediction)
     return number
 
@@ -249,10 +232,10 @@ def predict_open(connection: db.Connection, settings: Settings) -> int:
     if not waiting:
         return 0
     forecast: Forecast | None = None
-    for number, *ask in waiting:
+    for number, vehicle_id, *to in waiting:
         try:
             forecast = forecast or Forecast(connection, settings)
-            keep(connection, number, forecast.predict(connection, Ask(*ask)))
+            keep(connection, number, forecast.predict(connection, vehicle_id, (to[0], to[1])))
         except ConfigError as error:
             log.info("no arrival time for now", request=number, reason=str(error))
     return len(waiting)

@@ -31,14 +31,6 @@ NOT_CLEAR: Final = -1
 """No course, or a second edge fits nearly as well."""
 NO_EDGE: Final = -2
 """No edge is near enough in this direction."""
-IN_USE: Final = """
-SELECT n.network_no, n.network, n.loaded_at FROM odograph.road_network n
-WHERE n.network_no = odograph.road_network_in_use()
-"""
-EDGES: Final = """
-SELECT edge_id, road_class, speed_limit_kmh, length_m, path FROM odograph.road_edge
-WHERE network = %(network)s
-"""
 ROADS_FILE: Final = "roads.npz"
 SQUARE_M: Final = 25.0
 METRES_PER_DEGREE: Final = 111_195.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -118,13 +118,8 @@ TravelTime = Callable[[int, float], float]
 """Time to drive all of an edge, s, when it is entered so many seconds from now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """A network as a graph of edges."""
-
-    net: RoadNetwork
-    after: tuple[tuple[int, ...], ...]
-    """The edges that one may take after each: not straight back, unless there is no other."""
+After = Sequence[Sequence[int]]
+"""The edges that one may take after each: not straight back, unless there is no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +140,7 @@ class Way:
     length_m: float
 
 
-def ways_of(net: RoadNetwork) -> Ways:
+def edges_after(net: RoadNetwork) -> After:
     """The graph of a network."""
     lat, lon = (np.round(v, NODE_DIGITS).tolist() for v in (net.lat_deg, net.lon_deg))
     node = list(zip(lat, lon, strict=True))
@@ -156,8 +151,8 @@ def ways_of(net: RoadNetwork) -> Ways:
     after = []
     for edge, at in enumerate(end):
         onward = [other for other in leaving[at] if end[other] != begin[edge]]
-        after.append(tuple(onward or leaving[at]))
-    return Ways(net, tuple(after))
+        after.append(onward or leaving[at])
+    return after
 
 
 def nearest(net: RoadNetwork, lat_deg: float, lon_deg: float, course_deg: float | None = None) -> list[Spot]:
@@ -183,7 +178,9 @@ def nearest(net: RoadNetwork, lat_deg: float, lon_deg: float, course_deg: float 
     return list(spots.values())
 
 
-def quickest(ways: Ways, start: Spot, goals: list[Spot], time_of: TravelTime) -> Way | None:
+def quickest(
+    net: RoadNetwork, after: After, start: Spot, goals: list[Spot], time_of: TravelTime
+) -> Way | None:
     """The quickest way from ``start`` to any of ``goals``; None where there is none.
 
     Edges are entered when the way before is driven: speeds may depend on the time, as long as nobody gains by
@@ -192,7 +189,7 @@ def quickest(ways: Ways, start: Spot, goals: list[Spot], time_of: TravelTime) ->
     share_of = {goal.edge: goal.share for goal in goals}
     if start.edge in share_of and share_of[start.edge] >= start.share:
         part = share_of[start.edge] - start.share
-        length_m = part * float(ways.net.length_m[start.edge])
+        length_m = part * float(net.length_m[start.edge])
         return Way((start.edge,), part * time_of(start.edge, 0.0), length_m)
     reached = {start.edge: (1 - start.share) * time_of(start.edge, 0.0)}
     came: dict[int, int] = {}
@@ -200,10 +197,10 @@ def quickest(ways: Ways, start: Spot, goals: list[Spot], time_of: TravelTime) ->
     while queue:
         at_s, edge, via = heapq.heappop(queue)
         if via != ON:
-            return _way(ways, came, start, (edge, via), share_of[edge], at_s)
+            return _way(net, came, start, (edge, via), share_of[edge], at_s)
         if at_s > reached[edge]:
             continue
-        for onward in ways.after[edge]:
+        for onward in after[edge]:
             whole_s = time_of(onward, at_s)
             if onward in share_of:
                 heapq.heappush(queue, (at_s + share_of[onward] * whole_s, onward, edge))
@@ -214,12 +211,12 @@ def quickest(ways: Ways, start: Spot, goals: list[Spot], time_of: TravelTime) ->
 
 
 def _way(
-    ways: Ways, came: dict[int, int], start: Spot, end: tuple[int, int], share: float, time_s: float
+    net: RoadNetwork, came: dict[int, int], start: Spot, end: tuple[int, int], share: float, time_s: float
 ) -> Way:
     """The way back from its last edge and the one before it."""
     edges = list(end)
     while edges[-1] != start.edge:
         edges.append(came[edges[-1]])
-    length = ways.net.length_m
+    length = net.length_m
     driven = float(length[edges[1:]].sum()) - start.share * float(length[start.edge])
     return Way(tuple(reversed(edges)), time_s, driven + share * float(length[end[0]]))

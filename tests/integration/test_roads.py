@@ -17,7 +17,6 @@ from stream_jobs.app.statements import Table
 from stream_jobs.roads import network
 from stream_jobs.roads.history import (
     RULE,
-    Ask,
     Forecast,
     NetworkFile,
     ask_for,
@@ -177,11 +176,11 @@ def test_an_arrival_time_is_predicted_stored_and_graded(lane: Lane, database: Da
         {"vehicle_id": vin(1), "event_time": MONDAY, "lat_deg": 48.0, "lon_deg": 11.0, "heading_deg": 90.0,
          "updated_at": MONDAY}
     ])  # fmt: skip
-    ask = Ask(vin(1), 48.0, 11.01)
-    found = database.run(lambda c: Forecast(c, lane.settings).predict(c, ask))
+    to = (48.0, 11.01)
+    found = database.run(lambda c: Forecast(c, lane.settings).predict(c, vin(1), to))
     assert found.way.length_m == pytest.approx(744.0, rel=1e-3)
     assert found.way.time_s == pytest.approx(744 / (60 * 0.7) * 3.6, rel=1e-3)
-    number = database.run(lambda c: ask_for(c, ask, found))
+    number = database.run(lambda c: ask_for(c, vin(1), to, found))
     assert database.run(lambda c: predict_open(c, lane.settings)) == 1
     assert database.run(lambda c: grade(c, lane.settings, MONDAY)) == 0
     insert(database, "odograph.trip", [trip(1, "a", "b", MONDAY - timedelta(minutes=9), minutes=10)])

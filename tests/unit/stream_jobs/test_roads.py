@@ -33,12 +33,12 @@ from stream_jobs.roads.network import (
 )
 from stream_jobs.roads.ways import (
     EdgeSpeeds,
+    edges_after,
     fallback,
     hour_of_week,
     nearest,
     off_peak_hours,
     quickest,
-    ways_of,
 )
 from stream_jobs.windows.places import road_rows
 from tests.support_frames import frame
@@ -189,7 +189,7 @@ def speeds(
 def way_of(known: EdgeSpeeds, course: float = 90.0) -> tuple[list[int], float, float]:
     """From the middle of the south street to the middle of the east street."""
     [start] = nearest(TOWN, 0.0, 500 * M, course)
-    way = quickest(ways_of(TOWN), start, nearest(TOWN, 250 * M, 1000 * M), known.time_s)
+    way = quickest(TOWN, edges_after(TOWN), start, nearest(TOWN, 250 * M, 1000 * M), known.time_s)
     assert way is not None
     return TOWN.edge_id[list(way.edges)].tolist(), way.time_s, way.length_m
 
