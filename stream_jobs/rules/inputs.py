@@ -32,7 +32,6 @@ class Names:
 
     @classmethod
     def of_texts(cls, texts: pa.ListArray) -> Names:
-        """Of a batch of frames."""
         coded = pc.dictionary_encode(pc.binary_join(texts, ","))
         return cls(texts, coded.indices.to_numpy(), coded.dictionary.to_pylist())
 

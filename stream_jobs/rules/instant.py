@@ -143,7 +143,8 @@ def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     found = with_plausible(_raised(seen, rules, ~F.col("verdict").isin(*QUARANTINED)), POSITION).select(
         *("vehicle_id", "boot_id", "seq", "received_ms", "finding"),
         (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
-        *(_last(name).alias(name) for name in POSITION),
+        # the last sample that is there
+        *(F.try_element_at(F.filter(n, lambda x: x.isNotNull()), F.lit(-1)).alias(n) for n in POSITION),
         F.col("seq").cast("string").alias("identity"),
     )
     return _alerts(found)
@@ -175,11 +176,6 @@ def kafka_records(alerts: DataFrame) -> DataFrame:
     """Alerts as Kafka's ``key`` (the vehicle) and ``value`` (JSON with every key, null where not known)."""
     value = F.to_json(F.struct(*ALERT_KEYS), {"ignoreNullFields": "false"})
     return alerts.select(F.col("vehicle_id").alias("key"), value.alias("value"))
-
-
-def _last(name: str) -> Column:
-    """The last sample that is there."""
-    return F.try_element_at(F.filter(F.col(name), lambda x: x.isNotNull()), F.lit(-1))
 
 
 def _raised(rows: DataFrame, rules: Sequence[Rule], gate: Column) -> DataFrame:

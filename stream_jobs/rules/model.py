@@ -123,7 +123,6 @@ class Fence:
 
 
 def _fence(value: Any) -> Any:
-    """A fence of the file as a Fence has it."""
     keys, polygon = set(value) if isinstance(value, dict) else (), None
     if keys == {"name", "lat_deg", "lon_deg", "radius_m"}:
         points = [(value["lat_deg"], value["lon_deg"])]
@@ -320,7 +319,6 @@ class Entry:
         return ConfigError(f"{self.file}, {self.kind} {self.name}: `{key}` {reason}")
 
     def check_keys(self, required: Iterable[str], optional: Iterable[str]) -> None:
-        """All of ``required`` are there, and nothing that is unknown."""
         known = dict.fromkeys((*required, *optional))
         for key in self.values:
             if key not in known:
@@ -354,7 +352,6 @@ _KEY_OF: Final = {
 
 
 def _keys(form: Any) -> dict[str, str]:
-    """The keys in a file by the names of a dataclass's fields."""
     return {each.name: _KEY_OF.get(each.name, each.name) for each in fields(form)}
 
 

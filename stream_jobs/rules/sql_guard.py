@@ -1,7 +1,8 @@
 """What SQL that people write may do: compute from the rows it is given, and nothing else.
 
-Judged on Spark's parsed plan, before names are resolved and before anything is read or run. Both lists say
-what may be there; what they do not name is refused, so that a new statement of Spark is refused too.
+Judged on Spark's parsed plan, before names are resolved and before anything is read or run. The lists in
+sql_guard.yaml say what may be there; what they do not name is refused, so that a new statement of Spark is
+refused too.
 """
 
 from __future__ import annotations
@@ -9,46 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from infra.contract.errors import ConfigError
+from infra.settings.files import read_yaml
 
 _TERMS: Final = "org.apache.spark.sql.catalyst.expressions"
 """Package of all terms that need no resolution: literals, operators, casts, CASE, LIKE, lambdas, windows."""
-_SUBQUERIES: Final = frozenset(("ScalarSubquery", "ListQuery", "Exists", "LateralSubquery"))
-_OPERATORS: Final = frozenset((
-    "Project", "Filter", "Aggregate", "UnresolvedHaving", "SubqueryAlias", "UnresolvedWith",
-    "UnresolvedSubqueryColumnAliases", "UnresolvedRelation", "Join", "LateralJoin", "Generate", "Union",
-    "Distinct", "Except", "Intersect", "Sort", "GlobalLimit", "LocalLimit", "Offset", "OneRowRelation",
-    "LocalRelation", "UnresolvedInlineTable",
-))  # fmt: skip
-"""Operators of a SELECT. All of their expressions are among what Spark calls a node's expressions: of
-WithWindowDefinition, for one, they are not. A hint, TRANSFORM, a table function, a table's past and all that
-writes are other operators."""
-_UNRESOLVED: Final = frozenset((
-    "UnresolvedAttribute", "UnresolvedFunction", "UnresolvedAlias", "UnresolvedExtractValue", "MultiAlias",
-    "UnresolvedStar", "UnresolvedStarExceptOrReplace", "UnresolvedOrdinal",
-))  # fmt: skip
-"""Expressions that wait for their resolution; no IDENTIFIER(), no parameter."""
-_GROUPS: Final = frozenset(
-    f"{name}_funcs"
-    for name in (
-        *("agg", "array", "bitwise", "collection", "conditional", "conversion", "datetime", "generator"),
-        *("hash", "json", "lambda", "map", "math", "predicate", "string", "struct", "variant", "window"),
-    )
-)
-"""Spark's groups of functions that compute from their arguments alone. Others run classes (reflect), read
-files (from_protobuf, from_avro, from_xml by their options; input_file_name) or tell of the machine."""
-_ENVIRONMENT: Final = frozenset((
-    "current_catalog", "current_database", "current_path", "current_schema", "current_user", "session_user",
-    "user",
-))  # fmt: skip
-"""Functions that are called without parentheses too."""
-_LEAVES: Final = frozenset(("OneRowRelation", "LocalRelation", "CTERelationRef"))
-"""What an analysed query reads besides its view: rows written in it."""
+_ALLOWED: Final = {
+    what: frozenset(names)
+    for what, names in read_yaml(Path(__file__).with_suffix(".yaml"), "what SQL may hold").items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +58,7 @@ def query_objection(spark: SparkSession, statement: str, view: str) -> Objection
 def foreign_relation(rows: DataFrame, view: str) -> str | None:
     """What an analysed query reads that is neither the view nor rows of its own; None: nothing."""
     for node in _nodes(rows._jdf.queryExecution().analyzed(), True, frozenset((view,))):
-        if node.operator and node.java.children().isEmpty() and node.kind not in _LEAVES:
+        if node.operator and node.java.children().isEmpty() and node.kind not in _ALLOWED["leaves"]:
             return str(node.java.nodeName())
     return None
 
@@ -121,7 +97,7 @@ def _nodes(java: Any, operator: bool, readable: frozenset[str]) -> Iterator[_Nod
     if operator:
         for term in _each(java.expressions()):
             yield from _nodes(term, False, readable)
-    elif kind in _SUBQUERIES:
+    elif kind in _ALLOWED["subqueries"]:
         yield from _nodes(java.plan(), True, readable)
 
 
@@ -135,7 +111,7 @@ def _first_objection(spark: SparkSession, nodes: Iterator[_Node]) -> Objection |
 
 
 def _of_operator(node: _Node) -> str | None:
-    if node.kind not in _OPERATORS:
+    if node.kind not in _ALLOWED["operators"]:
         return f"{node.kind} is no part of one SELECT over the view"
     if node.kind == "UnresolvedWith" and node.java.allowRecursion():
         return "WITH RECURSIVE is not taken"
@@ -147,7 +123,7 @@ def _of_operator(node: _Node) -> str | None:
 
 
 def _of_term(spark: SparkSession, node: _Node) -> str | None:
-    if node.kind in _SUBQUERIES and not node.readable:
+    if node.kind in _ALLOWED["subqueries"] and not node.readable:
         return "a subquery has no place in a rule"
     if node.kind in ("UnresolvedFunction", "UnresolvedGenerator"):
         is_function = node.kind == "UnresolvedFunction"
@@ -155,12 +131,12 @@ def _of_term(spark: SparkSession, node: _Node) -> str | None:
         jvm: Any = spark._jvm
         registry = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
         found = registry.expressions().get(name.lower())
-        known = found.isDefined() and found.get()._1().getGroup() in _GROUPS
+        known = found.isDefined() and found.get()._1().getGroup() in _ALLOWED["groups"]
         told = f"function {name.lower()} is not known, or does more than compute from its arguments"
         return None if known else told
-    if node.kind == "UnresolvedAttribute" and node.java.name().lower() in _ENVIRONMENT:
+    if node.kind == "UnresolvedAttribute" and node.java.name().lower() in _ALLOWED["environment"]:
         return f"{node.java.name()} tells of the machine, not of the rows"
-    if node.kind in _UNRESOLVED or node.package.startswith(_TERMS):
+    if node.kind in _ALLOWED["unresolved"] or node.package.startswith(_TERMS):
         return None
     return f"{node.kind} is no part of an expression over the rows"
 

@@ -82,7 +82,6 @@ class Metric:
 
     @property
     def id(self) -> str:
-        """The id of its rule."""
         return RULE + self.metric
 
     def summary(self) -> dict[str, Any]:
@@ -339,7 +338,6 @@ def alert_row(news: News, now_ms: int) -> AlertRow:
 
 
 def _evidence(unit: str, residual: Residual | None) -> str:
-    """What it was compared with, in a few words."""
     if residual is None:
         return "over, or not to be compared any more"
     cohort = residual.cohort

@@ -65,7 +65,6 @@ class Memory:
         self.inner = inner
 
     def grow(self, count: int) -> None:
-        """To ``count`` places; of new ones nothing is known."""
         more = count - len(self.on)
         self.on = np.concatenate([self.on, np.zeros(more, np.bool_)])
         self.rows = np.concatenate([self.rows, np.zeros(more, self.rows.dtype)])

@@ -82,7 +82,6 @@ class BaselineDetector(Detector):
         return [(int(lanes[lane]), each) for lane, each in found]
 
     def _judge(self, memory: Memory, frames: Round, now: RuleEvaluation, value: Floats) -> Detections:
-        """Judge and learn values that count."""
         places, now_ms = frames.places, frames["end_ms"]
         own = memory.rows[places]
         same = (own["name_of"] == own["name"][:, None]) & (own["turn"] > 0)
