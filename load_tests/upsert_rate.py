@@ -31,9 +31,8 @@ from infra.stack import postgres, rootfs
 from load_tests.bench.parts import cpu_s
 from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle
-from stream_jobs.app.database import Connection, copy_rows
+from stream_jobs.app.database import TYPES, Connection, copy_rows
 from stream_jobs.app.sinks import VEHICLE, write_latest, write_rows
-from stream_jobs.app.statements import TYPES
 from stream_jobs.windows.vehicle import VEHICLE_COLUMNS, latest_of
 
 MODES = ("disable", "verify-full")

@@ -48,7 +48,6 @@ class Checkpoint:
 
     @property
     def location(self) -> str:
-        """As Spark is told."""
         return self.files.at(self.query)
 
     def read(self, name: str) -> str | None:
@@ -56,7 +55,6 @@ class Checkpoint:
         return self.files.read(f"{self.query}/{name}")
 
     def write(self, name: str, text: str) -> None:
-        """Make one of its files."""
         self.files.write(f"{self.query}/{name}", text)
 
     def batches(self, name: str) -> list[int]:
@@ -65,7 +63,6 @@ class Checkpoint:
         return sorted(int(each) for each in found if each.isdecimal())
 
     def query_id(self) -> str | None:
-        """The id that Spark wrote at its creation; None before."""
         text = self.read("metadata")
         return None if text is None else str(json.loads(text)["id"])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import psycopg
@@ -17,13 +17,14 @@ import pyarrow as pa
 import structlog
 
 from infra.clients import db
-from infra.clients.db import Cause, cause_of, open_connection, socket_deadline
+from infra.clients.db import Cause, cause_of, open_connection, socket_deadline, sql_of
 from infra.clients.leases import Term
 from infra.contract.errors import ServiceError
 from stream_jobs.app import statements as sql
 
 Result = TypeVar("Result")
 
+TYPES: Final = sql_of(__file__)["types"]
 ATTEMPT_S = 30.0
 """Time for one transaction; a link that answers no more is cut after it."""
 ISOLATING: Final = 20
@@ -66,6 +67,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     types: Mapping[str, dict[str, str]] = {}
 
 
+@dataclass(slots=True)
 class Database:
     """One connection that comes back by itself; for one thread at a time. ``problem`` is for readiness.
 
@@ -73,23 +75,14 @@ class Database:
     a row is one of its transaction. Where ``stop`` is the term of a lease, each transaction is fenced by it.
     """
 
-    def __init__(
-        self,
-        url: str,
-        name: str,
-        stop: threading.Event,
-        attempt_s: float = ATTEMPT_S,
-        bury: Callable[[Sequence[Refused]], None] | None = None,
-    ) -> None:
-        self._url = url
-        self._name = name
-        self._stop = stop
-        self._term = stop if isinstance(stop, Term) else None
-        self._attempt_s = attempt_s
-        self._bury = bury
-        self._connection: Connection | None = None
-        self._problem: str | None = None
-        self._logged_at = 0.0
+    url: str
+    name: str
+    stop: threading.Event
+    attempt_s: float = ATTEMPT_S
+    bury: Callable[[Sequence[Refused]], None] | None = None
+    _connection: Connection | None = field(default=None, init=False)
+    _problem: str | None = field(default=None, init=False)
+    _logged_at: float = field(default=0.0, init=False)
 
     def problem(self) -> str | None:
         """Why the database cannot be reached at present, or None."""
@@ -107,7 +100,7 @@ class Database:
                 result = self._attempt(work, isolating)
             except psycopg.Error as error:
                 cause = cause_of(error)
-                if cause is Cause.DATA and self._bury is not None and not isolating:
+                if cause is Cause.DATA and self.bury is not None and not isolating:
                     isolating = True
                     continue
                 busy += cause is Cause.BUSY
@@ -118,8 +111,8 @@ class Database:
             else:
                 self._problem = None
                 return result
-            if self._stop.wait(pause_s):
-                raise ServiceError(f"stopped while the database was away ({self._name})")
+            if self.stop.wait(pause_s):
+                raise ServiceError(f"stopped while the database was away ({self.name})")
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def close(self) -> None:
@@ -129,13 +122,13 @@ class Database:
 
     def _attempt(self, work: Callable[[Connection], Result], isolating: bool) -> Result:
         if self._connection is None or self._connection.closed:
-            self._connection = _connect(self._url, self._name, self._attempt_s, self._term)
-        connection, bury = self._connection, self._bury
+            self._connection = _connect(self.url, self.name, self.attempt_s, self.stop)
+        connection, bury = self._connection, self.bury
         connection.refused = [] if isolating else None
-        limit_s = self._attempt_s * (ISOLATING if isolating else 1)
+        limit_s = self.attempt_s * (ISOLATING if isolating else 1)
         with socket_deadline(connection.fileno(), limit_s), connection.transaction():
-            if self._term is not None:
-                self._term.check(connection)
+            if isinstance(self.stop, Term):
+                self.stop.check(connection)
             result = work(connection)
             if connection.refused and bury is not None:
                 bury(connection.refused)  # before the commit: nothing else would know of them
@@ -146,10 +139,10 @@ class Database:
         self.close()
         if time.monotonic() - self._logged_at > LOG_EVERY_S:
             self._logged_at = time.monotonic()
-            log.warning("database away, trying again", sink=self._name, error=str(error).strip())
+            log.warning("database away, trying again", sink=self.name, error=str(error).strip())
 
 
-def _connect(url: str, name: str, attempt_s: float, term: Term | None) -> Connection:
+def _connect(url: str, name: str, attempt_s: float, stop: threading.Event) -> Connection:
     """A connection that gives up on a dead link: on connect, on unacknowledged bytes, on slow statements."""
     opened = open_connection(
         url,
@@ -165,8 +158,8 @@ def _connect(url: str, name: str, attempt_s: float, term: Term | None) -> Connec
         autocommit=True,
     )
     try:
-        if term is not None:
-            term.join(opened)
+        if isinstance(stop, Term):
+            stop.join(opened)
     except BaseException:
         opened.close()
         raise
@@ -207,7 +200,7 @@ def copy_rows(connection: Connection, table: str, rows: pa.Table, into: str | No
     that its column cannot hold.
     """
     if table not in connection.types:
-        found = fetch(connection, sql.TYPES, {"table": table})
+        found = fetch(connection, TYPES, {"table": table})
         connection.types = {**connection.types, table: dict(map(tuple, found))}
     kinds = [connection.types[table][name] for name in rows.column_names]
     forms = (FORMS.get(kind, held.type) for kind, held in zip(kinds, rows.schema, strict=True))

@@ -7,7 +7,7 @@ URLs by the Java machine of the Spark session: its class path and HADOOP_CONF_DI
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,27 +29,22 @@ class LocalFiles:
     root: str
 
     def at(self, name: str) -> str:
-        """The absolute path."""
         return str(Path(self.root, name).absolute())
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None without one."""
         path = Path(self.root, name)
         return path.read_text() if path.exists() else None
 
     def write(self, name: str, text: str) -> None:
-        """Make a file, or replace it."""
         path = Path(self.root, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's sum of what was there
         path.write_text(text)
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder; [] without one."""
         return [path.name for path in Path(self.root, folder).glob("*")]
 
     def move(self, name: str, target: str) -> None:
-        """Rename a folder."""
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(self.root, name).rename(target)
 
@@ -110,19 +105,12 @@ class HadoopStore:
         with self._errors(name):
             if not self._fs.exists(self._at(name)):
                 return None
-            stream = self._fs.open(self._at(name))
-            try:
+            with closing(self._fs.open(self._at(name))) as stream:
                 return str(self._text_of(stream, "UTF-8"))
-            finally:
-                stream.close()
 
     def write(self, name: str, text: str) -> None:
-        with self._errors(name):
-            stream = self._fs.create(self._at(name), True)
-            try:
-                stream.write(bytearray(text.encode()))
-            finally:
-                stream.close()
+        with self._errors(name), closing(self._fs.create(self._at(name), True)) as stream:
+            stream.write(bytearray(text.encode()))
 
     def names(self, folder: str) -> list[str]:
         return [*self.sizes(folder)]

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -33,8 +34,8 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.checkpoints import checkpoint_of, of_logs
 from stream_jobs.app.files import checkpoint_files
-from stream_jobs.app.queries import kafka_options, record_columns, scratch
-from stream_jobs.app.session import build_session
+from stream_jobs.app.queries import kafka_options, record_columns, rehearsed
+from stream_jobs.app.session import build_session, conf_of
 from stream_jobs.events.store import wait_for_partitions
 from stream_jobs.rules.instant import (
     check_expressions,
@@ -66,14 +67,6 @@ REHEARSAL_S: Final = 5.0
 PATIENCE: Final = 3
 """So many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch."""
 PATIENCE_S: Final = 60
-_CONF: Final = {
-    # An error in a rule's arithmetic gives null: it must never end the query that crash alerts pass through.
-    "spark.sql.ansi.enabled": "false",
-    # Both of Java's compilers, for large methods too: its tasks never end and do one thing, twice as fast.
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=4 -XX:-DontCompileHugeMethods -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m"
-    ),
-}
 
 
 def run(settings: Settings) -> None:
@@ -92,7 +85,7 @@ def run(settings: Settings) -> None:
             return
         slots = sum(partitions.values())
         master = settings.jobs.instant_master or f"local[{slots}]"
-        spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, master, _CONF)
+        spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, master, conf_of(__file__))
         parts.callback(spark.stop)
         gathered(lambda: spark.sparkContext.defaultParallelism, slots, stop)
         require_slots(spark.sparkContext.defaultParallelism, partitions)
@@ -109,20 +102,13 @@ def run(settings: Settings) -> None:
 def rehearsal(
     spark: SparkSession, settings: Settings, where: Endpoints, rules: Sequence[Rule]
 ) -> Generator[None, None, None]:
-    """Run the queries until each has ended a batch or this is closed, over records without a vehicle: nothing
-    is found in these (see queries.rehearsal).
-    """
-    with scratch(spark, settings) as folder:
-        running = []
-        try:
-            for query in SOURCES:
-                rows = findings(spark, settings, where, rules, query, CLOCK)
-                running.append(started(settings, where, query, rows, f"{folder}/{query}", REHEARSAL_S))
-            while any(each.lastProgress is None for each in running):
-                yield
-        finally:
-            for each in running:
-                each.stop()
+    """Run the queries (see queries.rehearsed) over records without a vehicle: nothing is found in these."""
+
+    def start(query: str, folder: str) -> StreamingQuery:
+        rows = findings(spark, settings, where, rules, query, CLOCK)
+        return started(settings, where, query, rows, f"{folder}/{query}", REHEARSAL_S)
+
+    return rehearsed(spark, settings, [partial(start, query) for query in SOURCES])
 
 
 def gathered(slots: Callable[[], int], wanted: int, stop: threading.Event) -> None:

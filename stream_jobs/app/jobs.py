@@ -25,7 +25,7 @@ from stream_jobs.app.files import HadoopStore, checkpoint_files
 from stream_jobs.app.ledger import BatchClaims, enter, reconciled
 from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
 from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream, rehearsal, started
-from stream_jobs.app.session import build_session
+from stream_jobs.app.session import build_session, conf_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
@@ -39,31 +39,7 @@ from stream_jobs.user_sql.queries import user_queries
 log = structlog.get_logger("stream_jobs.app.jobs")
 
 NAME: Final = "jobs"
-STREAM_CONF: Final = {
-    "spark.scheduler.mode": "FAIR",
-    "spark.driver.extraJavaOptions": (
-        "-XX:-DontCompileHugeMethods -Xss4m -XX:+UseSerialGC -Xmn320m -XX:SurvivorRatio=4"
-    ),
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
-    "spark.sql.codegen.maxFields": "200",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "true",
-    "spark.sql.streaming.minBatchesToRetain": "20",
-    "spark.sql.streaming.noDataProgressEventInterval": "1000",
-    "spark.ui.retainedJobs": "10",
-    "spark.ui.retainedStages": "10",
-    "spark.ui.retainedTasks": "100",
-    "spark.sql.ui.retainedExecutions": "10",
-}
-"""Shuffle partitions, provider and format are baked into a checkpoint: changed only with a new one.
-
-What Spark remembers of past batches, for a page that is off, is kept short.
-"""
+STREAM_CONF: Final = conf_of(__file__)
 
 
 def run(settings: Settings) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 import structlog
 
+from infra.clients.db import sql_of
 from infra.clients.kafka import LogReader
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
@@ -24,27 +25,7 @@ from stream_jobs.app.checkpoints import Checkpoint, put_aside
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.reprocess.queue import GAP, Span, begin, grid_of, moment
 
-_CLAIM: Final = """
-WITH newest AS (SELECT batch_id, ends FROM odograph.batch_ledger WHERE query_id = %(query_id)s
-                ORDER BY batch_id DESC LIMIT 1),
-claimed AS (INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends, log_generation)
-            SELECT %(query_id)s, %(batch_id)s, %(query)s, %(rows)s, %(ends)s, %(log)s
-            WHERE NOT EXISTS (SELECT 1 FROM newest WHERE batch_id >= %(batch_id)s)
-            ON CONFLICT DO NOTHING RETURNING batch_id)
-SELECT (SELECT count(*) FROM claimed), (SELECT batch_id FROM newest), (SELECT ends FROM newest)
-"""
-"""None claimed: this batch, or a later one of the same checkpoint, is in already."""
-_NEWEST: Final = """
-SELECT batch_id, ends FROM odograph.batch_ledger WHERE query_id = %(query_id)s ORDER BY batch_id DESC LIMIT 1
-"""
-_SET_BACK: Final = (
-    "DELETE FROM odograph.batch_ledger WHERE query_id = %(query_id)s AND batch_id > %(batch_id)s"
-)
-_SET: Final = """
-INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends)
-VALUES (%(query_id)s, %(batch_id)s, %(query)s, 0, %(ends)s)
-ON CONFLICT (query_id, batch_id) DO UPDATE SET ends = excluded.ends
-"""
+SQL: Final = sql_of(__file__)
 BEGUN: Final = -1
 """Stands for the batch before a checkpoint's first."""
 log = structlog.get_logger("stream_jobs.app.ledger")
@@ -73,7 +54,6 @@ class BatchClaims:
 
     @property
     def query_id(self) -> str:
-        """The id that Spark wrote into the checkpoint at its creation."""
         self._query_id = self._query_id or self._checkpoint.query_id() or ""
         return self._query_id
 
@@ -99,7 +79,7 @@ class BatchClaims:
         line = {"query_id": self.query_id, "batch_id": batch_id, "query": self._query, "rows": rows}
         line["log"] = " ".join(sorted(self.logs.values()))
         line["ends"] = None if ends is None else orjson.dumps(ends, option=orjson.OPT_NON_STR_KEYS).decode()
-        claimed, newest, told = fetch(connection, _CLAIM, line)[0]
+        claimed, newest, told = fetch(connection, SQL["claim"], line)[0]
         wanted = begun if claimed else ends if newest == batch_id else None
         if told is not None and wanted is not None and position(told) != position(wanted):
             raise ServiceError(
@@ -118,7 +98,7 @@ def enter(
     """
     line: dict[str, Any] = {"query_id": query_id, "batch_id": batch_id, "query": query}
     line["ends"] = orjson.dumps(dict(ends), option=orjson.OPT_NON_STR_KEYS).decode()
-    execute(connection, _SET, line)
+    execute(connection, SQL["enter"], line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +134,9 @@ class Gap:
 def gap_of(connection: Connection, checkpoint: Checkpoint) -> Gap | None:
     """What ledger and checkpoint differ in; None where they agree, or one of them has nothing yet."""
     query_id, commits = checkpoint.query_id(), checkpoint.batches("commits")
-    found = fetch(connection, _NEWEST, {"query_id": query_id}) if query_id is not None and commits else ()
+    found = (
+        fetch(connection, SQL["newest"], {"query_id": query_id}) if query_id is not None and commits else ()
+    )
     if query_id is None or not found or found[0][1] is None:
         return None
     (line, told), done = found[0], commits[-1]
@@ -191,7 +173,7 @@ def reconciled(
         return put_aside(checkpoint.files, checkpoint.query) is not None
 
     def set_to_checkpoint(connection: Connection) -> None:
-        execute(connection, _SET_BACK, {"query_id": gap.query_id, "batch_id": gap.batch_id})
+        execute(connection, SQL["set_back"], {"query_id": gap.query_id, "batch_id": gap.batch_id})
         enter(connection, checkpoint.query, gap.query_id, gap.batch_id, gap.ends)
         again(connection, gap)
 

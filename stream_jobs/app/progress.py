@@ -25,6 +25,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from infra.clients.db import sql_of
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.schema import COUNTED
 from stream_jobs.app.topic_writer import Message
@@ -141,7 +142,6 @@ class Board(Listener):
         """A query ended; the main loop sees it by itself."""
 
     def degraded(self, query: str) -> None:
-        """A user's query has ended."""
         self._gauges["degraded"].labels(query).set(1)
 
     def take(self) -> tuple[list[dict[str, Any]], dict[str, int]]:
@@ -204,22 +204,12 @@ def _seconds(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
 
 
-_NOTE: Final = """
-INSERT INTO odograph.query_completeness AS c (query, complete_until)
-SELECT query, to_timestamp(at_ms / 1000.0)
-FROM unnest(%(queries)s::text[], %(moments)s::bigint[]) AS n (query, at_ms)
-ON CONFLICT (query) DO UPDATE SET complete_until = greatest(c.complete_until, excluded.complete_until)
-"""
-_COMPLETE: Final = """
-SELECT (extract(epoch FROM min(complete_until)) * 1000)::bigint FROM odograph.query_completeness
-WHERE query = ANY(%(queries)s)
-HAVING count(complete_until) = cardinality(%(queries)s::text[])
-"""
+SQL: Final = sql_of(__file__)
 
 
 def note(connection: Connection, moments: Mapping[str, int]) -> None:
     """By query, up to when it has taken in everything, ms since 1970; it never goes back."""
-    execute(connection, _NOTE, {"queries": [*moments], "moments": [*moments.values()]})
+    execute(connection, SQL["note"], {"queries": [*moments], "moments": [*moments.values()]})
 
 
 def complete_until_ms(connection: Connection, queries: tuple[str, ...]) -> int | None:
@@ -228,7 +218,7 @@ def complete_until_ms(connection: Connection, queries: tuple[str, ...]) -> int |
     A record may reach the log long after its receipt: a late frame is in the archive once this lies after the
     moment at which it was listed (``noted_at``).
     """
-    found = fetch(connection, _COMPLETE, {"queries": list(queries)})
+    found = fetch(connection, SQL["complete"], {"queries": list(queries)})
     return int(found[0][0]) if found else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -148,30 +148,32 @@ def started(
 def rehearsal(
     spark: SparkSession, settings: Settings, where: Endpoints, queries: Sequence[Query] = QUERIES
 ) -> Generator[None, None, None]:
-    """Run the queries over the oldest records into nothing, until each has had a batch or this is closed.
+    """Run the queries over the oldest records into nothing (see ``rehearsed``)."""
+
+    def start(query: Query, folder: str) -> StreamingQuery:
+        most = min(REHEARSED, query.max_offsets(settings))
+        records = kafka_stream(spark, settings, where, most, *query.topics)
+        return started(query, records, settings, lambda batch, _: batch.toArrow(), f"{folder}/{query.name}")
+
+    return rehearsed(spark, settings, [partial(start, query) for query in queries])
+
+
+def rehearsed(
+    spark: SparkSession, settings: Settings, starts: Iterable[Callable[[str], StreamingQuery]]
+) -> Generator[None, None, None]:
+    """Run queries, started with a folder for checkpoints, until each has had a batch or this is closed.
 
     What Spark, Java and the Python workers load and make at a start is then there.
     """
-    done: set[str] = set()
     with scratch(spark, settings) as folder:
-        running = []
+        running = list[StreamingQuery]()
         try:
-            for query in queries:
-                most = min(REHEARSED, query.max_offsets(settings))
-                records = kafka_stream(spark, settings, where, most, *query.topics)
-                sink = partial(_rehearsed, done, query.name)
-                running.append(started(query, records, settings, sink, f"{folder}/{query.name}"))
-            while len(done) < len(running):
+            running += (start(folder) for start in starts)
+            while any(each.lastProgress is None for each in running):
                 yield
         finally:
             for each in running:
                 each.stop()
-
-
-def _rehearsed(done: set[str], name: str, batch: DataFrame, _: int) -> None:
-    if name not in done:
-        batch.toArrow()
-        done.add(name)
 
 
 @contextmanager

@@ -20,20 +20,11 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
+from stream_jobs.app import telemetry
 from stream_jobs.app.checkpoints import MARK, Checkpoint, put_aside, require_stopped
 from stream_jobs.app.database import Database
 from stream_jobs.app.files import Files
 from stream_jobs.app.ledger import enter
-from stream_jobs.app.telemetry import (
-    NEVER_MS,
-    OUTPUT,
-    STATE,
-    bucket_numbers,
-    due_of,
-    kept_of,
-    place_of,
-    with_timer,
-)
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
 from stream_jobs.vehicles.fleet import dump, load
 from stream_jobs.windows.open_windows import OpenWindows
@@ -90,8 +81,8 @@ def rescale(settings: Settings, files: Files, database: Database, spark: SparkSe
 def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int, buckets: int) -> list[Piece]:
     """Number, memory and due time (watermark, ms) of each new bucket that has a vehicle."""
     head = json.loads((old.read(f"offsets/{old.batches('commits')[-1]}") or "").splitlines()[1])
-    were = bucket_numbers(spark, before, int(head["conf"][PARTITIONS]))
-    numbers = bucket_numbers(spark, buckets, buckets)
+    were = telemetry.bucket_numbers(spark, before, int(head["conf"][PARTITIONS]))
+    numbers = telemetry.bucket_numbers(spark, buckets, buckets)
     assert (
         not spark.streams.active
     )  # asked for so that there is a coordinator of states, which the reader needs
@@ -102,7 +93,8 @@ def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int,
         fleet, memory = load(bytes(blob), rule_set)
         names = sorted({*fleet.ids, *memory.seen})
         ids = spark.createDataFrame([(name,) for name in names], "id string")
-        places: dict[str, int] = dict(ids.select("id", place_of(F.encode("id", "utf-8"), buckets)).collect())
+        place_of = telemetry.place_of(F.encode("id", "utf-8"), buckets)
+        places: dict[str, int] = dict(ids.select("id", place_of).collect())
         for place in range(were.index(number), buckets, before):
             chosen = {name for name in names if places[name] == place}
             if chosen:
@@ -113,9 +105,10 @@ def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int,
 def _part(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]) -> tuple[bytes, int]:
     """What a bucket remembers of the ``chosen`` vehicles, and when it is due."""
     fleet, memory = load(blob, rule_set)
-    windows = OpenWindows(settings.jobs, None, kept_of(fleet, memory, chosen))
-    due_ms = due_of(fleet, windows)
-    return dump(fleet, windows.memory()), NEVER_MS if due_ms is None else max(1, int(min(due_ms, NEVER_MS)))
+    windows = OpenWindows(settings.jobs, None, telemetry.kept_of(fleet, memory, chosen))
+    due_ms = telemetry.due_of(fleet, windows)
+    capped_ms = telemetry.NEVER_MS if due_ms is None else max(1, int(min(due_ms, telemetry.NEVER_MS)))
+    return dump(fleet, windows.memory()), capped_ms
 
 
 def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], location: str) -> None:
@@ -126,9 +119,9 @@ def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], location:
     stream = (
         spark.readStream.schema(PIECES).parquet(source).withColumn("received", F.timestamp_millis(F.lit(0)))
     )
-    keyed = with_timer(stream, settings.jobs.receipt_skew_s, "bucket", "blob", "due_ms")
+    keyed = telemetry.with_timer(stream, settings.jobs.receipt_skew_s, "bucket", "blob", "due_ms")
     seeded = keyed.applyInPandasWithState(
-        _seeded, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
+        _seeded, telemetry.OUTPUT, telemetry.STATE, "append", GroupStateTimeout.EventTimeTimeout
     )
     writer = seeded.writeStream.outputMode("append").foreachBatch(
         lambda batch, _: batch.write.format("noop").mode("append").save()

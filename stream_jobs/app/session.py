@@ -166,19 +166,17 @@ def _scratch(settings: Settings) -> Path:
 
 def common_conf(settings: Settings) -> dict[str, str]:
     """Settings that every application shares."""
-    return {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+    places = {
         "spark.executorEnv.PYTHONPATH": str(Path(infra.__file__).parents[1]),
         "spark.sql.warehouse.dir": str(_scratch(settings) / "warehouse"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.variable.substitute": "false",  # else ${env:NAME} in users' SQL is the environment's value
-        "spark.sql.ansi.enabled": "true",
-        # It tells a task run again that gave other rows: ours are the records between two offsets.
-        "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.python.daemon.module": "stream_jobs.app.python_daemon",
     }
+    return conf_of(__file__) | places
+
+
+def conf_of(module: str) -> dict[str, str]:
+    """Spark's settings in the file beside a module, a line of name and value each."""
+    lines = Path(module).with_suffix(".conf").read_text().splitlines()
+    return dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
 
 
 OURS: Final = (infra, stream_jobs)

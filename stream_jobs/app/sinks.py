@@ -6,12 +6,14 @@ natural.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from infra.clients.db import sql_of
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
 from stream_jobs.app.ledger import BatchClaims
@@ -25,6 +27,7 @@ from stream_jobs.vehicles.rows import tables_of, unpack
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import SHARE, place_rows
 
+SQL: Final = sql_of(__file__)
 ALERT: Final = "alert"
 LATE_TABLE: Final = "odograph.late_frame"
 
@@ -38,32 +41,33 @@ ROAD, EDGE = (
 )
 
 
+LATEST = Table("odograph.vehicle_latest", ("vehicle_id",), "event_time")
+
+
+@dataclass(slots=True)
 class TelemetrySink:
     """foreachBatch writer: alerts first, because they are waited for, then one transaction.
 
     ``topic`` is the Kafka topic that the records come from.
     """
 
-    def __init__(
-        self, database: Database, claims: BatchClaims, alerts: TopicWriter, topic: str, road_window_s: int
-    ) -> None:
-        self._database = database
-        self._claims = claims
-        self._alerts = alerts
-        self._topic = topic
-        self._road_window_s = road_window_s
-        self._mine = False
+    database: Database
+    claims: BatchClaims
+    alerts: TopicWriter
+    topic: str
+    road_window_s: int
+    _mine: bool = field(default=False, init=False)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         rows = batch.toArrow()
         found = rows.filter(pc.equal(rows["kind"], ALERT))
-        self._alerts.write(list(zip(*_columns(found, "vehicle_id", "body"), strict=True)))
+        self.alerts.write(list(zip(*_columns(found, "vehicle_id", "body"), strict=True)))
         if rows.num_rows:
-            self._database.run(lambda connection: self.write(connection, rows, batch_id))
+            self.database.run(lambda connection: self.write(connection, rows, batch_id))
 
     def write(self, connection: Connection, rows: pa.Table, batch_id: int) -> None:
         """Rows of telemetry.OUTPUT in the transaction at hand; nothing where the ledger has the batch."""
-        if not self._claims.claim(connection, batch_id, rows.num_rows):
+        if not self.claims.claim(connection, batch_id, rows.num_rows):
             return
         kinds = rows["kind"]
         tables = {name: rows.filter(pc.equal(kinds, name)) for name in (*TABLES, MISSED, BUCKET)}
@@ -77,7 +81,7 @@ class TelemetrySink:
         if latest is not None:
             write_latest(connection, latest)
         if missed is not None:
-            for name, value in (("topic", self._topic), (LOG, self._claims.logs.get(self._topic, ""))):
+            for name, value in (("topic", self.topic), (LOG, self.claims.logs.get(self.topic, ""))):
                 missed = missed.append_column(name, pa.array([value] * missed.num_rows, pa.string()))
             insert_rows(connection, LATE_TABLE, missed)
         self._write_places(connection, tables["shares"], tables[BUCKET], batch_id)
@@ -85,22 +89,22 @@ class TelemetrySink:
     def _write_places(
         self, connection: Connection, shares: pa.Table, buckets: pa.Table, batch_id: int
     ) -> None:
-        query = {"query_id": self._claims.query_id}
+        query = {"query_id": self.claims.query_id}
         if not self._mine:
-            execute(connection, sql.FORGET_SHARES, query)
+            execute(connection, SQL["forget_shares"], query)
         named = zip(("buckets", "open_from_ms"), _columns(buckets, "bucket", "open_from_ms"), strict=True)
-        moved = execute(connection, sql.NOTE_BUCKETS, query | dict(named))
+        moved = execute(connection, SQL["note_buckets"], query | dict(named))
         if shares.num_rows:
             told = pa.concat_tables(map(_share, *_columns(shares, "bucket", "body")))
-            stage(connection, sql.SHARE_TABLE, told)
-            execute(connection, sql.ADD_SHARES)
-            columns = zip(*fetch(connection, sql.SUM_SHARES), strict=True)
+            stage(connection, "odograph.road_share", told)
+            execute(connection, SQL["add_shares"])
+            columns = zip(*fetch(connection, SQL["sum_shares"]), strict=True)
             sums = pa.table([pa.array(column, pa.int64()) for column in columns], schema=SHARE)
-            for table, of in zip((ROAD, EDGE), place_rows(sums, self._road_window_s), strict=True):
+            for table, of in zip((ROAD, EDGE), place_rows(sums, self.road_window_s), strict=True):
                 if of.num_rows:
                     write_rows(connection, table, of, batch_id)
         if moved:
-            execute(connection, sql.CLOSE_SHARES, {"margin_ms": SILENT_MS})
+            execute(connection, SQL["close_shares"], {"margin_ms": SILENT_MS})
         self._mine = True
 
 
@@ -114,7 +118,6 @@ def _share(bucket: int, body: bytes) -> pa.Table:
 
 
 def _joined(rows: pa.Table) -> pa.Table | None:
-    """The tables that are the bodies of ``rows``, as one."""
     return pa.concat_tables(map(table_of, rows["body"].to_pylist())) if rows.num_rows else None
 
 
@@ -135,8 +138,9 @@ def write_rows(connection: Connection, table: Table, rows: pa.Table, batch_id: i
 
 def write_latest(connection: Connection, rows: pa.Table) -> None:
     """Rows of odograph.vehicle_latest; a newer one that is there stays."""
-    stage(connection, sql.LATEST_TABLE, rows)
-    execute(connection, sql.upsert_latest(rows.column_names))
+    stage(connection, LATEST.name, rows)
+    statement = LATEST.put((*rows.column_names, "updated_at"), ("now()",))
+    execute(connection, f"{statement} WHERE excluded.event_time >= vehicle_latest.event_time")
 
 
 def tagged(rows: pa.Table, batch_id: int) -> pa.Table:

@@ -11,59 +11,11 @@ from stream_jobs.app.schema import WRITER_COLUMNS
 VEHICLE_TABLE: Final = "odograph.vehicle_window"
 ROAD_TABLE: Final = "odograph.road_cell_window"
 EDGE_TABLE: Final = "odograph.road_edge_window"
-LATEST_TABLE: Final = "odograph.vehicle_latest"
-SHARE_TABLE: Final = "odograph.road_share"
-_SHARE_KEYS: Final = "start_ms, place, heading_sector"
-_SHARE_SUMS: Final = ("samples", "time_ms_sum", "speed_over_time_sum", "vehicles")
-
-FORGET_SHARES: Final = """
-WITH others AS (DELETE FROM odograph.road_share_bucket WHERE query_id <> %(query_id)s RETURNING bucket)
-DELETE FROM odograph.road_share WHERE EXISTS (SELECT 1 FROM others)
-"""
-"""Shares of another checkpoint: this one reads everything anew."""
-NOTE_BUCKETS: Final = """
-INSERT INTO odograph.road_share_bucket AS b (query_id, bucket, open_from_ms)
-SELECT %(query_id)s, bucket, open_from_ms FROM unnest(%(buckets)s::int[], %(open_from_ms)s::bigint[])
-    AS n (bucket, open_from_ms)
-ON CONFLICT (query_id, bucket) DO UPDATE SET open_from_ms = excluded.open_from_ms
-WHERE b.open_from_ms <> excluded.open_from_ms
-"""
-CLOSE_SHARES: Final = """
-DELETE FROM odograph.road_share
-WHERE start_ms < (SELECT min(open_from_ms) FROM odograph.road_share_bucket) - %(margin_ms)s
-"""
-"""Not at once: a bucket that has no vehicle yet takes nothing that is older than the margin."""
-ADD_SHARES: Final = f"""
-INSERT INTO {SHARE_TABLE} SELECT * FROM staged_road_share ORDER BY {_SHARE_KEYS}, bucket
-ON CONFLICT ({_SHARE_KEYS}, bucket) DO UPDATE SET
-    {", ".join(f"{name} = excluded.{name}" for name in (*_SHARE_SUMS, "vehicle_bits"))}
-"""  # noqa: S608  own names
-SUM_SHARES: Final = f"""
-SELECT t.*, s.*
-FROM (SELECT DISTINCT {_SHARE_KEYS} FROM staged_road_share) t, LATERAL (
-    SELECT {", ".join(f"sum({name})::bigint" for name in _SHARE_SUMS)}, bit_or(vehicle_bits)
-    FROM {SHARE_TABLE} s
-    WHERE (s.start_ms, s.place, s.heading_sector) = (t.start_ms, t.place, t.heading_sector)
-) s
-"""  # noqa: S608  own names
-"""By the key, place by place: the planner knows nothing of staged rows and would read the whole table."""
-
-FORGET_BATCHES: Final = """
-DELETE FROM odograph.batch_ledger l USING
-    (SELECT query_id, max(batch_id) AS newest FROM odograph.batch_ledger GROUP BY query_id) n
-WHERE l.query_id = n.query_id AND l.batch_id < n.newest - 1000
-"""
 
 
 def staged(table: str) -> str:
     """Name of the temporary table that stands before ``table``."""
     return "staged_" + table.rpartition(".")[2]
-
-
-TYPES: Final = """
-SELECT attname, format_type(atttypid, NULL) FROM pg_attribute
-WHERE attrelid = to_regclass(%(table)s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
-"""
 
 
 def quoted(columns: Iterable[str]) -> str:
@@ -179,17 +131,6 @@ class Table:
             f"INSERT INTO {self.name} ({quoted(columns)}) SELECT {sources} FROM {staged(self.name)} "  # noqa: S608
             f"ORDER BY {quoted(self.keys)} {on_conflict(self.keys, columns)}"
         )
-
-
-def upsert_latest(columns: Sequence[str]) -> str:
-    """Staged rows into vehicle_latest, unless a newer one of the vehicle is there."""
-    names = ", ".join(columns)
-    return (
-        f"INSERT INTO {LATEST_TABLE} ({names}, updated_at) SELECT {names}, now() "  # noqa: S608
-        f"FROM {staged(LATEST_TABLE)} ORDER BY vehicle_id "
-        f"{on_conflict(['vehicle_id'], (*columns, 'updated_at'))} "
-        "WHERE excluded.event_time >= vehicle_latest.event_time"
-    )
 
 
 def reopen(table: str, keys: Sequence[str]) -> str:

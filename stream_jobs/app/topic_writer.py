@@ -85,7 +85,6 @@ class TopicWriter:
         self.write([_letter(row) for row in refused])
 
     def _attempt(self, records: Sequence[Message]) -> list[Message]:
-        """Those that Kafka has not taken."""
         if self._producer is None:
             self._producer = kafka.producer(self._bootstrap)
         fate: dict[int, KafkaError | None] = {}
@@ -116,7 +115,6 @@ def _note(fate: dict[int, KafkaError | None], place: int, error: Any, _message: 
 
 
 def _cut(record: Message, error: KafkaError | None) -> Message:
-    """The record as it is tried again."""
     too_large = error is not None and error.code() in TOO_LARGE
     return record._replace(value=record.value[: len(record.value) // 2]) if too_large else record
 

@@ -18,7 +18,7 @@ from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.leases import Lease, Term
 from infra.settings.sections import Retention
 from infra.settings.settings import Endpoints, Settings, endpoints
-from stream_jobs.app import statements as sql
+from stream_jobs.app import ledger as batch_ledger
 from stream_jobs.app.database import Database, execute, fetch
 from stream_jobs.app.progress import completeness
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
@@ -110,7 +110,7 @@ class Maintenance:
         cohort = CohortUpdate(settings.cohort, database("cohort"), topic("alerts").write, closes_s)
         told = topic("policy").write, topic("alerts").write
         overload = Overload(settings.overload, database("overload"), *told)
-        forget = partial(execute, statement=sql.FORGET_BATCHES)
+        forget = partial(execute, statement=batch_ledger.SQL["forget_batches"])
         pack = partial(upkeep, archive_of(home), settings.archive)
         ledger = HourlyLedger(settings, self._addresses, audit_db, closed_ms)
         expire = partial(drop_expired, database("retention"), settings.retention)

@@ -21,9 +21,8 @@ from infra.clients import db
 from infra.clients.database_url import with_name
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import migrate
-from stream_jobs.app.database import insert_row
+from stream_jobs.app.database import TYPES, insert_row
 from stream_jobs.app.schema import ROAD_KEYS, WRITER_COLUMNS
-from stream_jobs.app.statements import TYPES
 from stream_jobs.replay.runs import Run
 
 

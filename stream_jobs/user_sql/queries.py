@@ -27,7 +27,7 @@ from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import OK, ClockLimits, clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app import statements as sql
-from stream_jobs.app.database import Connection, Database, execute, fetch, stage
+from stream_jobs.app.database import TYPES, Connection, Database, execute, fetch, stage
 from stream_jobs.app.ledger import BatchClaims
 from stream_jobs.app.queries import Query
 from stream_jobs.app.schema import HEAD, IDENTITY, WATERMARK_METADATA
@@ -89,7 +89,6 @@ class Definition:
 
     @property
     def statement(self) -> str:
-        """The file without the semicolon at its end."""
         return self.text.rstrip().removesuffix(";")
 
     @property
@@ -165,7 +164,6 @@ def read_file(path: Path, least_watermark_s: int) -> Definition:
 
 
 def _head(path: Path, text: str) -> dict[str, tuple[int, str]]:
-    """Line and value of each key."""
     found: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("--"):
@@ -213,7 +211,7 @@ def columns_of(definition: Definition, schema: T.StructType) -> dict[str, str]:
 def ensure_table(connection: Connection, definition: Definition, columns: Mapping[str, str]) -> None:
     """Make the table from the query's columns unless it stands with these already; raises ConfigError."""
     table = definition.table
-    found = dict(map(tuple, fetch(connection, sql.TYPES, {"table": table})))
+    found = dict(map(tuple, fetch(connection, TYPES, {"table": table})))
     if not found:
         body = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
         execute(connection, f"CREATE TABLE {table} ({body})")

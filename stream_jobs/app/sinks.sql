@@ -1,0 +1,36 @@
+-- Statements of sinks.py.
+
+-- name: forget_shares
+-- Shares of another checkpoint: this one reads everything anew.
+WITH others AS (DELETE FROM odograph.road_share_bucket WHERE query_id <> %(query_id)s RETURNING bucket)
+DELETE FROM odograph.road_share WHERE EXISTS (SELECT 1 FROM others)
+
+-- name: note_buckets
+INSERT INTO odograph.road_share_bucket AS b (query_id, bucket, open_from_ms)
+SELECT %(query_id)s, bucket, open_from_ms FROM unnest(%(buckets)s::int[], %(open_from_ms)s::bigint[])
+    AS n (bucket, open_from_ms)
+ON CONFLICT (query_id, bucket) DO UPDATE SET open_from_ms = excluded.open_from_ms
+WHERE b.open_from_ms <> excluded.open_from_ms
+
+-- name: close_shares
+-- Not at once: a bucket that has no vehicle yet takes nothing that is older than the margin.
+DELETE FROM odograph.road_share
+WHERE start_ms < (SELECT min(open_from_ms) FROM odograph.road_share_bucket) - %(margin_ms)s
+
+-- name: add_shares
+INSERT INTO odograph.road_share SELECT * FROM staged_road_share
+ORDER BY start_ms, place, heading_sector, bucket
+ON CONFLICT (start_ms, place, heading_sector, bucket) DO UPDATE SET
+    samples = excluded.samples, time_ms_sum = excluded.time_ms_sum,
+    speed_over_time_sum = excluded.speed_over_time_sum, vehicles = excluded.vehicles,
+    vehicle_bits = excluded.vehicle_bits
+
+-- name: sum_shares
+-- By the key, place by place: the planner knows nothing of staged rows and would read the whole table.
+SELECT t.*, s.*
+FROM (SELECT DISTINCT start_ms, place, heading_sector FROM staged_road_share) t, LATERAL (
+    SELECT sum(samples)::bigint, sum(time_ms_sum)::bigint, sum(speed_over_time_sum)::bigint,
+           sum(vehicles)::bigint, bit_or(vehicle_bits)
+    FROM odograph.road_share s
+    WHERE (s.start_ms, s.place, s.heading_sector) = (t.start_ms, t.place, t.heading_sector)
+) s
