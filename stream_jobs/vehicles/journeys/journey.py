@@ -5,28 +5,18 @@ Harsh events come first, out of the runs of samples in each frame, because trips
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.vehicles import rows
 from stream_jobs.vehicles.features import G_MPS2, KINDS, RUN, Round
 from stream_jobs.vehicles.journeys import trips
-from stream_jobs.vehicles.journeys.trips import (
-    SEEN_MS,
-    Memory,
-    Positions,
-    Trips,
-    indices,
-    or_zero,
-    positions,
-)
 
 Row = rows.TripRow | rows.StopRow | rows.IdleRow | rows.HarshRow
 
@@ -132,31 +122,21 @@ _IDLING: Final[list[Any]] = [
 _BURNT: Final = (("idle_fuel_l", "fuel_l"), ("idle_energy_kwh", "energy_kwh"))
 
 
-class Idling:
-    """Standing (below 1 km/h) with the ignition on for ``idle_ms`` and more, with what it burns.
+class Idling(trips.Machine):
+    """Standing (below 1 km/h) with the ignition on for ``idle_s`` and more, with what it burns."""
 
-    The machine for k vehicles; ``memory``: [k], what it remembers; ``vehicle``: an id by index. Arguments
-    ``at`` are indices of vehicles, of [k].
-    """
-
-    def __init__(self, limits: Journeys, memory: npt.NDArray[np.void], vehicle: Callable[[int], str]) -> None:
-        self._idle_ms = limits.idle_s * rows.MS_PER_S
-        self._memory = memory
-        self._vehicle = vehicle
-        self._rows: list[rows.IdleRow] = []
-
-    def step(self, frames: Round, here: Positions) -> list[rows.IdleRow]:
+    def step(self, frames: Round, here: trips.Positions) -> list[rows.IdleRow]:
         """Rows that follow from the next frame of each; ``here``: where it is, [k]."""
         m, t0_ms, end_ms = self._memory, frames["t0_ms"], frames["end_ms"]
         moving_from_ms, moving_to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
         is_on = (frames["ignition_on"] == 1) & ~np.isnan(frames["moving_ms"])
         moves = is_on & ~np.isnan(moving_from_ms + moving_to_ms)
-        self._end(indices((t0_ms - m["idle_to_ms"] > SEEN_MS) | ~is_on))
+        self._end(trips.indices((t0_ms - m["idle_to_ms"] > trips.SEEN_MS) | ~is_on))
         until_moved = moves & ~np.isnan(m["idle_from_ms"])
-        stands = indices((is_on & ~moves) | until_moved)
+        stands = trips.indices((is_on & ~moves) | until_moved)
         self._stand(stands, frames, here, t0_ms, np.where(moves, moving_from_ms, end_ms))
-        self._end(indices(until_moved))
-        self._stand(indices(moves & (moving_to_ms < end_ms)), frames, here, moving_to_ms, end_ms)
+        self._end(trips.indices(until_moved))
+        self._stand(trips.indices(moves & (moving_to_ms < end_ms)), frames, here, moving_to_ms, end_ms)
         return self._rows
 
     def due(self) -> Flags:
@@ -169,7 +149,7 @@ class Idling:
         self._tell(at, rows.PROVISIONAL)
         return self._rows
 
-    def _stand(self, at: Ints, frames: Round, here: Positions, from_ms: Floats, to_ms: Floats) -> None:
+    def _stand(self, at: Ints, frames: Round, here: trips.Positions, from_ms: Floats, to_ms: Floats) -> None:
         """They stand from ``from_ms`` to ``to_ms`` ([k]) of their frames."""
         if not len(at):
             return
@@ -182,13 +162,15 @@ class Idling:
         share = (to_ms[at] - from_ms[at]) / (frames["end_ms"][at] - frames["t0_ms"][at])
         for name, fact in _BURNT:
             total, more = m[name][at], frames[fact][at]
-            m[name][at] = np.where(np.isnan(more), total, or_zero(total) + more * share)
-        long_enough = m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._idle_ms
+            m[name][at] = np.where(np.isnan(more), total, trips.or_zero(total) + more * share)
+        long_enough = m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._limits.idle_s * rows.MS_PER_S
         self._tell(at[long_enough & ~m["idle_open"][at]], rows.OPEN)
 
     def _end(self, at: Ints) -> None:
         m = self._memory
-        self._tell(at[m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._idle_ms], rows.FINAL)
+        self._tell(
+            at[m["idle_to_ms"][at] - m["idle_from_ms"][at] >= self._limits.idle_s * rows.MS_PER_S], rows.FINAL
+        )
         m["idle_from_ms"][at] = m["idle_to_ms"][at] = np.nan
 
     def _tell(self, at: Ints, phase: str) -> None:
@@ -245,24 +227,24 @@ class JourneyMemory(msgspec.Struct, array_like=True):
         stay = enumerate(places.tolist())
         self.harsh = {new: self.harsh[old] for new, old in stay if old in self.harsh}
 
-    def of(self, places: Ints) -> Memory:
+    def of(self, places: Ints) -> trips.Memory:
         """A copy of what is remembered at ``places``, [k]."""
-        memory: Memory = self.numbers.take(places, axis=0).view(_FIELDS)[:, 0]
+        memory: trips.Memory = self.numbers.take(places, axis=0).view(_FIELDS)[:, 0]
         return memory
 
-    def put(self, places: Ints, memory: Memory) -> None:
+    def put(self, places: Ints, memory: trips.Memory) -> None:
         """What is remembered at ``places`` from now on, [k]."""
         self.numbers[places] = memory.view(np.float64).reshape(-1, _WIDTH)
 
 
 def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:
     """Rows that follow from the next frame of each vehicle, in the order of what they tell of it."""
-    of, here = memory.of(frames.places), positions(frames)
+    of, here = memory.of(frames.places), trips.positions(frames)
     of["received_ms"] = frames["received_ms"]
     found: list[Row] = []
     begun: dict[int, list[int]] = {}
     with_runs = compress(range(len(frames.runs)), frames.runs)
-    for i in sorted({*with_runs, *indices(of["harsh"]).tolist()}):
+    for i in sorted({*with_runs, *trips.indices(of["harsh"]).tolist()}):
         place, of_class = int(frames.places[i]), frames["vehicle_class"][i]
         state = memory.harsh.pop(place, None) or HarshState()
         told, kinds = state.step(
@@ -275,7 +257,7 @@ def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:
         of["harsh"][i] = bool(state)
         if state:
             memory.harsh[place] = state
-    found += Trips(limits, of, frames.vehicle).step(frames, here, begun)
+    found += trips.Trips(limits, of, frames.vehicle).step(frames, here, begun)
     found += Idling(limits, of, frames.vehicle).step(frames, here)
     memory.put(frames.places, of)
     return found
@@ -284,8 +266,8 @@ def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:
 def due_ms(memory: JourneyMemory, places: Ints, limits: Journeys) -> Floats:
     """When (receive clock) something is told although nothing more came, [k]; inf where nothing is."""
     of = memory.of(places)
-    due = Trips(limits, of, str).due() | Idling(limits, of, str).due()
-    for i in indices(of["harsh"]).tolist():
+    due = trips.Trips(limits, of, str).due() | Idling(limits, of, str).due()
+    for i in trips.indices(of["harsh"]).tolist():
         due[i] |= bool(memory.harsh[int(places[i])].events)
     return np.where(due, of["received_ms"] + limits.end_s * rows.MS_PER_S, np.inf)
 
@@ -303,12 +285,12 @@ def expire(
         return vehicles[int(places[i])]
 
     found: list[Row] = []
-    for i in indices(silent & of["harsh"]).tolist():
+    for i in trips.indices(silent & of["harsh"]).tolist():
         if memory.harsh[int(places[i])].events:
             found += memory.harsh.pop(int(places[i])).expire(limits, vehicle(i))
             of["harsh"][i] = False
-    under_way, idle = Trips(limits, of, vehicle), Idling(limits, of, vehicle)
-    found += under_way.expire(indices(silent & under_way.due()))
-    found += idle.expire(indices(silent & idle.due()))
+    under_way, idle = trips.Trips(limits, of, vehicle), Idling(limits, of, vehicle)
+    found += under_way.expire(trips.indices(silent & under_way.due()))
+    found += idle.expire(trips.indices(silent & idle.due()))
     memory.put(places, of)
     return found

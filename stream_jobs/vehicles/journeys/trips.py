@@ -138,17 +138,19 @@ def _possible(distance_m: Floats, time_ms: Floats, limits: Journeys) -> Flags:
     return possible
 
 
-class Trips:
-    """The machine for k vehicles; ``memory``: [k], what it remembers; ``vehicle``: an id by index.
+class Machine:
+    """A machine for k vehicles; ``memory``: [k], what it remembers; ``vehicle``: an id by index.
 
     Arguments ``at`` are indices of vehicles, of [k].
     """
 
     def __init__(self, limits: Journeys, memory: Memory, vehicle: Callable[[int], str]) -> None:
-        self._limits = limits
-        self._memory = memory
-        self._vehicle = vehicle
-        self._rows: Rows = []
+        self._limits, self._memory, self._vehicle = limits, memory, vehicle
+        self._rows: list[Any] = []
+
+
+class Trips(Machine):
+    """Trips and stops, by the definitions above."""
 
     def step(self, frames: Round, here: Positions, harsh: Mapping[int, Sequence[int]]) -> Rows:
         """Rows that follow from the next frame of each; ``here``: where it is; ``harsh``: by index, the kinds
