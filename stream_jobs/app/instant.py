@@ -37,12 +37,7 @@ from stream_jobs.app.files import checkpoint_files
 from stream_jobs.app.queries import kafka_options, record_columns, rehearsed
 from stream_jobs.app.session import build_session, conf_of
 from stream_jobs.events.store import wait_for_partitions
-from stream_jobs.rules.instant import (
-    check_expressions,
-    crash_findings,
-    frame_findings,
-    kafka_records,
-)
+from stream_jobs.rules import instant as spark_rules
 from stream_jobs.rules.model import INSTANT, SHIPPED, Rule, load_rules, of_query
 
 PROGRAM: Final = "instant"
@@ -52,7 +47,7 @@ OPERATORS: Final = 1
 """Version of what a checkpoint of these queries fits."""
 TOPICS: Final = {"frame": "telemetry", "crash": "crash"}
 """The topic that a rule's source is read from."""
-FINDINGS_OF: Final = {"frame": frame_findings, "crash": crash_findings}
+FINDINGS_OF: Final = {"frame": spark_rules.frame_findings, "crash": spark_rules.crash_findings}
 GATHERING: Final = {
     "frame": {"kafka.fetch.min.bytes": "1000000", "kafka.fetch.max.wait.ms": "200"},
     "crash": {},
@@ -89,7 +84,7 @@ def run(settings: Settings) -> None:
         parts.callback(spark.stop)
         gathered(lambda: spark.sparkContext.defaultParallelism, slots, stop)
         require_slots(spark.sparkContext.defaultParallelism, partitions)
-        check_expressions(spark, settings.jobs.rules or SHIPPED, rules)
+        spark_rules.check_expressions(spark, settings.jobs.rules or SHIPPED, rules)
         found = {query: findings(spark, settings, where, rules, query) for query in SOURCES}
         warm_up = rehearsal(spark, settings, where, rules)
         term = parts.enter_context(lease.held(warm_up))
@@ -155,7 +150,7 @@ def findings(
         raw = raw.where(~F.coalesce(F.exists("headers", lambda h: h["key"] == HEADER_AGAIN), F.lit(False)))
     records = record_columns(raw)
     own = [rule for rule in rules if rule.source == source]
-    return kafka_records(FINDINGS_OF[source](records, own, clock_limits(settings)))
+    return spark_rules.kafka_records(FINDINGS_OF[source](records, own, clock_limits(settings)))
 
 
 def started(

@@ -14,17 +14,9 @@ from typing import Any, Final
 import orjson
 import psycopg
 
-from infra.contract import topics
+from infra.contract import messages, topics
 from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
 from infra.contract.frame import LAST_MS, decode, shown
-from infra.contract.messages import (
-    ALERT_KEYS,
-    STATUS_STATES,
-    crash_digest,
-    decode_alert,
-    decode_crash,
-    decode_status,
-)
 from infra.contract.verdict import ClockLimits
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.crashes.check import defects
@@ -64,19 +56,19 @@ def believed_ms(clocks: ClockLimits, device_ms: int, received_ms: int) -> int:
 
 def finding(record: Record) -> Finding:
     """The finding in a record of ``alerts``."""
-    alert = decode_alert(record.value)
+    alert = messages.decode_alert(record.value)
     since_ms = alert.get("since_ms")
     return Finding(
         alerted_ms=record.at_ms,
         since_ms=since_ms if type(since_ms) is int and 0 <= since_ms <= LAST_MS else None,
         ended=alert.get("ended") is True,
-        **{key: alert[key] for key in ALERT_KEYS},
+        **{key: alert[key] for key in messages.ALERT_KEYS},
     )
 
 
 def crash_row(record: Record, clocks: ClockLimits) -> Row:
     """The row of ``crash_record``; its time is the receipt where the device's clock cannot be right."""
-    crash = decode_crash(record.value)
+    crash = messages.decode_crash(record.value)
     lat_deg, lon_deg = place(*(_number(crash, name) for name in POSITION))
     profile = crash.get("profile")
     return {
@@ -89,7 +81,7 @@ def crash_row(record: Record, clocks: ClockLimits) -> Row:
         "delta_v_max_kmh": _number(crash, "delta_v_max_kmh"),
         "airbag_deployed": _flag(crash, "airbag_deployed"),
         "complete": _flag(crash, "complete") is True,
-        "hash_ok": crash.get("sha256") == crash_digest(crash),
+        "hash_ok": crash.get("sha256") == messages.crash_digest(crash),
         "lat_deg": lat_deg,
         "lon_deg": lon_deg,
         "record": crash,
@@ -102,7 +94,7 @@ def status_row(record: Record, clocks: ClockLimits) -> Row | None:
     """The row of ``vehicle``; None for a tombstone, with which a compacted topic forgets a vehicle."""
     if not record.value:
         return None
-    status = decode_status(record.value, STATUS_STATES)
+    status = messages.decode_status(record.value, messages.STATUS_STATES)
     names = ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class", "state")
     at_ms = believed_ms(clocks, status["at_ms"], record.at_ms)
     return {name: status.get(name) for name in names} | {"state_ms": at_ms}

@@ -13,17 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import (
-    HELD,
-    TURNING,
-    Detections,
-    Detector,
-    Memory,
-    Raising,
-    answers,
-    beyond,
-    turned,
-)
+from stream_jobs.rules.detect import base
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Unchanged
 from stream_jobs.vehicles.features import Round
@@ -44,25 +34,25 @@ LEAST: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class LevelDetector(Detector):
+class LevelDetector(base.Detector):
     """Each frame's own value; nothing is remembered while nothing holds."""
 
-    raising: Raising
-    dtype: ClassVar = HELD
+    raising: base.Raising
+    dtype: ClassVar = base.HELD
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         return (now.holds != 0) | (now.clears > 0), now.holds > 0
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
+    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
         held = memory.rows[frames.places]
         found = self.raising.step(held, frames["end_ms"], now.holds, now.clears, now.value, now)
         memory.rows[frames.places], memory.on[frames.places] = held, held["on"]
         return found
 
-    def waits(self, memory: Memory, places: Ints) -> Flags:
+    def waits(self, memory: base.Memory, places: Ints) -> Flags:
         return self.raising.waits(memory.rows[places])
 
-    def later(self, memory: Memory, places: Ints, pause_ms: Floats) -> None:
+    def later(self, memory: base.Memory, places: Ints, pause_ms: Floats) -> None:
         held = memory.rows[places]
         held["since"] += pause_ms
         held["seen"] += pause_ms - 1  # the frame that ends the pause comes after it
@@ -75,7 +65,7 @@ ARMING: Final = np.dtype([("armed", "f8"), ("seen", "f8"), ("off", "f8")])
 
 
 @dataclass(frozen=True, slots=True)
-class ArmedDetector(Detector):
+class ArmedDetector(base.Detector):
     """Raised only once something (`while`) has held for so long; where it does not hold, the rule is over.
 
     A pause of up to ``pause_ms`` does not begin that time anew, but does not count either; nor does a gap. So
@@ -86,17 +76,17 @@ class ArmedDetector(Detector):
     armed_for_ms: int
     pause_ms: int
     gap_ms: int
-    inner: Detector
+    inner: base.Detector
     dtype: ClassVar = ARMING
 
-    def _empty(self, count: int) -> Memory:
-        return Memory(ARMING, count, self.inner.memory(count))
+    def _empty(self, count: int) -> base.Memory:
+        return base.Memory(ARMING, count, self.inner.memory(count))
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: what is not armed and was not leaves nothing."""
         return now.armed != 0, now.armed > 0
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
+    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
         inside = memory.inner
         assert inside is not None
         was, known = memory.rows[frames.places], memory.on[frames.places]
@@ -118,7 +108,7 @@ class ArmedDetector(Detector):
             holds=np.where(armed, now.holds, -1).astype(np.int8),
             clears=np.where(armed, now.clears, 1).astype(np.int8),
             value=np.where(armed, now.value, np.nan),
-            armed=answers(arming["armed"] >= self.armed_for_ms),
+            armed=base.answers(arming["armed"] >= self.armed_for_ms),
         )
         asked = np.flatnonzero(~waits & (inside.on[places] | self.inner.wakes(now)[1]))
         found = self.inner.step(inside, frames.of(asked), now.of(asked)) if asked.size else []
@@ -146,8 +136,8 @@ class ArmedDetector(Detector):
 MOVES: Final = 2.0
 """Steps of its sensor by which a value must have been moved before it is wrong that it stands still."""
 SAME: Final = np.dtype([
-    ("held", HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8"),
-    ("mean", "f8"), ("course", TURNING), ("swings", "i8"), ("rest", "f8"),
+    ("held", base.HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8"),
+    ("mean", "f8"), ("course", base.TURNING), ("swings", "i8"), ("rest", "f8"),
 ])  # fmt: skip
 """The value, its frames on end, since when, the last of them; what it follows: its lagged mean, the course of
 that mean's logarithm since the value came, how often it turned, and for how many ms it has been 0.
@@ -155,7 +145,7 @@ that mean's logarithm since the value came, how often it turned, and for how man
 
 
 @dataclass(frozen=True, slots=True)
-class UnchangedDetector(Detector):
+class UnchangedDetector(base.Detector):
     """The same value in ``frames`` frames on end and for ``unchanged_ms``; a longer gap begins anew.
 
     Frames and time count where the condition holds; another value begins anew wherever it is seen. Where the
@@ -163,11 +153,11 @@ class UnchangedDetector(Detector):
     what is blocked from cooling rests too.
     """
 
-    raising: Raising
+    raising: base.Raising
     spec: Unchanged
     dtype: ClassVar = SAME
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
+    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
         same, now_ms = memory.rows[frames.places], frames["end_ms"]
         counts = now.holds > 0
         other = ~memory.on[frames.places] | (now.value != same["value"])
@@ -182,7 +172,7 @@ class UnchangedDetector(Detector):
             holds &= self._swings(same, passed_ms, other, np.where(counts, now.limit, np.nan)) >= spec.swings
         held, judged = same["held"], counts | other
         found = self.raising.step(
-            held, now_ms, answers(holds) * judged, answers(other) * judged, now.value, now
+            held, now_ms, base.answers(holds) * judged, base.answers(other) * judged, now.value, now
         )
         memory.rows[frames.places], memory.on[frames.places] = same, True
         return [(lane, replace(each, limit=None)) for lane, each in found]
@@ -199,18 +189,18 @@ class UnchangedDetector(Detector):
         known &= same["mean"] > 0
         course, log = same["course"], np.log(same["mean"], out=np.zeros(len(known)), where=known)
         course["turning"], course["falls"] = np.where(other, log, course["turning"]), course["falls"] & ~other
-        turns = turned(course, log, MOVES * (spec.resolution or 0.0) / spec.per_fold, known)
+        turns = base.turned(course, log, MOVES * (spec.resolution or 0.0) / spec.per_fold, known)
         by_rest = np.maximum(same["swings"], np.minimum(same["swings"] + rested, spec.swings - 1))
         same["swings"] = np.where(other, 0, by_rest + turns)
         swings: Ints = same["swings"]
         return swings
 
 
-COURSE: Final = np.dtype([("held", HELD), ("series", SERIES)])
+COURSE: Final = np.dtype([("held", base.HELD), ("series", SERIES)])
 
 
 @dataclass(frozen=True, slots=True)
-class CourseDetector(Detector):
+class CourseDetector(base.Detector):
     """The mean over ``span_ms``, or with ``per_s`` the slope, judged whenever a tenth of it is complete.
 
     A mean needs its whole time, and frames in half of its tenths. A slope holds when it is beyond the limit
@@ -218,7 +208,7 @@ class CourseDetector(Detector):
     does not count; where the rule is not looked at at all, it comes to its end.
     """
 
-    raising: Raising
+    raising: base.Raising
     span_ms: int
     clear_level: float | None
     per_s: float | None = None
@@ -230,7 +220,7 @@ class CourseDetector(Detector):
         known = ~np.isnan(now.value)
         return known | (now.clears > 0), known
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
+    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
         places, now_ms, is_slope = frames.places, frames["end_ms"], self.per_s is not None
         rows, known = memory.rows[places], ~np.isnan(now.value)
         series, held = rows["series"], rows["held"]
@@ -251,8 +241,8 @@ class CourseDetector(Detector):
             value[complete], off[complete] = steep * self.per_s, self.sure * error * self.per_s
         above, judged = self.raising.above, ~np.isnan(value)
         back = now.limit if self.clear_level is None else np.full(len(rows), self.clear_level)
-        holds = answers(beyond(value - off if above else value + off, now.limit, above))
-        clears = answers(~beyond(value, back, above))
+        holds = base.answers(base.beyond(value - off if above else value + off, now.limit, above))
+        clears = base.answers(~base.beyond(value, back, above))
         found = self.raising.step(
             held, now_ms,
             np.where(judged, holds, np.where(known, 0, -1)), np.where(judged, clears, np.where(known, 0, 1)),

@@ -9,15 +9,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.detect.base import (
-    AGAIN,
-    TURNING,
-    Detection,
-    Detections,
-    Detector,
-    Memory,
-    turned,
-)
+from stream_jobs.rules.detect import base
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.vehicles.features import Round
 
@@ -37,16 +29,16 @@ class Seen(NamedTuple):
 
 def _counted(
     times: int, span_ms: int, begun_ms: Sequence[int], at_ms: int, name: str = UNNAMED, apart: bool = False
-) -> Detection | None:
+) -> base.Detection | None:
     """What the last beginnings of a name (at most ``times``) make, if they lie within ``span_ms``."""
     if len(begun_ms) < times or begun_ms[-1] - begun_ms[0] > span_ms:
         return None
     own = name if apart and name else None
-    return Detection(at_ms, begun_ms[0], float(len(begun_ms)), float(times), None, name or None, own)
+    return base.Detection(at_ms, begun_ms[0], float(len(begun_ms)), float(times), None, name or None, own)
 
 
 @dataclass(frozen=True, slots=True)
-class CountDetector(Detector):
+class CountDetector(base.Detector):
     """Counts how often the condition, or each name, comes; found again while it goes on being there.
 
     Only frames that say that it is not there make it away: silence of the vehicle does not. Few vehicles have
@@ -62,8 +54,8 @@ class CountDetector(Detector):
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         return now.holds != 0, now.holds > 0
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        found: Detections = []
+    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
+        found: base.Detections = []
         end_ms = frames["end_ms"]
         for lane, place in enumerate(frames.places.tolist()):
             there = (now.names_of(lane) or (UNNAMED,)) if now.holds[lane] > 0 else ()
@@ -80,7 +72,7 @@ class CountDetector(Detector):
         memory.on[frames.places] = True
         return found
 
-    def _there(self, before: Seen | None, name: str, now_ms: int) -> tuple[Seen, Detection | None]:
+    def _there(self, before: Seen | None, name: str, now_ms: int) -> tuple[Seen, base.Detection | None]:
         seen = before or Seen(name, now_ms, None, True, ())
         if now_ms < seen.last_ms:
             return seen, None
@@ -89,14 +81,14 @@ class CountDetector(Detector):
         seen = seen._replace(last_ms=now_ms, away=False)
         found = _counted(self.times, self.span_ms, seen.begun_ms, now_ms, name, self.apart)
         since_ms = None if seen.found_ms is None else now_ms - seen.found_ms
-        news = since_ms is None or seen.begun_ms[-1] == now_ms or since_ms >= AGAIN * self.clear_for_ms
+        news = since_ms is None or seen.begun_ms[-1] == now_ms or since_ms >= base.AGAIN * self.clear_for_ms
         if found is None or not news:
             return seen, None
         return seen._replace(found_ms=now_ms), found
 
 
 @dataclass(frozen=True, slots=True)
-class ReversalDetector(Detector):
+class ReversalDetector(base.Detector):
     """Counts each time that a value, having fallen by ``size``, has risen by ``size`` from its lowest.
 
     ``rare``: when it turned up before, ms.
@@ -105,14 +97,14 @@ class ReversalDetector(Detector):
     times: int
     span_ms: int
     size: float
-    dtype: ClassVar = TURNING
+    dtype: ClassVar = base.TURNING
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
+    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
         course, value = memory.rows[frames.places], now.value
         course["turning"] = np.where(memory.on[frames.places], course["turning"], value)
-        counts = np.flatnonzero(turned(course, value, self.size) & ~course["falls"] & (now.holds > 0))
+        counts = np.flatnonzero(base.turned(course, value, self.size) & ~course["falls"] & (now.holds > 0))
         memory.rows[frames.places], memory.on[frames.places] = course, True
-        found: Detections = []
+        found: base.Detections = []
         for lane in counts.tolist():
             place, now_ms = int(frames.places[lane]), int(frames["end_ms"][lane])
             begun = memory.rare[place] = (*memory.rare.get(place, ()), now_ms)[-self.times :]
@@ -127,7 +119,7 @@ LAST: Final = np.dtype([("end", "f8"), ("received", "f8"), ("watched", "?"), ("f
 
 
 @dataclass(frozen=True, slots=True)
-class SilenceDetector(Detector):
+class SilenceDetector(base.Detector):
     """Found once, ``silent_ms`` (receive clock) after the last frame; ended by the next, buffered or not."""
 
     silent_ms: int
@@ -137,30 +129,30 @@ class SilenceDetector(Detector):
         """See Detector: it listens to the frames themselves."""
         return (every := np.ones(len(now.value), np.bool_)), every
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
+    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
         last, known = memory.rows[frames.places], memory.on[frames.places]
-        found: Detections = []
+        found: base.Detections = []
         for lane in np.flatnonzero(known & ~np.isnan(last["found"])).tolist():
             at_ms, since_ms = int(max(frames["t0_ms"][lane], last["found"][lane])), int(last["end"][lane])
-            found.append((lane, Detection(at_ms, since_ms, None, None, ended=True)))
+            found.append((lane, base.Detection(at_ms, since_ms, None, None, ended=True)))
         last["end"], last["received"], last["found"] = frames["end_ms"], frames["received_ms"], np.nan
         last["watched"] = np.where(now.holds != 0, now.holds > 0, known & last["watched"])
         memory.rows[frames.places], memory.on[frames.places] = last, True
         return found
 
-    def due_ms(self, memory: Memory, places: Ints) -> Floats:
+    def due_ms(self, memory: base.Memory, places: Ints) -> Floats:
         """When (receive clock) each vehicle has been silent for long enough; inf: never. [k]."""
         last = memory.rows[places]
         watched = memory.on[places] & last["watched"] & np.isnan(last["found"])
         return np.where(watched, last["received"] + self.silent_ms, np.inf)
 
-    def expire(self, memory: Memory, places: Ints, now_ms: Floats) -> Detections:
+    def expire(self, memory: base.Memory, places: Ints, now_ms: Floats) -> base.Detections:
         """What is found because nothing came up to ``now_ms`` [k], however late that is asked."""
         lanes, limit_s = np.flatnonzero(self.due_ms(memory, places) < now_ms), self.silent_ms / 1000
         end_ms = memory.rows["end"][places[lanes]]
         memory.rows["found"][places[lanes]] = end_ms + self.silent_ms
         return [
-            (lane, Detection(int(at_ms) + self.silent_ms, int(at_ms), limit_s, limit_s))
+            (lane, base.Detection(int(at_ms) + self.silent_ms, int(at_ms), limit_s, limit_s))
             for lane, at_ms in zip(lanes.tolist(), end_ms.tolist(), strict=True)
         ]
 
@@ -184,7 +176,7 @@ SPAN: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class CloneDetector(Detector):
+class CloneDetector(base.Detector):
     """Two boots at once, by the definition of stream_jobs/audit/archive.py.
 
     It sees frames as they arrive: spans grow whatever the order, and the order leaves out the very frames
@@ -200,7 +192,7 @@ class CloneDetector(Detector):
         """See Detector: no evaluation says anything to it."""
         return (none := np.zeros(len(now.value), np.bool_)), none
 
-    def arrived(self, memory: Memory, frames: Round) -> Detections:
+    def arrived(self, memory: base.Memory, frames: Round) -> base.Detections:
         """Take in frames as they arrived, of any vehicles: a place may be in ``frames`` more than once."""
         places, boot = frames.places, frames["boot_id"]
         new = np.flatnonzero(~memory.on[places])[::-1]  # of a place's frames the first one stands
@@ -218,7 +210,7 @@ class CloneDetector(Detector):
         each = ((lane, self._several(memory, frames, lane)) for lane in np.flatnonzero(~alone).tolist())
         return [(lane, found) for lane, found in each if found is not None]
 
-    def _several(self, memory: Memory, frames: Round, lane: int) -> Detection | None:
+    def _several(self, memory: base.Memory, frames: Round, lane: int) -> base.Detection | None:
         """One frame of a vehicle that has, or had, more than one boot."""
         place = int(frames.places[lane])
         alone = (None, 0, tuple(int(x) for x in memory.rows[place]))
@@ -234,12 +226,12 @@ class CloneDetector(Detector):
         )  # fmt: skip
         over_ms = max((_overlap_ms(mine, other) for other in boots.values()), default=0)
         kept = sorted([*boots.values(), mine], key=lambda boot: (boot.last_ms, boot.boot_id))[-BOOTS_MAX:]
-        news = found_ms is None or end_ms - found_ms >= AGAIN * self.clear_for_ms
+        news = found_ms is None or end_ms - found_ms >= base.AGAIN * self.clear_for_ms
         finds = news and over_ms > self.overlap_ms and over_ms > found_over_ms
         memory.rare[place] = (end_ms, over_ms, *kept) if finds else (found_ms, found_over_ms, *kept)
         if not finds:
             return None
-        return Detection(end_ms, end_ms - over_ms, over_ms / 1000, self.overlap_ms / 1000)
+        return base.Detection(end_ms, end_ms - over_ms, over_ms / 1000, self.overlap_ms / 1000)
 
 
 def _overlap_ms(one: Boot, other: Boot) -> int:
