@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 import structlog
 
 from infra.clients import locks
+from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.contract.errors import ArchiveError
 from infra.contract.verdict import ERASED, LATE, OK
@@ -33,6 +34,8 @@ from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import DAY_MS, HOUR_MS, PACKED, PACKING, TELEMETRY, Entry, hour_name
 from stream_jobs.archive.reader import ArchiveFile, hours, of_hours, paths
 from stream_jobs.archive.writer import adopt, now_ms, parquet_writer
+
+SQL: Final = sql_of(__file__)
 
 MINUTE_MS: Final = 60_000
 UPKEEP_LOCK: Final = ".upkeep.lock"
@@ -43,12 +46,6 @@ ERASED_FILE: Final = re.compile(r"-erased-[0-9A-F]{10}$")
 GROUP_BYTES: Final = 32 << 20  # records in memory at once, about: they become a row group
 READ_ROWS: Final = 8192
 MEMORY: Final = "512MB"  # what DuckDB may use to compare
-_PARTITIONS: Final = """
-SELECT DISTINCT topic, partition FROM read_parquet(?, hive_partitioning = false) WHERE vehicle_id = ?
-"""
-_SUMS: Final = """
-SELECT count(*), sum(hash(record)::hugeint) FROM read_parquet(?, hive_partitioning = false) record
-"""
 
 log = structlog.get_logger("stream_jobs.archive")
 
@@ -226,7 +223,7 @@ def _row_groups(sources: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table
 def _content(files: Sequence[Path]) -> tuple[Any, ...]:
     """Records of ``files`` and the sum of their hashes over all columns: in any order."""
     with connected(MEMORY) as connection:
-        (row,) = connection.execute(_SUMS, [[str(path) for path in files]]).fetchall()
+        (row,) = connection.execute(SQL["sums"], [[str(path) for path in files]]).fetchall()
     return tuple(row)
 
 
@@ -252,7 +249,7 @@ def partitions_of(folder: Path, vehicle_id: str) -> dict[str, set[int]]:
     """By topic the partitions in which records of a vehicle lay. Raises ArchiveError."""
     files = paths(folder)
     with connected(MEMORY) as connection:
-        rows = connection.execute(_PARTITIONS, [files, vehicle_id]).fetchall() if files else []
+        rows = connection.execute(SQL["partitions"], [files, vehicle_id]).fetchall() if files else []
     return {topic: {p for name, p in rows if name == topic} for topic, _ in rows}
 
 

@@ -12,20 +12,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.contract import seq_ranges
 from stream_jobs.archive.manifest import hour_name, locked, read_hour, sha256_of
 from stream_jobs.archive.reader import ArchiveFile, by_log, day_files, examined, hours, records_sql
 
+SQL: Final = sql_of(__file__)
+
 MIB: Final = 1 << 20
-FAULTS: Final = """
-SELECT log_offset + 1, coalesce(lead(log_offset) OVER (ORDER BY log_offset) - 1, log_offset) AS last, n - 1
-FROM (SELECT log_offset, count(*) AS n FROM {records}
-      WHERE topic = $topic AND partition = $partition AND log = $log AND log_offset BETWEEN $first AND $last
-      GROUP BY 1)
-QUALIFY last > log_offset OR n > 1 ORDER BY 1
-"""
-"""By offset of a partition the first and last that lack behind it, and how many copies of it there are."""
+FAULTS: Final = SQL["faults"]
 
 
 @dataclass(frozen=True, slots=True)

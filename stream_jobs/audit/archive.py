@@ -89,21 +89,6 @@ class Clone(NamedTuple):
 
 
 _SHARE = "hash(vehicle_id) % $shares = $share"
-_IDENTITIES = f"""
-CREATE OR REPLACE TEMP TABLE identity AS
-SELECT vehicle_id, boot_id, seq, count(*) AS records, count_if(verdict = 'late') AS late,
-       count_if(verdict NOT IN ('ok', 'late', 'erased')) AS quarantined,
-       bool_or(verdict = 'ok') AS ok
-FROM record WHERE inside AND {_SHARE} AND (seq >= 0 OR verdict <> 'erased') GROUP BY ALL
-"""  # noqa: S608  constants of this file
-_TOTALS = f"""
-SELECT sum(records), count_if(seq >= 0 OR erased = 0), sum(ok) - count_if(ok > 0), sum(records - live),
-       count_if(live = 0), sum(others), sum(erased)
-FROM (SELECT seq, count(*) AS records, count_if(verdict = 'ok') AS ok, count_if(verdict = 'erased') AS erased,
-             count_if(coalesce(list_contains($live, topic), true)) AS live,
-             count_if(list_contains($live, topic) AND log <> '' AND NOT list_contains($logs, log)) AS others
-      FROM record WHERE {_SHARE} GROUP BY vehicle_id, boot_id, seq)
-"""  # noqa: S608  constants of this file
 _GAP: Final = pa.schema(
     [("vehicle_id", pa.string()), *((n, pa.int64()) for n in ("boot_id", "first_seq", "last_seq"))]
 )
@@ -133,7 +118,7 @@ class Archive:
         """Every device with a record in the scope; identities of about ``share_rows`` records at once."""
         found: dict[Device, DeviceCount] = {}
         for share in self._shares(share_rows):
-            self._run(_IDENTITIES, share)
+            self._run(SQL["identities"], share)
             for vehicle_id, boot_id, *counts in self._run(SQL["devices"]):
                 found[vehicle_id, boot_id] = DeviceCount(*counts)
             for vehicle_id, boot_id, first, last in self._run(SQL["gaps"]):
@@ -153,7 +138,7 @@ class Archive:
         """
         names = ("archived", "distinct", "duplicate", "backfilled", "backfilled_distinct", "of_other_logs")
         asked = {"live": list(live) or None, "logs": list(logs)}
-        rows = [self._run(_TOTALS, share | asked)[0] for share in self._shares(share_rows)]
+        rows = [self._run(SQL["totals"], share | asked)[0] for share in self._shares(share_rows)]
         return {
             name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate((*names, "erased"))
         }

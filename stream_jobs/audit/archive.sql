@@ -73,3 +73,20 @@ SELECT a.vehicle_id, a.boot_id, b.boot_id,
 FROM boot a JOIN boot b ON a.vehicle_id = b.vehicle_id AND a.boot_id < b.boot_id
 WHERE overlap_ms > ? AND least(a.last_ms, b.last_ms) - greatest(a.first_ms, b.first_ms) > ?
 ORDER BY ALL
+
+-- name: identities
+CREATE OR REPLACE TEMP TABLE identity AS
+SELECT vehicle_id, boot_id, seq, count(*) AS records, count_if(verdict = 'late') AS late,
+       count_if(verdict NOT IN ('ok', 'late', 'erased')) AS quarantined,
+       bool_or(verdict = 'ok') AS ok
+FROM record WHERE inside AND hash(vehicle_id) % $shares = $share
+  AND (seq >= 0 OR verdict <> 'erased')
+GROUP BY ALL
+
+-- name: totals
+SELECT sum(records), count_if(seq >= 0 OR erased = 0), sum(ok) - count_if(ok > 0), sum(records - live),
+       count_if(live = 0), sum(others), sum(erased)
+FROM (SELECT seq, count(*) AS records, count_if(verdict = 'ok') AS ok, count_if(verdict = 'erased') AS erased,
+             count_if(coalesce(list_contains($live, topic), true)) AS live,
+             count_if(list_contains($live, topic) AND log <> '' AND NOT list_contains($logs, log)) AS others
+      FROM record WHERE hash(vehicle_id) % $shares = $share GROUP BY vehicle_id, boot_id, seq)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from infra.clients.db import connected
+from infra.clients.db import connected, sql_of
 from infra.clients.kafka import LogEnds, identity
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import Ranges
@@ -29,6 +29,8 @@ from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.audit.scope import WHOLE, Scope
 
+SQL: Final = sql_of(__file__)
+
 WINDOWS, ARCHIVE, EVENTS = "telemetry", "archive", "events"
 DEAD_LETTER: Final = "dead-letter"
 READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, DEFERRED: DEFERRED, EVENTS: DEAD_LETTER}
@@ -39,13 +41,6 @@ RETRY_S: Final = 10.0
 """A frame between broker and log is in none of the sources: what lacks is asked for again so long."""
 
 Offsets = Mapping[int, int]
-_NEXT_OFFSETS: Final = """
-SELECT partition, next_offset FROM odograph.consumer_offset WHERE consumer = %s AND topic = %s
-"""
-_HORIZON: Final = """
-SELECT (extract(epoch FROM max(dropped_before)) * 1000)::bigint FROM odograph.retention
-WHERE table_name = 'vehicle_window'
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +71,7 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
         for query in (WINDOWS, ARCHIVE, DEFERRED):  # before the log's ends: what comes meanwhile is in flight
             done = newest.get(ARCHIVE if query == DEFERRED else query)
             committed[query] = {} if done is None else done.ends.get(kafka_topic(prefix, READS[query]), {})
-        rows = database.execute(_NEXT_OFFSETS, (EVENTS, DEAD_LETTER)).fetchall()
+        rows = database.execute(SQL["next_offsets"], (EVENTS, DEAD_LETTER)).fetchall()
         committed[EVENTS] = dict(rows)
     now_ms = time.time_ns() // 1_000_000
     waiting = dict.fromkeys(READS, now_ms)  # receipt of the first record that waits; now where none does
@@ -147,7 +142,7 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
     with suppress(OdographError):  # an outer broker need not tell; what is missing stays unexplained then
         where = replace(where, broker_dropped=broker_figures(*addresses.brokers).dropped)
     with connected(where.db_url) as database:
-        ((dropped_ms,),) = database.execute(_HORIZON).fetchall()
+        ((dropped_ms,),) = database.execute(SQL["horizon"]).fetchall()
     known = [ms for ms in (dropped_ms, archive.horizon_ms(where.home)) if ms is not None]
     wanted = wanted.kept(max(known, default=None), time.time_ns() // 1_000_000)
     if wanted.whole:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.clients.db import connected, system_user
+from infra.clients.db import connected, sql_of, system_user
 from infra.contract.downlink import Signer
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.evidence import statement
@@ -19,50 +19,21 @@ from stream_jobs.crashes.anchor import anchor
 from stream_jobs.crashes.bundle import Evidence
 from stream_jobs.crashes.custody import Entry, Key, Vault, shown
 
+SQL: Final = sql_of(__file__)
+
 ANSWER_S: Final = 15.0  # for one record: a database that stands still keeps nobody waiting at the page
 LIST_LIMIT: Final = 1000
 AT_ONCE: Final = 100  # records in memory at a time: one may have 256 KiB
 
 _connected = partial(connected, row_factory=dict_row)
 _KEY: Final = "vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s"
-_RECORDS: Final = """
-SELECT vehicle_id, boot_id, crash_id, event_time, profile, delta_v_max_kmh, airbag_deployed, hash_ok, verdict,
-       locked_at, defects, received_at, signature
-FROM serving.crash_record
-WHERE (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
-  AND (%(verdict)s::text IS NULL OR verdict = %(verdict)s)
-ORDER BY event_time DESC, vehicle_id, crash_id LIMIT %(limit)s
-"""
-_NAMED: Final = """
-SELECT vehicle_id, boot_id, crash_id FROM serving.crash_record
-WHERE crash_id = %(crash)s AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
-  AND (%(boot)s::bigint IS NULL OR boot_id = %(boot)s)
-ORDER BY vehicle_id, boot_id
-"""
-_IDENTITY: Final = "%(vehicle_id)s, %(boot_id)s, %(crash_id)s"
-_LOCK: Final = f"SELECT odograph.crash_lock_set({_IDENTITY}, %(by)s, %(why)s, %(signature)s) AS is_new"
-_NOTE: Final = f"SELECT dispatch.crash_exported({_IDENTITY}, %(by)s, %(digest)s, %(signature)s)"
-_RETIRE: Final = f"SELECT odograph.crash_retire({_IDENTITY}, %(why)s, %(signature)s) AS is_gone"
-_DIGEST: Final = f"SELECT digest FROM serving.crash_integrity WHERE {_KEY}"  # noqa: S608  own columns
-_SHOWN: Final = """
-SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_max_kmh, airbag_deployed,
-       complete, hash_ok, lat_deg, lon_deg, record, record::text AS record_text, raw, locked_at, signature
-FROM serving.crash_record
-"""
-_CUSTODY: Final = "SELECT * FROM odograph.custody ORDER BY entry"
-_READ_TO: Final = """
-SELECT partition, next_offset, log_generation, coalesce(begins_at, 0) AS begins_at
-FROM odograph.consumer_offset LEFT JOIN odograph.log_begin USING (topic, partition, log_generation)
-WHERE consumer = 'events' AND topic = 'crash'
-"""
-_DEAD: Final = "SELECT DISTINCT digest FROM odograph.dead_letter WHERE mqtt_topic LIKE '%/crash'"
 
 
 def records(url: str, vehicle: str | None, verdict: str | None) -> list[dict[str, Any]]:
     """The newest records, at most LIST_LIMIT. Raises ServiceError."""
     with _connected(url) as connection:
         asked = {"vehicle": vehicle, "verdict": verdict, "limit": LIST_LIMIT}
-        return connection.execute(_RECORDS, asked).fetchall()
+        return connection.execute(SQL["records"], asked).fetchall()
 
 
 def named(url: str, name: str) -> Key:
@@ -75,7 +46,7 @@ def named(url: str, name: str) -> Key:
     if second and boot.isdigit():
         asked |= {"boot": int(boot), "crash": crash}
     with _connected(url) as connection:
-        keys = [_key(row) for row in connection.execute(_NAMED, asked).fetchall()]
+        keys = [_key(row) for row in connection.execute(SQL["named"], asked).fetchall()]
     if not keys:
         raise ConfigError(f"{name}: no such crash record; odograph crash list shows them")
     if len(keys) > 1:
@@ -105,7 +76,7 @@ def lock(url: str, key: Key, by: str, why: str, notary: Signer | None) -> bool:
     with _connected(url, actor=system_user()) as connection:
         signature = _signed(connection, notary, "locked", key, f"{by}: {why}")
         asked = {**_where(key), "by": by, "why": why, "signature": signature}
-        row = connection.execute(_LOCK, asked).fetchone()
+        row = connection.execute(SQL["lock"], asked).fetchone()
         return bool(row and row["is_new"])
 
 
@@ -113,7 +84,8 @@ def retire(url: str, key: Key, why: str, notary: Signer | None) -> bool:
     """Delete a record that is not locked; False where there is none. Raises ServiceError."""
     with _connected(url, actor=system_user()) as connection:
         signature = _signed(connection, notary, "deleted", key, why)
-        row = connection.execute(_RETIRE, {**_where(key), "why": why, "signature": signature}).fetchone()
+        asked = {**_where(key), "why": why, "signature": signature}
+        row = connection.execute(SQL["retire"], asked).fetchone()
         return bool(row and row["is_gone"])
 
 
@@ -126,7 +98,8 @@ def note_export(
     """
     with _connected(url, answer_s=ANSWER_S, actor=actor or system_user()) as connection:
         signature = _signed(connection, notary, "exported", key, by, digest)
-        connection.execute(_NOTE, {**_where(key), "by": by, "digest": digest, "signature": signature})
+        asked = {**_where(key), "by": by, "digest": digest, "signature": signature}
+        connection.execute(SQL["exported"], asked)
 
 
 def _signed(
@@ -136,7 +109,7 @@ def _signed(
     if notary is None:
         return ""
     if digest is None:
-        found = connection.execute(_DIGEST, _where(key)).fetchone()
+        found = connection.execute(SQL["digest"], _where(key)).fetchone()
         digest = found["digest"] if found else ""
     return notary.sign(statement(connection.info.user, action, key, digest, detail))
 
@@ -145,22 +118,22 @@ def vault(url: str, devices: Trust | None) -> Vault:
     """The custody log and the records as readers see them. Raises ServiceError."""
     with _connected(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        entries = [Entry(**row) for row in connection.execute(_CUSTODY)]
+        entries = [Entry(**row) for row in connection.execute(SQL["custody"])]
         with connection.cursor("records") as cursor:
             cursor.itersize = AT_ONCE
-            records = {_key(row): shown(row, devices) for row in cursor.execute(_SHOWN)}
-        places = connection.execute(_READ_TO).fetchall()
+            records = {_key(row): shown(row, devices) for row in cursor.execute(SQL["shown"])}
+        places = connection.execute(SQL["read_to"]).fetchall()
         read_to = {row["partition"]: row["next_offset"] for row in places}
         logs = {row["log_generation"] for row in places} - {""}
         begins = {row["partition"]: row["begins_at"] for row in places}
-        dead = {row["digest"] for row in connection.execute(_DEAD)}
+        dead = {row["digest"] for row in connection.execute(SQL["dead"])}
         return Vault(entries, records, read_to, dead, logs, begins)
 
 
 def anchor_log(settings: Settings, connection: psycopg.Connection[Any]) -> int:
     """Anchor the custody log's head; its entry. Raises ServiceError, ConfigError."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        return anchor(settings, [Entry(**row) for row in cursor.execute(_CUSTODY)])
+        return anchor(settings, [Entry(**row) for row in cursor.execute(SQL["custody"])])
 
 
 def user(url: str) -> str:

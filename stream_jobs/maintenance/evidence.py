@@ -10,42 +10,23 @@ from typing import Any, Final
 
 import orjson
 
+from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch
-from stream_jobs.app.statements import insert_json, json_rows
+from stream_jobs.app.statements import insert_json
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.queue import hours_ms
+
+SQL: Final = sql_of(__file__)
 
 AROUND_MS: Final = 30_000
 FRAMES_MAX: Final = 300
 ALERTS_AT_ONCE: Final = 50
 
-_DUE: Final = """
-SELECT a.alert_no, a.vehicle_id, (extract(epoch FROM a.opened_at) * 1000)::bigint,
-       (extract(epoch FROM greatest(a.opened_at, e.received_at)) * 1000)::bigint
-FROM odograph.alert a JOIN odograph.alert_event e ON e.alert_id = a.first_alert_id
-WHERE a.evidence_at IS NULL AND greatest(a.opened_at, e.received_at) <= to_timestamp(%(until_ms)s / 1000.0)
-ORDER BY a.opened_at LIMIT %(limit)s
-"""
-_FRAMES: Final = """
-SELECT vehicle_id, t0_ms, t0_ms + span_ms AS end_ms, boot_id, seq, received_ms, verdict,
-       topic AS kafka_topic, partition, log_offset, log AS log_generation, value
-FROM {records}
-WHERE list_contains(?, vehicle_id) AND verdict IN ('ok', 'late') AND t0_ms <= ? AND t0_ms + span_ms >= ?
-ORDER BY vehicle_id, t0_ms, boot_id, seq, received_ms
-"""
 _KEPT: Final = "t0_ms boot_id seq received_ms verdict kafka_topic partition log_offset log_generation"
 _STORE: Final = insert_json("alert_evidence", f"alert_no {_KEPT} frame")
-_DONE: Final = f"""
-UPDATE odograph.alert a SET evidence_at = now(), evidence_frames = n.frames
-FROM {json_rows("alert_no frames")} WHERE a.alert_no = n.alert_no
-"""  # noqa: S608  own columns
-_FORGET: Final = """
-DELETE FROM odograph.alert_evidence e USING odograph.alert a
-WHERE a.alert_no = e.alert_no AND a.evidence_at < now() - make_interval(days => %(days)s)
-"""
 
 Due = tuple[int, str, int, int]  # number, vehicle, when it opened, the later of that and its first receipt
 Row = dict[str, Any]
@@ -60,7 +41,7 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
         return 0
     lateness_ms = 1000 * settings.jobs.lateness_s
     terms = {"until_ms": closed_ms - AROUND_MS - lateness_ms, "limit": ALERTS_AT_ONCE}
-    due: list[Due] = database.run(lambda c: fetch(c, _DUE, terms))
+    due: list[Due] = database.run(lambda c: fetch(c, SQL["due"], terms))
     if not due:
         return 0
     spans = [(opened - AROUND_MS, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
@@ -70,7 +51,7 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
     if files:
         with connected("256MB") as connection:
             span = (max(opened_ms) + AROUND_MS, min(opened_ms) - AROUND_MS)
-            sql = _FRAMES.format(records=reader.records_sql(reader.by_log(files)))
+            sql = SQL["frames"].format(records=reader.records_sql(reader.by_log(files)))
             found = connection.execute(sql, [sorted(set(vehicles)), *span])
             names = [column[0] for column in found.description]
             frames = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
@@ -79,8 +60,8 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
 
     def write(connection: Connection) -> None:
         execute(connection, _STORE, {"rows": orjson.dumps(rows).decode()})
-        execute(connection, _DONE, {"rows": orjson.dumps(counts).decode()})
-        execute(connection, _FORGET, {"days": settings.jobs.evidence_days})
+        execute(connection, SQL["done"], {"rows": orjson.dumps(counts).decode()})
+        execute(connection, SQL["forget"], {"days": settings.jobs.evidence_days})
 
     database.run(write)
     return len(due)

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from infra.clients.db import sql_of
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_row
@@ -21,21 +22,11 @@ from stream_jobs.audit.report import findings
 from stream_jobs.audit.scope import Scope
 from stream_jobs.reprocess.queue import moment
 
+SQL: Final = sql_of(__file__)
+
 SLACK_MS: Final = 600_000  # a record may reach the log so much after its receipt
 KEPT: Final = 200  # findings of an hour, at most; its figures are whole
 
-DUE: Final = """
-SELECT DISTINCT hour_ms FROM (
-    SELECT (extract(epoch FROM hour) * 1000)::bigint AS hour_ms FROM odograph.audit_hour
-    WHERE closed_until < hour + INTERVAL '1 hour'
-    UNION ALL
-    SELECT t0_ms / 3600000 * 3600000 FROM odograph.late_frame
-    WHERE received_at >= to_timestamp(%(since)s / 1000.0)
-) due
-WHERE hour_ms >= %(oldest)s AND hour_ms < %(until)s ORDER BY hour_ms
-"""
-LAST: Final = "SELECT (extract(epoch FROM max(hour)) * 1000)::bigint FROM odograph.audit_hour"
-CLEAR: Final = "DELETE FROM odograph.audit_hour WHERE hour = %(hour)s"
 
 # Columns of odograph.audit_vehicle that are figures of the account.
 BY_VEHICLE: Final = ("generated", "counted", "late", "quarantined", "duplicate", "dead", "missing")
@@ -73,17 +64,17 @@ class HourlyLedger:
         """Those since the last one in the table, those not over then, those of late frames."""
         now_hour = end_ms // HOUR_MS * HOUR_MS
         oldest = now_hour - (self._hours - 1) * HOUR_MS
-        ((last,),) = fetch(connection, LAST)
+        ((last,),) = fetch(connection, SQL["last"])
         first = now_hour - HOUR_MS if last is None else max(last, oldest)
         marks = {"since": self._looked_ms - SLACK_MS, "oldest": oldest, "until": end_ms}
-        late = [hour for (hour,) in fetch(connection, DUE, marks)]
+        late = [hour for (hour,) in fetch(connection, SQL["due"], marks)]
         return sorted({*late, *range(first, end_ms, HOUR_MS)})
 
 
 def put(connection: Connection, hour_ms: int, account: Account) -> None:
     """An hour's account in the place of what was found before."""
     hour = moment(hour_ms)
-    execute(connection, CLEAR, {"hour": hour})
+    execute(connection, SQL["clear"], {"hour": hour})
     sums = {"vehicles": len(account.vehicles), **asdict(account.total), "residual": account.residual}
     insert_row(
         connection, "audit_hour", {"hour": hour, "closed_until": moment(account.scope.until_ms), **sums}

@@ -12,35 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from infra.clients.db import sql_of
 from infra.contract.messages import FLEET, POLICY_KEY, RULE, Deferral
 from infra.settings.sections import Overload as Terms
 from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.vehicles.rows import finding_id, pack
 
+SQL: Final = sql_of(__file__)
+
 FRESH_S: Final = 60.0
 """Older progress says nothing of now: the query does not run, which is no overload."""
 SEVERITY: Final = "MAJOR"
 
-_LAGS: Final = """
-SELECT (extract(epoch FROM at) * 1000)::bigint, lag_records FROM odograph.query_progress
-WHERE query = 'telemetry' AND at > now() - make_interval(secs => %(since_s)s) ORDER BY at
-"""
-_OPEN: Final = """
-SELECT (extract(epoch FROM began_at) * 1000)::bigint, classes FROM odograph.overload WHERE ended_at IS NULL
-"""
-_LAST: Final = """
-SELECT (extract(epoch FROM began_at) * 1000)::bigint, (extract(epoch FROM ended_at) * 1000)::bigint, classes,
-       lag_records
-FROM odograph.overload ORDER BY began_at DESC LIMIT 1
-"""
-_BEGIN: Final = """
-INSERT INTO odograph.overload (began_at, classes, lag_records)
-VALUES (to_timestamp(%(at_ms)s / 1000.0), %(classes)s, %(lag)s)
-"""
-_END: Final = """
-UPDATE odograph.overload SET ended_at = to_timestamp(%(at_ms)s / 1000.0) WHERE ended_at IS NULL
-"""
 
 Lags = Sequence[tuple[int, int]]
 """Moments, ms since 1970, and how many records waited then; in order of time."""
@@ -64,7 +48,7 @@ def ends(lags: Lags, now_ms: int, began_ms: int, terms: Terms) -> bool:
 
 def lasts(connection: Connection) -> bool:
     """Whether telemetry is put off now."""
-    return bool(fetch(connection, _OPEN))
+    return bool(fetch(connection, SQL["open"]))
 
 
 @dataclass(slots=True)
@@ -94,14 +78,14 @@ class Overload:
     def _decide(self, connection: Connection) -> tuple[int, int | None, str, int] | None:
         """The last overload: begin, end where it is over, classes, lag at its begin."""
         terms, now_ms = self.terms, self.now_ms()
-        opened = fetch(connection, _OPEN)
-        lags = fetch(connection, _LAGS, {"since_s": FRESH_S + 2 * terms.grow_s})
+        opened = fetch(connection, SQL["open"])
+        lags = fetch(connection, SQL["lags"], {"since_s": FRESH_S + 2 * terms.grow_s})
         if opened and (ends(lags, now_ms, opened[0][0], terms) or opened[0][1] != terms.classes):
-            execute(connection, _END, {"at_ms": now_ms})
+            execute(connection, SQL["end"], {"at_ms": now_ms})
         elif not opened and terms.classes and begins(lags, now_ms, terms):
             values = {"at_ms": now_ms, "classes": terms.classes, "lag": lags[-1][1]}
-            execute(connection, _BEGIN, values)
-        return next(iter(fetch(connection, _LAST)), None)
+            execute(connection, SQL["begin"], values)
+        return next(iter(fetch(connection, SQL["last"])), None)
 
     def _alert(self, began_ms: int, ended_ms: int | None, classes: str, lag: int) -> AlertRow:
         over = ended_ms is not None

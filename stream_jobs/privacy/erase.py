@@ -23,7 +23,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from psycopg import sql
 
 from infra.clients import duck, kafka
-from infra.clients.db import Connection, connected, system_user
+from infra.clients.db import Connection, connected, sql_of, system_user
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import LIVE, kafka_topic, mqtt_topic
 from infra.contract.verdict import clock_limits
@@ -45,6 +45,8 @@ from stream_jobs.roads.network import lookup_of
 from stream_jobs.windows.open_windows import OpenWindows, archived_frames
 from stream_jobs.windows.places import place_rows, summed
 
+SQL: Final = sql_of(__file__)
+
 _INTERVAL: Final = "interval_start = date_bin(INTERVAL '5 minutes', m.at, 'epoch'::timestamptz)"
 BRIDGED_S: Final = 3.0
 """For the bridge: an empty status is a dead letter, and goes with the others."""
@@ -59,58 +61,14 @@ LEFT: Final = ("custody", "crash_lock", "crash_record", "audit_log", "dead_lette
 OF_CRASHES: Final = ("crash_part", "crash_verdict")
 FILES: Final = ("logs", "runs", "lookups")
 """Folders of the home with files that may name vehicles, beside the services' own."""
-_SENT: Final = (
-    "SELECT extract(epoch FROM now() - event_time) FROM odograph.vehicle_latest WHERE vehicle_id = %s"
-)
-_CRASHES: Final = """
-SELECT c.vehicle_id, c.boot_id, c.crash_id, l.crash_id IS NOT NULL FROM odograph.crash_record c
-LEFT JOIN odograph.crash_lock l USING (vehicle_id, boot_id, crash_id) WHERE c.vehicle_id = %s
-"""
-_LETTERS: Final = """
-UPDATE odograph.dead_letter SET vehicle_id = %(name)s, detail = NULL, mqtt_topic = NULL
-WHERE vehicle_id = %(vehicle)s OR strpos(mqtt_topic, %(vehicle)s) > 0 OR strpos(detail, %(vehicle)s) > 0
-"""
-_PARTS: Final = """
-INSERT INTO odograph.erased_window
-SELECT DISTINCT date_bin(make_interval(secs => length), window_start, 'epoch'::timestamptz)
-FROM odograph.vehicle_window, unnest(ARRAY[60, %(road_s)s]) length WHERE vehicle_id = %(vehicle)s
-ON CONFLICT DO NOTHING
-"""
-_ARCHIVED: Final = """
-SELECT partition, log_offset, received_ms, value, topic, verdict
-FROM read_parquet($files, hive_partitioning = false) WHERE vehicle_id = $vehicle AND verdict IN ('ok', 'late')
-"""
-_ALONE: Final = """
-DELETE FROM odograph.{0}_window w USING unnest(%s::{1}[], %s::integer[], %s::timestamptz[]) m(a, b, at)
-WHERE w.{2} = m.a AND w.{3} = m.b AND w.window_start = m.at AND w.vehicles <= 1
-"""
-"""Windows of places in which the vehicle was alone; the same of their five minutes."""
 _PLACES: Final = (
     ("road_cell", "text", "cell", "heading_sector"), ("road_edge", "integer", "network_no", "edge_id")
 )  # fmt: skip
-_QUEUE: Final = """
-UPDATE odograph.window_change SET vehicles = array_remove(vehicles, %(vehicle)s)
-WHERE %(vehicle)s = ANY(vehicles)
-"""
 _MOVED: Final = (
     "UPDATE odograph.reinjection r SET log_offset = m.new "
     "FROM unnest(%(old)s::bigint[], %(new)s::bigint[]) AS m(old, new) WHERE r.log_offset = m.old",
     "DELETE FROM odograph.dead_letter WHERE log_offset = ANY(%(old)s)",
 )
-_BEGINS: Final = """
-INSERT INTO odograph.log_begin SELECT topic, partition, log_generation, %s FROM odograph.consumer_offset
-WHERE consumer = 'events' AND topic = %s AND partition = %s
-ON CONFLICT (topic, partition, log_generation) DO UPDATE SET begins_at = excluded.begins_at
-"""
-_READ: Final = """
-SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events'
-"""
-_CHUNKS: Final = """
-SELECT c.schema_name, c.table_name FROM _timescaledb_catalog.chunk c
-WHERE c.schema_name || '.' || c.table_name = ANY(%(names)s)
-   OR c.id IN (SELECT compressed_chunk_id FROM _timescaledb_catalog.chunk
-               WHERE schema_name || '.' || table_name = ANY(%(names)s))
-"""
 
 
 @dataclass(slots=True)
@@ -138,13 +96,13 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     where = endpoints(settings, ("db_owner_url", "kafka_bootstrap"), "operator")
     found = Erased(f"ERASEDO{secrets.token_hex(5).upper()}")
     with connected(where.db_owner_url) as database:
-        for (silent_s,) in database.execute(_SENT, (vehicle,)).fetchall():
+        for (silent_s,) in database.execute(SQL["sent"], (vehicle,)).fetchall():
             if silent_s < QUIET_S:
                 raise ConfigError(
                     f"{vehicle} sent {silent_s:.0f} s ago, and what it sends behind this would be kept. "
                     "End that first: odograph device revoke, or the simulator that drives it"
                 )
-        crashes = database.execute(_CRASHES, (vehicle,)).fetchall()
+        crashes = database.execute(SQL["crashes"], (vehicle,)).fetchall()
     found.kept = [crash_id for _, _, crash_id, is_locked in crashes if is_locked]
     _taken_back(settings, where, vehicle, found)
     say("log: markers set; waiting until all consumers have read them")
@@ -184,11 +142,11 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
 
 def _roads(settings: Settings, database: Connection, vehicle: str) -> None:
     """Note the windows that the vehicle has a part in, and delete those that nobody else has one in."""
-    database.execute(_PARTS, {"vehicle": vehicle, "road_s": settings.jobs.road_window_s})
+    database.execute(SQL["parts"], {"vehicle": vehicle, "road_s": settings.jobs.road_window_s})
     files = reader.paths(archive_of(settings.paths.home))
     with duck.connected() as archive:
         asked = {"files": files, "vehicle": vehicle}
-        records = archive.execute(_ARCHIVED, asked).to_arrow_table() if files else None
+        records = archive.execute(SQL["archived"], asked).to_arrow_table() if files else None
     windows = OpenWindows(settings.jobs, lookup_of(settings))
     for batch in [] if records is None else archived_frames(records, clock_limits(settings)):
         windows.take(batch, batch.believed)
@@ -198,7 +156,7 @@ def _roads(settings: Settings, database: Connection, vehicle: str) -> None:
     made = place_rows(summed(pa.concat_tables(windows.found.shares)), settings.jobs.road_window_s)
     for (table, kind, *keys), rows in zip(_PLACES, made, strict=True):
         columns = [rows[name].to_pylist() for name in (*keys, "window_start")]
-        window = _ALONE.format(table, kind, *keys)
+        window = SQL["alone"].format(table, kind, *keys)
         interval = window.replace("_window w", "_interval w").replace("window_start = m.at", _INTERVAL)
         for statement in (window, interval):
             database.execute(statement.encode(), columns)
@@ -256,7 +214,7 @@ def _behind(where: Endpoints, prefix: str, files: Any, ends: Mapping[tuple[str, 
         if any(read.get(t, {}).get(p, 0) < end for (t, p), end in ends.items() if t in names):
             yield query
     with connected(where.db_owner_url) as database:
-        rows = database.execute(_READ).fetchall()
+        rows = database.execute(SQL["read"]).fetchall()
     stored = {(kafka_topic(prefix, topic), p): offset for topic, p, offset in rows}
     names = {kafka_topic(prefix, topic) for topic in EVENT_TOPICS}
     if any(stored.get(place, 0) < end for place, end in ends.items() if place[0] in names):
@@ -287,23 +245,23 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased) -> None:
         if named:
             touched.update(named)
             found.rows[str(table)] = database.execute(sql.SQL("DELETE {}").format(table.of)).rowcount
-    letters = database.execute(_LETTERS, {"name": found.name, "vehicle": vehicle}).rowcount
+    letters = database.execute(SQL["letters"], {"name": found.name, "vehicle": vehicle}).rowcount
     if letters:
         found.rows["dead_letter"] = letters
-    database.execute(_QUEUE, {"vehicle": vehicle})
+    database.execute(SQL["queue"], {"vehicle": vehicle})
     if cut.moved:
         for statement in _MOVED:
             database.execute(statement, {"old": [*cut.moved], "new": [*cut.moved.values()]})
     for (topic, partition), end in cut.ends.items():
         if topic == "crash":
-            database.execute(_BEGINS, (end, topic, partition))
+            database.execute(SQL["begins"], (end, topic, partition))
     always = {"odograph.dead_letter", "odograph.window_change", "odograph.crash_record"}
     _rewritten(database, sorted(touched | always))
 
 
 def _rewritten(database: Connection, names: list[str]) -> None:
     """VACUUM FULL, a table at a time: its writers wait. Then statistics, and the log of what was written."""
-    chunks = database.execute(_CHUNKS, {"names": names}).fetchall()
+    chunks = database.execute(SQL["chunks"], {"names": names}).fetchall()
     for parts in [*(tuple(name.split(".")) for name in names), *chunks]:
         database.execute(sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier(*parts)))
     try:

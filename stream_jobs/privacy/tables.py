@@ -11,21 +11,12 @@ from typing import Final, NamedTuple
 
 from psycopg import sql
 
-from infra.clients.db import Connection
+from infra.clients.db import Connection, sql_of
 from infra.contract.errors import ConfigError
 from infra.contract.topics import VEHICLE_ID
 
-_TABLES: Final = """
-SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'vehicle_id' AND NOT a.attisdropped
-WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
-  AND n.nspname !~ '^(pg_|information_schema$|_timescaledb)'
-UNION
-SELECT g.materialization_hypertable_schema, g.materialization_hypertable_name
-FROM timescaledb_information.continuous_aggregates g JOIN pg_attribute a
-ON a.attrelid = format('%I.%I', g.view_schema, g.view_name)::regclass AND a.attname = 'vehicle_id'
-ORDER BY 1, 2
-"""
+SQL: Final = sql_of(__file__)
+
 OF_ROWS: Final = {
     "alert_change": ("alert_no", "alert"),
     "alert_evidence": ("alert_no", "alert"),
@@ -67,6 +58,6 @@ def of_vehicle(connection: Connection, vehicle: str) -> Iterator[Table]:
             sql.Identifier(column), sql.Identifier("odograph", owner), own
         )
         yield Table("odograph", name, rows)
-    for schema, name in connection.execute(_TABLES).fetchall():
+    for schema, name in connection.execute(SQL["tables"]).fetchall():
         if (schema, name) not in {("odograph", other) for other in OF_ROWS}:
             yield Table(schema, name, own)

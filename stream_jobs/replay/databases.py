@@ -19,11 +19,14 @@ from psycopg import sql
 
 from infra.clients import db
 from infra.clients.database_url import with_name
+from infra.clients.db import sql_of
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import migrate
 from stream_jobs.app.database import TYPES, insert_row
 from stream_jobs.app.schema import ROAD_KEYS, WRITER_COLUMNS
 from stream_jobs.replay.runs import Run
+
+SQL: Final = sql_of(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +107,13 @@ connected = partial(
     session={"timezone": "UTC", "extra_float_digits": "1"},
 )  # fmt: skip
 """A connection in autocommit; its own failures become ServiceError."""
-_LATE_VEHICLES: Final = """
-SELECT coalesce(sum(b.frames), 0)
-FROM (SELECT vehicle_id, max(to_time) AS until, sum(frames) AS frames
-      FROM odograph.late_vehicle_frames WHERE repaired_at IS NULL GROUP BY vehicle_id) b
-WHERE EXISTS (SELECT 1 FROM odograph.trip_stop s WHERE s.vehicle_id = b.vehicle_id AND s.began_at >= b.until)
-   OR NOT EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = b.vehicle_id AND t.phase = 'open')
-"""
-"""Those of a trip that is still under way at the end wait for its stop, which never comes."""
 _OPEN: Final = (
     ("late frames to repair", "SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL"),
-    ("late frames of vehicles to repair", _LATE_VEHICLES),
+    ("late frames of vehicles to repair", SQL["late_vehicles"]),
     ("windows to roll up", "SELECT count(*) FROM odograph.window_change"),
 )
-EVENTS_TAKEN: Final = (
-    "SELECT coalesce(sum(next_offset), 0) FROM odograph.consumer_offset WHERE consumer = 'events'"
-)
-"""Records that the run's event store has taken in."""
-DROPPED_LATE: Final = "SELECT coalesce(sum(dropped_late), 0)::bigint FROM odograph.query_progress"
-"""Rows that Spark dropped behind its watermark: must be 0, else windows lack them."""
-_DEAD: Final = """
-SELECT digest, concat_ws(' ', mqtt_topic, vehicle_id, to_char(received_at, 'YYYY-MM-DD HH24:MI:SS'))
-       || ': ' || concat_ws(': ', reason, detail)
-FROM odograph.dead_letter ORDER BY partition, log_offset
-"""
-_DEAD_TOO: Final = "SELECT count(DISTINCT digest) FROM odograph.dead_letter WHERE digest = ANY(%(digests)s)"
+EVENTS_TAKEN: Final = SQL["events_taken"]
+DROPPED_LATE: Final = SQL["dropped_late"]
 OF_DRIVE: Final = {
     "trips": "SELECT count(*) FROM odograph.trip WHERE vehicle_id = %(vehicle_id)s "
     "AND started_at BETWEEN %(stamped_from)s::timestamptz AND %(stamped_to)s",
@@ -137,14 +122,7 @@ OF_DRIVE: Final = {
     "AND withdrawn_at IS NULL",
 }
 """What a run found in one recorded drive; parameters: its report."""
-_ERASED: Final = """
-SELECT window_start FROM odograph.erased_window WHERE window_start >= %(since)s AND window_start < %(until)s
-"""
-LATE_OPEN: Final = (
-    "SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL "
-    "AND t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(since_ms)s"
-)
-"""Late frames of a span that wait for their repair."""
+LATE_OPEN: Final = SQL["late_open"]
 
 
 def create(owner_url: str, name: str) -> None:
@@ -206,8 +184,8 @@ def number(url: str, query: str, values: Any = None) -> int:
 
 def dead_letters(live: Connection, run: Connection) -> tuple[list[str], int]:
     """The records that a run left out, each in a line with its reason; how many of them live did too."""
-    rows = run.execute(_DEAD).fetchall()
-    ((live_too,),) = live.execute(_DEAD_TOO, {"digests": [digest for digest, _ in rows]}).fetchall()
+    rows = run.execute(SQL["dead"]).fetchall()
+    ((live_too,),) = live.execute(SQL["dead_too"], {"digests": [digest for digest, _ in rows]}).fetchall()
     return [text for _, text in rows], live_too
 
 
@@ -289,7 +267,7 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     compared = [n for n in names(live, table.name) if n not in table.apart]
     left_out = 0
     if table.fleet:
-        erased = [start for (start,) in live.execute(_ERASED, values).fetchall()]
+        erased = [start for (start,) in live.execute(SQL["erased"], values).fetchall()]
         values = {**values, "erased": erased}
         query = f"SELECT count(*) FROM odograph.{table.name} WHERE {table.time} = ANY(%(erased)s)"  # noqa: S608
         left_out = live.execute(query.encode(), values).fetchall()[0][0] if erased else 0

@@ -30,15 +30,10 @@ SQL: Final = sql_of(__file__)
 ALERTS_A_RUN: Final = 1_000_000_000
 SHIFTED: Final = ("alert_no", "incident_no")
 """Shown as negative ones, so that none is taken for a live one; so many a run can have."""
-LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('odograph replay'))"
-_STATE: Final = "SELECT state FROM odograph.replay_run WHERE run_id = %s"
 _COPIED: Final = insert(
     "replay_run", ("run_id", "since", "until", "vehicles", "changed", "state"), "RETURNING run_no"
 )
 _VEHICLE: Final = ("vehicle_id", "model", "powertrain", "vehicle_class", "state", "state_at", "boot_id")
-_VEHICLES: Final = f"""
-SELECT {", ".join(_VEHICLE)} FROM odograph.vehicle WHERE vehicle_id = ANY(%(vehicles)s::text[])
-"""  # noqa: S608  own names
 _VIEWS: Final = SQL["views"]
 
 log = structlog.get_logger("replay")
@@ -56,7 +51,7 @@ def on_its_clock(own: Connection) -> None:
 
 def state_of(live: Connection, run_id: str) -> str | None:
     """How far the promotion of a run is: copied, promoted, rolled back; None before it."""
-    row = live.execute(_STATE, (run_id,)).fetchone()
+    row = live.execute(SQL["state"], (run_id,)).fetchone()
     return str(row[0]) if row else None
 
 
@@ -66,7 +61,7 @@ def promote(live: Connection, own: Connection, run: Run) -> int:
     if state_of(live, run.run_id) is None:
         copied = copy_in(live, own, run)
     with live.transaction():
-        live.execute(LOCK)
+        live.execute(SQL["lock"])
         live.execute(SQL["promoted"], (getpass.getuser(), run.run_id))
         _read_through(live)
     return copied
@@ -75,11 +70,12 @@ def promote(live: Connection, own: Connection, run: Run) -> int:
 def copy_in(live: Connection, own: Connection, run: Run) -> int:
     """The run's tables into a schema of its own, in one transaction; how many rows."""
     with live.transaction():
-        live.execute(LOCK)
+        live.execute(SQL["lock"])
         given = run.parameters() | {"run_id": run.run_id, "changed": run.changed(), "state": "copied"}
         ((number,),) = live.execute(_COPIED, given).fetchall()
         live.execute(f"CREATE SCHEMA {run.schema}")
-        for known in own.execute(_VEHICLES, given).fetchall():  # recorded drives told the live jobs of none
+        # Recorded drives told the live jobs of no vehicle.
+        for known in own.execute(SQL["vehicles"], given).fetchall():
             insert_row(live, "vehicle", dict(zip(_VEHICLE, known, strict=True)), "ON CONFLICT DO NOTHING")
         return sum(_copy_table(live, own, run, table, number) for table in of_run(run.whole_fleet))
 
@@ -106,7 +102,7 @@ def rollback(live: Connection, run_id: str) -> None:
     if state != "promoted":
         raise ConfigError(f"run {run_id} is not promoted: there is nothing to roll back")
     with live.transaction():
-        live.execute(LOCK)
+        live.execute(SQL["lock"])
         live.execute(SQL["back"], (run_id,))
         _read_through(live)
 
@@ -116,7 +112,7 @@ def forget(live: Connection, run: Run) -> None:
     if state_of(live, run.run_id) == "promoted":
         raise ConfigError(f"run {run.run_id} is read now: odograph replay rollback {run.run_id} comes first")
     with live.transaction():
-        live.execute(LOCK)
+        live.execute(SQL["lock"])
         live.execute(f"DROP SCHEMA IF EXISTS {run.schema} CASCADE")
         live.execute("DELETE FROM odograph.replay_run WHERE run_id = %s", (run.run_id,))
         keep(live, run, ())

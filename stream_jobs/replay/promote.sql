@@ -39,3 +39,13 @@ ORDER BY o.attnum
 -- name: before
 INSERT INTO odograph.view_backup (kind, name, before, promoted) VALUES (%s, %s, %s, %s)
 ON CONFLICT (kind, name) DO UPDATE SET before = excluded.before, promoted = excluded.promoted
+
+-- name: lock
+SELECT pg_advisory_xact_lock(hashtext('odograph replay'))
+
+-- name: state
+SELECT state FROM odograph.replay_run WHERE run_id = %s
+
+-- name: vehicles
+SELECT vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id
+FROM odograph.vehicle WHERE vehicle_id = ANY(%(vehicles)s::text[])

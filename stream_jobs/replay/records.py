@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Message
 
 from infra.clients import kafka
+from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.topics import VEHICLE_ID, partition_of
@@ -34,6 +35,8 @@ from infra.settings.values import day_ms
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import TELEMETRY, archive_of
 from stream_jobs.archive.writer import RECORD, write_files
+
+SQL: Final = sql_of(__file__)
 
 ARCHIVE: Final = "archive"
 LOG: Final = "log"
@@ -58,13 +61,6 @@ AT_ONCE: Final = 5_000
 _TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
 """Of RECORD."""
 _OFFSETS: Final = re.compile(r"(\d+):(\d+)")
-_RECEIVED: Final = """
-SELECT min(received_ms), max(received_ms) + 1 FROM read_parquet(?, hive_partitioning = false)
-GROUP BY partition ORDER BY partition
-"""
-_VEHICLES: Final = """
-SELECT DISTINCT vehicle_id FROM read_parquet(?, hive_partitioning = false) WHERE vehicle_id <> '' ORDER BY 1
-"""
 
 Ints = npt.NDArray[np.int64]
 Files = Callable[[int, int], Sequence[reader.ArchiveFile]]
@@ -246,8 +242,8 @@ def take(
     if not paths:
         raise ConfigError(f"{topic}: there is no record in this stretch")
     with connected() as database:
-        spans = [Span(*row) for row in database.execute(_RECEIVED, [paths]).fetchall()]
-        vehicles = [row[0] for row in database.execute(_VEHICLES, [paths]).fetchall()]
+        spans = [Span(*row) for row in database.execute(SQL["received"], [paths]).fetchall()]
+        vehicles = [row[0] for row in database.execute(SQL["vehicles"], [paths]).fetchall()]
     received = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
     return Source(LOG, whole_span(spans, reach, grid_ms), received), tuple(vehicles) if some else ()
 

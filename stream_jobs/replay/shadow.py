@@ -19,6 +19,7 @@ from typing import Final
 import pyarrow as pa
 
 from infra.clients import database_url
+from infra.clients.db import sql_of
 from infra.clients.kafka import TIMEOUT_S, admin, service_errors
 from infra.contract.errors import ServiceError
 from infra.contract.topics import CLOCK, kafka_topic
@@ -45,6 +46,8 @@ from stream_jobs.replay.feed import (
 from stream_jobs.replay.records import DRIVES, Log, Stored, files_of
 from stream_jobs.replay.runs import DASHBOARD, FILE, LOCK, Run, folder_of
 from stream_jobs.vehicles import lookups
+
+SQL: Final = sql_of(__file__)
 
 TOPIC: Final = "telemetry"
 JOBS: Final = {
@@ -81,16 +84,6 @@ STUCK_S: Final = 300.0
 """A run whose jobs get no further for so long has failed: its tables are not whole."""
 AFTER_MS: Final = 900_000
 """So much later than its last record a recording is over: longer than any timer of a trip."""
-_WATERMARK: Final = """
-SELECT coalesce(extract(epoch FROM max(watermark)) * 1000, 0)::bigint FROM odograph.query_progress
-WHERE query = 'telemetry'
-"""
-_VEHICLE: Final = """
-INSERT INTO odograph.vehicle (vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id)
-VALUES (%(vehicle_id)s, %(model)s, %(powertrain)s, %(vehicle_class)s, 'online', %(stamped_from)s, %(boot_id)s)
-ON CONFLICT (vehicle_id) DO UPDATE
-SET model = excluded.model, powertrain = excluded.powertrain, vehicle_class = excluded.vehicle_class
-"""
 Say = Callable[[str], None]
 
 
@@ -136,7 +129,7 @@ class Shadow:
             if DASHBOARD in self.run.jobs:
                 promote.on_its_clock(own)
             for drive in known.get("drives", ()):
-                own.execute(_VEHICLE, known | drive)
+                own.execute(SQL["vehicle"], known | drive)
             rows = own.execute(VEHICLES).fetchall()
         if known:
             columns = dict(zip(lookups.SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
@@ -240,7 +233,7 @@ class Shadow:
         clock = Writer(self.live.kafka_bootstrap, kafka_topic(self.prefix, CLOCK))
         clock.write([(0, b"receipt", b"", until_ms + skew_ms, [])])
         end_s = time.monotonic() + STUCK_S
-        while databases.number(self.owner_url, _WATERMARK) < until_ms:
+        while databases.number(self.owner_url, SQL["watermark"]) < until_ms:
             self.watch(supervisor)
             if time.monotonic() > end_s:
                 raise ServiceError(f"run {self.run.run_id}: its clock does not go on; {self.home / 'logs'}")

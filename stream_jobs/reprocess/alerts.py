@@ -12,32 +12,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from infra.clients.db import sql_of
 from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.events import writes as event_sql
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess.queue import Counts
 
+SQL: Final = sql_of(__file__)
+
 MARGIN_MS: Final = 7 * 86_400_000
 """Alerts and findings are read so far to both sides of what changed: an alert is seldom longer."""
 
 _LOCK: Final = "SELECT 1 FROM odograph.consumer_offset WHERE topic = 'alerts' FOR UPDATE"
 """The event store moves these rows with each batch: while they are ours it opens no alert beside us."""
-_MS: Final = "(extract(epoch FROM {0}) * 1000)::bigint"
-_FINDINGS: Final = f"""
-SELECT e.alert_id, e.vehicle_id, e.rule, coalesce(e.rule_version, 0), e.severity,
-       {_MS.format("e.event_time")}, {_MS.format("e.received_at")}, {_MS.format("e.alerted_at")},
-       coalesce(nullif(e.message, ''), (
-           SELECT a.message FROM odograph.alert a WHERE a.vehicle_id = e.vehicle_id AND a.rule = e.rule
-           AND e.event_time BETWEEN a.opened_at AND a.last_at ORDER BY a.opened_at LIMIT 1), e.rule),
-       e.value, e.limit_value, e.lat_deg, e.lon_deg,
-       {_MS.format("e.since_at")}, e.ended, {_MS.format("e.restated_at")}, e.withdrawn_at IS NOT NULL
-FROM odograph.alert_event e
-WHERE e.vehicle_id = %(vehicle)s AND split_part(e.rule, '.', 1) = ANY(%(rules)s)
-  AND e.event_time BETWEEN to_timestamp(%(low_ms)s / 1000.0) AND to_timestamp(%(high_ms)s / 1000.0)
-ORDER BY e.event_time
-"""  # noqa: S608  constants of this file
-"""Findings stored before there was a column for the message (migration 020) have that of their alert."""
 _KEYS: Final = (
     "alert_id", "vehicle_id", "rule", "rule_version", "severity", "event_ms", "received_ms", "alerted_ms",
     "message", "value", "limit", "lat_deg", "lon_deg", "since_ms", "ended",
@@ -50,21 +38,8 @@ WHERE vehicle_id = %(vehicle)s AND rule = ANY(%(names)s)
   AND opened_at <= to_timestamp(%(high_ms)s / 1000.0) AND last_at >= to_timestamp(%(low_ms)s / 1000.0)
 ORDER BY opened_at FOR UPDATE
 """  # noqa: S608  constants of this file
-_TIMES: Final = f"""
-SELECT {_MS.format("(SELECT event_time FROM odograph.vehicle_latest WHERE vehicle_id = %(vehicle)s)")},
-       {_MS.format("(SELECT max(noted_at) FROM odograph.late_vehicle_frames WHERE vehicle_id = %(vehicle)s)")}
-"""  # noqa: S608  constants of this file
 _MARK: Final = "UPDATE odograph.alert_event SET {change} WHERE alert_id = ANY(%(ids)s)"
-_CHANGED: Final = """
-UPDATE odograph.alert SET revision = revision + 1, restated_at = now(), withdrawn_at = NULL
-WHERE alert_no = ANY(%(numbers)s)
-"""
 _ADDED: Final = "UPDATE odograph.alert SET restated_at = now() WHERE first_alert_id = ANY(%(ids)s)"
-_WITHDRAWN: Final = """
-UPDATE odograph.alert SET cleared_at = coalesce(cleared_at, last_at), withdrawn_at = now(),
-    revision = revision + 1, restated_at = now()
-WHERE alert_no = ANY(%(numbers)s)
-"""
 
 
 class StoredFinding(NamedTuple):
@@ -204,14 +179,14 @@ def restate_alerts(
     if not moments:
         return Counts()
     execute(connection, _LOCK)
-    rows = fetch(connection, _FINDINGS, {"vehicle": vehicle_id, "rules": [*rules], **_bounds(moments)})
+    rows = fetch(connection, SQL["findings"], {"vehicle": vehicle_id, "rules": [*rules], **_bounds(moments)})
     stored = {
         row[0]: StoredFinding(Finding(**dict(zip(_KEYS, row, strict=False)), boot_id=0, seq=0), *row[-2:])
         for row in rows
     }
     low_ms, high_ms = min(moments), max(moments)
     inside = {key: each for key, each in stored.items() if low_ms <= each.finding.event_ms <= high_ms}
-    ((seen_ms, late_ms),) = fetch(connection, _TIMES, {"vehicle": vehicle_id})
+    ((seen_ms, late_ms),) = fetch(connection, SQL["times"], {"vehicle": vehicle_id})
     changes = finding_changes(whole, {row.alert_id for row in streamed}, inside, late_ms or 0, now_ms)
     if not any(changes):
         return Counts()
@@ -250,11 +225,11 @@ def _bounds(moments: Sequence[int]) -> dict[str, int]:
 
 def _write_alerts(connection: Connection, changes: AlertChanges) -> None:
     """What ends first, so that no two alerts of one rule are active at once."""
-    execute(connection, _WITHDRAWN, {"numbers": [*changes.withdrawn]})
+    execute(connection, SQL["withdrawn"], {"numbers": [*changes.withdrawn]})
     for over in (True, False):
         rows = [alert for alert in changes.changed if (alert.cleared_ms is not None) is over]
         execute(connection, event_sql.UPDATE_ALERTS, _as_json(rows))
-    execute(connection, _CHANGED, {"numbers": [alert.alert_no for alert in changes.changed]})
+    execute(connection, SQL["changed"], {"numbers": [alert.alert_no for alert in changes.changed]})
     if changes.added:
         execute(connection, event_sql.INSERT_ALERTS, _as_json(changes.added))
         execute(connection, _ADDED, {"ids": [alert.first_alert_id for alert in changes.added]})

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import OK
@@ -33,19 +34,12 @@ from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.queue import Counts, Span, grid_of, moment
 
+SQL: Final = sql_of(__file__)
+
 STAGING: Final = ".staging"
 FOLDER: Final = "backfills"
 APART_MS: Final = 3_600_000
 """Samples that lie further apart are restated as spans of their own: a month of few drives is short."""
-_COUNTS: Final = """
-SELECT count(*), count(DISTINCT vehicle_id)
-FROM read_parquet(?, hive_partitioning = false) WHERE verdict IN ('ok', 'late')
-"""
-_PIECES: Final = """
-SELECT min(t0_ms), max(t0_ms + span_ms)
-FROM read_parquet(?, hive_partitioning = false, filename = true) WHERE verdict IN ('ok', 'late')
-GROUP BY filename, t0_ms // 3600000 ORDER BY ALL
-"""
 
 
 class Intake(NamedTuple):
@@ -80,8 +74,8 @@ def take_in(archive: Path, day: Path) -> Intake:
         taken.append(archive / file.path.relative_to(day).with_name(name))
     names = [str(path) for path in taken]
     with connected() as connection:
-        ((frames, vehicles),) = connection.execute(_COUNTS, [names]).fetchall()
-        pieces = connection.execute(_PIECES, [names]).fetchall()
+        ((frames, vehicles),) = connection.execute(SQL["counts"], [names]).fetchall()
+        pieces = connection.execute(SQL["pieces"], [names]).fetchall()
     return Intake(day.name, tuple(taken), fresh, frames, vehicles, tuple(pieces))
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 import structlog
 
+from infra.clients.db import sql_of
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import AlertRow
@@ -51,13 +52,7 @@ from stream_jobs.vehicles.rows import Row, TripRow, restated_tables, unpack
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from stream_jobs.windows.vehicle import NO_WINDOWS, latest_of
 
-_TAKE: Final = "SELECT pg_try_advisory_lock(7020)"
-_HELD: Final = """
-SELECT count(*) FROM pg_locks
-WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND classid = 0 AND objid = 7020 AND granted
-"""
-_RELEASE: Final = f"SELECT pg_advisory_unlock(7020) WHERE ({_HELD}) > 0"
-"""Nothing where the session that took it is gone and another one asks."""
+SQL: Final = sql_of(__file__)
 
 
 class LockLostError(Exception):
@@ -67,7 +62,7 @@ class LockLostError(Exception):
 @contextmanager
 def writer_lock(database: Database) -> Iterator[bool]:
     """Whether the lock is ours while the block runs; False: another process holds it."""
-    if not database.run(partial(fetch, statement=_TAKE))[0][0]:
+    if not database.run(partial(fetch, statement=SQL["take"]))[0][0]:
         yield False
         return
     try:
@@ -75,12 +70,12 @@ def writer_lock(database: Database) -> Iterator[bool]:
     finally:
         # Asked to stop while the database was away: the lock went with the session.
         with suppress(ServiceError):
-            database.run(partial(execute, statement=_RELEASE))
+            database.run(partial(execute, statement=SQL["release"]))
 
 
 def require_lock(connection: Connection) -> None:
     """In the transaction that writes: raises LockLostError where the lock went with its session."""
-    if fetch(connection, _HELD)[0][0] == 0:
+    if fetch(connection, SQL["held"])[0][0] == 0:
         raise LockLostError
 
 
@@ -89,12 +84,6 @@ BATCH_ID: Final = -1
 STOPPED: Final = "recompute was asked to stop; the same command goes on where it was"
 LOCK_POLL_S: Final = 0.2
 
-_LEAVES: Final = """
-UPDATE odograph.trip_stop SET ended_at = to_timestamp(%(ended_ms)s / 1000.0), revision = revision + 1,
-    restated_at = now()
-WHERE vehicle_id = %(vehicle)s AND began_at = to_timestamp(%(began_ms)s / 1000.0)
-  AND ended_at IS DISTINCT FROM to_timestamp(%(ended_ms)s / 1000.0)
-"""
 
 log = structlog.get_logger("stream_jobs.reprocess")
 
@@ -311,5 +300,5 @@ def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) ->
     trips = [row.started_ms for row in rows if isinstance(row, TripRow)]
     if trips and work.stop_ms is not None:
         values = {"vehicle": work.vehicle_id, "began_ms": work.stop_ms, "ended_ms": min(trips)}
-        changed += execute(connection, _LEAVES, values)
+        changed += execute(connection, SQL["leaves"], values)
     return changed

@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from infra.clients.db import sql_of
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
@@ -31,26 +32,14 @@ from stream_jobs.reprocess.feed import Feeder, Wanted
 from stream_jobs.reprocess.queue import Counts, Run, Span, Work, grid_of, hours_ms, moment, slices
 from stream_jobs.reprocess.restate import Piece, Restater, Tools
 
+SQL: Final = sql_of(__file__)
+
 CLOSERS: Final = ("telemetry", "archive")
 """Queries that must have taken in everything before a window is restated."""
 MINUTE_MS: Final = 60_000
 REPAIR_SLICE_MS: Final = 2 * MINUTE_MS
 """The repair reads whole windows of roads, so all vehicles of them: little at a time."""
 VEHICLES_AT_ONCE: Final = 20
-_EVER: Final = "SELECT count(*) FROM odograph.query_completeness WHERE query = ANY(%(queries)s)"
-_LAST: Final = """
-SELECT max(late_until), max(started_at) FROM odograph.recompute_run
-WHERE kind = 'nightly' AND finished_at IS NOT NULL
-"""
-_UNFINISHED: Final = """
-SELECT (extract(epoch FROM from_at) * 1000)::bigint, (extract(epoch FROM until_at) * 1000)::bigint, late_until
-FROM odograph.recompute_run WHERE kind = 'nightly' AND finished_at IS NULL ORDER BY run_no DESC LIMIT 1
-"""
-_GAPS: Final = """
-SELECT (extract(epoch FROM from_at) * 1000)::bigint, (extract(epoch FROM until_at) * 1000)::bigint
-FROM odograph.recompute_run WHERE kind = 'gap' AND finished_at IS NULL
-  AND until_at <= to_timestamp(%(closed_ms)s / 1000.0) ORDER BY run_no
-"""
 _ALWAYS: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 log = structlog.get_logger("stream_jobs.reprocess")
@@ -85,7 +74,7 @@ def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> i
     if sum(behind.get(query, 0) for query in CLOSERS) == 0:
         return now_ms - settings.jobs.unwritten_ms
     complete_ms = database.run(lambda c: complete_until_ms(c, CLOSERS))
-    if complete_ms is None and database.run(lambda c: fetch(c, _EVER, {"queries": [*CLOSERS]}))[0][0]:
+    if complete_ms is None and database.run(lambda c: fetch(c, SQL["ever"], {"queries": [*CLOSERS]}))[0][0]:
         raise ServiceError("the stream has not caught up yet: recompute when odograph status shows no lag")
     return now_ms if complete_ms is None else complete_ms
 
@@ -205,11 +194,11 @@ class Nightly:
         if closed_ms is None:
             return None
         until_ms = grid_of(tools.settings).closed_until_ms(closed_ms)
-        for times in tools.database.run(lambda c: fetch(c, _GAPS, {"closed_ms": until_ms})):
+        for times in tools.database.run(lambda c: fetch(c, SQL["gaps"], {"closed_ms": until_ms})):
             run, counts = recompute(tools, Span(*times), closed_ms, queue.GAP)
             log.warning("the time of a gap is made again", run=run.run_no, **asdict(counts))
-        last_until, last_at = tools.database.run(lambda c: fetch(c, _LAST))[0]
-        unfinished = tools.database.run(lambda c: fetch(c, _UNFINISHED))
+        last_until, last_at = tools.database.run(lambda c: fetch(c, SQL["last"]))[0]
+        unfinished = tools.database.run(lambda c: fetch(c, SQL["unfinished"]))
         if not unfinished and not due(self.now(), last_at, tools.settings.recompute.hour_utc):
             return None
         grid, since = grid_of(tools.settings), last_until or _ALWAYS

@@ -1,0 +1,45 @@
+-- Statements of erase.py.
+
+-- name: sent
+SELECT extract(epoch FROM now() - event_time) FROM odograph.vehicle_latest WHERE vehicle_id = %s
+
+-- name: crashes
+SELECT c.vehicle_id, c.boot_id, c.crash_id, l.crash_id IS NOT NULL FROM odograph.crash_record c
+LEFT JOIN odograph.crash_lock l USING (vehicle_id, boot_id, crash_id) WHERE c.vehicle_id = %s
+
+-- name: letters
+UPDATE odograph.dead_letter SET vehicle_id = %(name)s, detail = NULL, mqtt_topic = NULL
+WHERE vehicle_id = %(vehicle)s OR strpos(mqtt_topic, %(vehicle)s) > 0 OR strpos(detail, %(vehicle)s) > 0
+
+-- name: parts
+INSERT INTO odograph.erased_window
+SELECT DISTINCT date_bin(make_interval(secs => length), window_start, 'epoch'::timestamptz)
+FROM odograph.vehicle_window, unnest(ARRAY[60, %(road_s)s]) length WHERE vehicle_id = %(vehicle)s
+ON CONFLICT DO NOTHING
+
+-- name: archived
+SELECT partition, log_offset, received_ms, value, topic, verdict
+FROM read_parquet($files, hive_partitioning = false) WHERE vehicle_id = $vehicle AND verdict IN ('ok', 'late')
+
+-- name: alone
+-- Windows of places in which the vehicle was alone; the same of their five minutes.
+DELETE FROM odograph.{0}_window w USING unnest(%s::{1}[], %s::integer[], %s::timestamptz[]) m(a, b, at)
+WHERE w.{2} = m.a AND w.{3} = m.b AND w.window_start = m.at AND w.vehicles <= 1
+
+-- name: queue
+UPDATE odograph.window_change SET vehicles = array_remove(vehicles, %(vehicle)s)
+WHERE %(vehicle)s = ANY(vehicles)
+
+-- name: begins
+INSERT INTO odograph.log_begin SELECT topic, partition, log_generation, %s FROM odograph.consumer_offset
+WHERE consumer = 'events' AND topic = %s AND partition = %s
+ON CONFLICT (topic, partition, log_generation) DO UPDATE SET begins_at = excluded.begins_at
+
+-- name: read
+SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events'
+
+-- name: chunks
+SELECT c.schema_name, c.table_name FROM _timescaledb_catalog.chunk c
+WHERE c.schema_name || '.' || c.table_name = ANY(%(names)s)
+   OR c.id IN (SELECT compressed_chunk_id FROM _timescaledb_catalog.chunk
+               WHERE schema_name || '.' || table_name = ANY(%(names)s))

@@ -1,0 +1,33 @@
+-- Statements of databases.py.
+
+-- name: late_vehicles
+-- Those of a trip that is still under way at the end wait for its stop, which never comes.
+SELECT coalesce(sum(b.frames), 0)
+FROM (SELECT vehicle_id, max(to_time) AS until, sum(frames) AS frames
+      FROM odograph.late_vehicle_frames WHERE repaired_at IS NULL GROUP BY vehicle_id) b
+WHERE EXISTS (SELECT 1 FROM odograph.trip_stop s WHERE s.vehicle_id = b.vehicle_id AND s.began_at >= b.until)
+   OR NOT EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = b.vehicle_id AND t.phase = 'open')
+
+-- name: events_taken
+-- Records that the run's event store has taken in.
+SELECT coalesce(sum(next_offset), 0) FROM odograph.consumer_offset WHERE consumer = 'events'
+
+-- name: dropped_late
+-- Rows that Spark dropped behind its watermark: must be 0, else windows lack them.
+SELECT coalesce(sum(dropped_late), 0)::bigint FROM odograph.query_progress
+
+-- name: dead
+SELECT digest, concat_ws(' ', mqtt_topic, vehicle_id, to_char(received_at, 'YYYY-MM-DD HH24:MI:SS'))
+       || ': ' || concat_ws(': ', reason, detail)
+FROM odograph.dead_letter ORDER BY partition, log_offset
+
+-- name: dead_too
+SELECT count(DISTINCT digest) FROM odograph.dead_letter WHERE digest = ANY(%(digests)s)
+
+-- name: erased
+SELECT window_start FROM odograph.erased_window WHERE window_start >= %(since)s AND window_start < %(until)s
+
+-- name: late_open
+-- Late frames of a span that wait for their repair.
+SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL
+  AND t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(since_ms)s
