@@ -16,7 +16,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.archive.writer import indexed
-from stream_jobs.reprocess.feed import WHOLE, remake_of
+from stream_jobs.reprocess.feed import WHOLE, Remake
 from stream_jobs.rules.model import Rule
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles import lookups
@@ -31,7 +31,7 @@ def findings(home: Path, records: Sequence[Record], rules: Sequence[Rule], until
     """What stateful rules find in records, as a backtest has it; lookups lie in ``home``."""
     settings = Settings(paths={"home": str(home)})  # type: ignore[arg-type]
     stored = indexed(recorded([*records]), clock_limits(settings))
-    made = remake_of(settings, of_rules(rules), None, until_ms)(stored)
+    made = Remake(settings, of_rules(rules), None, until_ms)(stored)
     rows = [unpack(each["body"]) for each in made.to_pylist() if each["kind"] == WHOLE]
     return [row for row in rows if isinstance(row, AlertRow)]
 

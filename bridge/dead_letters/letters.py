@@ -28,7 +28,6 @@ Marked = set[tuple[int, str]]
 Row = dict[str, Any]
 
 
-@dataclass(slots=True)
 class Letter:
     """One record of the topic dead-letter; ``at_ms`` is when the message was received.
 
@@ -38,20 +37,10 @@ class Letter:
     those that were counted and not kept.
     """
 
-    offset: int
-    at_ms: int
-    key: bytes | None
-    value: bytes
-    headers: Mapping[str, bytes]
-    reason: str = field(init=False)
-    detail: str = field(init=False)
-    vehicle_id: str | None = field(init=False)
-    digest: str = field(init=False)
-    first_received_ms: int = field(init=False)
-    cut: tuple[int, int] | None = field(init=False)
-    messages: int = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, offset: int, at_ms: int, key: bytes | None, value: bytes, headers: Mapping[str, bytes]
+    ) -> None:
+        self.offset, self.at_ms, self.key, self.value, self.headers = offset, at_ms, key, value, headers
         self.reason = self._text(topics.HEADER_REASON) or "unknown"
         self.detail = self._text(topics.HEADER_DETAIL)
         self.vehicle_id = None if self.key is None else self.key.decode(errors="replace")

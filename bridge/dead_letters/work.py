@@ -9,17 +9,8 @@ from typing import Any, Final
 import orjson
 from confluent_kafka import KafkaError, KafkaException
 
-from bridge.dead_letters.letters import (
-    Judged,
-    Letter,
-    Marked,
-    Passed,
-    Recheck,
-    Report,
-    Stays,
-    judge_parts,
-    judge_statuses,
-)  # fmt: skip
+from bridge.dead_letters import letters as judging
+from bridge.dead_letters.letters import Letter, Marked, Passed, Recheck, Report, Stays
 from bridge.uplink.kafka_sink import is_about_the_record
 from bridge.uplink.translate import Record
 from infra.clients import kafka
@@ -137,11 +128,12 @@ class DeadLetters:
                 self._send((ready, []), report, dry_run)
                 ready = []
         self._send((ready, []), report, dry_run)
-        self._send(judge_parts(parts), report, dry_run)
-        self._send(judge_statuses(statuses, self._newest_status_ms() if statuses else {}), report, dry_run)
+        self._send(judging.judge_parts(parts), report, dry_run)
+        newest_ms = self._newest_status_ms() if statuses else {}
+        self._send(judging.judge_statuses(statuses, newest_ms), report, dry_run)
         return report
 
-    def _send(self, judged: Judged, report: Report, dry_run: bool) -> None:
+    def _send(self, judged: judging.Judged, report: Report, dry_run: bool) -> None:
         """Note, store, note: between the notes the ledger finds the frame in the archive or calls it dead."""
         passed, stays = judged
         report.stays += stays

@@ -276,14 +276,9 @@ class Vehicles(Destination):
 
 
 def notify(
-    settings: Settings,
-    endpoints: Endpoints,
-    text: str,
-    severity: str,
-    vehicles: Sequence[str],
-    valid_s: int,
+    settings: Settings, endpoints: Endpoints, text: str, severity: str, vehicles: Sequence[str], valid_s: int,
     keep: bool,
-) -> str:
+) -> str:  # fmt: skip
     """Publish a notice to vehicles (none named: to all); its id, once the brokers have acknowledged it.
 
     The broker holds it for ``valid_s``; ``keep``: retained for that time. Raises ConfigError, ServiceError.

@@ -227,11 +227,6 @@ class BaseLane:
             self.moves += 1
             self.inlets = tuple(stay)
 
-    def _close(self) -> None:
-        for inlet in self.inlets:
-            inlet.source.close()
-        self.sink.close()
-
     def _give(self, records: list[Record], count: int) -> int:
         """The first ``count`` records to the producer; how many it took. Refused ones become dead letters."""
         given = 0
@@ -277,7 +272,9 @@ class Lane(BaseLane):
             if time.monotonic() >= deadline_s:
                 break
             self.turn()
-        self._close()
+        for inlet in self.inlets:
+            inlet.source.close()
+        self.sink.close()
         return sum(inlet.fifo.in_flight for inlet in self.inlets)
 
     def turn(self) -> None:

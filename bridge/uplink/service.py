@@ -26,7 +26,7 @@ from bridge.uplink.mqtt_source import MqttSource, SourceConfig, end_session
 from bridge.uplink.silence import SilenceWatch
 from bridge.uplink.translate import NamedTranslator, Translator, VehicleLimit
 from bridge.uplink.wire import Publish
-from infra.clients.health import Check, HealthServer, Listen, in_background, stopped_by_signals
+from infra.clients.health import Check, HealthServer, in_background, stopped_by_signals
 from infra.contract import topics
 from infra.contract.errors import ServiceError
 from infra.contract.topics import SLOTS
@@ -56,13 +56,10 @@ record up several times while the telemetry lane is at work; telemetry pays noth
 
 
 def lane_of(
-    name: str,
-    settings: Settings,
-    endpoints: Endpoints,
-    once: bool = False,
+    name: str, settings: Settings, endpoints: Endpoints, once: bool = False,
     wanted: frozenset[int | None] | None = None,
     make_source: Callable[[SourceConfig, Executor | None], MqttSource] = MqttSource,
-) -> BaseLane:
+) -> BaseLane:  # fmt: skip
     """The lane ``telemetry`` or ``crash``; ``once``: at most once, not acknowledged when Kafka has a message.
 
     ``wanted`` are the slots to begin with; None: all by one session for a bridge that is alone, else none.
@@ -152,11 +149,6 @@ def window(in_flight: int) -> int:
     return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
 
 
-def health_page(settings: Settings, endpoints: Endpoints) -> Listen:
-    """Where this bridge's health page listens; on any free port where none was chosen for it."""
-    return endpoints.health(settings.bridge.process)
-
-
 def run(settings: Settings, endpoints: Endpoints) -> int:
     """Serve until SIGTERM or SIGINT (a second ends at once); 0 when all that was read is stored, else 1."""
     log = structlog.get_logger()
@@ -186,7 +178,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         leases = SlotLeases(settings, endpoints, ours) if bridge.leased else None
         checks |= {"slots": leases.reason} if leases else {}
         with (
-            HealthServer(health_page(settings, endpoints), checks, registry) as health,
+            HealthServer(endpoints.health(bridge.process), checks, registry) as health,
             in_background("silence", silence.run),
             in_background("leases", leases.run) if leases else nullcontext(),
             ThreadPoolExecutor(len(ours), "lane") as pool,
@@ -282,7 +274,7 @@ def retire(settings: Settings, endpoints: Endpoints) -> int:
     checks: dict[str, Check] = {"sessions": lambda: "they are being emptied and ended"}
     with (
         stopped_by_signals() as ended,
-        HealthServer(health_page(settings, endpoints), checks, CollectorRegistry()),
+        HealthServer(endpoints.health(settings.bridge.process), checks, CollectorRegistry()),
     ):
         # crash records first; a list, so that the second lane is emptied whatever became of the first
         return max([_empty(settings, endpoints, name, ended) for name in reversed(LANES)])

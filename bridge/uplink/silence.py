@@ -174,18 +174,16 @@ class StatusLog:
 
     def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int, str]]:
         """Key, value, timestamp, MQTT topic of at most a batch of records; waits for the first one only."""
-        message: Any
-        for message in kafka.taken(self._consumer, BATCH, wait_s):
-            if message.topic() == self._policy:
+        for record in map(kafka.record_of, kafka.taken(self._consumer, BATCH, wait_s)):
+            if record.topic == self._policy:
                 with suppress(ContractError):  # of a later version: what is known stands
-                    self.deferral = Deferral.decode(message.value() or b"")
+                    self.deferral = Deferral.decode(record.value)
                 continue
-            end = self._missing.get(message.partition())
-            if end is not None and message.offset() >= end - 1:
-                del self._missing[message.partition()]
-            key = (message.key() or b"").decode(errors="replace")
-            topic = dict(message.headers() or []).get(HEADER_MQTT_TOPIC, b"").decode(errors="replace")
-            yield key, message.value() or b"", message.timestamp()[1], topic
+            end = self._missing.get(record.partition)
+            if end is not None and record.offset >= end - 1:
+                del self._missing[record.partition]
+            topic = record.headers.get(HEADER_MQTT_TOPIC, "")
+            yield record.key or "", record.value, record.received_ms, topic
 
     def write(self, records: Iterable[Status], topics: Mapping[str, str]) -> int:
         """Write records in the service's name; how many. The rest is for the next turn.

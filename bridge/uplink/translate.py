@@ -121,11 +121,7 @@ class Translator:
     """
 
     def __init__(
-        self,
-        root: str,
-        prefix: str,
-        skipped: frozenset[str] = frozenset(),
-        limit: VehicleLimit = NO_LIMIT,
+        self, root: str, prefix: str, skipped: frozenset[str] = frozenset(), limit: VehicleLimit = NO_LIMIT
     ) -> None:
         self._root = root
         self._prefix = prefix

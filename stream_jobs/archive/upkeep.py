@@ -132,7 +132,8 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
     if not chunks:
         return None
     try:
-        made = [_packed(folder, hour_ms, chunk) for chunk in chunks]
+        names = [f"{chunk[0][0].stem}-packed-{len(chunk)}.parquet" for chunk in chunks]
+        made = [_rewritten(folder, hour_ms, *each) for each in zip(chunks, names, strict=True)]
     except (OSError, pa.ArrowException, duckdb.Error) as error:
         raise ArchiveError(
             f"{hour_name(hour_ms)} of {folder} cannot be packed: {error}. It is as it was, and is tried "
@@ -140,13 +141,17 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
         ) from error
     sources = [entry for chunk in chunks for _, entry in chunk]
     replaces = [entry.name for entry in sources]
+    _replace(folder, hour_ms, made, replaces)
+    bytes_before, bytes_after = (sum(entry.bytes for entry in entries) for entries in (sources, made))
+    rows = sum(entry.rows for entry in made)
+    return Packed(hour_ms, len(sources), len(made), rows, bytes_before, bytes_after)
+
+
+def _replace(folder: Path, hour_ms: int, made: Sequence[Entry], replaces: Sequence[str]) -> None:
     with manifest.locked(folder, writing=True):
         assert set(replaces) <= set(manifest.read_hour(folder, hour_ms).files)
         line = {"op": "pack", "at_ms": now_ms(), "files": made, "replaces": replaces}
         manifest.append(folder, hour_ms, line)
-    bytes_before, bytes_after = (sum(entry.bytes for entry in entries) for entries in (sources, made))
-    rows = sum(entry.rows for entry in made)
-    return Packed(hour_ms, len(sources), len(made), rows, bytes_before, bytes_after)
 
 
 def _chunks(files: Iterable[ArchiveFile], target_bytes: int) -> list[list[tuple[Path, Entry]]]:
@@ -168,11 +173,6 @@ def _chunks(files: Iterable[ArchiveFile], target_bytes: int) -> list[list[tuple[
         size += file.entry.bytes
         logs |= file.logs
     return [chunk for chunk in chunks if len(chunk) > 1]
-
-
-def _packed(folder: Path, hour_ms: int, chunk: Sequence[tuple[Path, Entry]]) -> Entry:
-    name = f"{chunk[0][0].name.removesuffix('.parquet')}-packed-{len(chunk)}.parquet"
-    return _rewritten(folder, hour_ms, chunk, name)
 
 
 def _rewritten(
@@ -274,9 +274,7 @@ def erase(folder: Path, hour_ms: int, target_bytes: int, vehicle_id: str, name: 
             made[file.path.name] = _rewritten(folder, hour_ms, [(file.path, file.entry)], fresh, nobodys)
             count += ours
     if made:
-        with manifest.locked(folder, writing=True):
-            line = {"op": "pack", "at_ms": now_ms(), "files": [*made.values()], "replaces": [*made]}
-            manifest.append(folder, hour_ms, line)
+        _replace(folder, hour_ms, [*made.values()], [*made])
     return count
 
 

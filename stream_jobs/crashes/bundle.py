@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import orjson
@@ -30,6 +31,11 @@ PRE_CRASH: Final = (
     "esc_active",
 )  # fmt: skip
 VERDICT: Final = ("verdict", "reasons", "figures", "final", "defects", "hash_ok", "signature")
+SUMMARY: Final = Path(__file__).with_name("summary.txt").read_text()
+SHOWN: Final = (
+    "vehicle_id", "boot_id", "lat_deg", "lon_deg", "delta_v_max_kmh", "airbag_deployed", "signature",
+    "verdict",
+)  # fmt: skip
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -117,35 +123,14 @@ def _summary(record: Row, sent: Row, kept: Sequence[Entry]) -> str:
     elif wrong:
         found = (f"  - {d['element']}: {d['fault']}: {d['detail']}" for d in wrong)
         plausible = ["not whole or not plausible:", *found]
-    lines = [
-        f"Crash record {plain(record['crash_id'])} of vehicle {record['vehicle_id']}",
-        "",
-        f"boot id          {record['boot_id']}",
-        f"time zero        {_utc(record['event_time'])} (device clock)",
-        f"received         {_utc(record['received_at'])}",
-        f"profile          {plain(str(record['profile']))}",
-        f"position         {record['lat_deg']} {record['lon_deg']} (deg)",
-        f"delta-V maximum  {record['delta_v_max_kmh']} km/h",
-        f"air bag          {record['airbag_deployed']}",
-        f"complete         {plain(str(sent.get('complete')))}",
-        f"seal             {seal} ({plain(str(sent.get('sha256')))})",
-        f"signature        {record['signature']}",
-        f"locked           {_locked(record)}",
-        f"verdict          {record['verdict']}",
-        *(f"                 - {reason}" for reason in record["reasons"]),
-        "",
-        *plausible,
-        "",
-        f"record.json     the record as the vehicle sent it, byte by byte{not_kept}",
-        "canonical.json  what its seal was taken of: sha256sum canonical.json gives the seal above",
-        "delta_v.csv     cumulative change of velocity after time zero, ms and km/h",
-        "pre_crash.csv   samples before time zero, ms, km/h, %, rpm, deg",
-        "verdict.json    what record and telemetry together say, with the figures",
-        "custody.json    what was done with it, without exports; the last hash here is "
-        + (kept[-1].sha256 if kept else "none"),
-        "SHA256SUMS      sha256sum -c SHA256SUMS checks all of it",
-    ]
-    return "\n".join(lines) + "\n"
+    return SUMMARY.format(
+        crash_id=plain(record["crash_id"]), **{name: record[name] for name in SHOWN},
+        event_time=_utc(record["event_time"]), received_at=_utc(record["received_at"]),
+        profile=plain(str(record["profile"])), complete=plain(str(sent.get("complete"))),
+        seal=f"{seal} ({plain(str(sent.get('sha256')))})", locked=_locked(record),
+        reasons="".join(f"                 - {reason}\n" for reason in record["reasons"]),
+        plausible="\n".join(plausible), not_kept=not_kept, last=kept[-1].sha256 if kept else "none",
+    )  # fmt: skip
 
 
 def _locked(record: Row) -> str:

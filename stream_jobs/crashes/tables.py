@@ -73,20 +73,12 @@ def evidence(url: str, key: Key) -> Evidence:
 
 def lock(url: str, key: Key, by: str, why: str, notary: Signer | None) -> bool:
     """Lock a record for good; False where it was locked before. Raises ServiceError."""
-    with _connected(url, actor=system_user()) as connection:
-        signature = _signed(connection, notary, "locked", key, f"{by}: {why}")
-        asked = {**_where(key), "by": by, "why": why, "signature": signature}
-        row = connection.execute(SQL["lock"], asked).fetchone()
-        return bool(row and row["is_new"])
+    return _done(url, "locked", key, f"{by}: {why}", notary, by=by, why=why)
 
 
 def retire(url: str, key: Key, why: str, notary: Signer | None) -> bool:
     """Delete a record that is not locked; False where there is none. Raises ServiceError."""
-    with _connected(url, actor=system_user()) as connection:
-        signature = _signed(connection, notary, "deleted", key, why)
-        asked = {**_where(key), "why": why, "signature": signature}
-        row = connection.execute(SQL["retire"], asked).fetchone()
-        return bool(row and row["is_gone"])
+    return _done(url, "deleted", key, why, notary, why=why)
 
 
 def note_export(
@@ -96,22 +88,25 @@ def note_export(
 
     Raises ServiceError.
     """
-    with _connected(url, answer_s=ANSWER_S, actor=actor or system_user()) as connection:
-        signature = _signed(connection, notary, "exported", key, by, digest)
-        asked = {**_where(key), "by": by, "digest": digest, "signature": signature}
-        connection.execute(SQL["exported"], asked)
+    _done(url, "exported", key, by, notary, actor, ANSWER_S, by=by, digest=digest)
 
 
-def _signed(
-    connection: Any, notary: Signer | None, action: str, key: Key, detail: str, digest: str | None = None
-) -> str:
-    """The signature of an entry that this session is about to make; ``digest``: the record's own."""
-    if notary is None:
-        return ""
-    if digest is None:
-        found = connection.execute(SQL["digest"], _where(key)).fetchone()
-        digest = found["digest"] if found else ""
-    return notary.sign(statement(connection.info.user, action, key, digest, detail))
+def _done(
+    url: str, action: str, key: Key, detail: str, notary: Signer | None, actor: str | None = None,
+    answer_s: float | None = None, **words: str,
+) -> bool:  # fmt: skip
+    """An action with its entry in the custody log, which this session signs; whether it changed anything.
+
+    The digest is that of what left (``words``), else the record's own.
+    """
+    with _connected(url, answer_s=answer_s, actor=actor or system_user()) as connection:
+        signature = ""
+        if notary is not None:
+            found = words if "digest" in words else connection.execute(SQL["digest"], _where(key)).fetchone()
+            digest = found["digest"] if found else ""
+            signature = notary.sign(statement(connection.info.user, action, key, digest, detail))
+        row = connection.execute(SQL[action], {**_where(key), **words, "signature": signature}).fetchone()
+        return bool(row and row["done"])
 
 
 def vault(url: str, devices: Trust | None) -> Vault:

@@ -14,15 +14,16 @@ WHERE crash_id = %(crash)s AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehi
   AND (%(boot)s::bigint IS NULL OR boot_id = %(boot)s)
 ORDER BY vehicle_id, boot_id
 
--- name: lock
+-- name: locked
 SELECT odograph.crash_lock_set(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(why)s, %(signature)s)
-       AS is_new
+       AS done
 
 -- name: exported
 SELECT dispatch.crash_exported(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(digest)s, %(signature)s)
+       AS done
 
--- name: retire
-SELECT odograph.crash_retire(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(why)s, %(signature)s) AS is_gone
+-- name: deleted
+SELECT odograph.crash_retire(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(why)s, %(signature)s) AS done
 
 -- name: digest
 SELECT digest FROM serving.crash_integrity 

@@ -88,26 +88,15 @@ class Overload:
         return next(iter(fetch(connection, SQL["last"])), None)
 
     def _alert(self, began_ms: int, ended_ms: int | None, classes: str, lag: int) -> AlertRow:
-        over = ended_ms is not None
+        over, at_ms = ended_ms is not None, began_ms if ended_ms is None else ended_ms
         what = f"telemetry of {classes.replace(',', ', ')} goes to the archive only"
         return AlertRow(
-            alert_id=finding_id(FLEET, RULE, 1, began_ms, ended=over),
-            vehicle_id=FLEET,
-            rule=RULE,
-            rule_version=1,
-            severity=SEVERITY,
-            event_ms=began_ms if ended_ms is None else ended_ms,
-            value=float(lag),
-            limit=float(self.terms.lag_records),
+            alert_id=finding_id(FLEET, RULE, 1, began_ms, ended=over), vehicle_id=FLEET, boot_id=0, seq=0,
+            rule=RULE, rule_version=1, severity=SEVERITY, lat_deg=None, lon_deg=None,
+            event_ms=at_ms, received_ms=at_ms, since_ms=began_ms, ended=over,
+            value=float(lag), limit=float(self.terms.lag_records),
             message=f"Overload: {f'{what} no longer' if over else what}; {lag:,} records waited at its begin",
-            boot_id=0,
-            seq=0,
-            received_ms=began_ms if ended_ms is None else ended_ms,
-            lat_deg=None,
-            lon_deg=None,
-            since_ms=began_ms,
-            ended=over,
-        )
+        )  # fmt: skip
 
 
 def unless_overloaded(database: Database, work: Callable[[], int]) -> Callable[[], int]:

@@ -78,21 +78,6 @@ COLUMNS: Final[tuple[Column, ...]] = (
 NAMES: Final = tuple(column.name for column in COLUMNS)
 WRITTEN: Final = (*COLUMNS, *(Column(n, f"max({n})", f"max({n})") for n in ("revision", "restated_at")))
 """Of the newest layer below it."""
-FLEET: Final[dict[str, str]] = {  # columns of odograph.fleet_minute: SQL over the vehicles' minutes
-    "vehicles": "count(*)",
-    "moving": "count(*) FILTER (WHERE moving_s > 0)",
-    "on_road": "count(*) FILTER (WHERE moving_s > 0 OR idle_s > 0)",
-    "frames": "sum(frames)",
-    "samples": "sum(samples)",
-    "distance_m": _total("distance_m"),
-    "moving_s": _total("moving_s"),
-    "idle_s": _total("idle_s"),
-    "fuel_l": _total("fuel_l"),
-    "fuel_distance_m": _total("distance_m", "fuel_l IS NOT NULL"),
-    "energy_kwh": _total("energy_kwh"),
-    "energy_distance_m": _total("distance_m", "energy_kwh IS NOT NULL"),
-}
-
 NOTE_CHANGES: Final = SQL["note_changes"]
 # `odograph recompute` rolls up too: of two passes at once the older one could have the last word.
 ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(7012)"
@@ -171,17 +156,11 @@ def _level_sql(unit: str, below: str, time: str, end: str) -> str:
     )
 
 
-FLEET_SQL: Final = (
-    f"INSERT INTO odograph.fleet_minute (minute, {', '.join(FLEET)}) "  # noqa: S608  own names
-    f"SELECT m.bucket, {', '.join(FLEET.values())} "
-    "FROM (SELECT DISTINCT bucket FROM rollup_due "
-    "WHERE unit = 'minute' AND bucket BETWEEN %(since)s AND %(last)s) d "
-    "JOIN odograph.vehicle_minute m ON m.bucket = d.bucket "
-    "WHERE m.bucket >= %(since)s AND m.bucket < %(until)s "
-    "GROUP BY m.bucket ORDER BY m.bucket "
-    f"{on_conflict(['minute'], FLEET)}"
+FLEET_SQL: Final = SQL["fleet"].format(
+    fuel_distance_m=_total("distance_m", "fuel_l IS NOT NULL"),
+    energy_distance_m=_total("distance_m", "energy_kwh IS NOT NULL"),
+    **{name: _total(name) for name in ("distance_m", "moving_s", "idle_s", "fuel_l", "energy_kwh")},
 )
-"""The due minutes of the fleet, made of the vehicles' minutes."""
 DAY_END: Final = "(d.bucket AT TIME ZONE %(tz)s + interval '1 day') AT TIME ZONE %(tz)s"
 LEVELS: Final = {
     "minute": (_level_sql("minute", "window", "s.window_start", "d.bucket + interval '1 minute'"), FLEET_SQL),

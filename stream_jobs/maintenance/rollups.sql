@@ -41,3 +41,20 @@ FROM (
     ) b
 ) s
 GROUP BY span
+
+-- name: fleet
+-- The due minutes of the fleet, made of the vehicles' minutes; sums are of whole steps (rollups.py).
+INSERT INTO odograph.fleet_minute (minute, vehicles, moving, on_road, frames, samples, distance_m, moving_s, idle_s,
+    fuel_l, fuel_distance_m, energy_kwh, energy_distance_m)
+SELECT m.bucket, count(*), count(*) FILTER (WHERE moving_s > 0),
+       count(*) FILTER (WHERE moving_s > 0 OR idle_s > 0), sum(frames), sum(samples), {distance_m}, {moving_s},
+       {idle_s}, {fuel_l}, {fuel_distance_m}, {energy_kwh}, {energy_distance_m}
+FROM (SELECT DISTINCT bucket FROM rollup_due
+      WHERE unit = 'minute' AND bucket BETWEEN %(since)s AND %(last)s) d
+JOIN odograph.vehicle_minute m ON m.bucket = d.bucket
+WHERE m.bucket >= %(since)s AND m.bucket < %(until)s
+GROUP BY m.bucket ORDER BY m.bucket
+ON CONFLICT (minute) DO UPDATE SET
+    vehicles = excluded.vehicles, moving = excluded.moving, on_road = excluded.on_road, frames = excluded.frames,
+    samples = excluded.samples, distance_m = excluded.distance_m, moving_s = excluded.moving_s, idle_s = excluded.idle_s,
+    fuel_l = excluded.fuel_l, fuel_distance_m = excluded.fuel_distance_m, energy_kwh = excluded.energy_kwh, energy_distance_m = excluded.energy_distance_m

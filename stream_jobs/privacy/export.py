@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,11 +76,11 @@ def _described(path: Path, rows: int) -> dict[str, Any]:
 def _table(connection: Connection, table: tables.Table, path: Path) -> int:
     """A table's rows of the vehicle as CSV with a head; how many there are. Without any there is no file."""
     text = sql.SQL("COPY (SELECT * {}) TO STDOUT (FORMAT csv, HEADER)").format(table.of)
-    with path.open("wb") as file, connection.cursor().copy(text) as rows:
-        for some in rows:
-            file.write(some)
-    with path.open(newline="") as file:
-        count = sum(1 for _ in csv.reader(file)) - 1
+    with path.open("wb") as file, connection.cursor() as cursor:
+        with cursor.copy(text) as rows:
+            for some in rows:
+                file.write(some)
+        count = cursor.rowcount
     if not count:
         path.unlink()
     return count

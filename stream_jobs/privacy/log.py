@@ -79,10 +79,14 @@ class VehicleLog:
             places += [("telemetry", partition_of(self._key, log.partitions(self._name("telemetry"))))]
             for topic in (*STORED, *AGAIN):
                 for p in range(log.partitions(self._name(topic))):
-                    count = sum(map(self._is_ours, self._read(log, topic, p, None)))
+                    count = sum(map(self._is_ours, self._read(log, topic, p)))
                     places += [(topic, p)] if count else []
                     found.records[topic] = found.records.get(topic, 0) + count
-            keys = {topic: {*self._keys(log, topic)} for topic in COMPACTED}
+            keys = {
+                topic: {m.key() or b"" for p in range(log.partitions(self._name(topic)))
+                        for m in self._read(log, topic, p) if self._is_ours(m)}
+                for topic in COMPACTED
+            }  # fmt: skip
             places += [(topic, p) for topic in COMPACTED if keys[topic] for p in log.spans(self._name(topic))]
             with self._new_segments({topic for topic, _ in places}):
                 self._send("telemetry", self._key)
@@ -110,7 +114,9 @@ class VehicleLog:
     def _name(self, topic: str) -> str:
         return kafka_topic(self._prefix, topic)
 
-    def _read(self, log: kafka.LogReader, topic: str, partition: int, end: int | None) -> Iterator[Message]:
+    def _read(
+        self, log: kafka.LogReader, topic: str, partition: int, end: int | None = None
+    ) -> Iterator[Message]:
         low, high = log.bounds(self._name(topic), partition)
         return log.messages(self._name(topic), partition, low, high if end is None else end)
 
@@ -125,10 +131,6 @@ class VehicleLog:
             return orjson.loads(value)["crash_id"] not in self._kept
         except (ValueError, TypeError, KeyError):
             return True
-
-    def _keys(self, log: kafka.LogReader, topic: str) -> Iterator[bytes]:
-        for p in range(log.partitions(self._name(topic))):
-            yield from (m.key() or b"" for m in self._read(log, topic, p, None) if self._is_ours(m))
 
     def _append_again(self, log: kafka.LogReader, topic: str, partition: int, end: int, found: Cut) -> None:
         for message in self._read(log, topic, partition, end):

@@ -26,8 +26,7 @@ def replay(
         typer.Option(help="a stored day, as 2026-11-20 (in ODOGRAPH_TZ), or a generated day's name"),
     ] = None,
     from_offset: Annotated[
-        str | None,
-        typer.Option(help="Kafka's telemetry from here on: an offset, or partition:offset,..."),
+        str | None, typer.Option(help="Kafka's telemetry from here on: an offset, or partition:offset,...")
     ] = None,
     from_time: Annotated[
         str | None, typer.Option(help="Kafka's telemetry received since, as 2026-11-20T08:00 (UTC)")
@@ -51,8 +50,7 @@ def replay(
         str | None, typer.Option(help="name of the run; a known one goes on [r<date>_<n>]")
     ] = None,
     jobs: Annotated[
-        str | None,
-        typer.Option(help="programs of the run [stream,instant,events; drives: and dashboard]"),
+        str | None, typer.Option(help="programs of the run [stream,instant,events; drives: and dashboard]")
     ] = None,
     set_: Annotated[
         list[str] | None,

@@ -108,19 +108,13 @@ connected = partial(
 )  # fmt: skip
 """A connection in autocommit; its own failures become ServiceError."""
 _OPEN: Final = (
-    ("late frames to repair", "SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL"),
+    ("late frames to repair", SQL["late_frames"]),
     ("late frames of vehicles to repair", SQL["late_vehicles"]),
-    ("windows to roll up", "SELECT count(*) FROM odograph.window_change"),
+    ("windows to roll up", SQL["changed_windows"]),
 )
 EVENTS_TAKEN: Final = SQL["events_taken"]
 DROPPED_LATE: Final = SQL["dropped_late"]
-OF_DRIVE: Final = {
-    "trips": "SELECT count(*) FROM odograph.trip WHERE vehicle_id = %(vehicle_id)s "
-    "AND started_at BETWEEN %(stamped_from)s::timestamptz AND %(stamped_to)s",
-    "alerts": "SELECT count(*) FROM odograph.alert WHERE vehicle_id = %(vehicle_id)s "
-    "AND opened_at BETWEEN %(stamped_from)s::timestamptz AND %(stamped_to)s::timestamptz + interval '1 min' "
-    "AND withdrawn_at IS NULL",
-}
+OF_DRIVE: Final = {"trips": SQL["trips"], "alerts": SQL["alerts"]}
 """What a run found in one recorded drive; parameters: its report."""
 LATE_OPEN: Final = SQL["late_open"]
 

@@ -31,3 +31,18 @@ SELECT window_start FROM odograph.erased_window WHERE window_start >= %(since)s 
 -- Late frames of a span that wait for their repair.
 SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL
   AND t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(since_ms)s
+
+-- name: late_frames
+SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL
+
+-- name: changed_windows
+SELECT count(*) FROM odograph.window_change
+
+-- name: trips
+SELECT count(*) FROM odograph.trip WHERE vehicle_id = %(vehicle_id)s
+  AND started_at BETWEEN %(stamped_from)s::timestamptz AND %(stamped_to)s
+
+-- name: alerts
+SELECT count(*) FROM odograph.alert WHERE vehicle_id = %(vehicle_id)s
+  AND opened_at BETWEEN %(stamped_from)s::timestamptz AND %(stamped_to)s::timestamptz + interval '1 min'
+  AND withdrawn_at IS NULL

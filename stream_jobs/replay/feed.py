@@ -72,38 +72,39 @@ class Writer:
         self._producer = kafka.producer(bootstrap, _WRITE)
 
     def rows(self, rows: pa.Table, skip: Sequence[int] = (), now_ms: int | None = None) -> None:
-        """Rows of partition, key, received_ms, value in their order; see ``write``.
+        """Rows of partition, key, received_ms, value; see ``write``.
 
-        ``skip``: so many of each partition are there already. ``now_ms``: received then; the time they had
-        goes into a header.
+        ``now_ms``: received then; the time they had goes into a header.
         """
-        left = list(skip)
 
         def wanted() -> Iterator[Out]:
             columns = rows.select(("partition", "key", "value", "received_ms"))
             for batch in columns.to_batches(max_chunksize=AT_ONCE):
                 for partition, key, value, at_ms in zip(*(c.to_pylist() for c in batch.columns), strict=True):
-                    if left and left[partition] > 0:
-                        left[partition] -= 1
-                        continue
                     is_now = at_ms if now_ms is None else now_ms
                     headers = [(HEADER_RECEIVED_MS, b"%d" % is_now), _SCHEMA]
                     if now_ms is not None:
                         headers.append((HEADER_FIRST_RECEIVED_MS, b"%d" % at_ms))
                     yield partition, key, value, is_now, headers
 
-        self.write(wanted())
+        self.write(wanted(), skip)
 
-    def write(self, records: Iterable[Out]) -> int:
-        """Records in their order; returns how many when Kafka has them all. Raises ServiceError."""
-        count = 0
+    def write(self, records: Iterable[Out], skip: Sequence[int] = ()) -> int:
+        """Records in their order but the first ``skip`` of each partition; returns how many when Kafka has
+        them all. Raises ServiceError.
+        """
+        count, left = 0, dict(enumerate(skip))
         for partition, key, value, at_ms, headers in records:
+            if left.get(partition, 0) > 0:
+                left[partition] -= 1
+                continue
             count += 1
             while True:
                 try:
                     self._producer.produce(
-                        self._topic, value, key, partition, self._noted, timestamp=at_ms, headers=headers
-                    )
+                        self._topic, value, key, partition, timestamp=at_ms, headers=headers,
+                        on_delivery=lambda error, _: self._failures.append(str(error)),
+                    )  # fmt: skip
                     break
                 except BufferError:
                     self._producer.poll(0.1)
@@ -112,10 +113,6 @@ class Writer:
             why = self._failures[0] if self._failures else f"{unsent} records without an answer"
             raise ServiceError(f"Kafka {self._bootstrap}: {self._topic} does not take records: {why}")
         return count
-
-    def _noted(self, error: object, _message: object) -> None:
-        if error is not None:
-            self._failures.append(str(error))
 
 
 def copy_crashes(
@@ -126,21 +123,18 @@ def copy_crashes(
     topics may differ in partitions.
     """
     with Log(bootstrap) as log:
+        there = log.ends(target)
 
-        def missing() -> Iterator[Out]:
-            there = [*log.ends(target)]
+        def wanted() -> Iterator[Out]:
             for origin in range(len(log.ends(source))):
                 begin, end = (log.since(source, origin, at_ms) for at_ms in (since_ms, until_ms))
                 for m in log.read(source, origin, begin, end):
                     if vehicles and (m.key() or b"").decode(errors="replace") not in vehicles:
                         continue
                     partition = partition_of(m.key() or b"", len(there))
-                    if there[partition]:
-                        there[partition] -= 1
-                        continue
                     yield partition, m.key(), m.value(), int(m.timestamp()[1]), [*(m.headers() or [])]
 
-        return Writer(bootstrap, target).write(missing())
+        return Writer(bootstrap, target).write(wanted(), there)
 
 
 def bounds_of(speed: float | None) -> Bounds:

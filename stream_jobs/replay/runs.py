@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -151,12 +151,10 @@ def _read(path: Path) -> Run:
     return msgspec.json.decode(path.read_bytes(), type=Run)
 
 
-@contextmanager
-def held(home: Path, run_id: str) -> Iterator[None]:
+def held(home: Path, run_id: str) -> AbstractContextManager[None]:
     """Keep others off a run while the block runs; raises ConfigError where another process has it."""
     busy = ConfigError(f"run {run_id} is under way in another process: stop that one first")
-    with locks.locked(folder_of(home, run_id) / LOCK, busy=busy):
-        yield
+    return locks.locked(folder_of(home, run_id) / LOCK, busy=busy)
 
 
 def with_settings(given: Mapping[str, str]) -> Settings:

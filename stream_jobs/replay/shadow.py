@@ -16,10 +16,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-
 from infra.clients import database_url
 from infra.clients.db import sql_of
+from infra.clients.duck import table_of
 from infra.clients.kafka import TIMEOUT_S, admin, service_errors
 from infra.contract.errors import ServiceError
 from infra.contract.topics import CLOCK, kafka_topic
@@ -32,17 +31,9 @@ from infra.stack.stack import with_database
 from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
 from stream_jobs.maintenance.copies import VEHICLES
 from stream_jobs.replay import databases, promote, runs
+from stream_jobs.replay import feed as feeding
 from stream_jobs.replay.databases import connected
-from stream_jobs.replay.feed import (
-    OUTSTANDING,
-    STOPPED,
-    Ends,
-    Feed,
-    Writer,
-    bounds_of,
-    copy_crashes,
-    progress,
-)
+from stream_jobs.replay.feed import OUTSTANDING, STOPPED, Ends, Feed, Writer, bounds_of, progress
 from stream_jobs.replay.records import DRIVES, Log, Stored, files_of
 from stream_jobs.replay.runs import DASHBOARD, FILE, LOCK, Run, folder_of
 from stream_jobs.vehicles import lookups
@@ -98,6 +89,7 @@ class Shadow:
         self.topic = kafka_topic(self.prefix, TOPIC)
         self.owner_url = database_url.with_name(live.db_owner_url, run.database)
         self._settings = settings
+        self._clock_ms = 0  # where the run's clock must be at its end
         self._skew_s = settings.jobs.receipt_skew_s + OUTSTANDING.span_ms // 1000
         self._programs = [program for name in run.jobs for program in JOBS[name]]
 
@@ -132,10 +124,7 @@ class Shadow:
                 own.execute(SQL["vehicle"], known | drive)
             rows = own.execute(VEHICLES).fetchall()
         if known:
-            columns = dict(zip(lookups.SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
-            lookups.write(
-                self.home / "lookups" / lookups.VEHICLE_FILE, pa.table(columns, schema=lookups.SCHEMA)
-            )
+            lookups.write(self.home / "lookups" / lookups.VEHICLE_FILE, table_of(lookups.SCHEMA, rows))
 
     @contextmanager
     def running(self, stop: threading.Event) -> Iterator[Supervisor]:
@@ -222,23 +211,15 @@ class Shadow:
             events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)
             left["events"] = events - databases.number(self.owner_url, databases.EVENTS_TAKEN)
         found = [f"{query}: {count} records" for query, count in left.items() if count > 0]
+        if databases.number(self.owner_url, SQL["watermark"]) < self._clock_ms:
+            found.append("its clock, behind the last record")
         return found or databases.open_work(self.owner_url)
 
-    def fall_silent(self, supervisor: Supervisor, stop: threading.Event) -> None:
-        """Let the run's clock go on behind its last record, so that timers run out as live: trips end.
-
-        Raises ServiceError.
-        """
-        until_ms, skew_ms = self.run.received_until_ms + AFTER_MS, 1000 * self._skew_s
+    def fall_silent(self) -> None:
+        """Let the run's clock go on behind its last record, so that timers run out as live: trips end."""
+        self._clock_ms = self.run.received_until_ms + AFTER_MS
         clock = Writer(self.live.kafka_bootstrap, kafka_topic(self.prefix, CLOCK))
-        clock.write([(0, b"receipt", b"", until_ms + skew_ms, [])])
-        end_s = time.monotonic() + STUCK_S
-        while databases.number(self.owner_url, SQL["watermark"]) < until_ms:
-            self.watch(supervisor)
-            if time.monotonic() > end_s:
-                raise ServiceError(f"run {self.run.run_id}: its clock does not go on; {self.home / 'logs'}")
-            if stop.wait(SETTLE_POLL_S):
-                raise ServiceError(STOPPED)
+        clock.write([(0, b"receipt", b"", self._clock_ms + 1000 * self._skew_s, [])])
 
     def settle(self, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say) -> None:
         """Wait until its jobs and periodic tasks are through; raises ServiceError where they get stuck."""
@@ -326,7 +307,7 @@ def run_shadow(
     say(f"run {run.run_id}: {run.records} records in {len(plan)} slices")
     shadow.prepare()
     source, target = (kafka_topic(prefix, "crash") for prefix in (settings.kafka.prefix, shadow.prefix))
-    crashes = copy_crashes(bootstrap, source, target, *run.received, run.vehicles)
+    crashes = feeding.copy_crashes(bootstrap, source, target, *run.received, run.vehicles)
     say(f"run {run.run_id}: database {run.database}, topics {shadow.prefix}*, {crashes} crash records")
     say(f"run {run.run_id}: starting {', '.join(run.jobs)}: about half a minute")
     with shadow.running(stop) as supervisor:
@@ -343,7 +324,7 @@ def run_shadow(
         run = runs.save(settings.paths.home, replace(run, state="fed"))
         shadow.settle(supervisor, ends, stop, say)
         if run.source.startswith(DRIVES):  # the recording is over: time goes on, and nothing comes
-            shadow.fall_silent(supervisor, stop)
+            shadow.fall_silent()
             shadow.settle(supervisor, ends, stop, say)
         took_s = time.monotonic() - fed_s
     dropped = databases.number(shadow.owner_url, databases.DROPPED_LATE)

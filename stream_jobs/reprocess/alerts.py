@@ -31,13 +31,7 @@ _KEYS: Final = (
     "message", "value", "limit", "lat_deg", "lon_deg", "since_ms", "ended",
 )  # fmt: skip
 """Of a finding, in the order of these columns."""
-_ALERTS: Final = f"""
-SELECT {event_sql.ALERT_COLUMNS}, withdrawn_at IS NOT NULL, cleared_by IS NOT NULL
-FROM odograph.alert
-WHERE vehicle_id = %(vehicle)s AND rule = ANY(%(names)s)
-  AND opened_at <= to_timestamp(%(high_ms)s / 1000.0) AND last_at >= to_timestamp(%(low_ms)s / 1000.0)
-ORDER BY opened_at FOR UPDATE
-"""  # noqa: S608  constants of this file
+_ALERTS: Final = SQL["alerts"].format(columns=event_sql.ALERT_COLUMNS)
 _MARK: Final = "UPDATE odograph.alert_event SET {change} WHERE alert_id = ANY(%(ids)s)"
 _ADDED: Final = "UPDATE odograph.alert SET restated_at = now() WHERE first_alert_id = ANY(%(ids)s)"
 

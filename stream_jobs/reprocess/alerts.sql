@@ -30,3 +30,10 @@ WHERE alert_no = ANY(%(numbers)s)
 UPDATE odograph.alert SET cleared_at = coalesce(cleared_at, last_at), withdrawn_at = now(),
     revision = revision + 1, restated_at = now()
 WHERE alert_no = ANY(%(numbers)s)
+
+-- name: alerts
+SELECT {columns}, withdrawn_at IS NOT NULL, cleared_by IS NOT NULL
+FROM odograph.alert
+WHERE vehicle_id = %(vehicle)s AND rule = ANY(%(names)s)
+  AND opened_at <= to_timestamp(%(high_ms)s / 1000.0) AND last_at >= to_timestamp(%(low_ms)s / 1000.0)
+ORDER BY opened_at FOR UPDATE

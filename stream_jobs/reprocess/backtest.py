@@ -18,7 +18,7 @@ from stream_jobs.alerts.derive import AlertRow, Finding, merge
 from stream_jobs.archive.manifest import HOUR_MS, telemetry_of
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess.alerts import finding_of
-from stream_jobs.reprocess.feed import WHOLE, Feeder, Wanted, remake_of
+from stream_jobs.reprocess.feed import WHOLE, Feeder, Remake, Wanted
 from stream_jobs.reprocess.queue import Span, hours_ms
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.instant import check_expressions
@@ -92,7 +92,7 @@ def backtest(
         raise ConfigError(f"the archive {folder} has nothing of that span; see --from and --to (UTC)")
     times = [] if span.vehicle_id is None else [(span.vehicle_id, 0, 0)]
     wanted = Wanted((first_ms, span.until_ms), received, span.vehicle_id is None, times)
-    made = feeder(files, wanted, remake_of(settings, both, None, span.until_ms))
+    made = feeder(files, wanted, Remake(settings, both, None, span.until_ms))
     found = (unpack(body) for kind, _, body in made if kind == WHOLE)
     plain, marked = parted(row for row in found if isinstance(row, AlertRow))
     bounds = (span.from_ms, span.until_ms)

@@ -21,17 +21,16 @@ from pyspark.sql import SparkSession
 
 from infra.clients import duck
 from infra.clients.duck import connected
-from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.queue import Interval, Work
-from stream_jobs.roads.network import RoadLookup, lookup_of
+from stream_jobs.roads.network import lookup_of
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core
-from stream_jobs.vehicles.features import Features, VehicleStage, joined, vehicle_stage
+from stream_jobs.vehicles.features import Features, joined, vehicle_stage
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.rows import Row, pack
 from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, archived_frames
@@ -89,7 +88,6 @@ class Wanted:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Remake:
     """What is sent to the workers: archived records of some vehicles in, rows of MADE out.
 
@@ -100,14 +98,14 @@ class Remake:
     find differently comes only from late frames: a cold memory at the begin of the span cancels out.
     """
 
-    jobs: Jobs
-    roads: RoadLookup | None
-    stage: VehicleStage
-    rule_set: RuleSet
-    works: Mapping[str, Work] | None
-    seen_ms: int
-    windows: Interval | None
-    wanted: frozenset[str] | None
+    def __init__(
+        self, settings: Settings, rule_set: RuleSet, works: Mapping[str, Work] | None, seen_ms: int,
+        windows: Interval | None = None, wanted: Iterable[str] | None = None,
+    ) -> None:  # fmt: skip
+        self.jobs, self.roads = settings.jobs, lookup_of(settings)
+        self.stage, self.rule_set = vehicle_stage(settings, rule_set), rule_set
+        self.works, self.seen_ms, self.windows = works, seen_ms, windows
+        self.wanted = None if wanted is None else frozenset(wanted)
 
     def __call__(self, records: pa.Table) -> pa.Table:
         """``records``: columns of _COLUMNS, whole vehicles, copies among them."""
@@ -191,17 +189,6 @@ def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:
     name = "start_ms" if "start_ms" in rows.column_names else "window_start"
     start_ms = rows[name].cast(pa.int64())
     return rows.filter(pc.and_(pc.greater_equal(start_ms, from_ms), pc.less(start_ms, until_ms)))
-
-
-def remake_of(
-    settings: Settings, rule_set: RuleSet, works: Mapping[str, Work] | None, seen_ms: int,
-    windows: Interval | None = None, wanted: Iterable[str] | None = None,
-) -> Remake:  # fmt: skip
-    """The worker's part, by the settings in force."""
-    return Remake(
-        settings.jobs, lookup_of(settings), vehicle_stage(settings, rule_set), rule_set, works, seen_ms,
-        windows, None if wanted is None else frozenset(wanted),
-    )  # fmt: skip
 
 
 class Feeder:

@@ -153,16 +153,6 @@ LOOK_BACK_MS: Final = 86_400_000
 """How far back a vehicle is read where no stop is known before its frames."""
 COMMAND, NIGHTLY, GAP = "command", "nightly", "gap"
 
-_DUE: Final = SQL["starts"].format(
-    wanted="l.repaired_at IS NULL AND l.noted_at <= to_timestamp(%(seen_ms)s / 1000.0) "
-    "AND ((l.t0_ms + l.span_ms) / %(length_ms)s + 1) * %(length_ms)s <= %(closed_ms)s"
-)
-_LISTED: Final = SQL["starts"].format(
-    wanted="l.received_at >= %(since)s AND l.received_at < %(until)s "
-    "AND start + %(length_ms)s <= %(closed_ms)s"
-)
-_DONE: Final = SQL["done"]
-_UNFINISHED: Final = SQL["unfinished"]
 _BEGIN: Final = insert(
     "recompute_run", ("kind", "from_at", "until_at", "vehicle_id", "late_until"), "RETURNING run_no, NULL"
 )
@@ -206,7 +196,7 @@ def late_starts(
     since, until = listed or (None, None)
     closed = {"length_ms": grid.road_window_ms, "closed_ms": grid.closed_until_ms(seen_ms)}
     values = closed | {"seen_ms": seen_ms, "since": since, "until": until}
-    return [start for (start,) in fetch(connection, _DUE if listed is None else _LISTED, values)]
+    return [start for (start,) in fetch(connection, SQL["due" if listed is None else "listed"], values)]
 
 
 def open_late(connection: Connection, from_ms: int, until_ms: int, seen_ms: int) -> list[LateFrame]:
@@ -248,7 +238,7 @@ def works(connection: Connection, times: Sequence[tuple[Any, ...]], seen_ms: int
 
 def mark_done(connection: Connection, work: Work, seen_ms: int, *, rules: bool) -> None:
     """Its late frames noted up to ``seen_ms`` are taken in; by the rules too."""
-    execute(connection, _DONE, asdict(work) | {"seen_ms": seen_ms, "rules": rules})
+    execute(connection, SQL["done"], asdict(work) | {"seen_ms": seen_ms, "rules": rules})
 
 
 def _lists(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
@@ -289,7 +279,7 @@ def begin(connection: Connection, kind: str, span: Span, late_until: datetime | 
         "kind": kind, "from_at": moment(span.from_ms), "until_at": moment(span.until_ms),
         "vehicle_id": span.vehicle_id, "late_until": late_until,
     }  # fmt: skip
-    found = fetch(connection, _UNFINISHED, values) or fetch(connection, _BEGIN, values)
+    found = fetch(connection, SQL["unfinished"], values) or fetch(connection, _BEGIN, values)
     return Run(found[0][0], span, found[0][1])
 
 

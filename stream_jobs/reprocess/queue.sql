@@ -1,9 +1,17 @@
 -- Statements of queue.py.
 
--- name: starts
+-- name: due
 SELECT DISTINCT start FROM odograph.late_frame l, generate_series(
     l.t0_ms / %(length_ms)s * %(length_ms)s, l.t0_ms + l.span_ms, %(length_ms)s) AS start
-WHERE {wanted} ORDER BY start
+WHERE l.repaired_at IS NULL AND l.noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
+  AND ((l.t0_ms + l.span_ms) / %(length_ms)s + 1) * %(length_ms)s <= %(closed_ms)s
+ORDER BY start
+
+-- name: listed
+SELECT DISTINCT start FROM odograph.late_frame l, generate_series(
+    l.t0_ms / %(length_ms)s * %(length_ms)s, l.t0_ms + l.span_ms, %(length_ms)s) AS start
+WHERE l.received_at >= %(since)s AND l.received_at < %(until)s AND start + %(length_ms)s <= %(closed_ms)s
+ORDER BY start
 
 -- name: open_late
 SELECT topic, partition, log_offset, vehicle_id, t0_ms, span_ms, log_generation FROM odograph.late_frame

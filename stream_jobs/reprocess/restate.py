@@ -34,18 +34,7 @@ from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess import feed, queue
 from stream_jobs.reprocess.alerts import restate_alerts
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.queue import (
-    Counts,
-    Interval,
-    LateFrame,
-    Reach,
-    Run,
-    Work,
-    grid_of,
-    hours_ms,
-    moment,
-    taken_in,
-)
+from stream_jobs.reprocess.queue import Counts, Interval, LateFrame, Reach, Run, Work, grid_of, moment
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import Row, TripRow, restated_tables, unpack
@@ -155,10 +144,10 @@ class Restater:
         road_ms = self._grid.road_window_ms
         windows = (piece.starts[0], piece.starts[-1] + road_ms) if piece.starts else None
         listed = self._database.run(lambda c: queue.open_late(c, *windows, seen_ms)) if windows else []
-        late, reach = taken_in(listed, piece.starts, road_ms, self._before)
+        late, reach = queue.taken_in(listed, piece.starts, road_ms, self._before)
         waiting = {work.vehicle_id: work for work in self._works(piece)}
         files, wanted = self._records(piece, windows, waiting.values())
-        remake = feed.remake_of(
+        remake = feed.Remake(
             self._settings, self._rules if piece.rules else of_rules(()), dict(waiting), seen_ms, windows,
             {frame.vehicle_id for frame in listed} if piece.of == "late" else None,
         )  # fmt: skip
@@ -204,7 +193,7 @@ class Restater:
         if piece.vehicle_id is not None and piece.vehicle_id not in (time[0] for time in times):
             times.append((piece.vehicle_id, 0, 0))
         wanted = Wanted(windows, received, piece.vehicle_id is None, times)
-        return self._feeder.files(hours_ms(spans, others)), wanted
+        return self._feeder.files(queue.hours_ms(spans, others)), wanted
 
     def _window_rows(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[Table, pa.Table]:
         """Rows of all tables that are restated."""

@@ -14,7 +14,7 @@ from infra.settings.settings import Settings
 from stream_jobs.app.telemetry import table_of
 from stream_jobs.archive.writer import write_files
 from stream_jobs.reprocess import feed
-from stream_jobs.reprocess.feed import Feeder, Wanted, remake_of
+from stream_jobs.reprocess.feed import Feeder, Remake, Wanted
 from stream_jobs.reprocess.queue import Work, grid_of
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.rows import TripRow, unpack
@@ -64,7 +64,7 @@ def made(
     times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works.values()]
     selected = Wanted(windows, grid.received(starts), True, times)
     feeder = Feeder(settings)
-    remake = remake_of(settings, RuleSet(), works, T0 + 7_200_000, windows, wanted)
+    remake = Remake(settings, RuleSet(), works, T0 + 7_200_000, windows, wanted)
     files = feeder.files([T0, T0 - 3_600_000, T0 + 3_600_000])
     found: dict[str, Any] = {}
     for kind, vehicle_id, body in feeder(files, selected, remake):
