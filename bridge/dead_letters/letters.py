@@ -62,7 +62,6 @@ class Letter:
         return reason in (None, self.reason) and vehicle_id in (None, self.vehicle_id)
 
     def row(self, marked: Marked) -> Row:
-        """What lists show of it."""
         topic = self._text(topics.HEADER_MQTT_TOPIC) if topics.HEADER_MQTT_TOPIC in self.headers else None
         return {
             "offset": self.offset, "received": utc(self.at_ms), "reason": self.reason,
@@ -85,7 +84,6 @@ class Passed:
         return self.channel == "crash" and is_part(self.message)
 
     def received_at(self, received_ms: int) -> Record:
-        """The record, received at that moment."""
         now = (topics.HEADER_RECEIVED_MS, b"%d" % received_ms)
         headers = [now if pair[0] == now[0] else pair for pair in self.record.headers]
         return self.record._replace(headers=headers, timestamp_ms=received_ms)

@@ -103,7 +103,6 @@ class DeadLetters:
                 yield from self._letters(log, offset, offset + 1)
 
     def marked(self) -> Marked:
-        """Letters that were sent in and are stored, as the database says."""
         return queries.stored(self._url)
 
     def reinject(self, letters: Iterator[Letter], dry_run: bool, again: bool) -> Report:

@@ -248,7 +248,6 @@ class Destination(threading.Thread):
         )
 
     def incidents(self) -> Incidents:
-        """Which incidents alerts are of."""
         return Incidents(self._kafka, kafka_topic(self._prefix, "incidents"))
 
     def read(self, feed: Feed, known: Incidents, limit: int, wait_s: float) -> list[tuple[Record, Frame]]:
@@ -281,11 +280,9 @@ class Destination(threading.Thread):
         self.metrics.restarts.labels(self.name).inc()
 
     def skip(self, reason: Skip) -> None:
-        """Count an alert that is not to be delivered."""
         self.metrics.skipped.labels(self.name, reason).inc()
 
     def delivered(self, found: Record) -> None:
-        """Count a delivery, and how long it took."""
         self.metrics.delivered.labels(self.name).inc()
         delay_ms = max(0, time.time_ns() // 1_000_000 - found.received_ms)
         self.metrics.delay_s.labels(self.name).observe(delay_ms / 1000)

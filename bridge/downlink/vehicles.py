@@ -177,7 +177,6 @@ class Progress:
     _settled: dict[int, dict[int, bool]] = field(default_factory=dict)
 
     def take(self, partition: int, offset: int) -> None:
-        """A record that was read."""
         self._settled.setdefault(partition, {})[offset] = False
         self.open += 1
 

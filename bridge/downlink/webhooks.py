@@ -1,10 +1,6 @@
-"""Webhooks: the file that names them, signed POSTs with a deadline, retries, and delivery to one of them.
+"""Webhooks: the file that names them, signed POSTs (README) with a deadline, retries, delivery to one.
 
-The header ``Odograph-Signature: v2=<hex>`` is HMAC-SHA256 with the shared secret over three parts, a line
-feed between them: the header ``Odograph-Timestamp`` (unix seconds, ASCII digits), the header
-``Idempotency-Key``, and the body's bytes. No header holds a line feed, so the parts cannot be cut
-differently. A receiver computes it anew, compares in constant time, refuses a timestamp more than 300 s off
-its clock, and drops a key it has accepted before. Each attempt is signed at its own time.
+No header holds a line feed, so the signed parts cannot be cut differently.
 """
 
 import hashlib

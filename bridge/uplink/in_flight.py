@@ -1,12 +1,6 @@
-"""Messages between receipt and acknowledgement. Pure: the producer is handed in.
+"""Messages between receipt and acknowledgement (README, "Epochs", "Batches without reports of success").
 
-A packet id is valid only on the connection that carried it: after a reconnect the broker gives it to another
-message. So every ticket knows its epoch, the number of its connection; one of an older epoch is never
-acknowledged, and the broker sends its messages again.
-
-One batch is out at a time, and it is finished when the producer's queue is empty: then every record of it was
-either stored or named in an error report, so a stored record needs no report of its own. Meanwhile the next
-batch gathers; the slower Kafka is, the larger it gets.
+Pure: the producer is handed in.
 """
 
 from __future__ import annotations

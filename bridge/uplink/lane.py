@@ -134,7 +134,6 @@ class BaseLane:
         raise NotImplementedError
 
     def figures(self) -> dict[str, float]:
-        """How the lane stands, by the metric's name."""
         stats, inlets = self.stats, self.inlets
         total = self._gone.copy()
         for inlet in inlets:
@@ -401,7 +400,6 @@ class AtMostOnceLane(BaseLane):
         return left
 
     def turn(self) -> None:
-        """One turn of the loop; waits for messages only."""
         came = self._poll(BUSY_WAIT_MAX_S if self.sink.queued else IDLE_WAIT_S)
         now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         due = now_s - self._count_s > COUNT_S

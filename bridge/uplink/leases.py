@@ -1,9 +1,7 @@
-"""Which slots this bridge serves: Kafka's group protocol holds the leases.
+"""Which slots this bridge serves: Kafka's group protocol holds the leases (README, "Slots").
 
 Bridges are members of a consumer group on a topic of one partition a slot, in which nothing ever lies: who is
-assigned a partition has the slot. The coordinator sees a member die, shares its slots out, moves no more of
-them than it must when one joins, and a member that it put out learns so. Bridges need nothing but Kafka and
-the MQTT brokers for that. What makes a change safe is not the lease but the session (README, "Slots").
+assigned a partition has the slot. What makes a change safe is not the lease but the session.
 """
 
 import threading
@@ -45,7 +43,6 @@ class SlotLeases:
         self.trouble: str | None = "no slots assigned yet"
 
     def reason(self) -> str | None:
-        """Why the group has assigned nothing, or None."""
         return self.trouble
 
     def run(self, stop: threading.Event) -> None:

@@ -28,7 +28,6 @@ class Latency:
         self.total_s = 0.0
 
     def observe(self, seconds: float, times: int = 1) -> None:
-        """Count one, or some that were alike."""
         self.counts[bisect_left(LATENCY_BOUNDS_S, seconds)] += times
         self.total_s += seconds * times
 

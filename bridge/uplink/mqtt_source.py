@@ -345,5 +345,4 @@ class MqttSource:
             self.taken_over += 1
 
     def reason(self) -> str | None:
-        """Why nothing can arrive, or None."""
         return None if self.connected and self.subscribed else self.trouble

@@ -235,7 +235,6 @@ class EmptiedSource(MqttSource):
         return self._emptied_epoch == self.epoch
 
     def poll(self, limit: int, wait_s: float) -> list[Publish]:
-        """What came, the marker excepted."""
         found = super().poll(limit, wait_s)
         marker = self.config.marker.encode()
         if any(publish[0] == marker for publish in found):

@@ -79,7 +79,6 @@ class Watch:
     _vehicles: dict[str, _Vehicle] = field(default_factory=dict)
 
     def of_classes(self, classes: Collection[str]) -> frozenset[str]:
-        """The vehicles of these classes."""
         found = (v for v, known in self._vehicles.items() if known.own.get("vehicle_class") in classes)
         return frozenset(found if classes else ())
 
@@ -88,7 +87,6 @@ class Watch:
 
     @property
     def silent(self) -> int:
-        """How many the log calls silent."""
         return sum(vehicle.stands == "silent" for vehicle in self._vehicles.values())
 
     def note(self, vehicle_id: str, value: bytes, at_ms: int) -> None:

@@ -314,5 +314,4 @@ class BufferedSocket:
 
     @property
     def wants_write(self) -> bool:
-        """Whether something queued was not sent yet."""
         return bool(self._unsent)

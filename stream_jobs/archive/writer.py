@@ -79,7 +79,6 @@ class HourFiles:
     deferred: str = ""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The exceptions, and the files."""
         files: dict[int, tuple[pa.BufferOutputStream, pq.ParquetWriter]] = {}
         for batch in batches:
             table = indexed(batch, self.limits)

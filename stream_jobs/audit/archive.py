@@ -170,7 +170,6 @@ class Archive:
         return dict(self._run(sql, {"vehicles": list(vehicles)})) if vehicles else {}
 
     def again_in_all(self) -> int:
-        """The same of all vehicles together."""
         sql = SQL["again"].format(vehicles=_SHARE)
         return sum(again for share in self._shares(SHARE_ROWS) for _, again in self._run(sql, share))
 

@@ -67,7 +67,6 @@ class Ledger:
     erased: int = 0
 
     def __sub__(self, before: Ledger) -> Ledger:
-        """What came in between."""
         return Ledger(**{f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)})
 
     @property
@@ -93,7 +92,6 @@ class Ledger:
 
     @property
     def residual(self) -> int:
-        """Frames unaccounted for: 0 when every equation holds."""
         return abs(self.missing_on_the_way) + abs(self.missing_in_archive) + abs(self.missing_in_windows)
 
 
@@ -165,7 +163,6 @@ class Figures:
         )
 
     def add(self, other: Figures) -> None:
-        """Take over another's counts."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 

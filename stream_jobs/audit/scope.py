@@ -1,8 +1,4 @@
-"""Which frames an audit is about.
-
-A frame belongs to the moment of its first sample; one whose clock is impossible to the moment of its receipt.
-So each record belongs to one scope only, and copies of a frame to the same one.
-"""
+"""Which frames an audit is about (README: "A frame belongs to the time of its first sample")."""
 
 from __future__ import annotations
 
@@ -27,7 +23,6 @@ class Scope:
 
     @property
     def whole(self) -> bool:
-        """Whether it is all there ever was."""
         return self.since_ms == 0 and self.until_ms == EVER_MS
 
     def bounds(self) -> dict[str, int]:

@@ -1,9 +1,7 @@
 """The custody log's head outside the database: signed, and time-stamped by RFC 3161 (openssl ts).
 
 ``<home>/anchors`` holds a file a head: how many entries, the last one's hash, the SHA-256 of the file before,
-signed with the evidence key; and beside the newest of each minute its time stamp. A head is anchored only
-where the log holds all heads before it and every entry since is signed. Copy the folder elsewhere: who has
-the database, the evidence key and these files can write another history.
+signed with the evidence key; and beside the newest of each minute its time stamp.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A crash record as evidence, one zip that is the same bytes each time it is made, and as text; pure.
-
-What is in the zip is what is known of the record, not when or by whom it was asked for: exports are noted in
-the custody log of the database, with the bundle's hash, and left out of the log that the bundle holds.
-"""
+"""A crash record as evidence, one zip that is the same bytes each time it is made, and as text; pure."""
 
 from __future__ import annotations
 

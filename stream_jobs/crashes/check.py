@@ -21,7 +21,6 @@ class _Element(NamedTuple):
     step: float
 
     def fault(self, value: Any) -> str | None:
-        """What is wrong with a number."""
         found = _number(value)
         if found is None:
             return "shape"

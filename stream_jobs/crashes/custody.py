@@ -78,7 +78,6 @@ class Entry:
         return self.vehicle_id, self.boot_id, self.crash_id
 
     def hashed(self) -> str:
-        """The hash that it should hold."""
         at_us = (self.at - _EPOCH) // timedelta(microseconds=1)
         lines = (
             self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id,

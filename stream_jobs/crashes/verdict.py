@@ -1,9 +1,6 @@
-"""Crash records corroborated by telemetry: confirmed, suspect or pothole.
+"""Crash records corroborated by telemetry: confirmed, suspect or pothole (README, "Verdicts").
 
-A verdict is a pure function of the record and of the windows of vehicles around it, so a restart or a replay
-gives the same. ``settle`` gives records their verdict once telemetry has gone on past them, and again when it
-changes. What is due is asked of the database, in event time: the vehicle's own time or the fleet's must have
-passed the event.
+What is due is asked in event time: the vehicle's own time or the fleet's must have passed the event.
 """
 
 from __future__ import annotations

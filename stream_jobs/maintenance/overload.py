@@ -1,8 +1,7 @@
-"""The periodic task ``overload``: begins and ends putting telemetry of chosen classes of vehicles off.
+"""The periodic task ``overload``: begins and ends putting telemetry off (README, "Overload").
 
-It begins when what waits for the query ``telemetry`` is beyond the limit and has grown for a while, and ends
-when little waits. The table odograph.overload is what is known of it; the topic ``policy`` tells the bridges,
-the topic ``alerts`` the operators. Both are told again until they stand there.
+The table odograph.overload is what is known of it; bridges and operators are told again until it stands in
+the topics ``policy`` and ``alerts``.
 """
 
 from __future__ import annotations

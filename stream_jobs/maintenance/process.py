@@ -72,11 +72,9 @@ class Maintenance:
         return next((d.problem() for d in self._databases if d.problem()), None)
 
     def remark(self) -> str | None:
-        """Which tasks fail and since when."""
         return None if self._runner is None else self._runner.problem()
 
     def run(self) -> None:
-        """Until its end is asked for."""
         self.lease.run(self._work)
 
     def _work(self, term: Term) -> None:

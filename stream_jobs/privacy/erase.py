@@ -273,7 +273,6 @@ def _rewritten(database: Connection, names: list[str]) -> None:
 
 
 def _certificates(settings: Settings, vehicle: str) -> None:
-    """Revoke the vehicle's certificates; their files go."""
     folder = settings.paths.home / identity.FOLDER / identity.DEVICES / "issued" / vehicle
     if folder.exists():
         with suppress(ConfigError):  # none was valid

@@ -1,10 +1,4 @@
-"""A vehicle's records out of Kafka's log, where no single record can be deleted.
-
-Each partition that holds some is cut at a marker: a record without a value, the first of a new segment, so
-that Kafka deletes the files before it. What others have there is elsewhere (telemetry in the archive, alerts
-in the database), or it is appended again behind the marker. In a compacted topic a record without a value
-takes the place of those with its key.
-"""
+"""A vehicle's records out of Kafka's log, where no single record can be deleted (README)."""
 
 from __future__ import annotations
 

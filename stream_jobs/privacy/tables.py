@@ -36,7 +36,6 @@ class Table(NamedTuple):
 
     @property
     def of(self) -> sql.Composed:
-        """``FROM table WHERE condition``."""
         return sql.SQL("FROM {} WHERE {}").format(sql.Identifier(self.schema, self.name), self.rows)
 
     def __str__(self) -> str:

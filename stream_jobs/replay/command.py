@@ -115,7 +115,6 @@ def _verified(home: Path, live: Endpoints, run: Run, say: Say, as_json: bool) ->
 
 
 def _drives_told(home: Path, run: Run, as_json: bool) -> None:
-    """A table of the drives of a run, with what its jobs found in them."""
     drives = runs.drives_of(folder_of(home, run.run_id))["drives"]
     with opened(run.run_id) as (_, _live, own):
         for drive in drives:

@@ -1,11 +1,4 @@
-"""Feeding a run: slices into its topic, never too far ahead of its jobs.
-
-Records go in by key and partition as before; the time of receipt that a record had is its timestamp.
-
-Spark's watermark is the newest time of all partitions: a backlog in which one partition runs ahead of another
-would push it past unread frames, and they would be dropped. So a slice goes in only when the jobs have taken
-all but the last few before it, and the run's watermark waits for as much time as those hold.
-"""
+"""Feeding a run: slices into its topic, never too far ahead of its jobs (README, "Never too far ahead")."""
 
 from __future__ import annotations
 

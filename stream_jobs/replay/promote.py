@@ -1,11 +1,4 @@
-"""Promotion of a run: its tables into the live database, then serving reads them, in one transaction each.
-
-First a schema of the run's own is filled, which nothing reads; then, in one transaction, the promoted views
-and what reads them are made. A crash leaves either all of a step or nothing; doing it again finishes it.
-
-A promoted view ``promoted.<table>`` gives the table itself outside the runs' spans and vehicles, and within
-them the rows of the run promoted last.
-"""
+"""Promotion of a run: its tables into the live database, then serving reads them, in one transaction each."""
 
 from __future__ import annotations
 

@@ -82,7 +82,6 @@ class Run:
         return {"since": self.span.since, "until": self.span.until, "vehicles": [*self.vehicles] or None}
 
     def changed(self) -> str:
-        """Its settings in one line."""
         return ", ".join(f"{k}={v}" for k, v in sorted(self.settings.items())) or "nothing"
 
 

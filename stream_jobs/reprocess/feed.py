@@ -1,8 +1,4 @@
-"""Archived records -> windows, journeys and findings, a group of vehicles at a time, out of one parse.
-
-What is little is read by DuckDB and made in this process; what is much goes through Spark, where there is a
-session. Both read the same SQL and call the same ``Remake``.
-"""
+"""Archived records -> windows, journeys and findings, a group of vehicles at a time, out of one parse."""
 
 from __future__ import annotations
 

@@ -178,7 +178,6 @@ class Work:
     journeys: bool
 
     def holds(self, row: Row) -> bool:
-        """Whether a row is a journey of this time."""
         if not isinstance(row, TripRow | StopRow | IdleRow | HarshRow):
             return False
         begin_ms = row.started_ms if isinstance(row, TripRow) else row.began_ms

@@ -1,9 +1,4 @@
-"""The one writer of the batch layer: rows that differ from those stored get their next revision.
-
-It holds an advisory lock of its session, which a killed process releases, from before it reads the archive
-until it has written. Else two could read one after the other and write in the other order: a late frame that
-the first had taken in would be marked as repaired and be gone.
-"""
+"""The one writer of the batch layer (README, "The writer lock"): rows that differ get their next revision."""
 
 from __future__ import annotations
 
@@ -196,7 +191,6 @@ class Restater:
         return self._feeder.files(queue.hours_ms(spans, others)), wanted
 
     def _window_rows(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[Table, pa.Table]:
-        """Rows of all tables that are restated."""
         found = {VEHICLE: pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])}
         if piece.vehicle_id is None:
             mine = pa.concat_tables([SHARE.empty_table(), *made[feed.SHARES]])
