@@ -31,7 +31,7 @@ MEMBER: Final[dict[str, Any]] = {
 
 
 class SlotLeases:
-    """Keeps the lanes' wanted slots as the group assigns them; ``reason`` is any thread's."""
+    """Keeps the lanes' wanted slots as the group assigns them; ``trouble`` says why there are none."""
 
     def __init__(self, settings: Settings, endpoints: Endpoints, lanes: Sequence[BaseLane]) -> None:
         self._bootstrap, self._lanes = endpoints.kafka_bootstrap, lanes
@@ -41,9 +41,6 @@ class SlotLeases:
         self._stop = threading.Event()
         self._log = structlog.get_logger()
         self.trouble: str | None = "no slots assigned yet"
-
-    def reason(self) -> str | None:
-        return self.trouble
 
     def run(self, stop: threading.Event) -> None:
         """Be a member of the group until ``stop``; begin anew when Kafka was lost."""
@@ -89,12 +86,11 @@ class SlotLeases:
         """Slots go, or the lease of them ran out: what was read of them is stored before others may begin."""
         self._want(self._slots.difference(p.partition for p in partitions))
         deadline_s = time.monotonic() + 2 * LEAVE_S
-        while not (self._stop.is_set() or self._left()) and time.monotonic() < deadline_s:
+        while any(inlet.slot not in self._slots for lane in self._lanes for inlet in lane.inlets):
+            if self._stop.is_set() or time.monotonic() > deadline_s:
+                break
             time.sleep(RELEASE_POLL_S)
         consumer.incremental_unassign(partitions)
-
-    def _left(self) -> bool:
-        return all({inlet.slot for inlet in lane.inlets} <= self._slots for lane in self._lanes)
 
     def _want(self, slots: frozenset[int | None]) -> None:
         if slots != self._slots:

@@ -176,7 +176,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
         silence = SilenceWatch(settings, endpoints, ours, registry)
         checks = {"kafka": kafka} | {f"mqtt-{lane.name}": lane.reason for lane in ours}
         leases = SlotLeases(settings, endpoints, ours) if bridge.leased else None
-        checks |= {"slots": leases.reason} if leases else {}
+        checks |= {"slots": lambda: leases.trouble} if leases else {}
         with (
             HealthServer(endpoints.health(bridge.process), checks, registry) as health,
             in_background("silence", silence.run),

@@ -135,8 +135,9 @@ class Shadow:
         live = self._settings.paths
         own = {
             "PATHS_HOME": str(self.home),
-            "PATHS_CACHE": str(self._settings.paths.cache.absolute()),
-            "PATHS_CHECKPOINTS": self._checkpoints(),
+            "PATHS_CACHE": str(live.cache.absolute()),
+            # Beside the live ones where these lie on shared storage; else in the run's home.
+            "PATHS_CHECKPOINTS": f"{live.place('checkpoints')}.{self.run.run_id}" if live.checkpoints else "",
             "PATHS_LOOKUPS": live.lookups if "://" in live.lookups else "",
             "PATHS_ARCHIVE": "",
             "KAFKA_PREFIX": self.prefix,
@@ -161,11 +162,6 @@ class Shadow:
 
     def _pages(self) -> dict[str, str]:
         return Endpoints(**json.loads((self.home / ENDPOINTS_FILE).read_text())).pages
-
-    def _checkpoints(self) -> str:
-        """Beside the live ones where these lie on shared storage; else in the run's home."""
-        live = self._settings.paths.place("checkpoints")
-        return f"{live}.{self.run.run_id}" if self._settings.paths.checkpoints else ""
 
     def watch(self, supervisor: Supervisor) -> None:
         """Start again what ended; raises ServiceError where that does not help.
