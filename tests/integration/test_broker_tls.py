@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ssl
 import tempfile
 import uuid
@@ -45,6 +46,7 @@ def broker() -> Iterator[MqttBroker]:
     fetch_all(folder, ("mosquitto",))
     with guarded(home, remove=True), secure_broker(cache.rootfs(folder), home / "b", PASSWORD) as made:
         yield made
+        gc.collect()  # those sockets, before the next module's tests meet them
 
 
 def addresses(broker: MqttBroker) -> Endpoints:

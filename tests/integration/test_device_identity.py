@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import json
 import re
 import subprocess
@@ -83,6 +84,7 @@ def site() -> Iterator[Site]:
     stack = Stack(settings, lambda _: None, {}, ["mosquitto"])
     with guarded(home, remove=True):
         yield Site(stack, stack.up())
+        gc.collect()  # those sockets, before the next module's tests meet them
         stack.down()
 
 

@@ -339,7 +339,7 @@ def warned(lane: Lane) -> list[str]:
 
 def test_only_a_lock_that_was_taken_is_released(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     assert warned(lane) == []
-    monkeypatch.setattr(locks, "_RELEASE", "SELECT pg_advisory_unlock(7020)")
+    monkeypatch.setitem(locks.SQL, "release", "SELECT pg_advisory_unlock(7020)")
     assert warned(lane) == ["you don't own a lock of type ExclusiveLock"]
 
 
