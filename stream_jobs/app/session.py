@@ -7,8 +7,10 @@ import shutil
 import sys
 import sysconfig
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache as once
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +21,7 @@ from pyspark.sql import SparkSession
 
 import infra
 import stream_jobs
+from infra.clients.locks import locked
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import cache
@@ -36,6 +39,9 @@ PLACES: Final = ("checkpoints", "lookups")
 ENVIRONMENT: Final = "environment"
 """Folder of the unpacked archive (package.py) in the working folder of an executor."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+ALIVE: Final = "alive"
+_held: Final = ExitStack()
+"""Locks until this process ends."""
 COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Java's quick compiler only, with room for what it makes (its own default, 48 MiB, gets full).
 
@@ -154,13 +160,21 @@ def java_options(settings: Settings, conf: Mapping[str, str]) -> str:
 
 
 def _scratch(settings: Settings) -> Path:
-    """This process's folder for what lives no longer than it; those that killed ones left are removed."""
-    every = settings.paths.home.absolute() / "run" / "spark"
-    ours = every / str(os.getpid())
-    ours.mkdir(parents=True, exist_ok=True)
-    for left in every.iterdir():
-        if not Path("/proc", left.name).exists():
-            shutil.rmtree(left, ignore_errors=True)
+    return _own_folder(settings.paths.home.absolute() / "run" / "spark")
+
+
+@once
+def _own_folder(every: Path) -> Path:
+    """This process's folder for what lives no longer than it; those that killed ones left are removed.
+
+    A lock tells who lives, not a pid: containers may share a home and not see each other's processes.
+    """
+    with locked(every / ".lock"):
+        for left in every.glob("*/"):
+            with suppress(BlockingIOError), locked(left / ALIVE, busy=BlockingIOError()):
+                shutil.rmtree(left, ignore_errors=True)
+        ours = Path(tempfile.mkdtemp(dir=every))
+        _held.enter_context(locked(ours / ALIVE))
     return ours
 
 

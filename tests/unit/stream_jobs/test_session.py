@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from infra.clients.locks import locked
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import cache
@@ -94,10 +95,12 @@ def test_the_drivers_port_asks_strangers_who_they_are_and_one_that_does_not_is_n
 
 def test_what_a_killed_process_left_is_removed_and_what_lives_stays(tmp_path: Path) -> None:
     every = tmp_path / "run" / "spark"
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
-    for pid in (gone.pid, os.getppid()):
-        (every / f"{pid}" / "blockmgr").mkdir(parents=True)
-    options = session.java_options(settings(tmp_path), {})
-    assert f'"-Djava.io.tmpdir={every / str(os.getpid())}"' in options
-    assert {path.name for path in every.iterdir()} == {f"{os.getpid()}", f"{os.getppid()}"}
+    (every / "left" / "blockmgr").mkdir(parents=True)
+    (every / "left" / session.ALIVE).touch()
+    (every / "older" / "blockmgr").mkdir(parents=True)
+    with locked(every / "living" / session.ALIVE):
+        options = session.java_options(settings(tmp_path), {})
+        (ours,) = {path.name for path in every.glob("*/")} - {"living"}
+    assert f'"-Djava.io.tmpdir={every / ours}"' in options
+    with pytest.raises(BlockingIOError), locked(every / ours / session.ALIVE, busy=BlockingIOError()):
+        pass
