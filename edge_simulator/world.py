@@ -109,6 +109,8 @@ class World:
         """What is left at a run's end: messages held back or on board, in order, and open truth."""
         rest, start_ms = sorted(self.emitter.flush(now_ms)), self.scenario.start_ms
         open_rows = self._truth_log.close(now_ms - start_ms, start_ms)
+        ran = self._injector.close(now_ms - start_ms)
+        open_rows += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in ran]
         return rest, [*self.emitter.radio.truth(), *open_rows, *self.limp_home.still()]
 
     def _run_fine(self, from_ms: int, steps: int) -> list[Truth]:
@@ -119,8 +121,7 @@ class World:
             now_ms = from_ms + round((k + 1) * self._h_ms)
             events = list(self._injector.due(now_ms))
             truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in events]
-            coded = self._injector.coded()
-            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in coded]
+            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in self._injector.told()]
             self.fleet.step(h_s)
             self.machine.step(self.fleet, h_s)
             truth += self._truth_log.step(now_ms, start_ms)

@@ -39,6 +39,7 @@ class Drive:
     codes: list[dict[int, list[str]]] = field(default_factory=list)
     begun: list[faults.Fault] = field(default_factory=list)
     coded: list[faults.CodeSet] = field(default_factory=list)
+    ran: list[faults.EngineTime] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Floats:
         return self.columns[name]
@@ -80,8 +81,11 @@ def drive(
         out.begun += [event.fault for event in injector.due(1000 * (t + 1))]
         machine.step(fleet, 1.0)
         _note(out, t, instruments)
-        out.coded += injector.coded()
+        told = injector.told()
+        out.coded += [one for one in told if isinstance(one, faults.CodeSet)]
+        out.ran += [one for one in told if isinstance(one, faults.EngineTime)]
         out.codes.append({vehicle: list(codes) for vehicle, codes in injector.codes.items()})
+    out.ran += injector.close(1000 * seconds)
     return out
 
 

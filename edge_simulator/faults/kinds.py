@@ -97,6 +97,22 @@ class CodeSet(NamedTuple):
         }  # fmt: skip
 
 
+class EngineTime(NamedTuple):
+    """How long a vehicle's engine ran with a fault of it: only then can anybody see such a fault."""
+
+    fault: Fault
+    at_ms: int
+    engine_s: float
+
+    def row(self, vehicle_id: str, start_ms: int) -> dict[str, Any]:
+        """Its row of ground truth, from the onset to the repair or the run's end."""
+        return {
+            "kind": "engine", "what": self.fault.name, "vehicle_id": vehicle_id,
+            "from_ms": start_ms + self.fault.onset_ms, "to_ms": start_ms + self.at_ms,
+            "engine_s": round(self.engine_s, 1),
+        }  # fmt: skip
+
+
 Draw = Callable[[float, np.random.Generator], Details]
 
 

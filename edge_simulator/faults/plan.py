@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
-from edge_simulator.faults.kinds import KINDS, Burst, Case, CodeSet, Event, Fault, Needs, Span
+from edge_simulator.faults.kinds import KINDS, Burst, Case, CodeSet, EngineTime, Event, Fault, Needs, Span
 from edge_simulator.geo import Bools
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle.machine import Machine
@@ -247,7 +247,8 @@ class Injector:
         self._running: list[Case] = []
         self.codes: dict[int, list[str]] = {}
         """Trouble codes that the vehicles' own diagnosis has set, by vehicle."""
-        self._coded: list[CodeSet] = []
+        self._told: list[CodeSet | EngineTime] = []
+        self._with_engine: list[tuple[Fault, float]] = []  # faults of engines, and how long each had run
         self._begun = 0
         self._tick_ms = self._next_ms = NEVER_MS
         self._plan_next()
@@ -271,10 +272,15 @@ class Injector:
                     yield self._begin(fault, now_ms)
         self._plan_next()
 
-    def coded(self) -> list[CodeSet]:
-        """Codes set since the last call, each fault's once."""
-        found, self._coded = self._coded, []
+    def told(self) -> list[CodeSet | EngineTime]:
+        """Since the last call: codes set, each fault's once, and how long engines ran with what is mended."""
+        found, self._told = self._told, []
         return found
+
+    def close(self, now_ms: int) -> list[EngineTime]:
+        """How long engines ran with the faults that are there at a run's end."""
+        ran_s = self._machine.engine_s
+        return [EngineTime(f, now_ms, float(ran_s[f.vehicle]) - since) for f, since in self._with_engine]
 
     def _plan_next(self) -> None:
         waiting = [fault.onset_ms for fault in self._waiting[:1]]
@@ -284,6 +290,8 @@ class Injector:
         self._begun += 1
         self._taken[fault.vehicle] = True
         case = Case(fault, KINDS[fault.name], self._fleet, self._machine)
+        if case.kind.needs not in ("any", "pack"):
+            self._with_engine.append((fault, float(self._machine.engine_s[fault.vehicle])))
         _apply(case, fault.level(now_ms))
         burst = None
         if case.kind.impact is not None:
@@ -308,6 +316,8 @@ class Injector:
                     kind.mend(case)
                 self._taken[fault.vehicle] = False
                 self.codes.pop(fault.vehicle, None)
+                self._told += [told for told in self.close(fault.end_ms) if told.fault is fault]
+                self._with_engine = [pair for pair in self._with_engine if pair[0] is not fault]
                 continue
             if case.level < 1 or kind.keeps_on:
                 _apply(case, fault.level(now_ms))
@@ -331,7 +341,7 @@ class Injector:
             return
         code = str(fault.details.get("code", kind.code))
         self.codes[fault.vehicle] = [code]
-        self._coded += [] if case.reported else [CodeSet(fault, code, now_ms)]
+        self._told += [] if case.reported else [CodeSet(fault, code, now_ms)]
         case.reported = True
 
     def _driving(self) -> Bools:

@@ -126,6 +126,7 @@ class Machine:
         self._since_slow_s = 0.0
         self._brake_j = np.zeros(n)
         self.trim_learned = np.zeros(n)  # what the long-term trim has learned of a wrong mixture, %
+        self.engine_s = np.zeros(n)  # how long the engine has run, to a second at each start and stop
         self.regeneration_s = np.zeros(n)  # clock of the particulate filter: thermal.regeneration_s
         self.runaway_k = np.zeros(n)  # how much hotter than its pack a failing cell is
         self._dragging = self._slipping = self._burning = (
@@ -169,6 +170,7 @@ class Machine:
         """Temperatures and pressures after another ``h_s`` seconds; a cell that heats itself."""
         st, sp, broken, out = self.state, self.specs, self.defects, self.ambient_c
         running = st.rpm > 0
+        self.engine_s += h_s * running
         st.coolant_c = thermal.coolant_step(
             st.coolant_c, np.full(len(v), out), st.fuel_j / h_s, v, h_s, sp("thermal_kj_k"),
             sp("cooling_w_k"), broken.cooling_blocked, running, broken.thermostat_open,

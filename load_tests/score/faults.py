@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,7 +91,10 @@ def flood(definition: Definition, faults: Sequence[Truth], alarms: Sequence[Clai
 
 
 def excuse(fault: Truth, terms: Terms, scene: Scene) -> str | None:
-    """Why nobody has to find a fault; None where somebody has to."""
+    """Why nobody has to find a fault; None where somebody has to.
+
+    Where truth does not tell ``engine_s``, the engine is taken to run all the time under way.
+    """
     gone_ms = scene.end_ms if fault.to_ms is None else min(fault.to_ms, scene.end_ms)
     for key, least in terms.least.items():
         if abs(fault.details.get(key, least)) < least:
@@ -101,11 +105,14 @@ def excuse(fault: Truth, terms: Terms, scene: Scene) -> str | None:
         return "too near the end"
     spans = scene.under_way.get(fault.vehicle_id, ((fault.from_ms, gone_ms),))
     driven_ms = sum(max(0, min(b, gone_ms) - max(a, fault.from_ms)) for a, b in spans)
-    if driven_ms < terms.road_s * 1000:
-        return "too little driven after it"
-    if gone_ms - fault.from_ms - driven_ms < terms.parked_s * 1000:
-        return "too little parked after it"
-    return None
+    ran_ms = min(driven_ms, fault.details.get("engine_s", math.inf) * 1000)
+    parked_ms = gone_ms - fault.from_ms - driven_ms
+    too_little = {
+        "too little driven after it": driven_ms < terms.road_s * 1000,
+        "engine ran too little after it": ran_ms < terms.engine_s * 1000,
+        "too little parked after it": parked_ms < terms.parked_s * 1000,
+    }
+    return next((why for why, short in too_little.items() if short), None)
 
 
 def _kind(

@@ -98,6 +98,12 @@ def sorted_in(run_id: str, rows: Sequence[dict[str, Any]]) -> Happened:
     told = [truth.to_ms or truth.from_ms for truths in kinds.values() for truth in truths]
     end_ms = max(cut or told)
     begin_ms = min((truth.from_ms for truth in spans), default=0)
+    ran = {(t.what, t.vehicle_id, t.from_ms): t.details["engine_s"] for t in kinds.get("engine", [])}
+    broken = [
+        replace(t, details={**t.details, "engine_s": ran[key]})
+        if (key := (t.what, t.vehicle_id, t.from_ms)) in ran else t
+        for t in kinds.get("fault", [])
+    ]  # fmt: skip
     outages = [
         replace(truth, what="outage", details={**truth.details, "lasts_s": _length_s(truth, end_ms)})
         for truth in kinds.get("outage", [])
@@ -105,7 +111,7 @@ def sorted_in(run_id: str, rows: Sequence[dict[str, Any]]) -> Happened:
     return Happened(
         run_id=run_id,
         end_ms=end_ms,
-        faults=[*kinds.get("fault", []), *kinds.get("code", []), *outages, *kinds.get("clone", [])],
+        faults=[*broken, *kinds.get("code", []), *outages, *kinds.get("clone", [])],
         trips=[_with_ends(trip, begin_ms, end_ms) for trip in kinds.get("trip", [])],
         stops=kinds.get("stop", []),
         harsh=kinds.get("harsh", []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from edge_simulator import faults
@@ -140,6 +141,25 @@ def test_what_comes_at_a_rate_is_repaired_and_may_come_again() -> None:
         until_s = min([f.onset_ms // 1000 for f in others], default=900)
         assert (there["battery_voltage_v"][end_s:until_s, fault.vehicle] < 14.3).all()
         assert not any(fault.vehicle in codes for codes in there.codes[end_s:until_s])
+
+
+def test_truth_tells_how_long_the_engine_ran_with_a_fault_of_it_up_to_the_repair_or_the_end() -> None:
+    petrol, hybrid = 0, 9
+    mended = Wanted("overheating", vehicle=petrol, onset_s=(100, 100), lasts_s=(300, 300))
+    stays = Wanted("low_oil_pressure", vehicle=hybrid, onset_s=(100, 100))
+    seen = drive([mended, stays, Wanted("worn_pads", count=2)], 60, 900)
+    assert (seen.machine.specs("motor_kw")[[petrol, hybrid]] > 0).tolist() == [False, True]
+    assert [(one.fault.name, one.at_ms) for one in seen.ran] == [
+        ("overheating", seen.ran[0].fault.end_ms), ("low_oil_pressure", 900_000),
+    ]  # fmt: skip
+    for one in seen.ran:
+        runs = seen["rpm"][100 : one.at_ms // 1000, one.fault.vehicle] > 0
+        assert one.engine_s == pytest.approx(runs.sum(), abs=2)
+    assert 0 < seen.ran[1].engine_s < 600  # of 800 s
+    row = orjson.loads(orjson.dumps(seen.ran[1].row("V", 5000)))
+    assert (row["kind"], row["what"], row["from_ms"], row["to_ms"]) == (
+        "engine", "low_oil_pressure", 105_000, 905_000,
+    )  # fmt: skip
 
 
 def test_a_repair_leaves_no_defect_behind() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from load_tests.score.card import Found, Happened, card
 from load_tests.score.definition import load
 from load_tests.score.events import Claim, Judged, Truth
+from load_tests.score.tables import sorted_in
 
 HOUR_MS = 3_600_000
 
@@ -76,3 +78,18 @@ def test_codes_are_judged_against_those_that_were_set_and_from_then_on() -> None
         Claim("dtc_active.P0217", *when) for when in (("B", 20_000, 70_000), ("A", 65_000, 70_000))
     )
     assert codes(early, other).false == [early, other]
+
+
+def test_a_fault_is_told_how_long_the_engine_ran_with_it() -> None:
+    rows = [
+        row("fault", "lean_mixture", 60_000, details={"mixture_pct": 20.0}),
+        row("fault", "lean_mixture", 90_000),
+        row("engine", "lean_mixture", 60_000, to_ms=900_000, details={"engine_s": 230.0}),
+    ]
+    first, second = sorted_in("run-1", rows).faults
+    assert (first.details, second.details) == ({"mixture_pct": 20.0, "engine_s": 230.0}, {})
+
+
+def row(kind: str, what: str, from_ms: int, **more: Any) -> dict[str, Any]:
+    ends = {"to_ms": None, "full_ms": None, "details": {}}
+    return {"kind": kind, "what": what, "vehicle_id": "A", "from_ms": from_ms, **ends, **more}

@@ -12,6 +12,7 @@ from load_tests.score.events import Claim, Judged, Truth
 from load_tests.score.faults import Flood, Scene
 
 HOUR_MS = 3_600_000
+FUEL = Detector("fuel_lean", ("fuel_lean",), ("lean_mixture",))
 COOLANT = Detector("coolant", ("coolant_*",), ("overheating",))
 TYRE_LOW = Detector("tyre_low", ("tyre_low",), ("rapid_leak",))
 CRASH = Detector("crash", ("crash_*",), ("crash", "multi_crash"))
@@ -20,9 +21,10 @@ CRASH = Detector("crash", ("crash_*",), ("crash", "multi_crash"))
 def definition() -> Definition:
     return Definition(
         slack_s=5,
-        detectors=(COOLANT, TYRE_LOW, CRASH),
+        detectors=(COOLANT, FUEL, TYRE_LOW, CRASH),
         faults={
             "overheating": Terms(road_s=300, after_s=120),
+            "lean_mixture": Terms(engine_s=300),
             "slow_leak": Terms(brings=("tyre_low",)),
             "rapid_leak": Terms(wait_s=60),
             "weak_battery": Terms(parked_s=600),
@@ -133,6 +135,16 @@ def test_driving_is_what_truth_says_of_the_vehicles_trips() -> None:
     )
     line = judged([hot("A", 150), hot("B", 150)], [], scene=scene)
     assert (line.missed, line.truths) == ([hot("A", 150)], 1)
+
+
+def test_a_fault_of_the_engine_counts_where_the_engine_ran_long_enough_after_it() -> None:
+    scene = Scene(HOUR_MS, {vehicle: [(0, 500_000)] for vehicle in "ABC"} | {"D": [(0, 399_000)]})
+    kinds = [{"engine_s": 299.0}, {"engine_s": 300.0}, {}, {"engine_s": 900.0}]  # C: truth does not tell
+    lean = [fault("lean_mixture", v, 100, **more) for v, more in zip("ABCD", kinds, strict=True)]
+    line = judged(lean, [], FUEL, scene)
+    assert ([f.vehicle_id for f in line.missed], dict(line.excluded)) == (
+        ["B", "C"], {"engine ran too little after it": 2},
+    )  # fmt: skip
 
 
 def test_a_crash_below_the_threshold_by_truth_is_excluded() -> None:
