@@ -57,19 +57,21 @@ def style(base: Basemap, mode: Mode, origin: str) -> str | Record:
         return base.style_url
     colours = COLOURS[mode]
     sources: dict[str, Any] = {"coast": {"type": "geojson", "data": f"{origin}{COAST_PATH}", "maxzoom": 8}}
-    land, border = ({"source": "coast", "filter": ["==", "kind", kind]} for kind in ("land", "border"))
+    sea, land, border = (
+        {"source": "coast", "filter": ["==", "kind", kind]} for kind in ("sea", "land", "border")
+    )
     coast = {"line-color": colours["coast"], "line-width": 1}
     dashes = {"line-color": colours["border"], "line-width": 1.2, "line-dasharray": [3, 2]}
     layers: list[Record] = [
-        {"id": "sea", "type": "background", "paint": {"background-color": colours["sea"]}},
+        {"id": "ground", "type": "background", "paint": {"background-color": colours["ground"]}},
+        sea | {"id": "sea", "type": "fill", "paint": {"fill-color": colours["sea"]}},
         land | {"id": "land", "type": "fill", "paint": {"fill-color": colours["ground"]}},
         land | {"id": "coast", "type": "line", "paint": coast},
         border | {"id": "border", "type": "line", "paint": dashes},
     ]
     if base.tiles:
-        flat = {"id": "ground", "type": "background", "paint": {"background-color": colours["ground"]}}
         ends = {"maxzoom": max(COAST_ZOOM, base.tiles.zooms[0])}
-        layers = [flat, *(layer | ends for layer in layers), *_layers(base.tiles, colours)]
+        layers = [layers[0], *(layer | ends for layer in layers[1:]), *_layers(base.tiles, colours)]
         kind = {"type": "raster", "tileSize": 256} if base.tiles.layers is None else {"type": "vector"}
         place = f"{origin}{TILES_PATH}/{{z}}/{{x}}/{{y}}?v={base.tiles.version}"
         zooms = dict(zip(("minzoom", "maxzoom"), base.tiles.zooms, strict=True))

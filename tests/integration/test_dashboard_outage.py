@@ -10,11 +10,13 @@ from functools import partial
 
 import psycopg
 import pytest
-from playwright.sync_api import BrowserContext, Locator, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Route, expect
 
+from dashboard.basemap import COLOURS
+from dashboard.shared.theme import Mode
 from infra.stack.stack import Stack
 from tests import support_rows
-from tests.integration.browser_support import SEEN_S, Visit, drawn, visit
+from tests.integration.browser_support import SEEN_S, Visit, canvas, desk, drawn, near, visit
 from tests.integration.dashboard_support import START_S, Site, status
 from tests.rows import journeys
 from tests.rows.town import vehicle_id
@@ -95,14 +97,33 @@ def test_metrics_count_the_database_as_up(site: Site) -> None:
         assert "odograph_dashboard_database_up 1.0" in answer.read().decode()
 
 
+def check_coast(reader: Visit, mode: Mode) -> None:
+    """The world is of one colour, none of the sea's, until its coast is there."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    reader.page.route("**/map/coast.json", hold)
+    reader.page.goto(reader.base)
+    ground, sea = (COLOURS[mode][name] for name in ("ground", "sea"))
+    eventually(lambda: near(canvas(reader), ground, 2).mean() > 0.8 and held, SEEN_S, "the ground")
+    assert not drawn(reader, sea, 1000)
+    held[0].continue_()
+    eventually(lambda: near(canvas(reader), sea, 2).mean() > 0.3, SEEN_S, "the sea")
+    assert near(canvas(reader), ground, 2).mean() > 0.1
+
+
 def test_an_empty_database_is_no_data_not_zero_and_the_first_rows_appear(
-    stack: Stack, light: BrowserContext
+    stack: Stack, browser: Browser, light: BrowserContext
 ) -> None:
     with open_lane(stack) as lane, lane.process("dashboard") as process:
         base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
         eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
+        with desk(browser, "dark") as dark, visit(dark, base) as reader:
+            check_coast(reader, "dark")
         with visit(light, base) as reader:
-            reader.page.goto(base)
+            check_coast(reader, "light")
             expect(reader.page.get_by_text("No data yet")).to_be_visible()
             starting = re.compile("No vehicle has reported yet. Not ready yet: bridge, .*jobs")
             expect(reader.page.get_by_text(starting)).to_be_visible()

@@ -42,8 +42,9 @@ def answer(path: str, **place: int) -> Response:
 
 
 def test_without_a_basemap_maps_stand_on_sea_land_coast_and_borders() -> None:
+    """All of one source: while it loads nothing is sea."""
     style = of(Basemap())
-    assert [layer["id"] for layer in style["layers"]] == ["sea", "land", "coast", "border"]
+    assert [layer["id"] for layer in style["layers"]] == ["ground", "sea", "land", "coast", "border"]
     assert style["sources"]["coast"]["data"] == "http://127.0.0.1:8501/map/coast.json"
 
 
@@ -80,6 +81,7 @@ def test_the_coast_is_small_and_holds_land_and_borders() -> None:
         each["properties"]["kind"]: each["geometry"] for each in json.loads(gzip.decompress(body))["features"]
     }
     assert {kind: geometry["type"] for kind, geometry in found.items()} == {
+        "sea": "Polygon",
         "land": "MultiPolygon",
         "border": "MultiLineString",
     }
