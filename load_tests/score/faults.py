@@ -108,7 +108,7 @@ def excuse(fault: Truth, terms: Terms, scene: Scene) -> str | None:
     ran_ms = min(driven_ms, fault.details.get("engine_s", math.inf) * 1000)
     parked_ms = gone_ms - fault.from_ms - driven_ms
     too_little = {
-        "too little driven after it": driven_ms < terms.road_s * 1000,
+        "too little driven after it": driven_ms < max(terms.road_s, terms.engine_s) * 1000,
         "engine ran too little after it": ran_ms < terms.engine_s * 1000,
         "too little parked after it": parked_ms < terms.parked_s * 1000,
     }
