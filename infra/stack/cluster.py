@@ -307,7 +307,7 @@ class Cluster:
             _run("hdfs: the format", format_command, FORMAT_S)
 
     def _configure_spark(self) -> None:
-        """What drivers are given: Spark's defaults and the workers' environment, made anew."""
+        """What drivers are given: Spark's defaults, and the workers' environment as it is now."""
         conf = self.base / "conf"
         conf.mkdir(exist_ok=True)
         most = {"spark.cores.max": str(self.profile.workers)}  # another host's driver has as much

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -209,16 +210,26 @@ NEVER_IMPORTED: Final = frozenset({"..", "tests", "include"})
 
 
 def pack_environment(target: Path) -> Path:
-    """Write the environment of Spark's Python workers (tar.gz), whole or not at all.
+    """Write the environment of Spark's Python workers (tar.gz), whole or not at all, unless it is there.
 
     Executors unpack it (spark.archives), so a host of the cluster needs Spark and Java, and nothing of ours.
+    Beside it lies the digest of its files' names, sizes and times: while these are the same, it is kept.
     """
+    files = sorted(set(_files()), key=lambda pair: pair[1])
+    known, digest = target.with_name(f"{target.name}.files"), hashlib.sha256()
+    for path, name in files:
+        found = path.stat()
+        digest.update(f"{name} {found.st_size} {found.st_mtime_ns}\n".encode())
+    if target.exists() and known.exists() and known.read_text() == digest.hexdigest():
+        return target
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     with tarfile.open(draft, "w:gz", compresslevel=1) as archive:
-        for path, name in sorted(set(_files()), key=lambda pair: pair[1]):
+        for path, name in files:
             archive.add(path, name, recursive=False)
+    known.unlink(missing_ok=True)
     draft.replace(target)
+    known.write_text(digest.hexdigest())
     return target
 
 

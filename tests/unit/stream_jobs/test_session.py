@@ -77,6 +77,21 @@ def test_the_archive_of_the_environment_has_an_interpreter_and_the_packages(
     assert run.stdout.split()[1] == ".".join(map(str, sys.version_info[:3]))
 
 
+def test_the_environment_is_packed_anew_when_a_file_of_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, target = tmp_path / "module.py", tmp_path / "environment.tar.gz"
+    file.write_text("a = 1")
+    monkeypatch.setattr(session, "_files", lambda: iter([(file, "module.py")]))
+    first, again = (session.pack_environment(target).stat().st_ino for _ in range(2))
+    assert again == first
+    file.write_text("a = 22")
+    with tarfile.open(session.pack_environment(target)) as archive:
+        assert archive.extractfile("module.py").read() == b"a = 22"  # type: ignore[union-attr]
+    target.unlink()
+    assert session.pack_environment(target).exists()
+
+
 def test_the_drivers_port_asks_strangers_who_they_are_and_one_that_does_not_is_noticed(
     java: SparkSession,
 ) -> None:

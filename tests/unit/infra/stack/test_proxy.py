@@ -1,0 +1,86 @@
+"""The proxy before several dashboards: one that stands still gets no connection, and loses those it has."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from infra.stack import proxy
+from infra.stack.service import HOST, free_port
+
+
+class Dashboard:
+    """Says its name to whoever asks, unless it stands still."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.still, self.port = name, asyncio.Event(), 0
+        self.ended = asyncio.Event()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError), contextlib.closing(writer):
+            while (line := await reader.readline()) and not self.still.is_set():
+                if line.startswith(b"GET /livez"):
+                    writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
+                    return
+                writer.write(f"{self.name}\n".encode())
+            await self.ended.wait()  # the kernel takes what comes
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        async with await asyncio.start_server(self.answer, HOST, 0) as server:
+            self.port = server.sockets[0].getsockname()[1]
+            try:
+                yield
+            finally:
+                self.ended.set()
+
+
+Asked = tuple[str, asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def asked(port: int) -> Asked:
+    async with asyncio.timeout(5):
+        while True:
+            with contextlib.suppress(ConnectionError):
+                reader, writer = await asyncio.open_connection(HOST, port)
+                writer.write(b"who\n")
+                return (await reader.readline()).decode().strip(), reader, writer
+            await asyncio.sleep(0.01)
+
+
+async def one_stands_still() -> None:
+    first, second, port = Dashboard("a"), Dashboard("b"), free_port()
+    every: list[Asked] = []
+
+    async def name() -> str:
+        every.append(await asked(port))
+        return every[-1][0]
+
+    async with first.serving(), second.serving():
+        serving = asyncio.create_task(proxy.serve(port, [first.port, second.port]))
+        while {found for found, *_ in every} != {"a", "b"}:
+            await name()
+        cut, kept = (next(one for one in every if one[0] == which) for which in ("a", "b"))
+        first.still.set()
+        async with asyncio.timeout(5):
+            with contextlib.suppress(ConnectionError):
+                assert await cut[1].read() == b""
+        assert [await name() for _ in range(4)] == ["b"] * 4
+        kept[2].write(b"who\n")
+        assert await kept[1].readline() == b"b\n"
+        for _, _, writer in every:
+            writer.close()
+        await asyncio.sleep(0.1)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+    await asyncio.sleep(0.3)
+
+
+def test_a_dashboard_that_stands_still_gets_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "CHECK_S", 0.05)
+    monkeypatch.setattr(proxy, "ANSWER_S", 0.2)
+    asyncio.run(one_stands_still())
