@@ -4,7 +4,8 @@ Run: python -m load_tests.sizing CARD.json [--vehicles 1000,10000,100000,1000000
 
 ``CARD.json`` is what ``odograph bench`` keeps in ``<home>/bench``. Vehicles send as on the card. Cost grows
 with frames: every part but PostgreSQL's primary is divided by vehicle (bridges, brokers, buckets),
-so more machines of the same kind carry more. Another kind of machine needs a card of its own.
+so more machines of the same kind carry more. Another kind of machine needs a card of its own. What waits for
+what is not in it: queues.py.
 """
 
 from __future__ import annotations
