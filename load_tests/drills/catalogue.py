@@ -31,6 +31,7 @@ from load_tests.drills.poison.run import poison
 from load_tests.drills.poison.table import ATTACKS
 from load_tests.drills.replay_faults import replay_full, replay_kill
 from load_tests.drills.replay_ways import replay_ways
+from load_tests.drills.rescale import c3
 from load_tests.drills.site import Disk, Site
 from load_tests.drills.spark_faults import f7, f8
 from load_tests.drills.vehicle_faults import f15, f17, f18
@@ -111,6 +112,8 @@ DRILLS: Final = (
           c10, {"kafka": {"partitions": 4}}, ("no-sequencer",)),
     Drill("c2", "kill -9 executors, a worker, the master and the driver of a Spark cluster", 60, 240, c2,
           SMALL_BATCHES, ("local-staging",), times=5, profile=Profile(workers=3)),
+    Drill("c3", "the state of the stream jobs in more buckets while frames flow, killed once midway", 60,
+          120, c3, SMALL_BATCHES, ("forgetful-split",)),
     Drill("c7", "kill -9 PostgreSQL's primary amid COPY, then while its standby lags; promote each", 100, 20,
           c7, {}, (ASYNCHRONOUS,), times=2, profile=Profile(postgres=2)),
     Drill("c8", "kill -9 the dashboard that has the page, of two behind one address; rate: vehicles", 300, 0,
@@ -147,3 +150,6 @@ DRILLS: Final = (
 
 SINGLE_ATTACKS: Final = tuple(_poison(f"poison-2:{each.name}", each.title, (each,)) for each in ATTACKS)
 """The attacks of poison-2 by themselves."""
+
+CLUSTER: Final = tuple(sorted((d for d in DRILLS if d.name[0] == "c"), key=lambda drill: int(drill.name[1:])))
+"""Those of several hosts."""

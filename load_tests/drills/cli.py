@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
 
 
 def drill(
-    name: Annotated[str, typer.Argument(help="a drill's name, or: list, all, mutants")],
+    name: Annotated[str, typer.Argument(help="a drill's name, or: list, all, cluster, mutants")],
     rate: Annotated[float | None, typer.Option(min=1, help="frames/s [the drill's own]")] = None,
     duration: Annotated[str | None, typer.Option(help="length of the load, as 90s [the drill's own]")] = None,
     times: Annotated[
@@ -29,12 +29,14 @@ def drill(
     """Put a real fault into real parts and say whether what must hold holds.
 
     A drill starts services and a bridge of its own in a home below the one in force, and stops them again. It
-    compares what the simulator wrote before publishing with what lies in Kafka. With `mutants` every drill
-    runs with each defect it is made to see, and each must FAIL.
+    compares what the simulator wrote before publishing with what lies in Kafka. `cluster` runs those of
+    several hosts, c1 and so on, and ends with one table. With `mutants` every drill runs with each defect it
+    is made to see, and each must FAIL.
 
     Exit codes: 0 every invariant held; 1 one did not, or a mutant was not seen; 2 wrong usage.
     """
     from load_tests.drills import runner
+    from load_tests.drills.verdict import table
 
     if name == "list":
         typer.echo("\n".join(runner.listed()))
@@ -44,9 +46,11 @@ def drill(
         runner.Wanted(rate, duration, seed, mutant, keep, times),
         lambda text: typer.echo(text, err=True),
     )
-    good = True
+    told = []
     for verdict in verdicts:
-        good = good and verdict.passed == (name != "mutants")
+        told.append(verdict)
         typer.echo(verdict.as_json() if as_json else "\n".join(verdict.lines()))
-    if not good:
+    if len(told) > 1 and not as_json:
+        typer.echo(table(told))
+    if any(verdict.passed == (name == "mutants") for verdict in told):
         raise typer.Exit(1)

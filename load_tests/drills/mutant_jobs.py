@@ -1,6 +1,6 @@
 """A stream application with one defect, so that drills can show that they see it.
 
-Run: python -m load_tests.drills.mutant_jobs NAME.
+Run: python -m load_tests.drills.mutant_jobs NAME [COMMAND ...], as of `odograph`, instead of the application.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from infra import cli
 from infra.contract.verdict import OK
 from infra.settings import settings
 from load_tests.drills.defects import put_in, replace
-from stream_jobs.app import jobs, ledger, session
+from stream_jobs.app import jobs, ledger, rescale, session
 from stream_jobs.archive import query
 from stream_jobs.archive.writer import HourFiles
 
@@ -84,20 +85,33 @@ def local_staging() -> None:
     replace(query, "check_whole", lambda _honest: lambda *_: None)
 
 
+def forgetful_split() -> None:
+    """New buckets of a split state remember nothing of their vehicles."""
+
+    def empty(honest: Any) -> Any:
+        return lambda settings, rule_set, blob, _: honest(settings, rule_set, blob, set())
+
+    replace(rescale, "part_of", empty)
+
+
 MUTANTS: Final[dict[str, Callable[[], None]]] = {
     "no-ledger": no_ledger,
     "local-staging": local_staging,
+    "forgetful-split": forgetful_split,
     "unlisted": unlisted,
     "early-close": in_workers("early-close"),
     "no-sequencer": in_workers("no-sequencer"),
 }
 
 
-def main(name: str) -> None:
-    """Run the stream application with the named defect."""
+def main(name: str, *command: str) -> None:
+    """Run the stream application, or a command of `odograph`, with the named defect."""
     put_in(name, MUTANTS, "jobs")
+    if command:
+        sys.argv = ["odograph", *command]
+        cli.main()
     jobs.run(settings.load())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

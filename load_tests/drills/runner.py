@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, OdographError
 from infra.settings.settings import load
 from infra.settings.values import duration_ms
-from load_tests.drills.catalogue import DRILLS, SINGLE_ATTACKS, Drill
+from load_tests.drills.catalogue import CLUSTER, DRILLS, SINGLE_ATTACKS, Drill
 from load_tests.drills.flow import Load
 from load_tests.drills.site import Say, opened
-from load_tests.drills.verdict import Verdict
+from load_tests.drills.verdict import Promise, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,29 @@ def listed() -> list[str]:
 
 
 def carried_out(name: str, wanted: Wanted, say: Say) -> Iterator[Verdict]:
-    """The verdicts of one drill, of all, or of all with each of their mutants; raises ConfigError."""
-    for drill, mutant in _chosen(name, wanted.mutant):
+    """The verdicts of one drill, of a group, or of all with each of their mutants; raises ConfigError.
+
+    Of several, one that does not come to its end is a promise not kept, and the next one follows.
+    """
+    chosen = _chosen(name, wanted.mutant)
+    for drill, mutant in chosen:
         with_defect = f" with the defect {mutant}" if mutant else ""
         say(f"{drill.name}: {drill.title}{with_defect}")
-        yield _one(drill, mutant, wanted, say)
+        begun_s = time.monotonic()
+        try:
+            verdict = _one(drill, mutant, wanted, say)
+        except OdographError as error:
+            if len(chosen) == 1:
+                raise
+            verdict = Verdict(drill.name, (Promise("it comes to its end", False, str(error)),), {}, mutant)
+        yield replace(verdict, figures={**verdict.figures, "took_s": round(time.monotonic() - begun_s)})
 
 
 def _chosen(name: str, mutant: str | None) -> list[tuple[Drill, str | None]]:
     if name == "all":
         return [(drill, None) for drill in DRILLS]
+    if name == "cluster":
+        return [(drill, None) for drill in CLUSTER]
     if name == "mutants":
         return [(drill, each) for drill in DRILLS for each in drill.mutants]
     found = [drill for drill in (*DRILLS, *SINGLE_ATTACKS) if drill.name == name]

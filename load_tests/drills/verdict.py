@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from infra.clients.tables import aligned
 from load_tests.drills.checker import Findings
 
 
@@ -48,6 +49,23 @@ class Verdict:
             *promises,
             *(f"        {name:<{width}}  {value}" for name, value in self.figures.items()),
         ]
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """A line for each: its counts, and the promises that do not hold."""
+    heads = ("drill", "verdict", "s", "generated", "lost", "doubled", "reordered", "promises kept", "broken")
+    return aligned(
+        (
+            (
+                v.drill + (f" {v.mutant}" if v.mutant else ""), "PASS" if v.passed else "FAIL",
+                *(v.figures.get(name) for name in ("took_s", *heads[3:7])),
+                f"{sum(p.holds for p in v.promises)} of {len(v.promises)}",
+                "; ".join(f"{p.text}: {p.found}" for p in v.promises if not p.holds),
+            )
+            for v in verdicts
+        ),
+        heads,
+    )  # fmt: skip
 
 
 def nothing_lost(found: Findings) -> tuple[Promise, ...]:

@@ -98,11 +98,23 @@ def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int,
         for place in range(were.index(number), buckets, before):
             chosen = {name for name in names if places[name] == place}
             if chosen:
-                pieces.append((numbers[place], *_part(settings, rule_set, bytes(blob), chosen)))
+                pieces.append((numbers[place], *part_of(settings, rule_set, bytes(blob), chosen)))
     return pieces
 
 
-def _part(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]) -> tuple[bytes, int]:
+def vehicles(spark: SparkSession, settings: Settings, location: str) -> dict[str, tuple[bytes, int]]:
+    """What a checkpoint's state remembers of each vehicle, and when it is due, whatever its buckets."""
+    assert not spark.streams.active  # as in split
+    rows = spark.read.format("statestore").load(location).select("value.groupState.blob").collect()
+    rule_set, found = rules_in_force(settings), dict[str, tuple[bytes, int]]()
+    for (blob,) in rows:
+        fleet, memory = load(bytes(blob), rule_set)
+        names = {*fleet.ids, *memory.seen}
+        found |= {name: part_of(settings, rule_set, bytes(blob), {name}) for name in names}
+    return found
+
+
+def part_of(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]) -> tuple[bytes, int]:
     """What a bucket remembers of the ``chosen`` vehicles, and when it is due."""
     fleet, memory = load(blob, rule_set)
     windows = OpenWindows(settings.jobs, None, telemetry.kept_of(fleet, memory, chosen))

@@ -15,7 +15,7 @@ from infra.settings.settings import Settings
 from stream_jobs.app.checkpoints import MARK, Checkpoint
 from stream_jobs.app.files import LocalFiles
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.rescale import rescale, seed
+from stream_jobs.app.rescale import rescale, seed, vehicles
 from stream_jobs.app.telemetry import bucket_numbers, place_of
 from stream_jobs.rules.rule_set import rules_in_force
 from stream_jobs.vehicles.fleet import Fleet, dump, load
@@ -77,7 +77,8 @@ def test_each_vehicle_is_remembered_where_its_records_go(session: SparkSession, 
     old.write(MARK, "4\n2\n")
     session.conf.set("spark.sql.shuffle.partitions", "6")
     ledger: Any = Ledger()
-    query_id = old.query_id()
+    query_id, remembered = old.query_id(), vehicles(session, settings, old.location)
+    assert remembered.keys() == {*FLEET}
     with pytest.raises(ConfigError, match="5 is no multiple of 2"):
         rescale(settings, files, ledger, session, 5)
     assert "lies in 6 buckets now" in rescale(settings, files, ledger, session, 6)
@@ -100,3 +101,4 @@ def test_each_vehicle_is_remembered_where_its_records_go(session: SparkSession, 
         found |= dict.fromkeys(fleet.ids, numbers.index(bucket))
         assert (memory.clocks_ms, due_ms) == ({0: DUE_MS}, int(fleet.vehicles["due"].min()))
     assert found == of
+    assert vehicles(session, settings, new.location) == remembered
