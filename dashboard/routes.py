@@ -3,7 +3,6 @@
 But for /livez the server runs them in threads of its own: they ask the database, or make large answers.
 """
 
-import hashlib
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -42,9 +41,9 @@ from dashboard.shared import downloads, live, maps, queries
 from dashboard.shared.theme import STATES
 from infra.clients.health import readiness
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.legal_basis import legal_basis
 from infra.settings import settings as contract
-from infra.stack import identity as proof
-from stream_jobs.crashes import bundle, tables
+from stream_jobs.crashes import tables
 from stream_jobs.crashes.bundle import one_line
 
 TILE: Final = CLUSTERS_PATH + "/{z:int}/{x:int}/{y:int}.json"
@@ -219,10 +218,13 @@ def _file(body: bytes, name: str, media_type: str) -> Response:
     return Response(body, media_type=media_type, headers=headers)
 
 
-def bundle_address(key: Key, name: str) -> str:
-    """Where a reader of this name has a record's bundle from; where people sign in, who did counts."""
+def bundle_address(key: Key, name: str, basis: str) -> str:
+    """Where a reader of this name has a record's bundle from; where people sign in, who did counts.
+
+    ``basis``: as of ``legal_basis``.
+    """
     asked = dict(zip(("vehicle", "boot", "crash"), key, strict=True))
-    return f"{BUNDLE_PATH}?{urlencode(asked | {'by': name})}"
+    return f"{BUNDLE_PATH}?{urlencode(asked | {'by': name, 'basis': basis})}"
 
 
 def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
@@ -243,6 +245,7 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
         try:
             key = (asked["vehicle"], int(asked["boot"]), asked["crash"])
             actor = one_line("name", asked.get("by", "") if reader.local else reader.name)
+            basis = legal_basis(asked.get("basis", ""))
         except (KeyError, ValueError, ConfigError) as error:
             return PlainTextResponse(f"bad address: {error}\n", 400)
         try:
@@ -250,12 +253,10 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
             with acting(reader.scope):
                 if run_now(crash, *key).empty:
                     return PlainTextResponse("no such crash record\n", 404)
-            evidence = tables.evidence(places.db_dashboard_url, key)
-            body = bundle.made(evidence)  # as `odograph crash export` makes it
-            digest, notary = hashlib.sha256(body).hexdigest(), proof.notary(settings)
-            tables.note_export(places.db_dispatch_url, key, actor, digest, notary, reader.name)
+            urls = (places.db_dashboard_url, places.db_dispatch_url)
+            name, body, _ = tables.export(settings, urls, key, actor, basis, reader.name)
         except (ServiceError, ConfigError) as error:
             return PlainTextResponse(f"{error}\n", 503)
-        return _file(body, bundle.name_of(evidence.record), "application/zip")
+        return _file(body, name, "application/zip")
 
     return Route(BUNDLE_PATH, answer)

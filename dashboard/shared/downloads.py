@@ -29,6 +29,8 @@ Rows = pd.DataFrame | Callable[[], pd.DataFrame]  # or what asks for them: more 
 PATH: Final = "/data"
 ROWS_MOST: Final = 100_000  # of a list that is asked for beyond what its page shows
 KEPT_MOST: Final = 64  # lists and charts of a session, the newest
+EVIDENCE: Final = ("delta_v", "pre_")
+"""What crash records hold leaves as a bundle only, by a legal basis."""
 TABLE: Final = ("CSV", "Parquet")
 SHOWN: Final = "data_shown"
 NAMELESS: Final = ("value", "y")  # columns of charts whose unit stands at the axis
@@ -58,6 +60,8 @@ def sessions() -> "WeakValueDictionary[str, Shown]":
 
 def links(key: str, title: str, rows: Rows, forms: Sequence[str] = TABLE) -> str:
     """The links to the rows as files, as HTML; ``title`` is for who cannot see where they stand."""
+    if key.startswith(EVIDENCE):
+        return "As a file: in the bundle"
     kept: Shown = st.session_state.setdefault(SHOWN, Shown())
     sessions()[kept.token] = kept
     kept.put(key, rows)

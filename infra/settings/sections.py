@@ -495,6 +495,9 @@ class Crash(Section):
     )
     key_file: Path | None = setting(None, "Ed25519 key (PEM, 0600) signing custody; none: in the home")
     public_key_file: Path | None = setting(None, "its public key (PEM), to verify; none: in the home")
+    pseudonym_key_file: Path | None = setting(
+        None, "HMAC key (text, 0600) of vehicles' pseudonyms in exports; none: in the home"
+    )
     anchor_s: float = setting(60, "pause between two signed heads of the custody log, s", gt=0)
     tsa_url: str = setting("", "time-stamp authority (RFC 3161), http[s]://...; empty: the home's own")
     tsa_ca_file: Path | None = setting(None, "certificates that its stamps are verified by (PEM)")

@@ -8,6 +8,7 @@ and the other way round. ``evidence`` issues to the time stamper.
 from __future__ import annotations
 
 import datetime as dt
+import hmac
 import json
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,7 @@ from infra.contract.downlink import Signer, Verifier, private_key, public_key
 from infra.contract.errors import ConfigError
 from infra.contract.frame import Frame
 from infra.contract.topics import VEHICLE_ID
+from infra.settings.files import read_secret
 from infra.settings.settings import Settings
 from infra.stack.postgres import write_private
 from infra.stack.service import HOST
@@ -48,6 +50,8 @@ KINDS: Final = (DEVICES, SERVICES)
 EVIDENCE: Final = "evidence"
 KEY_FILE, PUBLIC_KEY_FILE = "evidence.key", "evidence.pub"
 """By which our programs sign what they do with crash records."""
+PSEUDONYM_KEY_FILE: Final = "pseudonym.key"
+PSEUDONYM_KEY_LEAST: Final = 32
 GOOD: Final = ("valid", "expires soon")
 DAYS: Final = 365
 WARN_DAYS: Final = 30
@@ -275,6 +279,19 @@ def notary(settings: Settings) -> Signer | None:
     if settings.crash.key_file is None and not path.exists():
         return None
     return Signer(private_key(path, "ODOGRAPH_CRASH_KEY_FILE"))
+
+
+def pseudonym(settings: Settings, vehicle_id: str) -> str:
+    """Under which name a vehicle leaves the service where it must not be named; raises ConfigError.
+
+    HMAC-SHA-256, 128 bits of it: who has not the key cannot try vehicle ids, as with a plain hash.
+    """
+    path = settings.crash.pseudonym_key_file or settings.paths.home / PSEUDONYM_KEY_FILE
+    key = read_secret(path, "ODOGRAPH_CRASH_PSEUDONYM_KEY_FILE")
+    if len(key) < PSEUDONYM_KEY_LEAST:
+        few = f"{PSEUDONYM_KEY_LEAST} characters at least are wanted"
+        raise ConfigError(f"ODOGRAPH_CRASH_PSEUDONYM_KEY_FILE {path}: {few}")
+    return f"vehicle-{hmac.digest(key.encode(), vehicle_id.encode(), 'sha256').hex()[:32]}"
 
 
 def witness(settings: Settings) -> Verifier | None:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 from infra.clients import database_url
@@ -45,7 +46,8 @@ DEVICES = "mosquitto-devices"
 """The vehicles' port of a secure broker."""
 WELL_KNOWN = {"mosquitto": 1883, DEVICES: 8883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
 KEYS = (
-    downlink.KEY_FILE, downlink.PUBLIC_KEY_FILE, identity.KEY_FILE, identity.PUBLIC_KEY_FILE, identity.FOLDER,
+    downlink.KEY_FILE, downlink.PUBLIC_KEY_FILE, identity.KEY_FILE, identity.PUBLIC_KEY_FILE,
+    identity.PSEUDONYM_KEY_FILE, identity.FOLDER,
 )  # fmt: skip
 """What ``ensure_keys`` makes in a home: the hosts of one installation share it."""
 SHARED = ("checkpoints", "archive", "lookups")
@@ -424,6 +426,8 @@ def ensure_keys(settings: Settings) -> None:
         write_private(own, downlink.new_key())
     if not (home / identity.KEY_FILE).exists():
         write_private(home / identity.KEY_FILE, downlink.new_key())
+    if settings.crash.pseudonym_key_file is None and not (home / identity.PSEUDONYM_KEY_FILE).exists():
+        write_private(home / identity.PSEUDONYM_KEY_FILE, token_urlsafe(32))
     signer = downlink.Signer(downlink.private_key(home / identity.KEY_FILE, identity.KEY_FILE))
     (home / identity.PUBLIC_KEY_FILE).write_bytes(signer.public_pem())
     identity.Authority(home, identity.DEVICES)  # vehicles sign crash records

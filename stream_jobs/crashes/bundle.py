@@ -16,6 +16,7 @@ import orjson
 
 from infra.clients.tables import cell
 from infra.contract.errors import ConfigError
+from infra.contract.legal_basis import LAW, LegalBasis
 from infra.contract.messages import SEALS
 from stream_jobs.crashes.custody import Entry, Verified, plain, sha256_hex
 
@@ -28,6 +29,8 @@ PRE_CRASH: Final = (
 )  # fmt: skip
 VERDICT: Final = ("verdict", "reasons", "figures", "final", "defects", "hash_ok", "signature")
 SUMMARY: Final = Path(__file__).with_name("summary.txt").read_text()
+UNNAMED: Final = Path(__file__).with_name("unnamed.txt").read_text()
+UNNAMED_FILES: Final = ("record.json", "delta_v.csv", "pre_crash.csv", "verdict.json")
 SHOWN: Final = (
     "vehicle_id", "boot_id", "lat_deg", "lon_deg", "delta_v_max_kmh", "airbag_deployed", "signature",
     "verdict",
@@ -57,8 +60,22 @@ def name_of(record: Row) -> str:
     return f"crash-{_UNSAFE.sub('_', record['vehicle_id'])}-{record['boot_id']}-{safe}.zip"
 
 
-def made(evidence: Evidence) -> bytes:
-    """The zip: nothing in it is compressed, so no library's version can change a byte."""
+def unnamed(evidence: Evidence, pseudonym: str) -> Evidence:
+    """The record under a pseudonym, without what its vehicle can be found or computed from."""
+    record = evidence.record
+    sent = orjson.loads(record["raw"]) if record["raw"] is not None else record["record"]
+    kept = {name: value for name, value in sent.items() if name not in (*SEALS, "certificate")}
+    text = orjson.dumps(kept).replace(record["vehicle_id"].encode(), pseudonym.encode()).decode()
+    crash_id = record["crash_id"].replace(record["vehicle_id"], pseudonym)
+    names = {"vehicle_id": pseudonym, "crash_id": crash_id, "record": orjson.loads(text), "raw": text}
+    return Evidence({**record, **names}, evidence.delta_v, evidence.pre_crash, ())
+
+
+def made(evidence: Evidence, basis: LegalBasis) -> bytes:
+    """The zip: nothing in it is compressed, so no library's version can change a byte.
+
+    Where the basis does not let the vehicle be named, ``evidence`` is that of ``unnamed``.
+    """
     record, raw = evidence.record, evidence.record["raw"]
     sent = orjson.loads(raw) if raw is not None else record["record"]
     sealed = {key: value for key, value in sent.items() if key not in SEALS}
@@ -72,6 +89,10 @@ def made(evidence: Evidence) -> bytes:
         "verdict.json": _json({key: record[key] for key in VERDICT}),
         "custody.json": _json([asdict(entry) | {"at": _utc(entry.at)} for entry in kept]),
     }
+    if not basis.names_vehicle:
+        files = {name: files[name] for name in UNNAMED_FILES}
+        files["README.txt"] = UNNAMED.format(vehicle_id=record["vehicle_id"], basis=basis).encode()
+    files["legal_basis.json"] = _json({"law": LAW, "basis": basis.kind, "reference": basis.reference})
     sums = "".join(f"{sha256_hex(body)}  {name}\n" for name, body in files.items())
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:

@@ -13,6 +13,7 @@ from infra.settings.settings import endpoints, load
 crash_app = typer.Typer(no_args_is_help=True, help="Crash records: verdicts, integrity, locks, evidence.")
 Name = Annotated[str, typer.Argument(help="CRASH_ID, VEHICLE/CRASH_ID or VEHICLE/BOOT/CRASH_ID")]
 AsJson = Annotated[bool, typer.Option("--json", help="as JSON on stdout")]
+Basis = Annotated[str, typer.Option(help="by which right, KIND: REFERENCE; without it the kinds are told")]
 By = Annotated[str | None, typer.Option("--by", help="who does it [the user's name]")]
 
 
@@ -103,22 +104,22 @@ def lock(
 
 @crash_app.command()
 def export(
-    record: Name, out: Annotated[Path, typer.Option(help="folder for the bundle")] = Path(), by: By = None
+    record: Name,
+    basis: Basis = "",
+    out: Annotated[Path, typer.Option(help="folder for the bundle")] = Path(),
+    by: By = None,
 ) -> None:
     """Write one zip: the record as received, its canonical form, tables, verdict, custody log, hashes.
 
-    The same record gives the same bytes. The custody log notes the export, with the bundle's hash.
+    The same record and basis give the same bytes. The custody log notes the export, with basis and hash. For
+    research and investigations the vehicle has a pseudonym in it, and nothing tells which one it is.
     """
-    from infra.stack import identity
+    from infra.contract.legal_basis import legal_basis
     from stream_jobs.crashes import bundle, tables
-    from stream_jobs.crashes.custody import sha256_hex
 
     url, who = endpoints(load()).db_ingest_url, bundle.one_line("--by", by or getpass.getuser())
-    key = tables.named(url, record)
-    evidence = tables.evidence(url, key)
-    body = bundle.made(evidence)
+    right = legal_basis(basis)
+    name, body, digest = tables.export(load(), (url, url), tables.named(url, record), who, right)
     out.mkdir(parents=True, exist_ok=True)
-    path, digest = out / bundle.name_of(evidence.record), sha256_hex(body)
-    path.write_bytes(body)
-    tables.note_export(url, key, who, digest, identity.notary(load()))
-    typer.echo(f"{digest}  {path}")
+    (out / name).write_bytes(body)
+    typer.echo(f"{digest}  {out / name}")

@@ -13,11 +13,14 @@ from infra.clients.db import connected, sql_of, system_user
 from infra.contract.downlink import Signer
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.evidence import statement
+from infra.contract.legal_basis import LegalBasis
 from infra.settings.settings import Settings
+from infra.stack import identity
 from infra.stack.identity import Trust
+from stream_jobs.crashes import bundle
 from stream_jobs.crashes.anchor import anchor
 from stream_jobs.crashes.bundle import Evidence
-from stream_jobs.crashes.custody import Entry, Key, Vault, shown
+from stream_jobs.crashes.custody import Entry, Key, Vault, sha256_hex, shown
 
 SQL: Final = sql_of(__file__)
 
@@ -81,14 +84,31 @@ def retire(url: str, key: Key, why: str, notary: Signer | None) -> bool:
     return _done(url, "deleted", key, why, notary, why=why)
 
 
-def note_export(
-    url: str, key: Key, by: str, digest: str, notary: Signer | None, actor: str | None = None
-) -> None:
-    """Note in the custody log that a bundle with this SHA-256 left; ``actor``: who signed in, else nobody.
+def export(
+    settings: Settings, urls: tuple[str, str], key: Key, by: str, basis: LegalBasis, actor: str | None = None
+) -> tuple[str, bytes, str]:
+    """A record's bundle: its file's name, its bytes and their SHA-256; noted before it can leave.
 
-    Raises ServiceError.
+    ``urls``: of who reads the record and of who notes; ``actor``: who signed in, else nobody. Raises
+    ServiceError, ConfigError.
     """
-    _done(url, "exported", key, by, notary, actor, ANSWER_S, by=by, digest=digest)
+    found = evidence(urls[0], key)
+    if not basis.names_vehicle:
+        found = bundle.unnamed(found, identity.pseudonym(settings, key[0]))
+    body = bundle.made(found, basis)
+    digest = sha256_hex(body)
+    note_export(urls[1], key, by, basis, digest, identity.notary(settings), actor)
+    return bundle.name_of(found.record), body, digest
+
+
+def note_export(
+    url: str, key: Key, by: str, basis: LegalBasis, digest: str, notary: Signer | None,
+    actor: str | None = None,
+) -> None:  # fmt: skip
+    """Note in the custody log that a bundle with this SHA-256 left, by which right. Raises ServiceError."""
+    words = {"by": by.strip(), "basis": str(basis), "digest": digest}
+    detail = f"{words['by']}, {basis}"
+    _done(url, "exported", key, detail, notary, actor, ANSWER_S, **words)
 
 
 def _done(

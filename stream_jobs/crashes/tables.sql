@@ -19,8 +19,8 @@ SELECT odograph.crash_lock_set(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s
        AS done
 
 -- name: exported
-SELECT dispatch.crash_exported(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(digest)s, %(signature)s)
-       AS done
+SELECT dispatch.crash_exported(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(by)s, %(basis)s, %(digest)s,
+                               %(signature)s) AS done
 
 -- name: deleted
 SELECT odograph.crash_retire(%(vehicle_id)s, %(boot_id)s, %(crash_id)s, %(why)s, %(signature)s) AS done

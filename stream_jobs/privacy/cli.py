@@ -9,6 +9,7 @@ import typer
 
 privacy = typer.Typer(no_args_is_help=True, help="All data of one vehicle: a copy for its owner, or its end.")
 Vehicle = Annotated[str, typer.Argument(help="vehicle id, 17 characters")]
+Basis = Annotated[str, typer.Option(help="by which right, KIND: REFERENCE; without it the kinds are told")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 
 
@@ -16,19 +17,21 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 def export(
     vehicle: Vehicle,
     out: Annotated[Path, typer.Option(help="a folder that does not exist yet")],
+    basis: Basis = "",
     as_json: Json = False,
 ) -> None:
     """Write everything that is known of a vehicle: a CSV a table, its frames, its certificates, a manifest.
 
-    The audit log says who did it.
+    The manifest tells the legal basis; the audit log, too, and who did it.
     """
     import orjson
 
     from infra.clients.tables import aligned
+    from infra.contract.legal_basis import legal_basis
     from infra.settings.settings import load
     from stream_jobs.privacy.export import export as run
 
-    made = run(load(), vehicle, out)
+    made = run(load(), vehicle, out, legal_basis(basis))
     rows = [(name, one["rows"], one["bytes"], one["sha256"]) for name, one in made["files"].items()]
     typer.echo(orjson.dumps(made).decode() if as_json else aligned(rows, ("file", "rows", "bytes", "sha256")))
 

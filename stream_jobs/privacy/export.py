@@ -15,6 +15,7 @@ from psycopg import sql
 from infra.clients.db import Connection, connected
 from infra.clients.duck import connected as duck
 from infra.contract.errors import ConfigError
+from infra.contract.legal_basis import LAW, LegalBasis
 from infra.settings.settings import Settings, endpoints
 from infra.sql import queries
 from infra.stack.identity import DEVICES, FOLDER
@@ -26,13 +27,16 @@ MANIFEST: Final = "manifest.json"
 FRAMES: Final = "frames.parquet"
 
 
-def export(settings: Settings, vehicle: str, folder: Path) -> dict[str, Any]:
+def export(settings: Settings, vehicle: str, folder: Path, basis: LegalBasis) -> dict[str, Any]:
     """Write a vehicle's data into ``folder``, which must not exist; what is there, by file.
 
     A CSV a table with the vehicle's rows, the archived records as they came, certificates without keys, and a
     manifest with rows, bytes and SHA-256 of each. The folder is there whole or not at all. The audit log says
-    that it was made. Raises ConfigError for a vehicle of which nothing is known, ServiceError, ArchiveError.
+    that it was made, and the legal basis. Raises ConfigError for a vehicle of which nothing is known and for
+    a basis that does not let it be named, ServiceError, ArchiveError.
     """
+    if not basis.names_vehicle:
+        raise ConfigError(f"{basis.kind}: the vehicle must not be named, and a copy of all names it")
     tables.vehicle_id(vehicle)
     if folder.exists():
         raise ConfigError(f"{folder} exists: a folder that does not is wanted")
@@ -56,12 +60,13 @@ def export(settings: Settings, vehicle: str, folder: Path) -> dict[str, Any]:
             raise ConfigError(f"{vehicle}: nothing is known of this vehicle")
         made = {
             "vehicle_id": vehicle,
+            "legal_basis": {"law": LAW, "basis": basis.kind, "reference": basis.reference},
             "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "files": {name: _described(draft / name, rows) for name, rows in sorted(files.items())},
         }
         (draft / MANIFEST).write_bytes(orjson.dumps(made, option=orjson.OPT_INDENT_2))
         queries.note(
-            where.db_owner_url, "downloaded", vehicle, f"all data of the vehicle, {len(files)} files"
+            where.db_owner_url, "downloaded", vehicle, f"all data of the vehicle, {len(files)} files; {basis}"
         )
         draft.replace(folder)
     finally:

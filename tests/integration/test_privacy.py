@@ -42,6 +42,7 @@ pytestmark = pytest.mark.integration
 GONE, STAYS, HELD = VINS[:3]
 FRAMES = 90
 FAST = {"trigger_s": 0.5, "archive_trigger_s": 0.5, "publish_s": 0, "max_offsets": 300, "lateness_s": 5}
+CONSENT = ("--basis", "consent: form 7")
 COMPACTED = ("status", "incidents")
 QUICK = {"file.delete.delay.ms": "100", "max.compaction.lag.ms": "1", "delete.retention.ms": "0"}
 DONE_S = 240.0
@@ -114,7 +115,7 @@ def named_in(lane: Lane, vehicle: str) -> set[str]:
 
 def test_a_copy_holds_all_of_one_vehicle_and_nothing_of_others(lane: Lane, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
-    done = lane.run("privacy", "export", STAYS, "--out", str(folder), "--json")
+    done = lane.run("privacy", "export", STAYS, "--out", str(folder), "--json", *CONSENT)
     assert done.returncode == 0, done.stderr
     made = orjson.loads(done.stdout)
     assert {path.name for path in folder.iterdir()} == {*made["files"], "manifest.json"}
@@ -131,13 +132,17 @@ def test_a_copy_holds_all_of_one_vehicle_and_nothing_of_others(lane: Lane, tmp_p
     tables = {f"odograph.{name.removesuffix('.csv')}" for name in made["files"] if name.endswith(".csv")}
     assert tables >= named_in(lane, STAYS) - {"odograph.pseudonym", "odograph.window_change"}
     assert folder.stat().st_mode & 0o077 == 0
+    assert (made["legal_basis"]["basis"], made["legal_basis"]["reference"]) == ("consent", "form 7")
 
-    noted = rows(lane, "SELECT vehicle_id, action FROM serving.audit_log ORDER BY entry DESC LIMIT 1")
-    assert noted == [{"vehicle_id": STAYS, "action": "downloaded"}]
+    noted = rows(lane, "SELECT vehicle_id, action, detail FROM serving.audit_log ORDER BY entry DESC LIMIT 1")
+    assert (noted[0]["vehicle_id"], noted[0]["action"]) == (STAYS, "downloaded")
+    assert noted[0]["detail"].endswith("; consent: form 7")
     for words, why in (
-        ((STAYS, "--out", str(folder)), "exists"),
-        (("1FTFW1ET5DFC10312", "--out", str(tmp_path / "none")), "nothing is known"),
-        (("someone", "--out", str(tmp_path / "none")), "no vehicle id"),
+        ((STAYS, "--out", str(folder), *CONSENT), "exists"),
+        (("1FTFW1ET5DFC10312", "--out", str(tmp_path / "none"), *CONSENT), "nothing is known"),
+        (("someone", "--out", str(tmp_path / "none"), *CONSENT), "no vehicle id"),
+        ((STAYS, "--out", str(tmp_path / "none")), "a legal basis is wanted"),
+        ((STAYS, "--out", str(tmp_path / "none"), "--basis", "research: study 12"), "must not be named"),
     ):
         refused = lane.run("privacy", "export", *words)
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr

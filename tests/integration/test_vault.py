@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import subprocess
 from typing import Any
@@ -14,6 +13,7 @@ from psycopg.rows import dict_row
 
 from infra.clients import database_url
 from infra.contract.errors import ServiceError
+from infra.contract.legal_basis import legal_basis
 from infra.contract.verdict import ClockLimits
 from infra.settings.sections import Crash
 from infra.stack import identity
@@ -27,6 +27,8 @@ from tests.integration.events_support import T0, VINS, change, crash, produce, r
 from tests.support import Lane, odograph_command
 
 pytestmark = pytest.mark.integration
+
+COURT = legal_basis("court-order: docket 7")
 
 
 def stored(lane: Lane, *records: tuple[str, bytes]) -> None:
@@ -100,7 +102,12 @@ def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path
     with lane.process("jobs", "events"):
         until_count(lane, "crash_record", 1)
     assert command(lane, "lock", "=1+1", "--by", "A. Clerk", "--why", "court order").stdout == "locked\n"
-    made = [command(lane, "export", "=1+1", "--out", str(tmp_path / name)).stdout for name in "ab"]
+    for words in ((), ("--basis", "insurance: policy 7")):
+        refusal = command(lane, "export", "=1+1", "--out", str(tmp_path / "none"), *words)
+        assert (refusal.returncode, "court-order" in refusal.stderr) == (2, True)
+    assert not (tmp_path / "none").exists()
+    basis = ("--basis", "court-order: docket 7", "--by", "A. Clerk")
+    made = [command(lane, "export", "=1+1", "--out", str(tmp_path / name), *basis).stdout for name in "ab"]
     (digest, path), (again, other) = (line.split() for line in made)
     assert (
         digest == again == hashlib.sha256((tmp_path / "a" / path.rpartition("/")[2]).read_bytes()).hexdigest()
@@ -117,8 +124,18 @@ def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path
     assert [(row["actor"], row["action"], row["detail"]) for row in written[:3]] == [
         ("odograph_ingest", "received", ""),
         ("odograph_ingest", "locked", "A. Clerk: court order"),
-        ("odograph_ingest", "exported", getpass.getuser()),
+        ("odograph_ingest", "exported", "A. Clerk, court-order: docket 7"),
     ]
+    noted = rows(lane, "SELECT detail FROM serving.audit_log WHERE action = 'crash exported'")
+    assert [row["detail"].endswith("A. Clerk, court-order: docket 7") for row in noted] == [True, True]
+    research = command(lane, "export", "=1+1", "--out", str(tmp_path), "--basis", "research: study 12")
+    assert research.returncode == 0, research.stderr
+    (anonymous,) = tmp_path.glob("*.zip")
+    assert VINS[0].encode() not in anonymous.read_bytes() + anonymous.name.encode()
+    with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
+        key = (VINS[0], 5, "=1+1", "A. Clerk", "", "0" * 64, "")
+        with pytest.raises(psycopg.errors.CheckViolation, match="legal basis"):
+            connection.execute("SELECT dispatch.crash_exported(%s, %s, %s, %s, %s, %s, %s)", key)
     change(lane, "ALTER TABLE odograph.custody DISABLE TRIGGER append_only")
     change(lane, "UPDATE odograph.custody SET actor = 'nobody' WHERE entry = 2")
     found = command(lane, "verify")
@@ -191,7 +208,7 @@ def test_what_a_superuser_forges_is_found_without_the_database(stack: Stack, lan
     stored(lane, signed_record(lane, 0, 1), open_record(1, 1, T0))
     urls = lane.endpoints
     notary = identity.notary(lane.settings)
-    tables.note_export(urls.db_dispatch_url, (VINS[0], 5, "5-1"), "A. Clerk", "0" * 64, notary)
+    tables.note_export(urls.db_dispatch_url, (VINS[0], 5, "5-1"), "A. Clerk", COURT, "0" * 64, notary)
     assert tables.lock(urls.db_ingest_url, (VINS[1], 5, "5-1"), "A. Clerk", "court order", notary)
     assert command(lane, "anchor").stdout.startswith(
         "anchored at entry 4: 1 heads, the last one at entry 4, time-stamped "

@@ -12,6 +12,7 @@ from dashboard.screens.crashes.queries import Key
 from dashboard.shared import live, maps, text
 from dashboard.shared.text import Record
 from dashboard.shared.theme import SEVERITIES, TONES, rgba
+from infra.contract.legal_basis import BASES, LAW, REFERENCE_MOST
 
 RECORD: Final = "record"  # in the address: VEHICLE/BOOT/CRASH_ID, as `odograph crash` names a record
 
@@ -138,12 +139,27 @@ def _bundle(key: Key) -> None:
     parts = "the record as received, tables, verdict, custody log and hashes"
     st.caption(f"One zip with {parts}; see its README.txt.")
     name = auth.name_field(who, "bundle_name")
+    kind = st.selectbox(
+        "Legal basis",
+        list(BASES),
+        index=None,
+        format_func=lambda word: f"{word}: {BASES[word]}",
+        key="bundle_basis",
+        help=f"{LAW}. It goes into the custody log and the bundle.",
+    )
+    reference = st.text_input(
+        "Reference",
+        key="bundle_reference",
+        max_chars=REFERENCE_MOST,
+        placeholder="docket number, where the consent is kept",
+    ).strip()
+    named = bool(name and kind and reference)
     st.link_button(
         "Download the bundle",
-        routes.bundle_address(key, name),
+        routes.bundle_address(key, name, f"{kind}: {reference}"),
         icon=":material/download:",
-        disabled=not name,
-        help=None if name else "Give your name first: the custody log notes who takes a bundle.",
+        disabled=not named,
+        help=None if named else "First who takes it and by which right: the custody log notes both.",
         key="bundle",
     )
 

@@ -11,7 +11,8 @@ from dashboard.auth import Roles
 from infra.settings.settings import load
 
 KEY = ("WDB1240001A000001", 1, "c 1/2")
-GOOD = routes.bundle_address(KEY, "A. Costa")
+BASIS = "consent: form 7"
+GOOD = routes.bundle_address(KEY, "A. Costa", BASIS)
 
 
 def answer(
@@ -32,7 +33,8 @@ def answer(
 
 
 def test_the_address_holds_whatever_a_vehicle_calls_its_record() -> None:
-    assert GOOD == "/crash/bundle?vehicle=WDB1240001A000001&boot=1&crash=c+1%2F2&by=A.+Costa"
+    whose = "vehicle=WDB1240001A000001&boot=1&crash=c+1%2F2&by=A.+Costa"
+    assert f"/crash/bundle?{whose}&basis=consent%3A+form+7" == GOOD
 
 
 @pytest.mark.parametrize(("method", "origin"), [("GET", "cross-site"), ("GET", "same-site"), ("HEAD", None)])
@@ -43,14 +45,17 @@ def test_only_the_dashboards_own_pages_lead_there(method: str, origin: str | Non
 @pytest.mark.parametrize(
     "address",
     [
-        routes.bundle_address(KEY, " "),
-        routes.bundle_address(KEY, "a\nb"),
+        routes.bundle_address(KEY, " ", BASIS),
+        routes.bundle_address(KEY, "a\nb", BASIS),
+        routes.bundle_address(KEY, "A. Costa", ""),
+        routes.bundle_address(KEY, "A. Costa", "curiosity: mine"),
+        routes.bundle_address(KEY, "A. Costa", "court-order: "),
         GOOD.replace("boot=1", "boot=x"),
         GOOD.replace("crash=", "other="),
         routes.BUNDLE_PATH,
     ],
 )
-def test_an_address_without_a_record_or_a_name_is_refused(address: str) -> None:
+def test_an_address_without_a_record_a_name_or_a_legal_basis_is_refused(address: str) -> None:
     refused = answer(address)
     assert refused.status_code == 400
     assert bytes(refused.body).startswith(b"bad address: ")

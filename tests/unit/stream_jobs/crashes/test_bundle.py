@@ -11,10 +11,12 @@ from pathlib import Path
 
 import orjson
 
-from stream_jobs.crashes.bundle import Evidence, csv_bytes, made, name_of
+from infra.contract.legal_basis import legal_basis
+from stream_jobs.crashes.bundle import Evidence, csv_bytes, made, name_of, unnamed
 from stream_jobs.crashes.custody import START, Entry
 
 AT = datetime(2026, 11, 21, 8, 0, 0, 250_000, tzinfo=UTC)
+COURT = legal_basis("court-order: docket 4:26-cv-17")
 RAW = (Path(__file__).parents[3] / "golden" / "crash.json").read_text().strip()
 
 
@@ -41,21 +43,21 @@ def files(body: bytes) -> dict[str, bytes]:
 
 
 def test_the_same_record_gives_the_same_bytes_however_often_it_was_exported() -> None:
-    once = made(evidence())
+    once = made(evidence(), COURT)
     exported = replace(evidence().custody[0], entry=2, action="exported", at=datetime.now(UTC))
     again = replace(evidence(), custody=[*evidence().custody, exported])
-    assert made(again) == once
+    assert made(again, COURT) == once
     assert (
         hashlib.sha256(once).hexdigest()
-        != hashlib.sha256(made(replace(evidence(), pre_crash=[]))).hexdigest()
+        != hashlib.sha256(made(replace(evidence(), pre_crash=[]), COURT)).hexdigest()
     )
 
 
 def test_the_bundle_holds_what_was_sent_and_the_hashes_of_all_of_it() -> None:
-    found = files(made(evidence()))
+    found = files(made(evidence(), COURT))
     assert set(found) == {
         "README.txt", "record.json", "canonical.json", "delta_v.csv", "pre_crash.csv", "verdict.json",
-        "custody.json", "SHA256SUMS",
+        "custody.json", "legal_basis.json", "SHA256SUMS",
     }  # fmt: skip
     assert found["record.json"].decode() == RAW
     assert hashlib.sha256(found["canonical.json"]).hexdigest() == orjson.loads(RAW)["sha256"]
@@ -63,6 +65,31 @@ def test_the_bundle_holds_what_was_sent_and_the_hashes_of_all_of_it() -> None:
     assert sums == {name: hashlib.sha256(body).hexdigest() for name, body in found.items()}
     assert found["delta_v.csv"] == b"t_ms,delta_v_kmh,delta_v_lat_kmh\n0,0,\n"
     assert b"verdict          confirmed" in found["README.txt"]
+
+
+def test_the_bundle_tells_by_which_right_it_left() -> None:
+    told = orjson.loads(files(made(evidence(), COURT))["legal_basis.json"])
+    assert (told["basis"], told["reference"]) == ("court-order", "docket 4:26-cv-17")
+    assert made(evidence(), legal_basis("consent: form 7")) != made(evidence(), COURT)
+
+
+def test_for_research_nothing_in_the_bundle_tells_which_vehicle_it_was() -> None:
+    vehicle, sealed = "1HGCM82633A004352", orjson.loads(RAW)
+    sent = sealed | {"certificate": ["MII"], "signature": "c2ln", "vehicle_id": vehicle}
+    raw, known = orjson.dumps(sent).decode(), evidence()
+    named = replace(known, record={**known.record, "raw": raw, "crash_id": f"{vehicle}-1"})
+    hidden = unnamed(named, "vehicle-0123")
+    body = made(hidden, legal_basis("research: study 12"))
+    found = files(body)
+    assert set(found) == {
+        "README.txt", "record.json", "delta_v.csv", "pre_crash.csv", "verdict.json", "legal_basis.json",
+        "SHA256SUMS",
+    }  # fmt: skip
+    digests = (sealed["sha256"], hashlib.sha256(raw.encode()).hexdigest())
+    assert [word for word in (vehicle, "MII", "c2ln", *digests) if word.encode() in body] == []
+    kept = orjson.loads(found["record.json"])
+    assert kept | {"sha256": sealed["sha256"]} == sealed | {"vehicle_id": "vehicle-0123"}
+    assert name_of(hidden.record) == "crash-vehicle-0123-5-vehicle-0123-1.zip"
 
 
 def test_text_that_a_spreadsheet_would_run_is_disarmed_and_numbers_stay_numbers() -> None:
