@@ -57,6 +57,7 @@ def report(
     """
     from dashboard.db import Database
     from dashboard.report.report import made
+    from infra.sql import queries
 
     settings = load()
     day = day or str(datetime.now(ZoneInfo(settings.tz)).date())
@@ -64,6 +65,9 @@ def report(
     with database.connection() as connection:
         html = made(connection, day, vehicle, settings.tz)
     database.close()
+    if vehicle is not None:
+        url = endpoints(settings, ("db_dispatch_url",)).db_dispatch_url
+        queries.note(url, "downloaded", vehicle, f"odograph report of {day}")
     file = output or Path(f"odograph-{day}{f'-{vehicle}' if vehicle else ''}.html")
     if str(file) == "-":
         typer.echo(html)

@@ -15,6 +15,7 @@ from infra.settings.settings import endpoints, load
 from infra.settings.values import duration_ms
 from stream_jobs.alerts.cli import alerts, incidents
 from stream_jobs.archive.cli import app as archive
+from stream_jobs.audit_log.cli import audit_log
 from stream_jobs.crashes.cli import crash_app as crash
 from stream_jobs.privacy.cli import privacy
 from stream_jobs.replay.cli import replays as replay
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
     }
     for name, group in groups.items():
         app.add_typer(group, name=name)
+    app.command("audit-log")(audit_log)
     for command in (maintenance, eta, traffic, recompute, backfill, audit):
         app.command()(command)
     jobs.add_typer(user_sql, name="sql")

@@ -1,10 +1,9 @@
-"""The commands ``odograph truth load|list``, ``odograph fleet set|lend|list``, ``odograph audit-log``."""
+"""The commands ``odograph truth load|list`` and ``odograph fleet set|lend|list``."""
 
 from typing import Annotated
 
 import typer
 
-from infra.clients.tables import aligned
 from infra.contract.downlink import fleet_file, write_lookup
 from infra.settings import settings
 from infra.settings.values import duration_ms
@@ -16,25 +15,7 @@ truth_app = typer.Typer(no_args_is_help=True, help="Ground truth of simulated ru
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.add_typer(truth_app, name="truth")
-    app.command("audit-log")(audit_log)
     app.add_typer(fleet_app, name="fleet")
-
-
-def audit_log(
-    vehicle: Annotated[str | None, typer.Option(help="about one vehicle")] = None,
-    actor: Annotated[str | None, typer.Option(help="of one person or system user")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="the newest so many")] = 100,
-) -> None:
-    """Who signed in, saw vehicles, exported, acknowledged, told, promoted, sent in again. Exit 1: changed."""
-    from infra.sql import queries
-
-    url = settings.endpoints(settings.load(), ("db_ingest_url",)).db_ingest_url
-    rows = queries.audit_log(url, vehicle, actor, limit)
-    columns = ("entry", "at", "actor", "role", "action", "vehicle_id", "detail")
-    typer.echo(aligned([[row[name] for name in columns] for row in rows]) if rows else "no entries")
-    if rows and rows[0]["broken"]:
-        typer.echo(f"{rows[0]['broken']} entries do not hold: the log was changed")
-        raise typer.Exit(1)
 
 
 @truth_app.command("load")

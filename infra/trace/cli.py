@@ -28,8 +28,9 @@ def trace(
     """Follow one frame hop by hop: vehicle, bridge, log, queries, archive, windows, alerts; with times.
 
     The log is read where the archive does not reach yet: seconds of data, a million records at most. Exit 1
-    where nothing has the frame.
+    where nothing has the frame. The audit log notes who looked.
     """
+    from infra.sql import queries
     from infra.trace.follow import Wanted, follow, text
 
     if VEHICLE_ID.fullmatch(vehicle) is None:
@@ -37,7 +38,8 @@ def trace(
     settings = load()
     span = timedelta(milliseconds=duration_ms(look_back, "--look-back"))
     wanted = Wanted(vehicle, seq, boot)
-    found = follow(settings, endpoints(settings), wanted, span, lambda text: typer.echo(text, err=True))
+    places = endpoints(settings)
+    found = follow(settings, places, wanted, span, lambda text: typer.echo(text, err=True))
     if not found.found:
         of = "" if boot is None else f" of boot {boot}"
         raise ServiceError(
@@ -45,4 +47,5 @@ def trace(
             "what the log holds beyond it, no dead letter. Was it sent? See runs/<run>/frames.jsonl "
             "(simulate --log-frames), odograph status for queues, --look-back for older frames"
         )
+    queries.note(places.db_ingest_url, "vehicle viewed", vehicle, f"odograph trace, frame {seq}")
     typer.echo(json.dumps(asdict(found) | {"found": True}, indent=1) if as_json else text(found))

@@ -1,7 +1,7 @@
-"""The custody log's head outside the database: signed, and time-stamped by RFC 3161 (openssl ts).
+"""A log's head outside the database: signed, and time-stamped by RFC 3161 (openssl ts).
 
-``<home>/anchors`` holds a file a head: how many entries, the last one's hash, the SHA-256 of the file before,
-signed with the evidence key; and beside the newest of each minute its time stamp.
+A log's folder (``<home>/anchors``: the custody log) holds a file a head: how many entries, the last one's
+hash, the SHA-256 of the file before, signed with the evidence key; and beside it its time stamp.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -23,10 +23,19 @@ from infra.contract.errors import ServiceError
 from infra.contract.frame import Frame
 from infra.settings.settings import Settings
 from infra.stack import identity
-from stream_jobs.crashes.custody import Anchors, Entry, broken, unsigned
+from stream_jobs.crashes.custody import Anchors, Entry, Linked, broken, otherwise_anchored, unsigned
 
-FOLDER: Final = "anchors"
-KIND: Final = "anchor"
+
+class Log(NamedTuple):
+    """A log whose heads are anchored: the folder of the home, the kind that is signed, how it is called."""
+
+    folder: str
+    kind: str
+    name: str
+    command: str
+
+
+CUSTODY: Final = Log("anchors", "anchor", "the custody log", "odograph crash verify")
 ANSWER_S: Final = 15.0
 MOST_BYTES: Final = 1 << 16  # of a time stamp
 TSA: Final = """
@@ -40,15 +49,15 @@ ess_cert_id_alg = sha256
 """What openssl ts wants to be told of an authority; the policy is that of RFC 3161's free services."""
 
 
-def read(settings: Settings, witness: Verifier | None) -> Anchors:
+def read(settings: Settings, witness: Verifier | None, log: Log = CUSTODY) -> Anchors:
     """The anchors of this home: each held against its signature and the one before, the newest its stamp."""
-    files = sorted((settings.paths.home / FOLDER).glob("*.json"))
+    files = sorted((settings.paths.home / log.folder).glob("*.json"))
     if witness is None or not files:
         return Anchors()
     heads, wrong, before = dict[int, str](), [], ""
     for path in files:
         raw = path.read_bytes()
-        opened = witness.opened(KIND, raw)
+        opened = witness.opened(log.kind, raw)
         told: Frame = orjson.loads(opened) if opened is not None else {"previous": None}
         if told["previous"] != before:
             wrong.append(f"{path}: is not signed by this service, or does not follow the anchor before")
@@ -70,24 +79,32 @@ def anchor(settings: Settings, entries: Sequence[Entry]) -> int:
     Again at the same head it only gets the stamp that is missing. Raises ServiceError where the log is not
     what was anchored before, or no time-stamp authority answers; ConfigError.
     """
-    signer, witness = identity.notary(settings), identity.witness(settings)
-    if signer is None or witness is None or not entries:
+    witness = identity.witness(settings)
+    if witness is None or not entries:
         return 0
-    known, hashes = read(settings, witness), {entry.entry: entry.sha256 for entry in entries}
-    last = entries[-1]
-    wrong = [*known.wrong, *broken(entries)]
-    wrong += [f"entry {n} is not what was anchored" for n, sha in known.heads.items() if hashes.get(n) != sha]
+    known, last = read(settings, witness), entries[-1]
+    wrong = [*known.wrong, *broken(entries), *otherwise_anchored(entries, known)]
     wrong += unsigned(entries, witness, known.first or last.entry)
+    return put(settings, known, wrong, last)
+
+
+def put(
+    settings: Settings, known: Anchors, wrong: Sequence[str], last: Linked | None, log: Log = CUSTODY
+) -> int:
+    """Anchor a log's ``last`` entry, unless something is ``wrong`` with it; as ``anchor``."""
+    signer = identity.notary(settings)
+    if signer is None or last is None:
+        return 0
     if wrong:
-        raise ServiceError(f"the custody log is not anchored: {wrong[0]}; see: odograph crash verify")
+        raise ServiceError(f"{log.name} is not anchored: {wrong[0]}; see: {log.command}")
     path = known.newest
     if path is None or last.entry not in known.heads:
         before = "" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
         told = {"entry": last.entry, "sha256": last.sha256, "previous": before}
-        path = settings.paths.home / FOLDER / f"{last.entry:012d}.json"
-        path.parent.mkdir(exist_ok=True)
+        path = settings.paths.home / log.folder / f"{last.entry:012d}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".new")
-        draft.write_bytes(signer.sealed(KIND, orjson.dumps(told | {"at": f"{datetime.now(UTC):%FT%TZ}"})))
+        draft.write_bytes(signer.sealed(log.kind, orjson.dumps(told | {"at": f"{datetime.now(UTC):%FT%TZ}"})))
         draft.replace(path)
     if not path.with_suffix(".tsr").exists():
         _stamp(settings, path)

@@ -34,11 +34,18 @@ def list_(
 
 @crash_app.command()
 def show(record: Name, json: AsJson = False) -> None:
-    """One record: what it says, the verdict and why, what is wrong with it, what was done with it."""
+    """One record: what it says, the verdict and why, what is wrong with it, what was done with it.
+
+    The audit log notes who looked.
+    """
+    from infra.sql import queries
     from stream_jobs.crashes import bundle, tables
 
-    url = endpoints(load()).db_dashboard_url
+    places = endpoints(load())
+    url = places.db_dashboard_url
     found = tables.evidence(url, tables.named(url, record))
+    vehicle = found.record["vehicle_id"]
+    queries.note(places.db_ingest_url, "vehicle viewed", vehicle, f"odograph crash show {record}")
     typer.echo(bundle.as_json(found) if json else bundle.evidence_text(found))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -29,7 +29,8 @@ from infra.contract.topics import kafka_topic
 from infra.stack.identity import Trust, signature_of
 
 START: Final = "0" * 64
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
 TOPIC, DEAD_LETTER = "crash", "dead-letter"
 DEPLOYED: Final = "recorder: a restraint that does not reverse was deployed"
 EVER_MS: Final = 1 << 52
@@ -78,7 +79,7 @@ class Entry:
         return self.vehicle_id, self.boot_id, self.crash_id
 
     def hashed(self) -> str:
-        at_us = (self.at - _EPOCH) // timedelta(microseconds=1)
+        at_us = (self.at - EPOCH) // MICROSECOND
         lines = (
             self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id,
             plain(self.crash_id), self.digest, self.detail,
@@ -86,9 +87,23 @@ class Entry:
         return sha256_hex("\n".join(map(str, lines)).encode())
 
 
-def broken(entries: Iterable[Entry]) -> Iterator[str]:
+class Linked(Protocol):
+    """An entry of a log in which each holds the hash of the one before."""
+
+    @property
+    def entry(self) -> int: ...
+    @property
+    def previous(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+    def hashed(self) -> str:
+        """Of what it says."""
+        ...
+
+
+def broken(entries: Iterable[Linked]) -> Iterator[str]:
     """What does not hold in the whole log, in its order, in words."""
-    before: Entry | None = None
+    before: Linked | None = None
     for entry in entries:
         wanted = 1 if before is None else before.entry + 1
         if entry.entry != wanted:
@@ -113,6 +128,14 @@ class Anchors:
     def first(self) -> int:
         """The first entry that was anchored; 0: none."""
         return min(self.heads, default=0)
+
+
+def otherwise_anchored(entries: Iterable[Linked], anchors: Anchors) -> Iterator[str]:
+    """Heads that were anchored and are not in the log, in words."""
+    hashes = {entry.entry: entry.sha256 for entry in entries}
+    for entry, sha256 in anchors.heads.items():
+        if hashes.get(entry) != sha256:
+            yield f"the log is not what was anchored at entry {entry}: it was cut off or written anew"
 
 
 def unsigned(entries: Iterable[Entry], witness: Verifier, before_signing: int) -> Iterator[str]:
@@ -357,12 +380,7 @@ def verified(
     wrong = [*broken(entries), *tampered(entries, digests, locked, may), *forged(records), *anchors.wrong]
     if witness is not None:
         wrong += unsigned(entries, witness, anchors.first)
-    hashes = {entry.entry: entry.sha256 for entry in entries}
-    wrong += (
-        f"the log is not what was anchored at entry {entry}: it was cut off or written anew"
-        for entry, sha256 in anchors.heads.items()
-        if hashes.get(entry) != sha256
-    )
+    wrong += otherwise_anchored(entries, anchors)
     for key, record in records.items():
         if record.contradictions:
             columns = ", ".join(record.contradictions)

@@ -12,10 +12,12 @@ import pytest
 from psycopg.rows import dict_row
 
 from infra.clients import database_url
+from infra.clients.db import system_user
 from infra.contract.errors import ServiceError
 from infra.contract.legal_basis import legal_basis
 from infra.contract.verdict import ClockLimits
 from infra.settings.sections import Crash
+from infra.sql import queries
 from infra.stack import identity
 from infra.stack.stack import Stack
 from load_tests.drills.poison.evidence import INGEST, REHASH, by_owner, refused
@@ -226,6 +228,45 @@ def test_what_a_superuser_forges_is_found_without_the_database(stack: Stack, lan
     (stamped,) = (lane.home / "anchors").glob("*.json")
     stamped.write_bytes(stamped.read_bytes().replace(b'"entry":4', b'"entry":3'))
     assert "is not signed by this service" in command(lane, "verify", "--without-log").stdout
+
+
+EVERY = "SELECT * FROM odograph.audit_log"
+AUDIT_REHASH = REHASH.replace("custody_hash", "audit_hash").replace("odograph.custody", "odograph.audit_log")
+AUDIT_FORGERIES = (
+    "UPDATE odograph.audit_log SET actor = 'somebody' WHERE entry = 1",
+    "DELETE FROM odograph.audit_log WHERE entry = 1",
+    "DELETE FROM odograph.audit_log",
+)
+
+
+def test_a_look_by_command_is_noted_and_a_superusers_new_audit_log_is_found(stack: Stack, lane: Lane) -> None:
+    stored(lane, open_record(0, 1, T0))
+    assert command(lane, "show", "5-1").returncode == 0
+    queries.note(lane.endpoints.db_ingest_url, "notice sent", None, 'a "quoted" \\ \té\u2028\x7f\b\x1f line')
+    viewed = rows(lane, "SELECT actor, action, vehicle_id, detail FROM serving.audit_log WHERE entry = 1")
+    assert [tuple(row.values()) for row in viewed] == [
+        (system_user(), "vehicle viewed", VINS[0], "odograph crash show 5-1")
+    ]
+    assert lane.run("audit-log", "--anchor").stdout == "anchored at entry 2\n"
+    sound = lane.run("audit-log", "--verify")
+    assert (sound.returncode, sound.stdout.splitlines()[-1]) == (0, "nothing was changed"), sound.stdout
+    assert "1 heads, the last one at entry 2, time-stamped " in sound.stdout
+    head = sound.stdout.splitlines()[2].removeprefix("head ")
+    with psycopg.connect(database_url.with_name(stack.superuser_url(), lane.name)) as superuser:
+        superuser.execute("ALTER TABLE odograph.audit_log DISABLE TRIGGER USER")
+        superuser.commit()
+        for statement in AUDIT_FORGERIES:
+            superuser.execute(f"CREATE TEMP TABLE was AS {EVERY}; {statement}; {AUDIT_REHASH}".encode())
+            superuser.commit()
+            assert lane.run("audit-log").returncode == 0, "the chain alone holds"
+            found = lane.run("audit-log", "--verify", "--head", head)
+            assert (found.returncode, found.stdout.count("was cut off or written anew")) == (1, 2), statement
+            if "UPDATE" in statement:
+                assert lane.run("audit-log", "--anchor").returncode == 1
+            superuser.execute("DELETE FROM odograph.audit_log; INSERT INTO odograph.audit_log TABLE was; "
+                              "DROP TABLE was")  # fmt: skip
+            superuser.commit()
+    assert lane.run("audit-log", "--verify", "--head", head).returncode == 0
 
 
 WINDOW = """

@@ -1,0 +1,1 @@
+"""The log of what people did, held against what lies outside of the database."""

@@ -1,0 +1,83 @@
+"""Was the audit log changed? Its chain, computed without the database, against anchored heads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from psycopg.rows import class_row
+
+from infra.clients.db import connected
+from infra.settings.settings import Settings
+from infra.stack import identity
+from stream_jobs.crashes import anchor
+from stream_jobs.crashes.custody import EPOCH, MICROSECOND, START, broken, otherwise_anchored, sha256_hex
+
+LOG: Final = anchor.Log("anchors/audit", "audit anchor", "the audit log", "odograph audit-log --verify")
+_ENTRIES: Final = "SELECT * FROM odograph.audit_log ORDER BY entry"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One entry as the table has it; see the comments of odograph.audit_log."""
+
+    entry: int
+    at: datetime
+    role: str
+    actor: str
+    action: str
+    vehicle_id: str | None
+    detail: str
+    previous: str
+    sha256: str
+
+    def hashed(self) -> str:
+        """As odograph.audit_hash: of a jsonb array's text."""
+        seconds, micros = divmod((self.at - EPOCH) // MICROSECOND, 1_000_000)
+        of = (self.role, self.actor, self.action, self.vehicle_id, self.detail)
+        line = [self.previous, self.entry, f"{seconds}.{micros:06d}", *of]
+        return sha256_hex(json.dumps(line, ensure_ascii=False).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a check of the log found; ``anchored``: how far it is anchored, in words."""
+
+    entries: int
+    head: str
+    anchored: str
+    wrong: Sequence[str]
+
+    def as_text(self) -> str:
+        found = self.wrong or ["nothing was changed"]
+        return "\n".join(
+            [f"{self.entries} entries", f"anchored: {self.anchored}", f"head {self.head}", *found]
+        )
+
+
+def read(owner_url: str) -> list[AuditEntry]:
+    """The whole log, with vehicles by their pseudonyms. Raises ServiceError."""
+    with connected(owner_url, row_factory=class_row(AuditEntry)) as connection:
+        return connection.execute(_ENTRIES).fetchall()
+
+
+def verified(settings: Settings, entries: Sequence[AuditEntry], head: str | None) -> Verified:
+    """The chain, the anchors and an earlier head; raises ConfigError."""
+    witness = identity.witness(settings)
+    anchors = anchor.read(settings, witness, LOG)
+    wrong = [*broken(entries), *anchors.wrong, *otherwise_anchored(entries, anchors)]
+    if head is not None and head not in {entry.sha256 for entry in entries}:
+        wrong.append(f"the log does not hold {head}: its end was cut off or written anew")
+    words = anchors.words if witness is not None else "NOT checked: no evidence key here"
+    return Verified(len(entries), entries[-1].sha256 if entries else START, words, wrong)
+
+
+def anchored(settings: Settings, owner_url: str) -> int:
+    """Sign and stamp the log's head; its entry, 0: nothing to anchor. Raises ServiceError, ConfigError."""
+    entries = read(owner_url)
+    known = anchor.read(settings, identity.witness(settings), LOG)
+    wrong = [*known.wrong, *broken(entries), *otherwise_anchored(entries, known)]
+    return anchor.put(settings, known, wrong, entries[-1] if entries else None, LOG)

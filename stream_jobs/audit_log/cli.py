@@ -1,0 +1,49 @@
+"""The command ``odograph audit-log``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from infra.clients.tables import aligned
+from infra.settings.settings import endpoints, load
+
+
+def audit_log(
+    vehicle: Annotated[str | None, typer.Option(help="about one vehicle")] = None,
+    actor: Annotated[str | None, typer.Option(help="of one person, system user or refused program")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="the newest so many")] = 100,
+    verify: Annotated[bool, typer.Option("--verify", help="the whole log against its anchors")] = False,
+    head: Annotated[
+        str | None, typer.Option(help="with --verify: a hash that it told earlier, still to be in the log")
+    ] = None,
+    anchor: Annotated[
+        bool, typer.Option("--anchor", help="sign and time-stamp its head now; maintenance does it, too")
+    ] = False,
+) -> None:
+    """Who signed in, saw vehicles, exported, acknowledged, told, promoted, sent in again. Exit 1: changed.
+
+    --verify computes the chain without the database and holds it against the heads in <home>/anchors/audit:
+    who has the database's superuser and writes the whole log anew shows there.
+    """
+    from infra.sql import queries
+    from stream_jobs.audit_log import chain
+
+    settings = load()
+    places = endpoints(settings, ("db_owner_url", "db_ingest_url"))
+    if anchor:
+        typer.echo(f"anchored at entry {chain.anchored(settings, places.db_owner_url)}")
+    if verify:
+        found = chain.verified(settings, chain.read(places.db_owner_url), head)
+        typer.echo(found.as_text())
+        if found.wrong:
+            raise typer.Exit(1)
+    if anchor or verify:
+        return
+    rows = queries.audit_log(places.db_ingest_url, vehicle, actor, limit)
+    columns = ("entry", "at", "actor", "role", "action", "vehicle_id", "detail")
+    typer.echo(aligned([[row[name] for name in columns] for row in rows]) if rows else "no entries")
+    if rows and rows[0]["broken"]:
+        typer.echo(f"{rows[0]['broken']} entries do not hold: the log was changed")
+        raise typer.Exit(1)
