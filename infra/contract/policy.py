@@ -100,7 +100,8 @@ _LOG: Final = (SELECT, INSERT, UPDATE)
 TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
     ("odograph.(audit_log|pseudonym|migration|replay_run|replay_verdict|view_backup)", {}),
     (
-        "odograph.(custody|crash_lock|fuel_factor|trend_metric|score_weight|retention|log_begin|erased_window)",
+        "odograph.(custody|crash_lock|fuel_factor|trend_metric|score_weight|retention|log_begin|erased_window"
+        "|refusal_noted)",
         {INGEST: (SELECT,)},
     ),
     ("odograph.crash_record", {INGEST: (SELECT, INSERT)}),

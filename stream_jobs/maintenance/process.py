@@ -25,6 +25,7 @@ from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import upkeep
 from stream_jobs.audit_log.chain import anchored
+from stream_jobs.audit_log.refusals import Refusals
 from stream_jobs.crashes.tables import anchor_log
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.maintenance.copies import write_history, write_vehicle_lookup
@@ -42,6 +43,7 @@ from stream_jobs.rules.cohort.update import CohortUpdate
 
 NAME: Final = "maintenance"
 OVERLOAD_S: Final = 2.0
+REFUSALS_S: Final = 15.0
 AUDIT_ANCHOR_S: Final = 600.0
 """A file each where something was noted meanwhile, and the whole log is read."""
 
@@ -127,6 +129,7 @@ class Maintenance:
                 settings.crash.anchor_s,
                 partial(database("anchor").run, partial(anchor_log, settings)),
             ),
+            ("refusals", REFUSALS_S, Refusals(database("refusals"), home)),
             ("audit-anchor", AUDIT_ANCHOR_S, partial(anchored, settings, self._addresses.db_owner_url)),
             ("roads", 30.0, RoadHistory(settings, database("roads"))),
             ("stops", 60.0, partial(database("stops").run, place_stops)),

@@ -22,6 +22,7 @@ import pytest
 
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
+from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints, load
 from infra.stack import probes, supervisor
 from infra.stack.fetch import fetch_all
@@ -32,6 +33,7 @@ from infra.stack.stack import SERVICES, Stack
 from load_tests import policy_trial
 from stream_jobs.audit.collect import current_ledger
 from stream_jobs.audit.ledger import Ledger
+from stream_jobs.audit_log.refusals import NOBODY
 from tests.support import eventually, odograph_command
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -216,6 +218,28 @@ def test_a_new_certificate_is_shown_by_database_and_broker_without_a_restart(sit
     assert [stack.runner.find(name) for name in SERVICES] == before
     with psycopg.connect(site.where.db_ingest_url) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_what_the_brokers_refuse_is_in_the_audit_log(site: Site) -> None:
+    alerts = kafka_topic(site.settings.kafka.prefix, "alerts")
+    as_bridge = endpoints(site.settings, ("kafka_bootstrap",), "bridge").kafka_bootstrap
+    assert policy_trial.kafka_written(as_bridge, [alerts]) == {alerts: False}
+    port = json.loads((site.home / "ports.json").read_text())["mosquitto-devices"]
+    with (
+        pytest.raises(OSError, match="certificate required"),
+        socket.create_connection(("127.0.0.1", port), 20) as plain,
+        site.trust().wrap_socket(plain, server_hostname="127.0.0.1") as stranger,
+    ):
+        stranger.recv(1)
+    query = (
+        "SELECT actor, action, split_part(detail, ';', 1) FROM serving.audit_log WHERE action ~ '^refused by'"
+    )
+    wanted = {
+        ("bridge", "refused by kafka", f"write topic {alerts}"),
+        (NOBODY, "refused by mosquitto", "connection: peer did not return a certificate"),
+    }
+    with psycopg.connect(site.where.db_ingest_url, autocommit=True) as connection:
+        eventually(lambda: wanted <= {*connection.execute(query).fetchall()}, 180, "entries of the minute")
 
 
 def test_the_services_do_what_the_policy_says_and_nothing_else(site: Site) -> None:

@@ -1,0 +1,158 @@
+"""What the brokers refused, from their logs into the audit log: counted by minute, so no flood fills it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from psycopg.types.json import Jsonb
+
+from infra.contract.topics import VEHICLE_ID
+from stream_jobs.app.database import Database, fetch
+from stream_jobs.crashes.custody import plain
+
+MINUTE_S: Final = 60
+SETTLED_S: Final = 5.0
+"""A line is in the log by then."""
+MOST: Final = 20
+"""Entries of a broker's minute; what there is beyond them is one more."""
+READ_BYTES: Final = 1 << 20
+"""At a time."""
+NAME_CHARS: Final = 120
+NOBODY: Final = "nobody known"
+_NOTE: Final = "SELECT odograph.note_refusals(%(service)s, to_timestamp(%(minute_s)s), %(found)s)"
+_NOTED: Final = "SELECT service, extract(epoch FROM minute)::bigint FROM odograph.refusal_noted"
+
+_KAFKA: Final = re.compile(
+    r"(?P<at>\S+) .*?(?:"
+    r"Principal = \w+:(?P<who>.*?) is Denied operation = (?P<operation>\w+) from host = \S+"
+    r" on resource = (?P<kind>\w+):\w+:(?P<name>.*) for request = "
+    r"|Failed authentication with /(?P<host>\S+) \(.*\((?P<why>[^()]*)\))"
+)
+_MOSQUITTO: Final = re.compile(
+    r"(?P<at>\d+): (?:"
+    r"OpenSSL Error\[0\]: .*:(?!unexpected eof)(?P<tls>[^:]+)$"
+    r"|Client (?P<who>.+?) disconnected(?:, | due to )(?!out of memory|protocol error)(?P<why>.*?)\.?$)"
+)
+"""A connection that breaks is an end of file or an error of the protocol, too: neither is a refusal."""
+
+
+class Refusal(NamedTuple):
+    """Of whom, by the broker's word, and what."""
+
+    principal: str
+    what: str
+
+
+def of_kafka(line: str) -> tuple[float, Refusal] | None:
+    """When [s since 1970] and what a line of Kafka's log tells was refused; None: nothing."""
+    if ("is Denied" not in line and "Failed authentication" not in line) or not (found := _KAFKA.match(line)):
+        return None
+    at_s = datetime.fromisoformat(found["at"]).timestamp()
+    if found["who"] is None:
+        return at_s, Refusal(NOBODY, f"connect from {found['host']}: {found['why']}")
+    operation, kind = found["operation"].lower(), found["kind"].lower()
+    return at_s, Refusal(found["who"], f"{operation} {kind} {found['name']}")
+
+
+def of_mosquitto(line: str) -> tuple[float, Refusal] | None:
+    """As ``of_kafka``. What a connected client may not publish or hear Mosquitto tells that client alone."""
+    found = _MOSQUITTO.match(line)
+    if found is None:
+        return None
+    who, why = (NOBODY, found["tls"]) if found["who"] is None else (found["who"], found["why"])
+    return float(found["at"]), Refusal(who, f"connection: {why}")
+
+
+PARSERS: Final[Mapping[str, Callable[[str], tuple[float, Refusal] | None]]] = {
+    "kafka": of_kafka, "mosquitto": of_mosquitto,
+}  # fmt: skip
+
+
+class _Log:
+    """A log that grows, and is put aside at a restart of its program; lines whole, each once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file, self._at = path, 0, 0
+
+    def lines(self) -> Iterator[str]:
+        """What has come since; the rest of a log that was put aside first."""
+        aside = self._path.with_suffix(".log.1")
+        for path in (aside, self._path):
+            try:
+                file = path.open("rb")
+            except FileNotFoundError:
+                continue
+            with file:
+                number = os.fstat(file.fileno()).st_ino
+                if path is aside and number != self._file:
+                    continue
+                if number != self._file or file.seek(0, os.SEEK_END) < self._at:
+                    self._file, self._at = number, 0
+                part = b"x" * READ_BYTES
+                while len(part) == READ_BYTES:
+                    file.seek(self._at)
+                    part = file.read(READ_BYTES)
+                    whole = part[: part.rfind(b"\n") + 1] or (part if len(part) == READ_BYTES else b"")
+                    self._at += len(whole)
+                    yield from whole.decode(errors="replace").split("\n")
+
+
+class Refusals:
+    """Notes the refusals of each minute that has ended; called again and again."""
+
+    def __init__(self, database: Database, home: Path, now: Callable[[], float] = time.time) -> None:
+        self._database, self._folder, self._now = database, home / "logs", now
+        self._logs: dict[str, _Log] = {}
+        self._open: dict[str, dict[int, Counter[Refusal]]] = {}
+        self._noted: dict[str, int] | None = None
+
+    def __call__(self) -> int:
+        """How many entries the audit log got."""
+        if self._noted is None:
+            self._noted = dict(map(tuple, self._database.run(lambda connection: fetch(connection, _NOTED))))
+        ended_s, noted = (self._now() - SETTLED_S) // MINUTE_S * MINUTE_S, 0
+        for path in (path for name in PARSERS for path in self._folder.glob(f"{name}*.log")):
+            self._read(path, self._noted.get(path.stem, 0))
+        for service, minutes in self._open.items():
+            for minute_s in sorted(minute_s for minute_s in minutes if minute_s < ended_s):
+                noted += self._note(service, minute_s, minutes[minute_s])
+                del minutes[minute_s]
+        return noted
+
+    def _read(self, path: Path, noted_s: int) -> None:
+        service = path.stem
+        parse = PARSERS["kafka" if service.startswith("kafka") else "mosquitto"]
+        minutes = self._open.setdefault(service, {})
+        for line in self._logs.setdefault(service, _Log(path)).lines():
+            if told := parse(line):
+                minute_s = int(told[0] // MINUTE_S * MINUTE_S)
+                if minute_s > noted_s:
+                    self._count(minutes.setdefault(minute_s, Counter()), told[1])
+
+    @staticmethod
+    def _count(counts: Counter[Refusal], told: Refusal) -> None:
+        one = Refusal(*(plain(text)[:NAME_CHARS] for text in told))
+        counts[one if one in counts or len(counts) < MOST else Refusal(NOBODY, "others")] += 1
+
+    def _note(self, service: str, minute_s: int, counts: Counter[Refusal]) -> int:
+        found = [
+            {
+                "principal": who,
+                "vehicle": who if VEHICLE_ID.fullmatch(who) else None,
+                "what": what,
+                "times": times,
+            }
+            for (who, what), times in counts.most_common()
+        ]
+        values: dict[str, Any] = {"service": service, "minute_s": minute_s, "found": Jsonb(found)}
+        noted: int = self._database.run(lambda connection: fetch(connection, _NOTE, values))[0][0]
+        assert self._noted is not None
+        self._noted[service] = minute_s
+        return noted

@@ -1,0 +1,148 @@
+"""Which lines of the brokers' logs are refusals, and how many entries they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_jobs.audit_log import refusals
+from stream_jobs.audit_log.refusals import MOST, NOBODY, Refusal, Refusals, of_kafka, of_mosquitto
+
+AT_S = 1_795_824_240  # begins a minute
+DENIED = (
+    "{at} INFO  logger: Principal = User:{who} is Denied operation = WRITE from host = 127.0.0.1 on "
+    "resource = Topic:LITERAL:{topic} for request = Produce with resourceRefCount = 1 based on rule Default"
+)
+HANDSHAKE = (
+    "{at} INFO  Selector: [SocketServer listenerType=BROKER, nodeId=1] Failed authentication with /127.0.0.1 "
+    "(channelId=127.0.0.1:9092-127.0.0.1:35570-0-185) (SSL handshake failed)"
+)
+
+
+def local(at_s: float) -> str:
+    """As Kafka writes a time: the machine's wall clock."""
+    return datetime.fromtimestamp(at_s).isoformat(timespec="milliseconds")
+
+
+def denied(at_s: float, who: str = "bridge", topic: str = "alerts") -> str:
+    return DENIED.format(at=local(at_s), who=who, topic=topic)
+
+
+def test_kafkas_refusals_are_told_with_principal_and_resource() -> None:
+    assert of_kafka(denied(AT_S + 1.5)) == (AT_S + 1.5, Refusal("bridge", "write topic alerts"))
+    shaken = of_kafka(HANDSHAKE.format(at=local(AT_S)))
+    assert shaken == (AT_S, Refusal(NOBODY, "connect from 127.0.0.1: SSL handshake failed"))
+    assert of_kafka(denied(AT_S).replace("Denied", "Allowed")) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("OpenSSL Error[0]: error:0A0000C7:SSL routines::peer did not return a certificate",
+         Refusal(NOBODY, "connection: peer did not return a certificate")),
+        ("OpenSSL Error[0]: error:0A000086:SSL routines::certificate verify failed",
+         Refusal(NOBODY, "connection: certificate verify failed")),
+        ("Client WDB1240001A000001 disconnected, not authorised.",
+         Refusal("WDB1240001A000001", "connection: not authorised")),
+        ("Client x disconnected due to oversize packet.", Refusal("x", "connection: oversize packet")),
+        ("OpenSSL Error[0]: error:0A000126:SSL routines::unexpected eof while reading", None),
+        ("Client <unknown> disconnected: Protocol error.", None),
+        ("Client x disconnected.", None),
+        ("Client x closed its connection.", None),
+        ("New connection from 127.0.0.1:54713 on port 1883.", None),
+    ],
+)  # fmt: skip
+def test_mosquittos_refusals_are_those_of_identity_and_size(line: str, told: Refusal | None) -> None:
+    assert of_mosquitto(f"{AT_S}: {line}") == (None if told is None else (AT_S, told))
+
+
+class Noted:
+    """In place of the database: what is written to it."""
+
+    def __init__(self, noted: dict[str, int]) -> None:
+        self.noted, self.calls = noted, list[dict[str, Any]]()
+
+    def run(self, work: Callable[[Any], Any]) -> Any:
+        return work(self)
+
+    def execute(self, _statement: str, values: dict[str, Any] | None = None) -> Noted:
+        self._rows: list[tuple[Any, ...]] = [*self.noted.items()]
+        if values is not None:
+            self.calls.append(values)
+            self._rows = [(len(values["found"].obj),)]
+        return self
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._rows
+
+    def told(self) -> list[tuple[int, list[tuple[str, str, int]]]]:
+        found = [((c["minute_s"] - AT_S) // 60, c["found"].obj) for c in self.calls]
+        return [(n, [(f["principal"], f["what"], f["times"]) for f in each]) for n, each in found]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "logs").mkdir()
+    return tmp_path / "logs" / "kafka.log"
+
+
+def reader(log: Path, clock: list[float], noted: dict[str, int] | None = None) -> tuple[Refusals, Noted]:
+    database: Any = Noted(noted or {})
+    return Refusals(database, log.parents[1], lambda: clock[0]), database
+
+
+def test_a_minute_is_noted_once_when_it_has_ended_with_counts(log: Path) -> None:
+    clock = [AT_S + 59.0]
+    task, database = reader(log, clock)
+    log.write_text("".join(f"{denied(AT_S + s)}\n" for s in (1, 2, 3)) + denied(AT_S + 4)[:40])
+    assert (task(), database.calls) == (0, [])
+    with log.open("a") as file:
+        file.write(f"{denied(AT_S + 4)[40:]}\n{denied(AT_S + 61, 'instant')}\n")
+    clock[0] = AT_S + 64.0
+    assert task() == 0, "a line may still come"
+    clock[0] = AT_S + 65.0
+    assert (task(), task()) == (1, 0)
+    clock[0] = AT_S + 200.0
+    assert task() == 1
+    assert database.told() == [
+        (0, [("bridge", "write topic alerts", 4)]), (1, [("instant", "write topic alerts", 1)]),
+    ]  # fmt: skip
+
+
+def test_after_a_restart_only_later_minutes_are_noted(log: Path) -> None:
+    log.write_text(f"{denied(AT_S)}\n{denied(AT_S + 60)}\n")
+    task, database = reader(log, [AT_S + 600.0], {"kafka": AT_S})
+    assert task() == 1
+    assert database.told() == [(1, [("bridge", "write topic alerts", 1)])]
+
+
+def test_a_log_that_was_put_aside_is_read_to_its_end_first(log: Path) -> None:
+    clock = [AT_S + 30.0]
+    task, database = reader(log, clock)
+    log.write_text(f"{denied(AT_S)}\n")
+    task()
+    with log.open("a") as file:
+        file.write(f"{denied(AT_S + 1)}\n")
+    log.replace(log.with_suffix(".log.1"))
+    log.write_text(f"{denied(AT_S + 2)}\n")
+    clock[0] = AT_S + 90.0
+    task()
+    assert database.told() == [(0, [("bridge", "write topic alerts", 3)])]
+
+
+@pytest.mark.parametrize("read_bytes", [1000, 1 << 20])
+def test_a_flood_of_names_makes_a_bounded_number_of_entries_and_none_is_uncounted(
+    log: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int
+) -> None:
+    monkeypatch.setattr(refusals, "READ_BYTES", read_bytes)
+    log.write_text("".join(f"{denied(AT_S, f'p{k}', 'x' * 500)}\n" for k in range(5000)))
+    task, database = reader(log, [AT_S + 600.0])
+    assert task() == MOST + 1
+    ((_, entries),) = database.told()
+    assert entries[0] == (NOBODY, "others", 5000 - MOST)
+    assert sum(times for _, _, times in entries) == 5000
+    assert max(len(what) for _, what, _ in entries) <= 120
