@@ -52,6 +52,8 @@ KEYS = (
 """What ``ensure_keys`` makes in a home: the hosts of one installation share it."""
 SHARED = ("checkpoints", "archive", "lookups")
 """Folders of a home that its hosts share."""
+PRIVATE = (*SHARED, "logs", "sessions", "runs", "days", "anchors", "hosts", "replays")
+"""Folders of a home in which vehicles are named: no other user of the machine reads them."""
 Say = Callable[[str], None]
 
 
@@ -103,7 +105,10 @@ class Stack:
         self._check_secure()
         with self.lock():
             (self.home / "data").mkdir(exist_ok=True)
-            self.home.chmod(0o711)  # secrets lie in here
+            self.home.chmod(0o711)  # the services' users must reach their folders
+            for folder in (self.home / name for name in PRIVATE):
+                folder.mkdir(exist_ok=True)
+                folder.chmod(0o700)
             ensure_keys(self.settings)
             self._verify_programs()
             # One start at a time on this machine: two would find the same port free.

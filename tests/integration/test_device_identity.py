@@ -41,7 +41,7 @@ from infra.stack.fetch import fetch_all
 from infra.stack.identity import Authority, Issued
 from infra.stack.mosquitto import USER, broker_figures, mosquitto_reread
 from infra.stack.processes import guarded
-from infra.stack.stack import Stack
+from infra.stack.stack import PRIVATE, Stack
 from load_tests.mqtt_flood import vehicle_id
 from tests.integration.broker_support import simulated
 from tests.support import eventually
@@ -316,10 +316,18 @@ def test_addresses_of_a_secure_home_hold_no_key(site: Site) -> None:
     assert written["mqtt_access"]["cert_file"].endswith("/ca/services/{who}.pem")
     assert (site.stack.home / "ca").stat().st_mode & 0o077 == 0
     assert {path.stat().st_mode & 0o077 for path in (site.stack.home / "ca").rglob("*.key")} == {0}
-    for secret in ("secrets.json", "evidence.key", "ca/devices/ca.key", "ca/services/operator.pem"):
+    secrets = (
+        "secrets.json",
+        "evidence.key",
+        "pseudonym.key",
+        "ca/devices/ca.key",
+        "ca/services/operator.pem",
+    )
+    for secret in (*secrets, "logs/mosquitto.log"):
         (path := site.stack.home / secret).read_text()
         taken = subprocess.run(["cat", path], user=USER, capture_output=True, text=True, check=False)
         assert "Permission denied" in taken.stderr, f"a taken broker reads {secret}"
+    assert {(site.stack.home / name).stat().st_mode & 0o077 for name in PRIVATE} == {0}
     run = site.stack.home / "run"
     (site.stack.home / "endpoints.json").write_text(json.dumps(written | {"dashboard_tls": ""}))
     (run / "supervisor.pid").write_text((run / "mosquitto.pid").read_text())
