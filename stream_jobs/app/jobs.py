@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -25,7 +26,7 @@ from stream_jobs.app.files import HadoopStore, checkpoint_files
 from stream_jobs.app.ledger import BatchClaims, enter, reconciled
 from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
 from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream, rehearsal, started
-from stream_jobs.app.session import build_session, conf_of
+from stream_jobs.app.session import MemoryReturn, build_session, conf_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
@@ -47,6 +48,7 @@ def run(settings: Settings) -> None:
 
     Spark and the parent of its Python workers start first: services that are starting have time until then.
     """
+    gc.callbacks.append(MemoryReturn())
     spark = _session(settings)
     spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
     addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"), "jobs")

@@ -122,10 +122,6 @@ QUERIES: Final = (
 
 
 EARLIEST, LATEST = -2, -1  # Spark's words for offsets
-FETCHING: Final = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
-"""A batch knows how much there is for it: few large answers cost Kafka and Spark less than many small."""
-
-
 REHEARSED: Final = 500
 """Records of a rehearsal's batch, at most."""
 PROJECTIONS: Final = "spark.sql.codegen.factoryMode"
@@ -192,7 +188,7 @@ def kafka_stream(
     spark: SparkSession, settings: Settings, endpoints: Endpoints, max_offsets: int, *topics: str
 ) -> DataFrame:
     """Records of topics as they come, at most ``max_offsets`` in a batch; lost offsets are an error."""
-    options = kafka_options(settings, endpoints, *topics) | FETCHING
+    options = kafka_options(settings, endpoints, *topics)
     if CLOCK in topics:  # a new checkpoint reads telemetry again, not what was said when that had been read
         begins = {kafka_topic(settings.kafka.prefix, t): LATEST if t == CLOCK else EARLIEST for t in topics}
         counts = partition_counts(admin(endpoints.kafka_bootstrap), [*begins])

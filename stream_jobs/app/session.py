@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import shutil
@@ -9,14 +10,16 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache as once
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -41,6 +44,9 @@ ENVIRONMENT: Final = "environment"
 """Folder of the unpacked archive (package.py) in the working folder of an executor."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 ALIVE: Final = "alive"
+RETURN_S: Final = 10.0
+OLDEST: Final = 2
+"""Generation of a whole collection of Python's garbage."""
 _held: Final = ExitStack()
 """Locks until this process ends."""
 COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
@@ -192,6 +198,23 @@ def conf_of(module: str) -> dict[str, str]:
     """Spark's settings in the file beside a module, a line of name and value each."""
     lines = Path(module).with_suffix(".conf").read_text().splitlines()
     return dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+
+
+class MemoryReturn:
+    """Gives free memory back to the system behind a whole collection, at most every RETURN_S; one of
+    ``gc.callbacks``, which says what these are called with.
+    """
+
+    def __init__(self) -> None:
+        self._trim = ctypes.CDLL(None).malloc_trim
+        self._due_s = 0.0
+
+    def __call__(self, phase: str, info: dict[str, Any]) -> None:
+        now_s = time.monotonic()
+        if phase == "stop" and info["generation"] == OLDEST and now_s >= self._due_s:
+            self._due_s = now_s + RETURN_S
+            self._trim(0)
+            pa.default_memory_pool().release_unused()
 
 
 OURS: Final = (infra, stream_jobs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,19 +11,41 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from stream_jobs.app.session import MemoryReturn
+
 
 def _seen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     del batches
     frozen, loaded = gc.get_freeze_count(), "stream_jobs.app.telemetry" in sys.modules
-    yield pa.RecordBatch.from_pydict({"frozen": [frozen], "loaded": [loaded]})
+    returns = "MemoryReturn" in [type(callback).__name__ for callback in gc.callbacks]
+    yield pa.RecordBatch.from_pydict({"frozen": [frozen], "loaded": [loaded], "returns": [returns]})
 
 
 def test_a_worker_has_the_operator_loaded_and_out_of_the_garbage_collectors_sight(
     spark: SparkSession,
 ) -> None:
-    found = spark.range(1).mapInArrow(_seen, "frozen long, loaded boolean").collect()
-    assert [row.loaded for row in found] == [True] * len(found)
+    found = spark.range(1).mapInArrow(_seen, "frozen long, loaded boolean, returns boolean").collect()
+    assert all(row.loaded and row.returns for row in found)
     assert all(row.frozen > 50_000 for row in found)
+
+
+def test_what_was_freed_below_what_is_still_used_goes_back_to_the_system() -> None:
+    return_memory = MemoryReturn()
+    blocks = [bytes(1000) for _ in range(60_000)]
+    highest = blocks[-1]
+    blocks.clear()
+    held = resident_mib()
+    return_memory("stop", {"generation": 1})
+    return_memory("start", {"generation": 2})
+    assert resident_mib() > held - 10
+    return_memory("stop", {"generation": 2})
+    assert resident_mib() < held - 40
+    assert len(highest) == 1000
+
+
+def resident_mib() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() >> 20
 
 
 def test_java_takes_its_classes_from_the_archive_of_the_rehearsal(spark: SparkSession) -> None:
