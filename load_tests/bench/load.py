@@ -101,9 +101,12 @@ def noted(run_file: Path) -> Load:
 
 
 def watch(
-    chain: Chain, load: Fleet, settle_s: float, observe_s: float, growth: float, say: Say, label: str
-) -> Seen:
-    """Let a running load settle, then watch it: for ``observe_s``, or until its lag has grown hopelessly."""
+    chain: Chain, load: Fleet, settle_s: float, observe_s: float, growth: float, say: Say, label: str,
+    *, endure: bool = False,
+) -> Seen:  # fmt: skip
+    """Let a running load settle, then watch it: for ``observe_s``, or, unless it shall ``endure``, until its
+    lag has grown hopelessly.
+    """
     run_file, home = load.run_file(chain.home), chain.home
     end = time.monotonic() + settle_s
     while time.monotonic() < end:
@@ -117,7 +120,8 @@ def watch(
         ticks.append(chain.tick(noted(run_file), memory))
         if len(ticks) % LINE_EVERY == 1:
             say(_line(label, ticks, begun_s))
-        if ticks[-1].at_s >= begun_s + observe_s or _hopeless(ticks, load.rate, growth):
+        lost = not endure and _hopeless(ticks, load.rate, growth)
+        if ticks[-1].at_s >= begun_s + observe_s or lost:
             break
         due_s += TICK_S
         time.sleep(max(0.0, due_s - time.monotonic()))

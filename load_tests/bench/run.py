@@ -92,8 +92,8 @@ class Session:
         self.stages.append(tried)
         return tried
 
-    def steady(self, rate: float, seconds: float, label: str) -> Carried:
-        """Watch a rate for long, with latencies."""
+    def steady(self, rate: float, seconds: float, label: str, *, endure: bool = False) -> Carried:
+        """Watch a rate for long, with latencies; see ``watch``."""
         drained(self.chain, self.say)
         load = self.fleet(rate)
         with (
@@ -104,7 +104,7 @@ class Session:
             time.sleep(STAGE_SETTLE_S)
             view.values_ms.clear()
             crash.values_ms.clear()
-            seen = watch(self.chain, load, 0.0, seconds, CONFIRMED_GROWTH, self.say, label)
+            seen = watch(self.chain, load, 0.0, seconds, CONFIRMED_GROWTH, self.say, label, endure=endure)
         batches = self._batches(seen)
         if not self.limits:
             self._note_limits(seen)
@@ -219,7 +219,7 @@ def _soaked(session: Session, sustained: Carried | None) -> Carried | None:
     if not wanted.soak_s or sustained is None:
         return None
     rate = wanted.soak_share * sustained.frames_per_s
-    return session.steady(round(rate), wanted.soak_s, "soak")
+    return session.steady(round(rate), wanted.soak_s, "soak", endure=True)
 
 
 def _settled(doors: Chain, before: Ledger) -> Ledger:
