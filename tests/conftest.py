@@ -30,11 +30,16 @@ LIGHT_JAVA = {
 """A test is over before Java's second compiler pays, Kafka's too: test_instant takes 89 s of CPU, not 185."""
 PIPELINE_S = 1200
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
-GROUPS = ("services", "messages", "pages", "jobs", "e2e", "dashboard", "unit")
+GROUPS = ("stream", "services", "messages", "pages", "jobs", "e2e", "dashboard", "unit")
 """What a worker runs in one go, in the order they are taken. Two browsers at once draw maps in software on
 the same two cores, and their live pages go on refreshing meanwhile: their groups lie apart. The unit tests
-that need neither stack nor Spark come last, file by file, so that both workers end at the same time.
+that need neither stack nor Spark come last, file by file, so that workers end at the same time.
 """
+STREAM = (
+    "test_fleet_silence", "test_instant", "test_ledger", "test_log_identity", "test_promotion",
+    "test_recompute", "test_replay", "test_rescale", "test_stream",
+)  # fmt: skip
+"""Modules that start applications of Spark: half of the time of those that need services."""
 PAGES = ("test_dashboard_outage", "test_dashboard_pages", "test_dashboard_trip_pages")
 """Half of the time that tests of the dashboard take."""
 MESSAGES = (
@@ -53,11 +58,13 @@ def group_of(nodeid: str) -> str:
         return room if room in GROUPS else "unit"
     if module.startswith("test_dashboard"):
         return "pages" if module.startswith(PAGES) else "dashboard"
+    if module.startswith(STREAM):
+        return "stream"
     return "messages" if module.startswith(MESSAGES) else "services"
 
 
 class Groups(LoadScopeScheduling):
-    """Two workers share the tests in groups: what needs the session's stack stays together, on one stack.
+    """Workers share the tests in groups: what needs the session's stack stays together, on one stack.
 
     xdist's own loadgroup writes the group into a test's id; with pytest 9.2 nothing comes of that.
     """

@@ -63,7 +63,7 @@ def test_a_checkpoint_older_than_the_tables_and_tables_older_than_the_checkpoint
     def equal(lane: Lane, sent: int) -> bool:
         return agrees(lane, (records + tail)[:sent], BOTH, start_ms, start_ms + HOUR_MS // 2)
 
-    with open_lane(stack, jobs=FAST) as lane, lane.process("maintenance"):
+    with open_lane(stack, jobs=FAST, recompute={"poll_interval_s": 1.0}) as lane, lane.process("maintenance"):
         with running(lane):
             send(lane, records[:half])
             eventually(lambda: equal(lane, half), DONE_S, "the first half is in the tables")

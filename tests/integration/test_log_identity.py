@@ -128,6 +128,7 @@ def frames_of(lane: Lane, number: int) -> None:
 def test_stream_jobs_do_not_go_on_in_another_log_and_begun_anew_there_nothing_vanishes(lane: Lane) -> None:
     bootstrap, prefix = bound(lane)
     stream = ("jobs", "stream")
+    lane.env.update({"ODOGRAPH_JOBS_TRIGGER_S": "0.5", "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "0.5"})
     frames_of(lane, 1)
     with lane.process(*stream) as process:
         until_count(lane, "late_frame", 1)
