@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from playwright.sync_api import BrowserContext, Locator, expect
 
+from dashboard.basemap import COLOURS
 from dashboard.shared import maps
 from dashboard.shared.theme import CONGESTION, STATES, TONES, rgba
 from infra.settings.settings import ENDPOINTS_FILE
@@ -57,6 +58,10 @@ def test_a_row_opens_the_trip_and_its_way_has_the_colours_of_its_speeds(reader: 
     expect(reader.metric("Harsh events")).to_have_text("2")
     for band, least in {"free": 60, "severe": 60, "unknown": 60}.items():
         eventually(lambda c=CONGESTION[band], n=least: shows(reader, c, n), SEEN_S, f"{band} on the way")
+    for _ in range(5):
+        part(reader, "out").click()
+    for kind in ("sea", "ground"):  # of the coast that it was driven along
+        eventually(lambda c=COLOURS["light"][kind]: shows(reader, c, 20_000), SEEN_S, f"{kind} from afar")
 
 
 def test_the_rows_of_a_list_are_downloaded_as_csv_and_as_parquet(reader: Visit) -> None:
