@@ -56,18 +56,20 @@ class Prepared:
     def frame(self, rows: range, seq: int, boot_id: int, shift_ms: int, sent_ms: int) -> bytes:
         """The frame of ``rows``, all times moved by ``shift_ms``; slow signals have their newest value.
 
-        Where the ignition was not recorded it is on until the last frame: a recording's end is no silence.
+        In the last frame the ignition is off, whatever was recorded: a recording's end is no silence. Before
+        it is on where it was not recorded.
         """
         body: dict[str, Any] = {
             "schema": frame.SCHEMA, "vehicle_id": self.drive.vehicle_id, "boot_id": boot_id, "seq": seq,
             "t0_ms": self.t_ms[rows.start] + shift_ms, "dt_ms": self.dt_ms, "n": len(rows),
-            "sent_ms": sent_ms, "ignition_on": rows.stop < len(self.t_ms),
+            "sent_ms": sent_ms, "ignition_on": True,
         }  # fmt: skip
         columns = {name: column[rows.start : rows.stop] for name, column in self.columns.items()}
         body |= {signal.name: columns[signal.name] for signal in FAST if signal.name in columns}
         for signal in (signal for signal in SLOW if signal.name in columns):
             newest = next((value for value in reversed(columns[signal.name]) if value is not None), None)
             body[signal.name] = bool(newest) if signal.kind == "flag" and newest is not None else newest
+        body["ignition_on"] = body["ignition_on"] and rows.stop < len(self.t_ms)
         return frame.encode(body)
 
 

@@ -133,13 +133,14 @@ def test_any_signal_of_the_contract_reaches_the_frame(tmp_path: Path) -> None:
         "  ignition_on: {column: i, values: {on: 1, off: 0}}}\n"
     )
     text = "t,v,h,c,r,i\n" + "".join(f"2024-01-01T08:00:00.{k}00,10,{k},80.{k},90{k},on\n" for k in range(3))
+    text += "2024-01-01T08:01:00.000,10,0,80,900,on\n"
     ready = frames.prepare(recording(tmp_path, mapping, text).drives[0])
-    (rows,) = ready.groups()
-    body = frame.decode(ready.frame(rows, 0, 1, 0, 1))
+    body, last = (frame.decode(ready.frame(rows, 0, 1, 0, 1)) for rows in ready.groups())
     assert (body["dt_ms"], body["n"]) == (100, 3)
     assert body["heading_deg"] == [0.0, 1.0, 2.0]
     assert body["engine_rpm"] == [900, 901, 902]
     assert (body["coolant_temp_c"], body["ignition_on"]) == (80.2, True)
+    assert last["ignition_on"] is False  # a recording that ends is no vehicle that falls silent
 
 
 def test_uneven_rows_make_shorter_frames_and_none_is_left_out(tmp_path: Path) -> None:
