@@ -66,7 +66,7 @@ def c3(site: Site, load: Load, mutant: str | None = None) -> Verdict:
 
 def _compared(site: Site) -> tuple[int, int]:
     """How many vehicles the old state has, and of how many the new one has another one, or none."""
-    (aside,) = Path(f"{site.home}/checkpoints.old").glob(f"{QUERY}-*")
+    (aside,) = Path(f"{site.home}/checkpoints.old").glob(f"{QUERY}-[0-9]*")
     conf = STREAM_CONF | {"spark.sql.shuffle.partitions": f"{BUCKETS}"}
     spark = build_session(site.settings, "c3", site.settings.jobs.driver_mb, LOCAL, conf)
     try:
