@@ -18,7 +18,9 @@ from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from tests.support import Lane, make_template, open_lane
 
-hypothesis.settings.register_profile("odograph", deadline=None, derandomize=True)
+hypothesis.settings.register_profile(
+    "odograph", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("odograph")  # the same examples each time, and no test fails for being slow
 
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
