@@ -72,7 +72,7 @@ def start_stream(site: Site, mutant: str | None = None) -> None:
 
 
 def balanced(site: Site, stuck_s: float = STUCK_S) -> Ledger:
-    """The ledger once every frame is accounted for and all late ones are repaired.
+    """The ledger once every frame is accounted for, and all late and put off ones are in windows.
 
     Or when it has not come closer to that for ``stuck_s``: after many kills there is a backlog, and how long
     that takes is not what a drill is about.
@@ -81,7 +81,7 @@ def balanced(site: Site, stuck_s: float = STUCK_S) -> Ledger:
     with LogEnds(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix) as ends:
         while True:
             ledger = current_ledger(site.home, site.endpoints, ends)
-            left = abs(ledger.residual) + ledger.late_open
+            left = abs(ledger.residual) + ledger.late_open + ledger.deferred_open
             if not left or time.monotonic() > end:
                 return ledger
             if least is None or left < least:
