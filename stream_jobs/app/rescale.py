@@ -26,7 +26,7 @@ from stream_jobs.app.database import Database
 from stream_jobs.app.files import Files
 from stream_jobs.app.ledger import enter
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
-from stream_jobs.vehicles.fleet import dump, load
+from stream_jobs.vehicles.fleet import BUCKET, dump, load
 from stream_jobs.windows.open_windows import OpenWindows
 
 QUERY: Final = "telemetry"
@@ -102,15 +102,19 @@ def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int,
     return pieces
 
 
-def vehicles(spark: SparkSession, settings: Settings, location: str) -> dict[str, tuple[bytes, int]]:
-    """What a checkpoint's state remembers of each vehicle, and when it is due, whatever its buckets."""
+def vehicles(spark: SparkSession, settings: Settings, location: str) -> dict[str, tuple[object, int]]:
+    """What a checkpoint's state remembers of each vehicle, to be compared with ``==``, and when it is due,
+    whatever its buckets.
+    """
     assert not spark.streams.active  # as in split
     rows = spark.read.format("statestore").load(location).select("value.groupState.blob").collect()
-    rule_set, found = rules_in_force(settings), dict[str, tuple[bytes, int]]()
+    rule_set, found = rules_in_force(settings), dict[str, tuple[object, int]]()
     for (blob,) in rows:
         fleet, memory = load(bytes(blob), rule_set)
         names = {*fleet.ids, *memory.seen}
-        found |= {name: part_of(settings, rule_set, bytes(blob), {name}) for name in names}
+        for name in names:
+            part, due_ms = part_of(settings, rule_set, bytes(blob), {name})
+            found[name] = BUCKET.decode(part), due_ms  # a set's bytes hang on how it came about
     return found
 
 

@@ -133,7 +133,7 @@ def load(blob: bytes | None, rule_set: RuleSet) -> tuple[Fleet, WindowMemory]:
     """The bucket in ``blob``; an empty one of nothing. Of rules that changed nothing is remembered."""
     if blob is None:
         return Fleet(rule_set), WindowMemory()
-    fleet, windows = _BUCKET.decode(blob)
+    fleet, windows = BUCKET.decode(blob)
     return Fleet(rule_set, state.load(fleet, KeptFleet)), windows
 
 
@@ -142,4 +142,4 @@ def dump(fleet: Fleet, windows: WindowMemory) -> bytes:
     return msgspec.msgpack.encode((state.dump(fleet.kept()), windows))
 
 
-_BUCKET: Final = msgspec.msgpack.Decoder(tuple[bytes, WindowMemory])
+BUCKET: Final = msgspec.msgpack.Decoder(tuple[bytes, WindowMemory])
