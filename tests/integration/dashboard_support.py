@@ -20,8 +20,8 @@ from infra.stack.stack import Stack
 from load_tests.drills.link import Link
 from tests import support_rows
 from tests.rows.fleet import speed_kmh
-from tests.rows.pipeline import progress
-from tests.rows.town import ROVER, vehicle_id
+from tests.rows.pipeline import cells, progress
+from tests.rows.town import ROVER, roads, vehicle_id
 from tests.support import Lane, eventually, open_lane
 
 START_S = 120.0
@@ -64,6 +64,15 @@ class Site:
                 speed_kmh(n),
                 vehicle_id(n),
             )
+
+
+def traffic_of_now(site: Site) -> None:
+    """Vehicles are on the road this moment, however long ago the rows were made."""
+    with psycopg.connect(site.lane.endpoints.db_owner_url) as connection:
+        connection.execute(
+            "DELETE FROM odograph.road_cell_window WHERE window_start > now() - '1h'::interval"
+        )
+        support_rows.insert(connection, "road_cell_window", cells(datetime.now(UTC), roads()))
 
 
 def batches_until_now(site: Site) -> None:

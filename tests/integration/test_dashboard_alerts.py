@@ -288,6 +288,8 @@ def test_a_crash_record_is_shown_and_its_bundle_leaves_as_the_command_makes_it(
         expect(reader.page.get_by_text("49.00690, 8.40370")).to_be_visible()
         reader.page.get_by_role("combobox", name="Legal basis").click()
         reader.page.get_by_role("option", name="court-order").click()
+        expect(reader.page.locator("a[href*='basis=court-order']")).not_to_have_count(0)
+        reader.still()
         reader.page.get_by_label("Reference").fill(COURT.reference)
         reader.page.get_by_label("Reference").press("Enter")
         expect(reader.page.locator(f"a[href*='{quote_plus(str(COURT))}']")).to_be_visible()

@@ -22,7 +22,7 @@ from dashboard.shared import queries as shared_queries
 from dashboard.shared.theme import SEVERITIES, STATES
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, drawn
-from tests.integration.dashboard_support import Site, minute_of_data
+from tests.integration.dashboard_support import Site, minute_of_data, traffic_of_now
 from tests.rows.fleet import SILENT_FROM, silence, speed_kmh
 from tests.rows.town import vehicle_id
 from tests.support import eventually
@@ -111,6 +111,7 @@ def test_maps_fetch_vehicles_and_bubbles_by_address(reader: Visit, site: Site) -
 def test_rows_that_another_dashboard_has_made_are_those_of_now(site: Site) -> None:
     """No page of this one shows the traffic: the browser has the addresses from another one."""
     site.report()
+    traffic_of_now(site)
     assert {row["vehicle_id"] for row in fetched(site, "/map/vehicles.json?at=anothers")}
     assert {row["tip"].partition(":")[0] for row in fetched(site, "/map/cells.json?at=anothers")}
     assert fetched(site, "/map/edges.json?at=anothers") == []
