@@ -3,8 +3,10 @@
 0 fine, 1 a check failed or a service is away, 2 wrong usage or setting.
 """
 
+import os
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -12,6 +14,7 @@ import typer
 from rich.console import Console
 
 from infra.contract.errors import OdographError
+from infra.settings.settings import load
 
 PACKAGES = (
     "infra.stack",
@@ -39,6 +42,9 @@ def main() -> None:
     for package in PACKAGES:
         if find_spec(f"{package}.cli") is not None:
             import_module(f"{package}.cli").register(app)
+    with suppress(OdographError):  # the command will tell
+        if os.geteuid() == 0 and (load().paths.home / "programs").exists():
+            os.umask(0o002)  # in a folder that programs share they may do with a file what root may
     try:
         app()
     except OdographError as error:

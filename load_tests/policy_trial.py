@@ -11,6 +11,7 @@ Run: python -m load_tests.policy_trial
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +28,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka.cimpl import NewTopic
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from infra.clients import kafka
+from infra.clients import database_url, kafka
 from infra.clients.kafka import CERT
 from infra.clients.mqtt_broker import MqttBroker
 from infra.clients.tables import aligned
@@ -55,10 +56,10 @@ from infra.contract.topics import (
     mqtt_topic,
 )
 from infra.settings.settings import Endpoints, load
-from infra.stack import devices, identity
+from infra.stack import devices, identity, rootfs, users
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import Authority
-from infra.stack.postgres import write_private
+from infra.stack.postgres import BY_NAME, write_private
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from load_tests.mqtt_flood import vehicle_id
@@ -318,6 +319,52 @@ def database_let(connection: psycopg.Connection[Any], statement: str) -> bool:
     return True
 
 
+_TOLD: Final = "&& echo y || echo n; done"
+READABLE: Final = (
+    f'for f; do if [ -d "$f" ]; then ls -- "$f"; else (true < "$f"); fi > /dev/null 2>&1 {_TOLD}'
+)
+_PUT: Final = f'for f; do (: > "$f/.trial") 2> /dev/null && rm "$f/.trial" {_TOLD}'
+_ALL: Final = 'cat -- "$@" 2> /dev/null; true'
+
+
+def run_as(user: str, groups: Iterable[int], script: str, files: Iterable[Path]) -> bytes:
+    """What a shell says that runs as a system user."""
+    words, (uid, gid) = ["/bin/sh", "-c", script, "sh", *map(str, files)], rootfs.ids(user)
+    done = subprocess.run(words, check=True, capture_output=True, user=uid, group=gid, extra_groups=groups)
+    return done.stdout
+
+
+def file_let(who: str, script: str, files: Sequence[Path]) -> list[bool]:
+    """Of each file or folder, whether a program's user may read it, or put a file into it."""
+    answers = run_as(users.user_of(who), users.groups_of(who), script, files).decode().split()
+    return [answer == "y" for answer in answers]
+
+
+def files_tried(stack: Stack, where: Endpoints) -> Iterator[Row]:
+    """All at the files of the home: programs' and services' own, those of root, the shared folders."""
+    home, known = stack.home, {}
+    for who in (*(name for name in PROGRAMS if name != OPERATOR), *SERVICES):
+        known[who] = home / ("config" if who in SERVICES else users.FOLDER) / who
+    own = {path: who for who, folder in known.items() for path in folder.rglob("*") if path.is_file()}
+    roots = [home / "ca", *home.glob("*.json"), *home.glob("*.key"), *(home / "ca").rglob("*.*")]
+    secret = {f"db_{name}_url": database_url.login(getattr(where, f"db_{name}_url"))[1] for name in BY_NAME}
+    secret |= {
+        setting: (home / name).read_text() for setting, name in users.FILES.items() if (home / name).exists()
+    }
+    secret["superuser"] = database_url.login(stack.superuser_url())[1]
+    shared = [home / name for name in policy.FOLDERS]
+    for who in known:
+        for path, let in zip((*own, *roots), file_let(who, READABLE, [*own, *roots]), strict=True):
+            yield who, READ, str(path.relative_to(home)), own.get(path) == who, let
+        for operation, script, rights in ((READ, READABLE, 0o050), (WRITE, _PUT, 0o070)):
+            for path, let in zip(shared, file_let(who, script, shared), strict=True):
+                mode, members = policy.FOLDERS[path.name]
+                yield who, operation, path.name, who in members and mode & rights == rights, let
+        read = run_as(users.user_of(who), users.groups_of(who), _ALL, [*own, *roots])
+        for name, text in secret.items():
+            yield who, READ, f"secret {name}", who in policy.SECRETS.get(name, ()), text.encode() in read
+
+
 def trial() -> list[Row]:
     """All of it, at a broker of its own."""
     home = Path(tempfile.mkdtemp(prefix="odograph-policy-"))
@@ -333,7 +380,7 @@ def trial() -> list[Row]:
 def trial_at(stack: Stack, where: Endpoints) -> list[Row]:
     """All of it at services that run, and no programs."""
     rows = [*tried(parties(stack, where), stack.settings.mqtt.root), *kafka_tried(stack, where)]
-    return [*rows, *database_tried(where)]
+    return [*rows, *database_tried(where), *files_tried(stack, where)]
 
 
 def differences(rows: Iterable[Row]) -> list[Row]:

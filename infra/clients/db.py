@@ -51,11 +51,12 @@ def open_connection(
     return kind.connect(url, **driver)
 
 
-def system_user() -> str:
-    """The user that this process runs as, by the system's word: no variable of the environment changes it."""
+def system_user(uid: int | None = None) -> str:
+    """A user's name by the system's word, which no variable of the environment changes; this process's."""
+    uid = os.getuid() if uid is None else uid
     with suppress(KeyError):
-        return pwd.getpwuid(os.getuid()).pw_name
-    return f"uid {os.getuid()}"
+        return pwd.getpwuid(uid).pw_name
+    return f"uid {uid}"
 
 
 def sql_of(module: str) -> dict[str, str]:

@@ -115,6 +115,40 @@ TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
 the SQL files grant. DISPATCH has functions only."""
 
 
+_DATABASE: Final = {
+    "db_owner_url": ("jobs", "maintenance"),
+    "db_ingest_url": ("downlink", "jobs", "instant", "events", "maintenance", "watch"),
+    "db_dashboard_url": ("dashboard",),
+    "db_dispatch_url": ("dashboard",),
+}
+SECRETS: Final[Mapping[str, tuple[str, ...]]] = {
+    **_DATABASE,
+    "mqtt_access": ("bridge", "downlink", "watch"),
+    "kafka_bootstrap": ("bridge", "downlink", "jobs", "instant", "events", "maintenance", "watch"),
+    "bridge.password_file": ("bridge",),
+    "downlink.key_file": ("downlink",),
+    "downlink.webhooks": ("downlink",),
+    "dashboard.oidc": ("dashboard",),
+    "crash.key_file": ("events", "maintenance", "dashboard"),
+    "crash.pseudonym_key_file": ("dashboard",),
+    "time stamper": ("maintenance",),
+}
+"""Which programs hold which secrets, by the name of the address or the setting, where each program is a
+system user of its own. Everybody holds its certificate; two programs restate what is stored, as the owner.
+"""
+FOLDERS: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
+    "archive": (0o2770, ("jobs", "maintenance")),
+    "checkpoints": (0o2770, ("jobs", "instant")),
+    "lookups": (0o2770, ("maintenance", "dashboard", "downlink", "jobs", "instant")),
+    "sessions": (0o2770, ("bridge",)),
+    "anchors": (0o2770, ("maintenance",)),
+    "logs": (0o2750, ("maintenance",)),
+    "runs": (0o2750, ("maintenance",)),
+    "days": (0o2750, ("maintenance",)),
+}
+"""Folders of the home that programs share: the mode, and who is in the folder's group."""
+
+
 def is_device(name: str) -> bool:
     """Whether a device may have the name: a vehicle's id, or a gateway's."""
     return bool(VEHICLE_ID.fullmatch(name) or GATEWAY.fullmatch(name))

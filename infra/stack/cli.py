@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -225,17 +226,22 @@ def bom() -> None:
 
 def run() -> None:
     """Keep the processes of the pipeline running, in the foreground (what `up` starts in the background)."""
+    import os
+
     import structlog
 
-    from infra.stack import probes, supervisor
+    from infra.stack import probes, status, supervisor
 
+    os.umask(0o022)  # the group of the logs reads them, and does no more
     log.configure("supervisor")
     stack, say = _stack(), structlog.get_logger().info
     found, port = stack.programs(), stack.ports()["jobs"]
     standbys = [program for program in found if "ODOGRAPH_PATHS_HOME" in program.env]
     first = [program for program in found if program not in standbys]
     keeper = supervisor.Supervisor(stack.home, first, say, services=stack.kept, respawn=stack.respawn)
-    supervisor.supervise(keeper, standbys, lambda: probes.readyz(port) is None)
+    every_s = stack.settings.watch.slow_interval_s
+    with status.sizes_kept(stack.home, every_s) if stack.by_users else nullcontext():
+        supervisor.supervise(keeper, standbys, lambda: probes.readyz(port) is None)
 
 
 def proxy() -> None:

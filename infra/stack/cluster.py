@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 import time
 import tomllib
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -32,7 +31,7 @@ from infra.stack import cache, fetch, postgres, probes, processes, service
 from infra.stack.kafka import Node, kafka, kafka_role, new_cluster_id
 from infra.stack.mosquitto import mosquitto
 from infra.stack.postgres_pair import PostgresPair
-from infra.stack.rootfs import PRIVATE_MOUNTS
+from infra.stack.rootfs import apart
 from infra.stack.service import HOST, Runner, Service
 from infra.stack.supervisor import odograph
 
@@ -116,7 +115,7 @@ class Cluster:
         if self.pair is not None:
             self.pair.begin((self._ports["postgres-1"], self._ports["postgres-2"]))
         kept = {"cluster": self.profile.model_dump(), "bridge": {"shards": self._settings.bridge.shards}}
-        postgres.write_private(self.home / HOME_FILE, _toml(kept | self.sections()))
+        postgres.write_private(self.home / HOME_FILE, toml(kept | self.sections()))
         return self._settings.changed(self.sections())
 
     def _check(self) -> None:
@@ -368,38 +367,13 @@ class Cluster:
         return apart(there, hidden, own, command)
 
 
-def apart(
-    shown: Mapping[Path, Path], hidden: set[Path], folder: Path, command: Sequence[str]
-) -> tuple[str, ...]:
-    """``command``, run in ``folder``, where ``hidden`` ones are empty; ``shown``: what is seen, and where."""
-    stash = {source: f"/mnt/shown-{n}" for n, source in enumerate(shown)}
-    steps = ["mount -t tmpfs none /mnt"]
-    steps += [f"mkdir {at} && mount --bind {_quoted(source)} {at}" for source, at in stash.items()]
-    places = sorted(shown.items(), key=lambda pair: len(pair[1].parts))
-    tmp = [(source, at) for source, at in places if len(at.parts) == 2]
-    outer = sorted(p for p in hidden if not {*p.parents} & hidden)
-    steps += [f"mount --bind {stash[source]} {_quoted(at)}" for source, at in tmp]
-    steps += [f"mkdir -p {_quoted(p)} && mount -t tmpfs -o size=16m none {_quoted(p)}" for p in outer]
-    steps += [
-        f"mkdir -p {_quoted(at)} && mount --bind {stash[source]} {_quoted(at)}"
-        for source, at in places
-        if (source, at) not in tmp
-    ]
-    script = " && ".join([*steps, f"cd {_quoted(folder)}", 'exec "$@"'])
-    return (*PRIVATE_MOUNTS, "/bin/sh", "-c", script, "apart", *command)
-
-
-def _toml(sections: Sections) -> str:
+def toml(sections: Sections) -> str:
     """Texts, numbers and whether are written as JSON writes them."""
     tables = {
         name: "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
         for name, values in sections.items()
     }
     return "\n".join(f"[{name}]\n{text}" for name, text in tables.items())
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))
 
 
 def _run(what: str, command: Sequence[str], limit_s: float) -> None:

@@ -15,13 +15,14 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from infra.clients.basemap import OPTION, find
+from infra.clients.db import system_user
 from infra.clients.tables import rendered, table
 from infra.contract import policy
 from infra.contract.errors import OdographError
 from infra.settings.sections import Kafka, Watch
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
-from infra.stack import cache, fetch, identity, probes, processes
+from infra.stack import cache, fetch, identity, probes, processes, users
 from infra.stack.kafka import acl_faults, missing_topics, topic_faults
 from infra.stack.mosquitto import broker_figures
 from infra.stack.rootfs import PRIVATE_MOUNTS
@@ -149,6 +150,7 @@ def _hops(stack: Stack) -> Iterable[Finding]:
         "browser to dashboard": _dashboard_hop,
         "Spark's own ports": _spark_hop,
         "health pages": _health_hop,
+        "users of programs": _users_hop,
     }
     for name, hop in hops.items():
         try:
@@ -247,6 +249,24 @@ def _health_hop(stack: Stack) -> Answer:
     names = f"NOT checked by {', '.join(wrong)}" if wrong else "checked"
     detail = f"{len(there)} pages, {_reach(found)}; TLS off, login off (no secrets there), host names {names}"
     return not wrong, detail, "another program answers on their ports: odograph down, odograph up"
+
+
+WAY_OUT = "odograph down, odograph up --secure, as root"
+
+
+def _users_hop(stack: Stack) -> Answer:
+    found = {name: stack.runner.find(name) for name in (*stack.pages(), *stack.embedded)}
+    running = {name: one.pid for name, one in found.items() if one is not None}
+    owners: dict[str, set[str]] = {}
+    for name, pid in running.items():
+        uid = Path(f"/proc/{pid}").stat().st_uid
+        owners.setdefault(system_user(uid), set()).add(users.principal(name))
+    wrong = {user: who for user, who in owners.items() if user == "root" or len(who) > 1}
+    if not wrong:
+        return True, f"{len(running)} programs as {len(owners)} system users, none of them root", ""
+    each = "; ".join(f"{user}: {', '.join(sorted(who))}" for user, who in wrong.items())
+    detail = f"who takes over one of these reads the others' secrets: {each}; a user each: {WAY_OUT}"
+    return not stack.secure, detail, WAY_OUT
 
 
 def _listeners(stack: Stack, name: str) -> set[tuple[str, int]]:

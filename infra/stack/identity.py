@@ -103,6 +103,13 @@ class Trust:
         one.verify_directly_issued_by(self._certificate)
         return _issued(self.folder, one, self._revocations()).state(at)
 
+    def issued(self, name: str = "*") -> list[Issued]:
+        """All certificates, or those of a name, by name, the newest last."""
+        gone = self._revocations()
+        read = ((path, path.read_bytes()) for path in self.folder.glob(f"issued/{name}/*.pem"))
+        found = [_issued(path, x509.load_pem_x509_certificate(raw), gone) for path, raw in read]
+        return sorted(found, key=lambda one: (one.name, one.begins, one.certificate.stat().st_mtime_ns))
+
     def _revocations(self) -> dict[int, dt.datetime]:
         try:
             kept: dict[str, str] = json.loads((self.folder / "revoked.json").read_text())
@@ -170,13 +177,6 @@ class Authority(Trust):
             write_private(path.with_suffix(".key"), key)
         write_private(path, _pem(made))
         return _issued(path, made, {})
-
-    def issued(self, name: str = "*") -> list[Issued]:
-        """All certificates, or those of a name, by name, the newest last."""
-        gone = self._revocations()
-        read = ((path, path.read_bytes()) for path in self.folder.glob(f"issued/{name}/*.pem"))
-        found = [_issued(path, x509.load_pem_x509_certificate(raw), gone) for path, raw in read]
-        return sorted(found, key=lambda one: (one.name, one.begins, one.certificate.stat().st_mtime_ns))
 
     def current(self, name: str, days: float = DAYS, hosts: Sequence[str] = ()) -> Issued:
         """The newest certificate of a name with a key of ours; a new one where it ends within WARN_DAYS."""
@@ -303,7 +303,10 @@ def witness(settings: Settings) -> Verifier | None:
 
 
 def time_stamper(home: Path) -> Issued:
-    """This home's own time-stamp authority (RFC 3161)."""
+    """This home's own time-stamp authority (RFC 3161). A program that is no root has its last one only."""
+    known = home / FOLDER / EVIDENCE / "ca.pem"
+    if known.exists() and not known.with_name("ca.key").exists():
+        return Trust(known).issued("time-stamps")[-1]
     return Authority(home, EVIDENCE).current("time-stamps", AUTHORITY_DAYS)
 
 

@@ -34,12 +34,13 @@ from infra.contract import policy
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.settings import sections
-from infra.stack import probes
+from infra.stack import probes, rootfs
 from infra.stack.service import HOST, Service
 
 LOG_CONFIG = Path(__file__).with_name("kafka-log4j2.properties")
 CONFIG = "server.properties"
 TMP = "tmp"
+USER = "odograph-kafka"
 FORMAT_S = 60
 JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
@@ -90,18 +91,20 @@ def kafka_address(port: int, identities: Path | None, who: str = "{who}") -> str
 
 def kafka(
     jars: Path, data: Path, port: int, controller_port: int, heap_mb: int, options: Sequence[str] = (),
-    node: Node = ALONE, identities: Path | None = None,
+    node: Node = ALONE, identities: Path | None = None, own: Path | None = None,
 ) -> Service:  # fmt: skip
     """Kafka from the folder ``jars`` on loopback ports, its log in ``data`` and ``heap_mb`` MiB of heap.
 
-    ``options``: more of Java's. ``identities``: where programs' certificates
-    lie; then it speaks TLS on both ports, and knows who is there.
+    ``options``: more of Java's. ``identities``: where programs' certificates lie; then it speaks TLS on both
+    ports, and knows who is there. ``own``: the folder of its configuration, where it is a system user of its
+    own.
     """
-    classpath, ours = jars / "*", data / LOG_CONFIG.name
+    place, certificates = own or data, own or identities
+    classpath, ours = jars / "*", place / LOG_CONFIG.name
     java = (
         "java", "-cp", str(classpath), f"-Dlog4j2.configurationFile={ours}", f"-Djava.io.tmpdir={data / TMP}",
     )  # fmt: skip
-    config = data / CONFIG
+    config = place / CONFIG
     listeners = {
         "broker": f"PLAINTEXT://{HOST}:{port}",
         "controller": f"CONTROLLER://{HOST}:{controller_port}",
@@ -114,33 +117,50 @@ def kafka(
     serves = "broker" in node.roles
     if identities is not None:
         names = {"us": policy.SERVER, "operator": policy.OPERATOR}
-        text = text.replace("PLAINTEXT", "SSL") + SECURE.format(folder=identities, **names)
+        text = text.replace("PLAINTEXT", "SSL") + SECURE.format(folder=certificates, **names)
+
+    def run(*words: str) -> tuple[str, ...]:
+        home, archives = data.parents[1], (Path(option.partition("=")[2]) for option in options)
+        if own is None:
+            return (*java, *words, str(config))
+        return rootfs.as_user(
+            USER, (*java, *words, str(config)), home, (jars, home, *archives), {"HOME": data}
+        )
+
+    new = f"--cluster-id={node.cluster_id or new_cluster_id()}"
+    format_log = run("-Xmx128m", "kafka.tools.StorageTool", "format", "--ignore-formatted", new, "-c")
     return Service(
         name="kafka",
-        command=(*java, f"-Xmx{heap_mb}m", *JVM_OPTIONS, *options, "kafka.Kafka", str(config)),
+        command=run(f"-Xmx{heap_mb}m", *JVM_OPTIONS, *options, "kafka.Kafka"),
         port=port if serves else controller_port,
         port_setting="ODOGRAPH_KAFKA_PORT",
         probe=partial(probes.kafka_cluster, kafka_address(port, identities, policy.OPERATOR))
         if serves
         else partial(probes.listens, controller_port),
-        prepare=partial(_prepare, java, data, text, node.cluster_id or new_cluster_id()),
+        prepare=partial(_prepare, format_log, data, text, own, identities),
         ready_s=60.0,
     )
 
 
-def _prepare(java: tuple[str, ...], data: Path, text: str, cluster_id: str) -> None:
+def _prepare(
+    format_log: tuple[str, ...], data: Path, text: str, own: Path | None, identities: Path | None
+) -> None:
     if shutil.which("java") is None:
         raise ServiceError("kafka: there is no java on this machine; install one: odograph setup")
     shutil.rmtree(data / TMP, ignore_errors=True)  # what a killed one left
-    (data / TMP).mkdir(parents=True)
-    config = data / CONFIG
-    config.write_text(text)
-    (data / LOG_CONFIG.name).write_bytes(LOG_CONFIG.read_bytes())
+    files = {CONFIG: text, LOG_CONFIG.name: LOG_CONFIG.read_text()}
+    if own is None or identities is None:
+        (data / TMP).mkdir(parents=True)
+        for name, content in files.items():
+            (data / name).write_text(content)
+    else:
+        files |= {name: (identities / name).read_text() for name in ("ca.pem", f"{policy.SERVER}.pem")}
+        rootfs.write_config(own, USER, files)
+        rootfs.share(data, *rootfs.ids(USER), 0o700)  # what it had as root's, too
+        rootfs.give_folder(data / TMP, USER)
     if (data / "log" / "meta.properties").exists():
         return
-    options = ("format", "--ignore-formatted", f"--cluster-id={cluster_id}", "-c", str(config))
-    command = (*java, "-Xmx128m", "kafka.tools.StorageTool", *options)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_S, check=False)
+    done = subprocess.run(format_log, capture_output=True, text=True, timeout=FORMAT_S, check=False)
     if done.returncode != 0:
         raise ServiceError(f"kafka: formatting {data}/log failed: {(done.stderr or done.stdout).strip()}")
 

@@ -6,11 +6,13 @@ Every step replaces the one before it (exec), so the pid that was started is the
 
 import os
 import pwd
+import shlex
 import stat
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from shutil import which
 from typing import Final
 
 from infra.clients.locks import locked
@@ -43,6 +45,73 @@ def inside(root: Path, data: Path, config: Path, user: str, *command: str) -> tu
     """``command`` wrapped so that it runs in ``root`` as ``user``, with ``data`` and ``config`` in place."""
     places = (str(root), str(data), str(config))
     return (*PRIVATE_MOUNTS, "/bin/sh", "-c", ENTER, "enter", *places, user, *command)
+
+
+_KEPT: Final = (
+    "PATH", "LANG", "LC_", "TZ", "JAVA_", "PYTHON", "SPARK_", "HADOOP_", "MALLOC_", "SSL_CERT_", "http_proxy",
+    "https_proxy", "no_proxy",
+)  # fmt: skip
+"""How the variables begin that programs are given."""
+_BEGIN: Final = 'if [ "$1" ]; then umount -l "$1" || exit; fi; umask 007; cd "$2" || exit; shift 2; exec "$@"'
+
+
+def as_user(
+    user: str, command: Sequence[str], folder: Path, seen: Iterable[Path],
+    env: Mapping[str, object], groups: Sequence[int] = (),
+) -> tuple[str, ...]:  # fmt: skip
+    """``command``, run in ``folder`` as a system user without any right of root's.
+
+    What is ``seen`` may lie in a folder that others may not enter, as root's own: the program then finds
+    this much of it, and no more.
+    """
+    uid, gid = ids(user)
+    more = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
+    become = ("setpriv", f"--reuid={uid}", f"--regid={gid}", more, "--no-new-privs", "--bounding-set=-all")
+    kept = {name: text for name, text in os.environ.items() if name.startswith(_KEPT)}
+    pairs = (f"{name}={text}" for name, text in {**kept, **env}.items())
+    whole = (*become, "--inh-caps=-all", "env", "-i", *pairs, *command)
+    java = Path(which("java") or "/").resolve()
+    places = [*seen, *java.parents[1:2]]
+    wanted = [place for path in places for place in (path.absolute(), path.resolve())]
+    hidden = {path: root for path in wanted if path.exists() and (root := _closed(path)) is not None}
+    stage = "/mnt" if hidden else ""
+    begun = ("/bin/sh", "-c", _BEGIN, "begin", stage, str(folder), *whole)
+    shown = {path: path for path in hidden if not hidden.keys() & {*path.parents}}
+    return apart(shown, {*hidden.values()}, Path("/"), begun) if hidden else begun
+
+
+def _closed(path: Path) -> Path | None:
+    """The outermost folder above that other users may not enter."""
+    above = [*reversed(path.absolute().parents)]
+    return next((each for each in above if not each.stat().st_mode & stat.S_IXOTH), None)
+
+
+def apart(
+    shown: Mapping[Path, Path], hidden: set[Path], folder: Path, command: Sequence[str]
+) -> tuple[str, ...]:
+    """``command``, run in ``folder``, where ``hidden`` ones are empty; ``shown``: what is seen, and where."""
+
+    def bound(source: Path, at: Path, of: Path) -> str:
+        made = f"mkdir -p {_quoted(at.parent)} && {{ [ -e {_quoted(at)} ] || : > {_quoted(at)}; }}"
+        made = made if source.is_file() else f"mkdir -p {_quoted(at)}"
+        return f"{made} && mount --bind {_quoted(of)} {_quoted(at)}"
+
+    stash = {source: Path(f"/mnt/shown-{n}") for n, source in enumerate(shown)}
+    steps = ["mount -t tmpfs none /mnt"]
+    steps += [bound(source, at, source) for source, at in stash.items()]
+    places = sorted(shown.items(), key=lambda pair: len(pair[1].parts))
+    tmp = [(source, at) for source, at in places if len(at.parts) == 2]
+    outer = sorted(p for p in hidden if not {*p.parents} & hidden)
+    steps += [f"mount --bind {stash[source]} {_quoted(at)}" for source, at in tmp]
+    empty = "mount -t tmpfs -o size=16m,mode=0755 none"
+    steps += [f"mkdir -p {_quoted(p)} && {empty} {_quoted(p)}" for p in outer]
+    steps += [bound(source, at, stash[source]) for source, at in places if (source, at) not in tmp]
+    script = " && ".join([*steps, f"cd {_quoted(folder)}", 'exec "$@"'])
+    return (*PRIVATE_MOUNTS, "/bin/sh", "-c", script, "apart", *command)
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
 
 
 MAKE_USER: Final = (
@@ -119,16 +188,57 @@ def _give_content(top: int, owner: int, uid: int, gid: int) -> None:
             os.close(opened)
 
 
-def write_config(folder: Path, user: str, files: Mapping[str, str]) -> None:
-    """Texts by file name into ``folder``, root's, which ``user`` may read and nobody else."""
-    _, gid = ids(user)
-    folder.mkdir(parents=True, exist_ok=True)
-    os.chown(folder, 0, gid)
-    folder.chmod(0o750)
-    for name, text in files.items():
-        new = folder / f".{name}.new"
+def share(folder: Path, uid: int, gid: int, mode: int) -> None:
+    """``folder``, made where it is missing, and what root has in it go to a user (-1: stay) and a group.
+
+    The group may in it what the owner may, as far as ``mode`` lets it. Links, files with a second name and
+    files of others stay as they are. Raises ServiceError.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        top = os.open(folder.resolve(), UNFOLLOWED | os.O_DIRECTORY)
+    except OSError as error:
+        raise ServiceError(f"{folder} must be a folder: {error.strerror}; move it away") from error
+    try:
+        for _, folders, files, here in os.fwalk(".", dir_fd=top):
+            for name in (*folders, *files):
+                _share_one(name, here, uid, gid, mode)
+        os.fchown(top, uid, gid)
+        os.fchmod(top, mode)
+    finally:
+        os.close(top)
+
+
+def _share_one(name: str, here: int, uid: int, gid: int, mode: int) -> None:
+    try:
+        opened = os.open(name, UNFOLLOWED, dir_fd=here)
+    except OSError:
+        return  # a link, a socket, or gone
+    found = os.fstat(opened)
+    folder = stat.S_ISDIR(found.st_mode)
+    ours = folder or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
+    if ours and found.st_uid == 0 and (found.st_gid != gid or uid > 0):
+        os.fchown(opened, uid, gid)
+        inherits = stat.S_ISGID if folder else 0
+        of_group = (found.st_mode & 0o700) >> 3 & mode
+        os.fchmod(opened, found.st_mode & 0o700 | of_group | found.st_mode & 0o007 | inherits)
+    os.close(opened)
+
+
+def write_config(folder: Path, user: str, files: Mapping[str, str], *, own: bool = False) -> None:
+    """Texts by file name into ``folder``, root's, which ``user`` may read and nobody else.
+
+    ``own``: the files are the user's, mode 0600, for programs that take secrets in no other.
+    """
+    uid, gid = ids(user)
+    for place in (folder / above for name in files for above in reversed(Path(name).parents)):
+        place.mkdir(parents=True, exist_ok=True)
+        os.chown(place, 0, gid)
+        place.chmod(0o750)
+    for path, text in ((folder / name, text) for name, text in files.items()):
+        new = path.with_name(f".{path.name}.new")
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
-            os.fchown(file.fileno(), 0, gid)
-            os.fchmod(file.fileno(), 0o640)
+            os.fchown(file.fileno(), uid if own else 0, gid)
+            os.fchmod(file.fileno(), 0o600 if own else 0o640)
             file.write(text)
-        new.replace(folder / name)
+        new.replace(path)

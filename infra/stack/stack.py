@@ -33,7 +33,7 @@ from infra.settings.settings import (
     fixed_ports,
 )
 from infra.sql.migrate import migrate
-from infra.stack import cache, identity, postgres, processes, service
+from infra.stack import cache, identity, postgres, processes, service, users
 from infra.stack.cluster import ALONE, Cluster
 from infra.stack.kafka import acl_faults, create_topics, kafka, kafka_address
 from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread
@@ -91,6 +91,11 @@ class Stack:
         """Whether every hop asks who is there: by the settings, or since this home has authorities."""
         return self.settings.secure or self._services.exists()
 
+    @property
+    def by_users(self) -> bool:
+        """Whether each program is a system user of its own: in a secure home, where root starts them."""
+        return self.secure and os.geteuid() == 0
+
     def up(self) -> Endpoints:
         """Start what does not run, create topics, roles and database, migrate; the addresses.
 
@@ -104,11 +109,15 @@ class Stack:
             )
         self._check_secure()
         with self.lock():
-            (self.home / "data").mkdir(exist_ok=True)
-            self.home.chmod(0o711)  # the services' users must reach their folders
+            for folder in (self.home, self.home / "data", self.home / "config"):
+                folder.mkdir(exist_ok=True)
+                folder.chmod(0o711)  # the services' users must reach their folders
             for folder in (self.home / name for name in PRIVATE):
                 folder.mkdir(exist_ok=True)
-                folder.chmod(0o700)
+                if not (self.by_users and folder.name in policy.FOLDERS):
+                    folder.chmod(0o700)
+            if self.by_users:
+                users.share(self.home, self.settings)
             ensure_keys(self.settings)
             self._verify_programs()
             # One start at a time on this machine: two would find the same port free.
@@ -160,7 +169,10 @@ class Stack:
             if name == "jobs" and s.cluster.workers:
                 page = ports[program.name.replace("jobs", "maintenance")]
                 env |= self.cluster.env() | {"ODOGRAPH_PATHS_LOOKUPS": f"http://{HOST}:{page}/lookups"}
-            found.append(program._replace(env=env))
+            command = program.command
+            if self.by_users:
+                command = users.started(self.home, s, program.name, command)
+            found.append(program._replace(command=command, env=env))
         return found
 
     def _check_secure(self) -> None:
@@ -178,6 +190,8 @@ class Stack:
         runs = processes.find(self.runner.run_dir, SUPERVISOR) is not None
         if self.secure and open_before and runs:
             raise ServiceError("programs run without certificates; first: odograph down")
+        if self.by_users and runs and not (self.home / users.FOLDER).exists():
+            raise ServiceError("programs run as root; first: odograph down")
 
     def renew_identities(self) -> None:
         """Give programs and broker their certificates, and the broker who is revoked and who may do what."""
@@ -188,6 +202,10 @@ class Stack:
             ours = services.current(who, hosts=self._hosts(who))
             both = ours.certificate.read_text() + ours.key.read_text()
             write_private(services.folder / f"{who}.pem", both)
+        if self.by_users:
+            addresses = self.endpoints(self.ports())
+            for who in (name for name in policy.PROGRAMS if name != policy.OPERATOR):
+                users.furnish(self.home, self.settings, addresses, who)
         found = {name: self.runner.find(name) for name in self.embedded if name != "kafka"}
         running = {name: one for name, one in found.items() if one is not None}
         for each in self.services(self.ports()) if running else ():
@@ -287,7 +305,7 @@ class Stack:
         with self.lock():
             stopped = [name for name in reversed(SERVICES) if self.runner.stop(name)]
             stopped += self.cluster.down()
-            for home in (self.home, *self.home.glob("hosts/*")):
+            for home in (self.home, *self.home.glob("hosts/*"), *self.home.glob(f"{users.FOLDER}/*")):
                 (home / ENDPOINTS_FILE).unlink(missing_ok=True)
         return stopped
 
@@ -305,7 +323,8 @@ class Stack:
                 jars, heap_mb = cache.jars(folder, "kafka")[0].parent, self.settings.kafka.heap_mb
                 options = cache.class_options(folder, "kafka")
                 control, ours = chosen["kafka-controller"], self._services if self.secure else None
-                made.append(kafka(jars, data, port, control, heap_mb, options, identities=ours))
+                own = config if self.by_users else None
+                made.append(kafka(jars, data, port, control, heap_mb, options, identities=ours, own=own))
             elif name == "postgres":
                 places = (cache.rootfs(folder), data, config, port)
                 made.append(postgres.postgres(*places, self._url("superuser", port), self._server()))

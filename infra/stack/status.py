@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -217,6 +219,42 @@ def table_sizes(url: str) -> list[TableSize]:
 def folder_sizes(home: Path) -> dict[str, int]:
     """Bytes on the disk of each of FOLDERS that is there."""
     return {name: folder_bytes(home / name) for name in FOLDERS if (home / name).is_dir()}
+
+
+SIZES_FILE: Final = "sizes.json"
+
+
+def sizes(home: Path, pids: Mapping[str, int]) -> tuple[dict[str, float], dict[str, int]]:
+    """Memory by program [MiB] and bytes by folder; as root keeps them, where this user may not look."""
+    with suppress(FileNotFoundError):
+        memory, folders = json.loads((home / "run" / SIZES_FILE).read_text())
+        return memory, folders
+    return {name: processes.memory_mb(pid) for name, pid in pids.items()}, folder_sizes(home)
+
+
+@contextmanager
+def sizes_kept(home: Path, every_s: float) -> Iterator[None]:
+    """While the block runs what ``sizes`` says is measured by this process."""
+    file, stop = home / "run" / SIZES_FILE, threading.Event()
+
+    def keep() -> None:
+        while True:
+            memory = {one.name: processes.memory_mb(one.pid) for one in processes.all_running(home / "run")}
+            new = file.with_name(f".{SIZES_FILE}.new")
+            new.write_text(json.dumps([memory, folder_sizes(home)]))
+            new.chmod(0o644)
+            new.replace(file)
+            if stop.wait(every_s):
+                return
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        kept = pool.submit(keep)
+        try:
+            yield
+        finally:
+            stop.set()
+            kept.result()
+    file.unlink(missing_ok=True)
 
 
 def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:

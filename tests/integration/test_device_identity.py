@@ -33,6 +33,7 @@ from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.publishing import Message
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.policy import FOLDERS
 from infra.contract.topics import mqtt_topic
 from infra.settings.settings import Endpoints, endpoints, load
 from infra.stack import devices, identity
@@ -327,7 +328,8 @@ def test_addresses_of_a_secure_home_hold_no_key(site: Site) -> None:
         (path := site.stack.home / secret).read_text()
         taken = subprocess.run(["cat", path], user=USER, capture_output=True, text=True, check=False)
         assert "Permission denied" in taken.stderr, f"a taken broker reads {secret}"
-    assert {(site.stack.home / name).stat().st_mode & 0o077 for name in PRIVATE} == {0}
+    closed = {name: 0o007 if name in FOLDERS else 0o077 for name in PRIVATE}
+    assert {(site.stack.home / name).stat().st_mode & bits for name, bits in closed.items()} == {0}
     run = site.stack.home / "run"
     (site.stack.home / "endpoints.json").write_text(json.dumps(written | {"dashboard_tls": ""}))
     (run / "supervisor.pid").write_text((run / "mosquitto.pid").read_text())

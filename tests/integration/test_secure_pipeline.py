@@ -24,7 +24,7 @@ from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints, load
-from infra.stack import probes, supervisor
+from infra.stack import probes, processes, supervisor
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import SERVICES as SERVICES_AUTHORITY
 from infra.stack.identity import Authority
@@ -178,7 +178,8 @@ def test_doctor_tries_each_hop_and_says_what_is_on(site: Site) -> None:
         name.removeprefix("hop: "): f["detail"] for name, f in findings.items() if name.startswith("hop: ")
     }
     on = {name for name, detail in told.items() if "TLS on (TLSv1.3)" in detail}
-    assert told.keys() - on == {"Spark's own ports", "health pages"}
+    assert told.keys() - on == {"Spark's own ports", "health pages", "users of programs"}
+    assert told["users of programs"] == "11 programs as 11 system users, none of them root"
     assert {name for name in on if "a client without one is refused" in told[name]} == {
         "vehicle to broker", "programs to broker", "programs to Kafka",
     }  # fmt: skip
@@ -193,6 +194,24 @@ def test_doctor_tries_each_hop_and_says_what_is_on(site: Site) -> None:
     with pytest.raises(ServiceError, match="no TLS by our authority"):
         probes.tls_server(site.port, str(site.home / "ca" / "devices" / "ca.pem"))
     assert told["health pages"].startswith("7 pages, loopback only; TLS off, login off")
+
+
+def test_each_program_is_a_system_user_of_its_own_and_looks_into_no_other(site: Site) -> None:
+    stack = Stack(site.settings, print)
+    found = {name: stack.runner.find(name) for name in (*stack.pages(), *SERVICES)}
+    pids = {name: one.pid for name, one in found.items() if one is not None}
+    owners = {n: {Path(f"/proc/{p}").stat().st_uid for p in processes.tree(pid)} for n, pid in pids.items()}
+    assert {name: len(uids) for name, uids in owners.items()} == dict.fromkeys(found, 1)
+    assert len(set.union({0}, *owners.values())) == 1 + len(found) == 12
+    inner = [Path(f"/proc/{pid}/{name}") for pid in pids.values() for name in ("environ", "mem", "root")]
+    for who in stack.pages():
+        seen = policy_trial.file_let(who, policy_trial.READABLE, inner)
+        assert [
+            path for path, let in zip(inner, seen, strict=True) if let and path.parts[2] != str(pids[who])
+        ] == []
+        environment = Path(f"/proc/{pids[who]}/environ").read_text().split("\0")
+        named = [text.partition("=") for text in environment if text.startswith("ODOGRAPH")]
+        assert named == [("ODOGRAPH_PATHS_HOME", "=", str(site.home / "programs" / who))]
 
 
 def shown(site: Site, port: int, hello: bytes = b"") -> int:

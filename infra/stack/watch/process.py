@@ -212,10 +212,10 @@ class Watch:
         if time.monotonic() < self._slow_due_s:
             return
         self._slow_due_s = time.monotonic() + self._settings.watch.slow_interval_s
-        self._memory = {name: processes.memory_mb(pid) for name, pid in self._pids().items()}
+        self._memory, folders = status.sizes(self._home, self._pids())
         free = shutil.disk_usage(self._home).free
         with _transaction(connection) as cursor:
-            rows = [(place, size, free) for place, size in status.folder_sizes(self._home).items()]
+            rows = [(place, size, free) for place, size in folders.items()]
             cursor.executemany(PUT_STORAGE, rows)
         if self._log_before[1]:  # Kafka answers
             self._top_keys(connection)

@@ -10,7 +10,8 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import load
-from infra.stack.cluster import Cluster, apart
+from infra.stack.cluster import Cluster
+from infra.stack.rootfs import apart
 from infra.stack.stack import Stack
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,47 @@ def test_configuration_is_roots_and_may_be_read_by_the_service_only(tmp_path: Pa
     assert (folder / "broker.conf").read_text() == "listener 1883\n"
     assert (file.st_uid, file.st_gid, file.st_mode & 0o777) == (0, SERVICE, 0o640)
     assert (owner(folder), folder.stat().st_mode & 0o777) == (0, 0o750)
+
+
+def test_a_shared_folder_and_what_root_has_in_it_are_the_groups_and_links_and_files_of_others_are_not(
+    tmp_path: Path,
+) -> None:
+    outside, folder = made(tmp_path / "outside", 0), tmp_path / "archive"
+    (folder / "below").mkdir(parents=True)
+    ours, foreign = made(folder / "below" / "ours", 0), made(folder / "foreign", OTHER)
+    ours.chmod(0o640)
+    (folder / "soft").symlink_to(outside)
+    (folder / "hard").hardlink_to(outside)
+
+    rootfs.share(folder, -1, SERVICE, 0o2770)
+
+    places = (folder, folder / "below", ours, foreign, outside)
+    assert [p.stat().st_gid for p in places] == [SERVICE, SERVICE, SERVICE, OTHER, 0]
+    assert [oct(p.stat().st_mode & 0o7777) for p in places[:3]] == ["0o2770", "0o2775", "0o660"]
+    assert [owner(p) for p in places] == [0, 0, 0, OTHER, 0]
+
+
+def test_a_user_finds_of_a_closed_folder_what_it_is_shown_and_nothing_else(tmp_path: Path) -> None:
+    closed, needed = tmp_path / "closed", tmp_path / "closed" / "a" / "needed"
+    needed.mkdir(parents=True)
+    for path in (tmp_path, closed / "a", needed):
+        path.chmod(0o755)
+    closed.chmod(0o700)
+    (needed / "file").write_text("text\n")
+    (closed / "file").write_text("secret\n")
+    script = (
+        f"cat {needed}/file; ls {closed} {closed}/a; id -u; id -G; env; grep Cap /proc/self/status; umask"
+    )
+    command = rootfs.as_user("service", ("/bin/sh", "-c", script), needed, [needed], {"X": 1}, [OTHER])
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": "/bin", "Y": "2"})
+    lines = done.stdout.splitlines()
+    assert lines[:7] == ["text", f"{closed}:", "a", "", f"{closed}/a:", "needed", f"{SERVICE}"]
+    assert {*lines[7].split()} == {f"{SERVICE}", f"{OTHER}"}
+    assert "X=1" in lines
+    assert "Y=2" not in lines
+    rights = [line.split()[1].strip("0") for line in lines if line.startswith("Cap")]
+    assert (rights, lines[-1]) == ([""] * 5, "0007")
+    assert (closed / "file").read_text() == "secret\n"
 
 
 def test_a_user_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,166 @@
+"""A system user for each program of a secure home that root starts: what it has, and how it is started.
+
+``<home>/programs/<name>`` is such a program's home: root's, and no other program's user looks into it. It
+holds settings, addresses, keys and certificates, as far as ``contract/policy.py`` gives them to the program,
+and leads to the folders that it shares. No secret is in a program's environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import infra
+from infra.contract import downlink, policy
+from infra.settings.sections import DB_URLS
+from infra.settings.settings import ENDPOINTS_FILE, HOME_FILE, PREFIX, SETTING_OF, Endpoints, Settings
+from infra.stack import identity, rootfs
+from infra.stack.cluster import toml
+
+FOLDER: Final = "programs"
+OWN: Final = ("tmp", "run", "checkpoints.scratch")
+"""Folders of a program that it writes alone."""
+LOOKS: Final = "watch"
+"""The program that looks at the others' processes, by their pid files."""
+FILES: Final = {
+    "bridge.password_file": "bridge.password",
+    "downlink.webhooks": "webhooks.toml",
+    "downlink.key_file": downlink.KEY_FILE,
+    "dashboard.oidc": "oidc.toml",
+    "crash.key_file": identity.KEY_FILE,
+    "crash.pseudonym_key_file": identity.PSEUDONYM_KEY_FILE,
+}
+"""Settings that name a file with a secret, and what the file is called in the home."""
+_LOGINS: Final = {
+    "mqtt": ("url", "ca_file", "cert_file", "key_file"), "kafka": ("bootstrap", "ca_file", "cert_file"),
+    "db": DB_URLS,
+}  # fmt: skip
+"""Settings that are told as addresses."""
+
+
+def principal(name: str) -> str:
+    """The program of the policy that a process is: ``bridge`` of ``bridge-2``."""
+    return name.partition("-")[0]
+
+
+def user_of(name: str) -> str:
+    """The system user of a program; also the group of a folder."""
+    return f"odograph-{principal(name)}"
+
+
+def folder_of(home: Path, name: str) -> Path:
+    """The home of a program."""
+    return home / FOLDER / principal(name)
+
+
+def groups_of(name: str) -> list[int]:
+    """The groups of a program's user, beside its own: those of the folders that it shares."""
+    shared = (folder for folder, (_, members) in policy.FOLDERS.items() if principal(name) in members)
+    return [rootfs.ids(user_of(folder))[1] for folder in shared]
+
+
+def started(home: Path, settings: Settings, name: str, command: Sequence[str]) -> tuple[str, ...]:
+    """``command`` as the program's user, in its own home, with an environment of no secrets."""
+    own, cache = folder_of(home, name), settings.paths.cache.absolute()
+    checkout = Path(infra.__file__).parents[1]
+    modules = ":".join(filter(None, (str(checkout), os.environ.get("PYTHONPATH"))))
+    env = {f"{PREFIX}PATHS_HOME": own, "HOME": own / "tmp", "TMPDIR": own / "tmp", "PYTHONPATH": modules}
+    seen = [home, cache, checkout, Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable)]
+    seen += [*map(Path, sys.path), *_paths(settings)]
+    return rootfs.as_user(user_of(name), command, own, seen, env, groups_of(name))
+
+
+def _paths(settings: Settings) -> list[Path]:
+    """What the settings name, and is no secret."""
+    named = {k: v for k, v in _settings(settings).items() if isinstance(v, dict)}
+    texts = [text for keys in named.values() for text in keys.values() if isinstance(text, str)]
+    return [Path(text) for text in texts if text.startswith("/")]
+
+
+def _settings(settings: Settings) -> dict[str, Any]:
+    """Those in force that are no default, without secrets and logins; paths are absolute."""
+    found: dict[str, Any] = settings.model_dump(exclude_defaults=True, exclude={"cluster"})
+    out = [(section, key) for section, keys in _LOGINS.items() for key in keys]
+    for section, key in (*out, *(name.split(".") for name in FILES), ("paths", "home")):
+        found.get(section, {}).pop(key, None)
+    ground = found.get("dashboard", {}).get("basemap", "")
+    if ground and Path(ground).exists():
+        found["dashboard"]["basemap"] = Path(ground)
+    for values in (values for values in found.values() if isinstance(values, dict)):
+        for key, value in values.items():
+            if not isinstance(value, (str, bool, int, float)):
+                values[key] = str(value.absolute() if isinstance(value, Path) else value)
+    return found
+
+
+def furnish(home: Path, settings: Settings, addresses: Endpoints, who: str) -> None:
+    """The home of a program, with what it may have and no more. Idempotent; raises ServiceError."""
+    own, user = folder_of(home, who), user_of(who)
+    (home / FOLDER).mkdir(exist_ok=True)
+    (home / FOLDER).chmod(0o711)
+    rootfs.write_config(own, user, files_of(home, settings, addresses, who), own=True)
+    shared = [name for name, (_, members) in policy.FOLDERS.items() if who in members]
+    shared += ["run"] if who == LOOKS else []
+    for link in (own / name for name in shared):
+        if not (link.is_symlink() and link.readlink() == home / link.name):
+            link.unlink(missing_ok=True)
+            link.symlink_to(home / link.name)
+    for name in OWN:
+        if name not in shared:
+            rootfs.give_folder(own / name, user)
+
+
+def share(home: Path, settings: Settings) -> None:
+    """Give the folders that programs share to their groups, with what root has in them."""
+    for name, (mode, _) in policy.FOLDERS.items():
+        elsewhere: str = getattr(settings.paths, name, "")
+        places = [elsewhere, f"{elsewhere}.scratch"] if elsewhere else [home / name]
+        for place in (Path(each) for each in places if "://" not in str(each)):
+            rootfs.share(place, -1, rootfs.ids(user_of(name))[1], mode)
+
+
+def files_of(home: Path, settings: Settings, addresses: Endpoints, who: str) -> dict[str, str]:
+    """All of it, by name."""
+    held = {name for name, programs in policy.SECRETS.items() if who in programs}
+    own, files, made = folder_of(home, who), dict[str, str](), _settings(settings)
+    for setting, name in FILES.items():
+        section, key = setting.split(".")
+        place: Path = getattr(getattr(settings, section), key) or home / name
+        if setting in held and place.exists():
+            files[name] = place.read_text()
+            made.setdefault(section, {})[key] = str(own / name)
+    services = Path(identity.FOLDER) / identity.SERVICES
+    copied = [services / "ca.pem", services / f"{who}.pem", Path(identity.PUBLIC_KEY_FILE)]
+    copied += [Path(identity.FOLDER) / identity.DEVICES / name for name in ("ca.pem", "revoked.json")]
+    if "time stamper" in held:
+        ours = identity.time_stamper(home)
+        copied += [path.relative_to(home) for path in (ours.certificate, ours.key)]
+        copied.append(Path(identity.FOLDER) / identity.EVIDENCE / "ca.pem")
+    for path in copied:
+        with suppress(FileNotFoundError):  # nobody is revoked
+            files[str(path)] = (home / path).read_text()
+    moved = {str(home / services): str(own / services)}
+    for address, section in (("mqtt_access", "mqtt"), ("kafka_bootstrap", "kafka")):
+        for key in _LOGINS[section][1:] if address in held else ():
+            if (given := getattr(getattr(settings, section), key)) is not None:
+                files[f"{section}.{key}"] = given.read_text()
+                moved[str(given.absolute())] = str(own / f"{section}.{key}")
+    none = {name: {} if name == "mqtt_access" else "" for name in (*SETTING_OF, "mqtt_access")}
+    blank: dict[str, Any] = {n: v for n, v in none.items() if n in policy.SECRETS and n not in held}
+    told = json.dumps(asdict(replace(addresses.logged_in(who), **blank)), indent=1, ensure_ascii=False)
+    for before, after in moved.items():
+        told = told.replace(before, after).replace(quote(before), quote(after))
+    made["paths"] = made.get("paths", {}) | {"cache": str(settings.paths.cache.absolute())}
+    holder = settings.lease.holder or f"{socket.gethostname()}:{home}"
+    made["lease"] = made.get("lease", {}) | {"holder": holder}
+    sections = {name: values for name, values in made.items() if isinstance(values, dict) and values}
+    top = (f"{k} = {json.dumps(value)}\n" for k, value in made.items() if not isinstance(value, dict))
+    return files | {ENDPOINTS_FILE: told, HOME_FILE: "".join(top) + "\n" + toml(sections)}
