@@ -83,7 +83,8 @@ class TelemetrySink:
         if missed is not None:
             for name, value in (("topic", self.topic), (LOG, self.claims.logs.get(self.topic, ""))):
                 missed = missed.append_column(name, pa.array([value] * missed.num_rows, pa.string()))
-            insert_rows(connection, LATE_TABLE, missed)
+            in_time = pa.array([True] * missed.num_rows)  # to a window that was closed all the same
+            insert_rows(connection, LATE_TABLE, missed.append_column("deferred", in_time))
         self._write_places(connection, tables["shares"], tables[BUCKET], batch_id)
 
     def _write_places(
