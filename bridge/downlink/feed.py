@@ -35,10 +35,12 @@ READ: Final[dict[str, Any]] = {
     "queued.max.messages.kbytes": 4096,
 }
 
-Skip = Literal["broken", "late", "stale", "severity", "repeat", "incident", "ended", "silenced", "fleet"]
+Skip = Literal[
+    "broken", "late", "stale", "severity", "repeat", "incident", "ended", "silenced", "fleet", "settled"
+]
 """Why an alert is not delivered: no alert at all; found late; found in time and read too late; not severe
 enough for this destination; a repetition; of an incident that was told, as severe or more; the end of an
-alert; silenced (infra.contract.downlink)."""
+alert; silenced (infra.contract.downlink); dealt with before, in this region or the other one."""
 
 REPEATS_KEPT: Final = 100_000
 ALERT_ID: Final = re.compile(r"[!-~]{1,128}")  # it becomes a header of HTTP and a key that receivers keep
@@ -111,11 +113,12 @@ class Feed:
     """Alerts from where ``group`` stands. Partitions are assigned: a destination may take its time.
 
     A group that never committed begins at the end: 30 old days are not delivered; so does one whose place is
-    beyond the log's end, in another log then. Raises ``kafka.LOST``.
+    beyond the log's end, in another log then. With ``whole`` a group that never committed begins at the
+    beginning: its reader knows what it has dealt with. Raises ``kafka.LOST``.
     """
 
-    def __init__(self, bootstrap: str, topic: str, group: str, term: Term) -> None:
-        self._topic, self._term = topic, term
+    def __init__(self, bootstrap: str, topic: str, group: str, term: Term, *, whole: bool = False) -> None:
+        self._topic, self._term, self._whole = topic, term, whole
         self._consumer = kafka.consumer(bootstrap, group, READ)
         self._next: dict[int, int] = {}
         self._kept_s = 0.0
@@ -129,7 +132,7 @@ class Feed:
             count = kafka.partition_counts(self._consumer, [self._topic], ASK_S)[self._topic]
             asked = [TopicPartition(self._topic, p) for p in range(count)]
             held = {place.partition: place.offset for place in self._consumer.committed(asked, timeout=ASK_S)}
-            known = any(offset >= 0 for offset in held.values())
+            known = self._whole or any(offset >= 0 for offset in held.values())
             for partition, offset in held.items():
                 bounds = kafka.bounds(self._consumer, self._topic, partition, ASK_S)
                 begin = offset if offset >= 0 else 0 if known else bounds[1]
@@ -219,6 +222,7 @@ class Destination(threading.Thread):
         self.fleets = Fleets(fleet_file(settings.paths.home))
         self.log = structlog.get_logger().bind(destination=name)
         self._kafka, self._prefix = endpoints.kafka_bootstrap, settings.kafka.prefix
+        self.regions = bool(settings.region.name)
         self.metrics.ready.labels(name).set(0)
 
     def run(self) -> None:
@@ -242,10 +246,9 @@ class Destination(threading.Thread):
         """Deliver until ``stop``; call ``ready`` when connected. Raises KafkaException, ServiceError."""
         raise NotImplementedError
 
-    def feed(self, group: str) -> Feed:
-        return Feed(
-            self._kafka, kafka_topic(self._prefix, "alerts"), f"{self._prefix}downlink.{group}", self.stop
-        )
+    def feed(self, group: str, *, whole: bool) -> Feed:
+        topic = kafka_topic(self._prefix, "alerts")
+        return Feed(self._kafka, topic, f"{self._prefix}downlink.{group}", self.stop, whole=whole)
 
     def incidents(self) -> Incidents:
         return Incidents(self._kafka, kafka_topic(self._prefix, "incidents"))

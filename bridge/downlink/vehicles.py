@@ -211,7 +211,7 @@ class Vehicles(Destination):
         """Deliver until trouble (KafkaException, ServiceError) or ``stop``."""
         self._in_flight = {}
         out_by = AllBrokers(self._brokers, self._client_id)
-        with self.feed(NAME) as feed, self.incidents() as known, out_by as out:
+        with self.feed(NAME, whole=self.regions) as feed, self.incidents() as known, out_by as out:
             self.ready()
             progress = Progress()
             while not self.stop.is_set():

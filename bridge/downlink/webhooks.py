@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from bridge.downlink import feed as alerts
 from bridge.downlink.feed import Destination, Process, Repeats, Skip
+from bridge.downlink.settled import Settled
 from infra.clients.kafka import LOST, Record
 from infra.contract.errors import ConfigError
 from infra.contract.frame import Frame
@@ -227,17 +228,30 @@ class HookDelivery(Destination):
         if hook.notify == "incident":
             self._repeats = Repeats(math.inf, ("incident_id", "fleet"))
         self._chance = random.Random()  # noqa: S311  jitter
+        self._settled = Settled(process.endpoints.db_ingest_url if self.regions else "", hook.name)
+        self._passed: list[tuple[Frame, bool]] = []
 
     def serve(self) -> None:
         """Deliver until trouble with Kafka (KafkaException, ServiceError) or ``stop``."""
-        with self.feed(f"hook.{self.name}") as feed, self.incidents() as known:
+        served, told = self._settled.begin()
+        for alert in told:
+            self._repeats.delivered(alert)
+        with self.feed(f"hook.{self.name}", whole=served) as feed, self.incidents() as known:
             self.ready()
             while not self.stop.is_set():
-                for found, alert in self.read(feed, known, BATCH, READ_S):
-                    if alert and not self._settle(found, alert):
+                batch = self.read(feed, known, BATCH, READ_S)
+                before = self._settled.of([alert for _, alert in batch if alert])
+                for found, alert in batch:
+                    if alert and alert["alert_id"] in before:
+                        self.skip("settled")
+                    elif alert and not self._settle(found, alert):
                         return
+                    if self.regions and alert:
+                        before.add(alert["alert_id"])
                     feed.commit({found.partition: found.offset + 1})
                     self.metrics.lag.labels(self.name).set(feed.lag())
+                self._settled.note(self._passed)
+                self._passed.clear()
                 feed.commit({})
                 self.metrics.lag.labels(self.name).set(feed.lag())
 
@@ -254,6 +268,7 @@ class HookDelivery(Destination):
             reason = reason or self._again
         if reason is not None:
             self.skip(reason)
+            self._passed.append((alert, False))
             return True
         try:
             if not self._deliver(alert, found):
@@ -264,6 +279,7 @@ class HookDelivery(Destination):
             self.log.error("defect", exc_info=True)
             self._undelivered(alert, found, f"{type(error).__name__}: {error}")
         self._repeats.delivered(alert)
+        self._settled.note([(alert, True)])
         return True
 
     def _deliver(self, alert: Frame, found: Record) -> bool:

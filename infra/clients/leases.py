@@ -30,7 +30,8 @@ RENEWALS: Final = 4
 WARMING_UP: Final = "; warming up"
 """End of what a standby says that would need longer to take over."""
 _TAKE: Final = (
-    b"SELECT taken, holds FROM odograph.take_lease(%(name)s, %(holder)s, %(ttl_s)s, %(from_itself)s)"
+    b"SELECT taken, holds FROM odograph.take_lease(%(name)s, %(holder)s, %(ttl_s)s, %(from_itself)s,"
+    b" %(region)s)"
 )
 _JOIN: Final = b"SELECT pg_advisory_lock_shared(hashtext('odograph lease ' || %(name)s))"
 _OURS: Final = (
@@ -120,7 +121,8 @@ class Lease:
     over at once from the one before with the same holder, which is host and home unless the settings say.
     Without a ``url`` there is no lease, and the process acts: it must be the only one. Where the lease is
     ``optional``, what it does needs no database and may happen twice: its holder goes on while the database
-    is away, when nobody can take the lease, and a process that is started meanwhile acts too.
+    is away, when nobody can take the lease, and a process that is started meanwhile acts too. Of two regions
+    the programs of one take leases.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class Lease:
         holder = terms.holder or f"{socket.gethostname()}:{settings.paths.home.resolve()}"
         self.name, self._url, self._stop = name, url, stop
         self.values: dict[str, Any] = {"name": name, "holder": holder, "ttl_s": terms.ttl_s}
+        self.values["region"] = settings.region.name
         self.problem: str | None = None
         self.standby: str | None = None
         self._from_itself = True

@@ -319,6 +319,31 @@ class Lease(Section):
     holder: str = setting("", "who holds leases here; empty: host and home. Another one on each host")
 
 
+class Region(Section):
+    """This region, where there are two: each with a Kafka of its own, over one database with a standby."""
+
+    name: str = setting("", "this region's name; empty: there is one", pattern=r"^[A-Za-z0-9-]{0,20}$")
+    other: str = setting("", "the other one's name and Kafka, NAME=host:port[,host:port]; empty: none")
+
+    @model_validator(mode="after")
+    def _two(self) -> Self:
+        name, _, places = self.other.partition("=")
+        wrong = not re.fullmatch(r"[A-Za-z0-9-]{1,20}", name) or name == self.name or not self.name
+        if self.other and (wrong or not all(map(_PLACE.fullmatch, places.split(",")))):
+            raise ValueError(
+                "ODOGRAPH_REGION_OTHER: NAME=host:port[,host:port], and ODOGRAPH_REGION_NAME another"
+            )
+        return self
+
+    @property
+    def other_name(self) -> str:
+        return self.other.partition("=")[0]
+
+    @property
+    def other_kafka(self) -> str:
+        return self.other.partition("=")[2]
+
+
 class Profile(Section):
     """Several of each on this machine, as on hosts of their own: `odograph cluster up`, which the home keeps.
 

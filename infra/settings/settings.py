@@ -89,6 +89,7 @@ class Settings(BaseSettings):
     overload: sections.Overload = sections.Overload()
     retention: sections.Retention = sections.Retention()
     lease: sections.Lease = sections.Lease()
+    region: sections.Region = sections.Region()
     cluster: sections.Profile = sections.Profile()
     watch: sections.Watch = sections.Watch()
     dashboard: sections.Dashboard = sections.Dashboard()

@@ -115,7 +115,7 @@ LOADED: Final = ("*.jar", "*.jsa", "usr/bin/*", "usr/sbin/*", "usr/lib/**/*", "u
 
 
 class Jar(NamedTuple):
-    """A pinned jar: its hash, its set (``spark``, ``kafka``), Maven's names for it."""
+    """A pinned jar: its hash, its set (``spark``, ``kafka``, ``mirror``), Maven's names for it."""
 
     sha256: str
     kind: str
@@ -125,7 +125,7 @@ class Jar(NamedTuple):
 
 
 def pinned_jars() -> tuple[Jar, ...]:
-    """Every jar of ``ivy.xml``, with all that it needs."""
+    """Every jar of ``ivy.xml`` and ``mirror.xml``, with all that it needs."""
     return tuple(Jar(*line.replace(":", " ").split()) for line in JAR_PINS.read_text().splitlines())
 
 
@@ -236,7 +236,7 @@ def _python() -> Iterator[Component]:
 
 
 def _jars() -> Iterator[Component]:
-    for jar in pinned_jars():
+    for jar in {(j.group, j.artifact, j.version): j for j in pinned_jars()}.values():
         purl = f"pkg:maven/{jar.group}/{jar.artifact}@{jar.version}"
         yield _component(purl, jar.artifact, jar.version, jar.sha256, jar.group)
     spark = metadata.version("pyspark")

@@ -31,9 +31,9 @@ BRIDGES: Final = 2
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (setup, up, install, down, status, doctor, config, bom, watch):
+    for command in (setup, up, install, down, status, doctor, failover, config, bom, watch):
         app.command()(command)
-    for command in (run, proxy):
+    for command in (run, proxy, mirror):
         app.command(hidden=True)(command)
     app.add_typer(device)
     for command in (status, down):
@@ -94,15 +94,16 @@ def _begin(stack: Stack, services_only: bool, wait_s: float) -> None:
     from infra.stack.probes import page
 
     fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
-    addresses = stack.up()
+    stack.up()
     if services_only:
         return
     with stack.lock():
         begun = supervisor.start_in_background(stack.home)
     _say("supervisor: started" if begun else "supervisor: runs already")
-    pages = addresses.pages
+    pages = stack.pages()
     late = supervisor.wait_ready(pages, wait_s, _say)
-    typer.echo(page(pages.get("proxy", pages["dashboard"]))[0])
+    if not stack.passive:
+        typer.echo(page(pages.get("proxy", pages["dashboard"]))[0])
     if late:
         raise typer.Exit(1)
 
@@ -147,6 +148,34 @@ def doctor(as_json: Json = False) -> None:
     sys.stdout.write(examination.report(found, as_json))
     if not all(finding.fine for finding in found):
         raise typer.Exit(1)
+
+
+def failover(
+    to: Annotated[str, typer.Option(help="the region that acts from now on: this home's")] = "",
+    follow: Annotated[
+        bool, typer.Option("--follow", help="this region's log begins anew as the copy of the other one's")
+    ] = False,
+    catch_up_s: Annotated[float, typer.Option(min=0, help="wait so long for the copy, if the other answers")]
+    = 30.0,
+    services_only: Annotated[bool, typer.Option(help="start only MQTT, Kafka and the database")] = False,
+    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")] = 120.0,
+) -> None:  # fmt: skip
+    """Let this region act in the other one's place (--to, its name), or follow it again (--follow).
+
+    The database must take writes: promote its standby first. What of the other region's log was not copied
+    is named; its records come by themselves when that region's Kafka is back.
+    """
+    from infra.contract.errors import ConfigError
+    from infra.stack import regions
+
+    if bool(to) is follow:
+        raise ConfigError("--to NAME or --follow: one of them")
+    stack = _stack()
+    if follow:
+        regions.follow(stack.settings, catch_up_s, _say)
+    else:
+        regions.fail_over(stack.settings, to, catch_up_s, _say)
+    _begin(_stack(), services_only, wait_s)
 
 
 Name = Annotated[str, typer.Argument(help="a vehicle's id, or gateway-...")]
@@ -253,6 +282,14 @@ def proxy() -> None:
     ports = endpoints(load(), ()).http_ports
     targets = [port for name, port in ports.items() if name.partition("-")[0] == "dashboard"]
     asyncio.run(serve(ports["proxy"], targets))
+
+
+def mirror() -> None:
+    """Copy the other region's log into this one's Kafka, while this region follows, until stopped."""
+    from infra.stack import mirror
+
+    log.configure(mirror.NAME)
+    mirror.run(load())
 
 
 def watch() -> None:

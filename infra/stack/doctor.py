@@ -219,7 +219,7 @@ def _database_hop(stack: Stack) -> Answer:
 
 
 def _dashboard_hop(stack: Stack) -> Answer:
-    s, where = stack.settings.dashboard, stack.pages()["dashboard"]
+    s = stack.settings.dashboard
     login = "OpenID Connect and roles on" if s.oidc else "sign-in off: who opens it on this machine may act"
     if stack.runner.find("dashboard") is None:
         return True, f"does not run; {login}", ""
@@ -227,7 +227,7 @@ def _dashboard_hop(stack: Stack) -> Answer:
     if stack.secure:
         version = probes.tls_server(stack.ports()["dashboard"], _ca(stack), asks=False)
         tls = f"on ({version}), plain http refused"
-    status = probes.foreign_host(where)
+    status = probes.foreign_host(stack.pages()["dashboard"])
     names = "checked" if status == FORBIDDEN else "NOT checked"
     detail = f"TLS {tls}, host names {names}; {login}; {s.address}"
     return status == FORBIDDEN, detail, "another program answers on its port: odograph down, odograph up"

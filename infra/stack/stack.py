@@ -33,13 +33,13 @@ from infra.settings.settings import (
     fixed_ports,
 )
 from infra.sql.migrate import migrate
-from infra.stack import cache, identity, postgres, processes, service, users
+from infra.stack import cache, identity, mirror, postgres, processes, regions, service, supervisor, users
 from infra.stack.cluster import ALONE, Cluster
 from infra.stack.kafka import acl_faults, create_topics, kafka, kafka_address
 from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread
 from infra.stack.postgres import write_private
 from infra.stack.service import HOST, Runner, Service
-from infra.stack.supervisor import SUPERVISOR, Program, programs
+from infra.stack.supervisor import SUPERVISOR, Program, odograph, programs
 
 SERVICES = ("postgres", "mosquitto", "kafka")
 DEVICES = "mosquitto-devices"
@@ -54,6 +54,7 @@ SHARED = ("checkpoints", "archive", "lookups")
 """Folders of a home that its hosts share."""
 PRIVATE = (*SHARED, "logs", "sessions", "runs", "days", "anchors", "hosts", "replays")
 """Folders of a home in which vehicles are named: no other user of the machine reads them."""
+SESSIONS_S = 120
 Say = Callable[[str], None]
 
 
@@ -84,7 +85,13 @@ class Stack:
         """The services that run here; the others have an address in the settings."""
         s = self.settings
         elsewhere = {"postgres": s.db.given(), "mosquitto": s.mqtt.brokers(), "kafka": s.kafka.bootstrap}
-        return tuple(name for name in SERVICES if name in self.only and not elsewhere[name])
+        waits = ("mosquitto",) if self.passive else ()
+        return tuple(n for n in SERVICES if n in self.only and n not in waits and not elsewhere[n])
+
+    @property
+    def passive(self) -> bool:
+        """Whether another region acts, as `up` last found: no broker runs, and no program but the mirror."""
+        return (self.home / regions.PASSIVE_FILE).exists()
 
     @property
     def secure(self) -> bool:
@@ -124,6 +131,7 @@ class Stack:
             with locked(self.settings.paths.cache / "start.lock"):
                 self.settings = self.cluster.up()
                 postgres.check_owner(self.settings.db)
+                self._note_region()
                 chosen = self._choose_ports()
                 self.renew_identities()
                 services = self.services(chosen)
@@ -133,10 +141,28 @@ class Stack:
                     future.result()
             addresses = self.endpoints(self.ports())
             self.furnish(addresses.logged_in(policy.OPERATOR))
+            if self.passive:
+                self._make_sessions(addresses)
             postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
             for number in range(2, self.settings.cluster.hosts + 1):
                 self._make_host(number, addresses)
         return addresses.logged_in(policy.OPERATOR)
+
+    def _note_region(self) -> None:
+        """Whether this home is passive, by the database; what must not run then is stopped."""
+        region, given, mark = self.settings.region, self.settings.db.given(), self.home / regions.PASSIVE_FILE
+        if region.other and self.secure:
+            raise ConfigError("ODOGRAPH_REGION_OTHER: the mirror has no certificates: not in a secure home")
+        found = regions.role(given["url"]) if region.name and given else None
+        passive = found is not None and found.active != region.name
+        if passive is not mark.exists():
+            supervisor.stop_in_background(self.home)
+        if found is None or not passive:
+            mark.unlink(missing_ok=True)
+            return
+        self.runner.stop("mosquitto")
+        mark.touch()
+        self._say(f"region {found.active} acts: this one, {region.name}, copies its log and waits")
 
     def host_home(self, number: int) -> Path:
         """Where the programs of one of several hosts have their home; the first one's is the stack's own."""
@@ -173,7 +199,8 @@ class Stack:
             if self.by_users:
                 command = users.started(self.home, s, program.name, command)
             found.append(program._replace(command=command, env=env))
-        return found
+        own = [Program(mirror.NAME, odograph(mirror.NAME))] if s.region.other else []
+        return own if self.passive else found + own
 
     def _check_secure(self) -> None:
         """Raise ConfigError for an open listener beyond loopback, ServiceError for programs to be ended."""
@@ -255,7 +282,8 @@ class Stack:
     def pages(self) -> dict[str, str]:
         """As Endpoints have them; port 0: never started."""
         chosen = self.ports()
-        ports = {part: chosen.get(part, 0) for part in http_parts(self.settings)}
+        parts = (mirror.NAME,) if self.passive else http_parts(self.settings)
+        ports = {part: chosen.get(part, 0) for part in parts}
         return Endpoints("", 0, "", "", "", "", ports, dashboard_tls=self._dashboard_tls).pages
 
     def _server(self) -> dict[str, str]:
@@ -315,7 +343,7 @@ class Stack:
 
     def services(self, chosen: dict[str, int]) -> list[Service]:
         """The embedded services on the chosen ports."""
-        folder, mqtt = self.settings.paths.cache, self.settings.mqtt
+        folder = self.settings.paths.cache
         made = []
         for name in self.embedded:
             data, config, port = self.home / "data" / name, self.home / "config" / name, chosen[name]
@@ -329,10 +357,39 @@ class Stack:
                 places = (cache.rootfs(folder), data, config, port)
                 made.append(postgres.postgres(*places, self._url("superuser", port), self._server()))
             else:
-                limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
-                secure = self._identities(port, chosen.get(DEVICES, 0))
-                made.append(mosquitto(cache.rootfs(folder), data, config, port, *limits, secure))
+                made.append(self._broker(port, self._identities(port, chosen.get(DEVICES, 0))))
         return made
+
+    def _broker(self, port: int, secure: Secure | None = None) -> Service:
+        mqtt, name = self.settings.mqtt, "mosquitto"
+        limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
+        places = (
+            cache.rootfs(self.settings.paths.cache),
+            self.home / "data" / name,
+            self.home / "config" / name,
+        )
+        return mosquitto(*places, port, *limits, secure)
+
+    def _make_sessions(self, addresses: Endpoints) -> None:
+        """Let our broker make the bridge's sessions, at a port that no vehicle knows; it keeps them on disk.
+
+        So it keeps what vehicles send from its first moment on, when this region comes to act.
+        """
+        if self.settings.mqtt.brokers():
+            return
+        port, home = service.free_port(self.ports().values()), self.home / "config" / "sessions"
+        there = replace(addresses, mqtt_port=port)
+        write_private(home / ENDPOINTS_FILE, json.dumps(asdict(there)))
+        self.runner.start(self._broker(port))
+        try:
+            done = subprocess.run(
+                odograph("bridge", "--prepare"), env={**os.environ, "ODOGRAPH_PATHS_HOME": str(home)},
+                capture_output=True, text=True, timeout=SESSIONS_S, check=False,
+            )  # fmt: skip
+        finally:
+            self.runner.stop("mosquitto")
+        if done.returncode != 0:
+            raise ServiceError(f"the bridge's sessions cannot be made: {done.stderr.strip()}")
 
     def _verify_programs(self) -> None:
         """Raise ServiceError where what the embedded services load is not what was fetched."""
@@ -392,6 +449,8 @@ class Stack:
             self._say(f"database: applied {name}")
         if db.given():
             postgres.check_logins(db, words)
+        if "postgres" in self.only:
+            regions.found(self.settings.region, addresses.db_owner_url)
         if "kafka" in self.only:
             kafka = self.settings.kafka
             for name in create_topics(addresses.kafka_bootstrap, kafka.prefix, kafka):
@@ -429,7 +488,8 @@ class Stack:
 
 def http_parts(settings: Settings) -> tuple[str, ...]:
     """Processes with a health page: each shard of the bridge is one."""
-    return tuple(program.name for program in programs(settings.bridge.shards, settings.cluster.hosts))
+    found = tuple(program.name for program in programs(settings.bridge.shards, settings.cluster.hosts))
+    return (*found, mirror.NAME) if settings.region.other else found
 
 
 def with_database(addresses: Endpoints, database: str) -> Endpoints:

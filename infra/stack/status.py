@@ -24,7 +24,7 @@ from infra.contract.errors import OdographError, ServiceError
 from infra.contract.topics import LIVE, kafka_topic
 from infra.settings.sections import Watch
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack import processes, query_offsets
+from infra.stack import processes, query_offsets, regions
 from infra.stack.cache import folder_bytes
 from infra.stack.kafka import records_by_topic
 from infra.stack.mosquitto import BrokerFigures, broker_figures
@@ -97,6 +97,8 @@ def _leases(url: str) -> dict[str, tuple[str, int]]:
 def _service(
     stack: Stack, name: str, service: Service | None, kept: dict[str, dict[str, int | None]]
 ) -> Part:
+    if name == "mosquitto" and stack.passive:
+        return Part(name, "service", "waits", "until this region acts")
     if name not in stack.embedded and service is None:
         return Part(name, "service", "external", "by the settings")
     running = stack.runner.find(name)
@@ -270,6 +272,8 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     broker = _or_none(lambda: broker_figures(*endpoints(s).brokers))
     skews, keys = _or_none(lambda: partitions(endpoints(s).db_owner_url)) or ([], [])
     tables = _or_none(lambda: table_sizes(endpoints(s).db_owner_url))
+    role = _or_none(lambda: regions.role(endpoints(s).db_owner_url)) if s.region.name else None
+    uncopied = (_or_none(lambda: regions.uncopied(endpoints(s).db_owner_url)) or []) if role else []
     if tables is not None:  # tasks of their own see to these two
         days = {"alert_evidence": s.jobs.evidence_days, "cohort_residual": s.cohort.kept_days}
         elsewhere = {f"odograph.{name}": kept for name, kept in days.items()}
@@ -287,6 +291,7 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
                 "partitions": [skew._asdict() for skew in skews],
                 "top_keys": [key._asdict() for key in keys],
             },
+            "region": role and role._asdict() | {"uncopied": [each._asdict() for each in uncopied]},
             "sizes": {"tables": measured, "folder_bytes": folders},
         }
         return json.dumps(found, indent=1, default=str) + "\n"
@@ -300,6 +305,7 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     lines = [f"{row.name}: {row.trouble}" for row in rows if row.trouble]
     lines += [f"{row.name}: [yellow]{escape(row.remark)}[/]" for row in rows if row.remark]
     counts = [table("topic", "records", rows=[(name, f"{n:,}") for name, n in topics.items()])]
+    lines += [f"region {s.region.name}: {role}", *map(str, uncopied)] if role else []
     lag = [*_lag_lines(records, times, broker), *_partition_lines(skews, keys, s.watch)]
     on_disk = ", ".join(f"{name} {_mib(size)}" for name, size in folders.items()) or "nothing"
     kept = [_tables(tables)] if tables else []

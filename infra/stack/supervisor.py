@@ -215,6 +215,8 @@ COMMANDS = {
 ONE_A_MACHINE = ("watch",)
 PROXY = "proxy"
 """One address for the dashboards of several hosts."""
+MIRROR = "mirror"
+"""Copies the other region's log, where there are two."""
 
 
 def odograph(*arguments: str) -> tuple[str, ...]:
@@ -295,5 +297,5 @@ def stop_in_background(home: Path) -> list[str]:
     run_dir = home / "run"
     stopped = processes.stop_all(run_dir, PROGRAMS_STOP_S, [SUPERVISOR])
     left = [running.name for running in processes.all_running(run_dir)]
-    ours = [name for name in left if name.partition("-")[0] in {"bridge", PROXY, *COMMANDS}]
+    ours = [name for name in left if name.partition("-")[0] in {"bridge", PROXY, MIRROR, *COMMANDS}]
     return stopped + processes.stop_all(run_dir, PROGRAMS_STOP_S, ours)

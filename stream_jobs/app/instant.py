@@ -32,6 +32,7 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import CLOCK, HEADER_AGAIN, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
+from infra.stack.regions import judged_to_ms
 from stream_jobs.app.checkpoints import checkpoint_of, of_logs
 from stream_jobs.app.files import checkpoint_files
 from stream_jobs.app.queries import kafka_options, record_columns, rehearsed
@@ -59,6 +60,8 @@ POLL_S: Final = 1
 EXECUTORS_S: Final = 120.0
 REHEARSAL_S: Final = 5.0
 """Length of a batch, the least that Spark takes."""
+REGION_MS: Final = 600_000
+"""After a failover the log here is judged from so long before the other region's last sign of life."""
 PATIENCE: Final = 3
 """So many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch."""
 PATIENCE_S: Final = 60
@@ -91,6 +94,12 @@ def run(settings: Settings) -> None:
         warm_up.close()
         if term is None:
             return
+        regions = settings.region.name and where.db_ingest_url
+        if regions and (judged_ms := judged_to_ms(where.db_ingest_url)) is not None:
+            since_ms = judged_ms - REGION_MS
+            found = {
+                query: findings(spark, settings, where, rules, query, since_ms=since_ms) for query in SOURCES
+            }
         watch([start(settings, where, query, rows) for query, rows in found.items()], state, term)
 
 
@@ -139,10 +148,16 @@ def findings(
     rules: Sequence[Rule],
     query: str,
     topic: str | None = None,
+    since_ms: int | None = None,
 ) -> DataFrame:
-    """What a query makes of the records of its topic, or of another, for the topic ``alerts``."""
+    """What a query makes of the records of its topic, or of another, for the topic ``alerts``.
+
+    ``since_ms``: without a checkpoint, of those received since.
+    """
     source = SOURCES[query]
     options = kafka_options(settings, where, topic or TOPICS[source]) | GATHERING[source]
+    if since_ms is not None:
+        options |= {"startingTimestamp": f"{since_ms}", "startingOffsetsByTimestampStrategy": "latest"}
     if source == "crash":
         options["includeHeaders"] = "true"
     raw = spark.readStream.format("kafka").options(**options).load()

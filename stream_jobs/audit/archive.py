@@ -179,6 +179,10 @@ class Archive:
         sql = "SELECT count(DISTINCT digest) FROM dead SEMI JOIN record USING (vehicle_id, boot_id, seq)"
         return int(self._run(sql)[0][0]) if dead else 0
 
+    def logs(self) -> list[str]:
+        """The logs that records of the files are of."""
+        return [str(log) for (log,) in self._run("SELECT DISTINCT log FROM record")]
+
     def partitions(self) -> list[PartitionCount]:
         """Records received in the scope by partition of the log, with the offsets between them that lack.
 

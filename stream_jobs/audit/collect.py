@@ -201,9 +201,11 @@ def collect(
     with archive.opened(sources.home, scope, committed, sources.ahead_ms + SLACK_MS) as store:
         with connected(sources.db_url) as database:
             _devices(found, runs, store, database, sources.waiting)
+            # Lists have lines of the other region's log too, whose files are there.
+            values = scope.bounds() | {"logs": ["", sources.log, *store.logs()]}
             with database.cursor(row_factory=dict_row) as cursor:
                 for query in LISTED:
-                    for row in cursor.execute(query, scope.bounds()):
+                    for row in cursor.execute(query, values):
                         vehicle = found.vehicles.setdefault(row.pop("vehicle_id"), Figures())
                         vehicle.add(Figures(**row))
             # Numbers used again for another moment: what windows counted under them is no double.

@@ -12,12 +12,14 @@ SELECT vehicle_id, count(*) FILTER (WHERE NOT deferred) AS late_listed,
        count(DISTINCT (boot_id, seq)) FILTER (WHERE repaired_at IS NULL AND deferred) AS deferred
 FROM odograph.late_frame
 WHERE t0_ms >= %(since)s AND t0_ms < %(until)s AND received_at < to_timestamp(%(seen)s / 1000.0)
+  AND log_generation = ANY(%(logs)s)
 GROUP BY 1
 
 -- name: quarantined
 SELECT vehicle_id, count(*) AS quarantined_listed FROM odograph.quarantined_frame
 WHERE received_at >= to_timestamp(%(since)s / 1000.0)
   AND received_at < to_timestamp(least(%(until)s, %(seen)s) / 1000.0)
+  AND log_generation = ANY(%(logs)s)
 GROUP BY 1
 
 -- name: dead

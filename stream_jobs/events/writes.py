@@ -59,6 +59,11 @@ INSERT_DEAD_LETTERS: Final = insert_json(
     "dead_letter",
     "reason detail mqtt_topic vehicle_id digest partition bytes messages log_offset received_ms boot_id seq "
     "since_ms log_generation",
+    # A copy of the log, in another region, holds it at another place.
+    """WHERE NOT EXISTS (
+    SELECT FROM odograph.dead_letter d WHERE d.received_at = to_timestamp(n.received_ms / 1000.0)
+      AND d.digest = n.digest AND d.reason = n.reason AND d.log_generation NOT IN ('', n.log_generation))
+ON CONFLICT DO NOTHING""",
 )
 UPSERT_VEHICLES: Final = insert_json(
     "vehicle AS v",

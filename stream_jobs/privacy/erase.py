@@ -58,6 +58,10 @@ REQUIRED: Final = {"telemetry": ("telemetry",), "archive": LIVE}
 OPTIONAL: Final = {"instant": ("telemetry",), "instant-crash": ("crash",)}
 LEFT: Final = ("custody", "crash_lock", "crash_record", "audit_log", "dead_letter")
 """Tables whose rows stay, or are left to what is done with crash records and dead letters."""
+OTHER_REGION: Final = (
+    "region {} keeps its copy of the log, and would read it again after a failover, until that begins anew: "
+    "there, `odograph failover --follow`. If it has acted before, erase the vehicle again when it acts again"
+)
 OF_CRASHES: Final = ("crash_part", "crash_verdict")
 FILES: Final = ("logs", "runs", "lookups")
 """Folders of the home with files that may name vehicles, beside the services' own."""
@@ -136,6 +140,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     found.remarks += [
         "Kafka deletes the files before the markers within minutes, compacted topics within two hours",
         f"the archive's old files go {settings.archive.grace_min} min from now, by odograph maintenance",
+        *([OTHER_REGION.format(settings.region.other_name)] if settings.region.other else ()),
     ]
     return found
 

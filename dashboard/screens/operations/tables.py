@@ -23,6 +23,7 @@ STAGES: Final = {
     "postgres": ("TimescaleDB", "commits"),
     "dashboard": ("Dashboard", "questions"),
     "proxy": ("Proxy of the dashboards", ""),
+    "mirror": ("Mirror of the other region", ""),
 }
 """By name, in the order of a frame's path: what people call it, what its rate counts; ``bridge-2`` is one."""
 

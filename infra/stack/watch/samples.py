@@ -85,6 +85,7 @@ _NAMES: Final = {
     "maintenance": _Names(
         passed=("maintenance_task_runs_total",), errors=_FAILURES, zero_if_absent=("passed",)
     ),
+    "mirror": _Names(lag=("mirror_lag_records",)),
     "dashboard": _Names(passed=("dashboard_question_seconds_count",), zero_if_absent=("passed",)),
 }
 

@@ -93,9 +93,11 @@ def test_every_jar_of_the_resolver_is_pinned_once_and_pyspark_s_by_what_pip_inst
     names = [(jar.kind, jar.artifact) for jar in cache.pinned_jars()]
     assert len(set(names)) == len(names) > 50
     text = cache.IVY_FILE.read_text()
+    of_mirror = {name for kind, name in names if kind == "mirror"}
+    assert {"connect-mirror", "connect-runtime", "kafka-clients"} <= of_mirror
     for sha256, kind, group, artifact, version in cache.pinned_jars():
         named = f'org="{group}" name="{artifact}" rev="{version}" conf="{kind}'
-        assert kind == "kafka" or named in text
+        assert kind in ("kafka", "mirror") or named in text
         assert len(sha256) == 64
     assert len(cache.recorded(cache.pyspark_jars())) > 200
 

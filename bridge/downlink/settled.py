@@ -1,0 +1,92 @@
+"""Which alerts a webhook was told, or were not for it: kept in the database, where there are two regions.
+
+A committed offset is a place in one region's log. After a failover the other region's log is read from its
+beginning, and what is settled here is told nobody again. While the database is away, deliveries go on: what
+is told meanwhile may be told again after a failover.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from infra.clients.db import Connection, connected
+from infra.contract.errors import ServiceError
+from infra.contract.frame import Frame
+
+KEPT: Final = "31 days"
+"""Longer than the topic keeps alerts."""
+REPEATS: Final = 100_000
+AWAY_S: Final = 5.0
+COLUMNS: Final = ("alert_id", "vehicle_id", "rule", "incident_id", "fleet", "severity", "received_ms")
+MARK: Final = dict.fromkeys(COLUMNS, "") | {"fleet": False, "received_ms": 0}
+"""In the place of an alert: this webhook has been served."""
+_NOTE: Final = f"""
+INSERT INTO odograph.webhook_settled (destination, told, {", ".join(COLUMNS)})
+VALUES (%(destination)s, %(told)s, {", ".join(f"%({name})s" for name in COLUMNS)}) ON CONFLICT DO NOTHING
+"""  # noqa: S608  own columns
+_KNOWN: Final = "SELECT alert_id FROM odograph.webhook_settled WHERE destination = %s AND alert_id = ANY(%s)"
+_TOLD: Final = f"""
+SELECT {", ".join(COLUMNS)} FROM odograph.webhook_settled WHERE destination = %s AND told
+ORDER BY received_ms DESC LIMIT {REPEATS}
+"""  # noqa: S608  own columns
+_FORGET: Final = (
+    f"DELETE FROM odograph.webhook_settled WHERE destination = %s AND at < now() - INTERVAL '{KEPT}'"  # noqa: S608
+)
+T = TypeVar("T")
+
+
+class Settled:
+    """Of one destination; without a ``url`` nothing is kept and nothing known. For one thread."""
+
+    def __init__(self, url: str, destination: str) -> None:
+        self._url, self._destination = url, destination
+        self._not_before_s = 0.0
+        self._log = structlog.get_logger().bind(destination=destination)
+
+    def begin(self) -> tuple[bool, list[Frame]]:
+        """Whether this webhook was served before, in whichever region, and what it was told, oldest first."""
+        if not self._url:
+            return False, []
+        with connected(self._url) as database:  # without this answer all might be told again
+            known = bool(database.execute(_KNOWN, (self._destination, [""])).fetchall())
+            database.execute(_FORGET, (self._destination,))
+            rows = database.execute(_TOLD, (self._destination,)).fetchall()
+        self.note([(MARK, False)])
+        return known, [dict(zip(COLUMNS, row, strict=True)) for row in reversed(rows)]
+
+    def of(self, alerts: Sequence[Frame]) -> set[str]:
+        """The ids of those of these alerts that are settled."""
+        ids = [alert["alert_id"] for alert in alerts]
+
+        def ask(database: Connection) -> set[str]:
+            return {alert_id for (alert_id,) in database.execute(_KNOWN, (self._destination, ids))}
+
+        return self._try(ask, set()) if ids else set()
+
+    def note(self, settled: Sequence[tuple[Frame, bool]]) -> None:
+        """Alerts, each with whether it was told; returns when they are stored."""
+        rows = [
+            {name: alert[name] for name in COLUMNS} | {"destination": self._destination, "told": told}
+            for alert, told in settled
+        ]
+
+        def store(database: Connection) -> None:
+            database.cursor().executemany(_NOTE, rows)
+
+        if rows:
+            self._try(store, None)
+
+    def _try(self, work: Callable[[Any], T], otherwise: T) -> T:
+        if not self._url or time.monotonic() < self._not_before_s:
+            return otherwise
+        try:
+            with connected(self._url) as database:
+                return work(database)
+        except ServiceError as error:
+            self._not_before_s = time.monotonic() + AWAY_S
+            self._log.warning("what is told now may be told again after a failover", reason=str(error))
+            return otherwise

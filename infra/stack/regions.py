@@ -1,0 +1,227 @@
+"""Which of two regions acts: one change from one to the other, and what the copy of the log lacked then.
+
+One row of the database says it. Programs of the region that does not act take no lease, its broker does not
+run, and its mirror copies the other one's log. A log that was written to is never written to as a copy: it
+begins anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import psycopg
+
+from infra.clients.db import Connection, connected, session, sql_of
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.sections import Region
+from infra.settings.settings import Settings, endpoints
+from infra.stack import mirror
+from infra.stack.kafka import create_topics, delete_topics
+from infra.stack.mirror import Place, Span
+from infra.stack.query_offsets import all_committed
+
+SQL: Final = sql_of(__file__)
+PASSIVE_FILE: Final = "passive"
+"""In a home in which nothing but the mirror may run."""
+POLL_S: Final = 0.5
+MIRROR_ENDS_S: Final = 60.0
+Say = Callable[[str], None]
+
+
+class Role(NamedTuple):
+    """The region that acts, and the one whose log is the copy of the other's; empty: none is."""
+
+    active: str
+    copies_to: str
+
+    def __str__(self) -> str:
+        return f"{self.active} acts, the mirror of {self.copies_to or 'neither'} copies"
+
+
+class Uncopied(NamedTuple):
+    """Records that a copy lacked at a failover; ``came``: it has them by now."""
+
+    region: str
+    topic: str
+    partition: int
+    from_offset: int
+    known_to: int
+    came: bool
+
+    def __str__(self) -> str:
+        came, span = "came" if self.came else "not here yet", f"{self.from_offset} to {self.known_to - 1}"
+        return f"{self.topic} {self.partition}: {span} of {self.region}, {came}"
+
+
+def role(url: str) -> Role | None:
+    """None where there is one region only. Raises ServiceError."""
+    try:
+        with session(url) as database:
+            row = database.execute(SQL["role"]).fetchone()
+    except psycopg.errors.UndefinedTable:  # before the first migration
+        return None
+    except psycopg.Error as error:
+        raise ServiceError(
+            f"database: {str(error).strip()}; after a failure promote its standby first"
+        ) from error
+    return None if row is None else Role(*row)
+
+
+def found(region: Region, url: str) -> None:
+    """The first region that is brought up acts, the other one follows. Idempotent; raises ServiceError."""
+    if region.other:
+        with connected(url) as database:
+            database.execute(SQL["found"], (region.name, region.other_name))
+
+
+def uncopied(url: str) -> list[Uncopied]:
+    """Of the last failover. Raises ServiceError."""
+    with connected(url) as database:
+        return [Uncopied(*row) for row in database.execute(SQL["uncopied"]).fetchall()]
+
+
+def judged_to_ms(url: str) -> int | None:
+    """The last sign of life of what judged records in the region before, ms; None where there is none."""
+    with connected(url) as database:
+        row = database.execute(SQL["judged_to"]).fetchone()
+    return None if row is None else int(row[0])
+
+
+def fail_over(settings: Settings, to: str, catch_up_s: float, say: Say) -> None:
+    """This home's region acts from now on, in one transaction; what its log lacks is named. Idempotent.
+
+    Where the other region's Kafka answers, the copy is waited for. Raises ConfigError, ServiceError.
+    """
+    region, prefix = settings.region, settings.kafka.prefix
+    if to != region.name:
+        here = f"this home is of region {region.name or '(no name)'}"
+        raise ConfigError(f"--to {to}: {here}; give the command where {to} is")
+    where = endpoints(settings, ("kafka_bootstrap", "db_owner_url"))
+    now = _known_role(where.db_owner_url)
+    if now.active == to:
+        say(f"region {to} acts already")
+        return
+    if now.copies_to != to:
+        raise ConfigError(
+            f"the log here is no copy of that of {now.active}: first, here: odograph failover --follow"
+        )
+    spans = _caught_up(settings, where.kafka_bootstrap, time.monotonic() + catch_up_s)
+    copied = mirror.copied(where.kafka_bootstrap, region.other_name, prefix)
+    with connected(where.db_owner_url) as database:
+        lacking = mirror.behind(known_spans(database, prefix) if spans is None else spans, copied)
+        rows = [(now.active, *place, *span) for place, span in sorted(lacking.items())]
+        database.cursor().executemany(SQL["lacks"], rows)
+        database.execute(SQL["act"], {"region": to, "ttl_s": settings.lease.ttl_s})
+        database.execute(SQL["fence"])
+        database.execute(SQL["anew"])
+    say(f"region {to} acts")
+    count = sum(end - begin for begin, end in lacking.values())
+    say(f"{'at least ' if spans is None else ''}{count:,} records of {now.active} were not copied")
+    for each in uncopied(where.db_owner_url):
+        say(str(each))
+
+
+def follow(settings: Settings, wait_s: float, say: Say) -> None:
+    """This region's log begins anew as the copy of the active one's, once that has all that is in it.
+
+    Raises ConfigError; ServiceError where that is not so within ``wait_s``. Killed, it can be done again.
+    """
+    region, prefix = settings.region, settings.kafka.prefix
+    where = endpoints(settings, ("kafka_bootstrap", "db_owner_url"))
+    now = _known_role(where.db_owner_url)
+    if now.active == region.name:
+        raise ConfigError(f"region {region.name} acts: the other one follows")
+    if now.copies_to != region.name:  # a copy has nothing of its own
+        _require_whole(settings, where.kafka_bootstrap, time.monotonic() + wait_s)
+    _put(where.db_owner_url, "copies_to", ("",))
+    _until_mirror_ended(where.db_owner_url)
+    delete_topics(where.kafka_bootstrap, prefix)
+    mirror.forget(where.kafka_bootstrap, region.other_name)
+    create_topics(where.kafka_bootstrap, prefix, settings.kafka)
+    say(_put_aside(settings.paths.place("checkpoints")))
+    _put(where.db_owner_url, "copies_to", (region.name,))
+    say(f"region {region.name} follows {now.active}: its log is copied from the beginning")
+
+
+def known_spans(database: Connection, prefix: str) -> dict[Place, Span]:
+    """What the active region's log holds at least: what its programs and its watch have read of it."""
+    ends: dict[Place, int] = {}
+
+    def told(places: Iterable[tuple[str, int, int]]) -> None:
+        for topic, partition, end in places:
+            place = topic.removeprefix(prefix), partition
+            ends[place] = max(ends.get(place, 0), end)
+
+    for done in all_committed(database).values():
+        told((topic, p, end) for topic, of in done.ends.items() for p, end in of.items())
+    told(database.execute(SQL["ends"]).fetchall())
+    return {place: (0, end) for place, end in ends.items() if place[0] in mirror.COPIED}
+
+
+def _known_role(url: str) -> Role:
+    now = role(url)
+    if now is None:
+        raise ConfigError(
+            "the database knows of one region only: ODOGRAPH_REGION_OTHER, odograph up, in both"
+        )
+    return now
+
+
+def _caught_up(settings: Settings, bootstrap: str, end_s: float) -> Mapping[Place, Span] | None:
+    """What the other region's log holds, once the copy has that or at ``end_s``; None where it is away."""
+    region, prefix = settings.region, settings.kafka.prefix
+    while True:
+        try:
+            spans = mirror.spans_of(region.other_kafka, prefix)
+        except ServiceError:
+            return None
+        lacking = mirror.behind(spans, mirror.copied(bootstrap, region.other_name, prefix))
+        if not lacking or time.monotonic() > end_s:
+            return spans
+        time.sleep(POLL_S)
+
+
+def _require_whole(settings: Settings, bootstrap: str, end_s: float) -> None:
+    """Raises ServiceError unless the other region's log has all of this one's."""
+    region, prefix = settings.region, settings.kafka.prefix
+    while lacking := mirror.behind(
+        mirror.spans_of(bootstrap, prefix), mirror.copied(region.other_kafka, region.name, prefix)
+    ):
+        if time.monotonic() > end_s:
+            spans = ", ".join(f"{t} {p}: {a} to {b - 1}" for (t, p), (a, b) in sorted(lacking.items()))
+            raise ServiceError(
+                f"{region.other_name} has not got all of this log, its mirror brings it: {spans}"
+            )
+        time.sleep(POLL_S)
+
+
+def _until_mirror_ended(url: str) -> None:
+    end = time.monotonic() + MIRROR_ENDS_S
+    while True:
+        with connected(url) as database:
+            if database.execute(SQL["mirrors"]).fetchone() is None:
+                return
+        if time.monotonic() > end:
+            raise ServiceError(f"the other region's mirror has not ended within {MIRROR_ENDS_S:g} s")
+        time.sleep(POLL_S)
+
+
+def _put(url: str, statement: str, values: tuple[Any, ...]) -> None:
+    with connected(url) as database:
+        database.execute(SQL[statement], values)
+
+
+def _put_aside(place: str) -> str:
+    """Checkpoints of the old log, out of the way of the queries, which begin anew."""
+    if "://" in place:
+        return (
+            f"{place}: checkpoints are of the old log; odograph jobs reset, each query, before it runs here"
+        )
+    aside = Path(f"{place}.old")
+    for one in Path(place).glob("*"):
+        aside.mkdir(parents=True, exist_ok=True)
+        one.rename(aside / f"{one.name}-{time.time_ns()}")
+    return f"checkpoints of the old log were put aside: {aside}"

@@ -1,0 +1,39 @@
+-- Statements of regions.py.
+
+-- name: role
+SELECT active, copies_to FROM odograph.region
+
+-- name: found
+INSERT INTO odograph.region (active, copies_to) VALUES (%s, %s) ON CONFLICT DO NOTHING
+
+-- name: uncopied
+SELECT region, topic, partition, from_offset, known_to, came_at IS NOT NULL FROM odograph.uncopied
+WHERE noted_at = (SELECT max(noted_at) FROM odograph.uncopied) ORDER BY topic, partition
+
+-- name: lacks
+INSERT INTO odograph.uncopied (region, topic, partition, from_offset, known_to) VALUES (%s, %s, %s, %s, %s)
+
+-- name: act
+UPDATE odograph.region SET active = %(region)s, since = now(), judged_to =
+    (SELECT max(expires_at) - make_interval(secs => %(ttl_s)s) FROM odograph.lease
+     WHERE name = 'instant' AND expires_at > '-infinity')
+
+-- name: fence
+UPDATE odograph.lease SET expires_at = '-infinity' WHERE name <> 'mirror'
+
+-- name: anew
+-- Of what the queries begin to read here nothing is known to be complete.
+DELETE FROM odograph.query_completeness
+
+-- name: copies_to
+UPDATE odograph.region SET copies_to = %s
+
+-- name: mirrors
+SELECT 1 FROM odograph.lease WHERE name = 'mirror' AND expires_at > clock_timestamp()
+
+-- name: ends
+SELECT topic, partition, next_offset FROM odograph.consumer_offset
+UNION ALL SELECT topic, partition, log_end FROM odograph.partition_lag
+
+-- name: judged_to
+SELECT (extract(epoch FROM judged_to) * 1000)::bigint FROM odograph.region WHERE judged_to IS NOT NULL

@@ -1,0 +1,180 @@
+"""Two regions, each with its Kafka: a log is copied, one takes over from the other and gives back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.clients.kafka import LogReader
+from infra.contract.topics import kafka_topic
+from infra.settings.settings import ENDPOINTS_FILE, Endpoints
+from infra.stack import mirror, processes
+from infra.stack.service import free_port
+from infra.stack.stack import Stack
+from tests.integration.downlink_support import Receiver, fresh, tell
+from tests.integration.events_support import T0, VINS, crash, health, produce, rows, until_ready
+from tests.integration.test_downlink import A as VEHICLE
+from tests.integration.test_downlink import with_hooks
+from tests.support import Lane, eventually, open_lane
+
+pytestmark = pytest.mark.integration
+
+START_S = 900.0
+SOON_S = 300.0
+LONG_AGO = 1_700_000_000_000
+DB = ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
+
+
+@pytest.fixture
+def lane(stack: Stack) -> Iterator[Lane]:
+    with open_lane(stack, lease={"ttl_s": 2}, kafka={"heap_mb": 256}) as opened:
+        yield opened
+
+
+def regions(lane: Lane) -> tuple[Lane, Lane]:
+    """Homes of two regions over the lane's database."""
+    ports: dict[str, int] = {}
+    for name in ("A", "B"):
+        ports[name] = free_port(ports.values())
+    urls = dict(zip(("URL", "INGEST_URL", "DASHBOARD_URL", "DISPATCH_URL"), DB, strict=True))
+    env = lane.env | {f"ODOGRAPH_DB_{key}": getattr(lane.endpoints, name) for key, name in urls.items()}
+    first, second = (
+        replace(
+            lane,
+            home=lane.home / name,
+            env=env
+            | {
+                "ODOGRAPH_PATHS_HOME": str(lane.home / name),
+                "ODOGRAPH_KAFKA_PORT": str(ports[name]),
+                "ODOGRAPH_REGION_NAME": name,
+                "ODOGRAPH_REGION_OTHER": f"{other}=127.0.0.1:{ports[other]}",
+            },
+        )
+        for name, other in (("A", "B"), ("B", "A"))
+    )
+    return first, second
+
+
+def command(region: Lane, *arguments: str) -> tuple[Lane, str]:
+    """A command that leaves the region's services running, and what it says; the region as it is then."""
+    done = region.run(*arguments, "--services-only", timeout_s=START_S)
+    assert done.returncode == 0, done.stderr
+    return replace(
+        region, endpoints=Endpoints(**json.loads((region.home / ENDPOINTS_FILE).read_text()))
+    ), done.stderr
+
+
+def kill(region: Lane, name: str) -> None:
+    running = processes.find(region.home / "run", name)
+    assert running is not None
+    os.kill(running.pid, signal.SIGKILL)
+    assert processes.wait_gone(running, 30)
+
+
+def log(region: Lane, name: str) -> list[tuple[int, str | None, bytes, int]]:
+    """A topic's records: partition, key, value, time; in order of their partitions."""
+    topic = kafka_topic(region.settings.kafka.prefix, name)
+    with LogReader(region.endpoints.kafka_bootstrap, timeout_s=60) as reader:
+        return [
+            (r.partition, r.key, r.value, r.received_ms)
+            for place, span in reader.spans(topic).items()
+            for r in reader.records(topic, place, *span)
+        ]
+
+
+def frames(numbers: range) -> list[tuple[str, bytes]]:
+    return [(VINS[n % len(VINS)], b'{"seq":%d}' % n) for n in numbers]
+
+
+def acting(lane: Lane) -> tuple[str, str]:
+    row = rows(lane, "SELECT active, copies_to FROM odograph.region")[0]
+    return row["active"], row["copies_to"]
+
+
+@pytest.mark.timeout(3600)
+def test_a_region_takes_over_names_what_it_lacks_gets_it_and_gives_back_and_nobody_is_told_twice(
+    lane: Lane, tmp_path: Path
+) -> None:
+    first, second = regions(lane)
+    first, said = command(first, "up")
+    second, said = command(second, "up")
+    assert "region A acts: this one, B, copies its log and waits" in said
+    assert processes.find(second.home / "run", "mosquitto") is None
+    try:
+        with Receiver([]) as hook:
+            _over_and_back(lane, with_hooks(first, hook.port), with_hooks(second, hook.port), hook)
+    finally:
+        for region in (first, second):
+            region.run("down")
+
+
+def _over_and_back(lane: Lane, first: Lane, second: Lane, hook: Receiver) -> None:
+    produce(first, "telemetry", frames(range(50)), T0)
+    produce(first, "crash", [crash(0, 0, T0)], LONG_AGO)
+    with first.process("downlink") as old:
+        until_ready(first, "downlink")
+        with second.process("mirror") as copying:
+            eventually(
+                lambda: copying.assert_running() or log(second, "telemetry") == log(first, "telemetry"),
+                START_S,
+                "the log is copied",
+            )
+            assert log(second, "crash") == log(first, "crash")
+            tell(first, [fresh("a1", VEHICLE), fresh("a2", VEHICLE)])
+            eventually(lambda: hook.accepted == ["a1", "a2"], SOON_S, "A tells")
+            eventually(lambda: len(log(second, "alerts")) == 2, SOON_S, "and that is copied")
+            eventually(lambda: _noted(second) == {"telemetry": 50, "crash": 1, "alerts": 2}, SOON_S, "noted")
+        with first.process("jobs", "events"):
+            tell(first, [fresh("a3", VEHICLE)])
+            produce(first, "telemetry", frames(range(50, 60)), T0)
+            eventually(lambda: hook.accepted == ["a1", "a2", "a3"], SOON_S, "A tells what is not copied")
+            reads = "SELECT sum(next_offset) AS n FROM odograph.consumer_offset WHERE topic = 'alerts'"
+            eventually(lambda: rows(lane, reads)[0]["n"] == 3, SOON_S, "the store knows of it")
+        kill(first, "kafka")
+        second, said = command(second, "failover", "--to", "B")
+        assert "at least 1 records of A were not copied" in said
+        assert acting(lane) == ("B", "B")
+        eventually(lambda: [*(health(first, "downlink") or ())] == ["standby"], SOON_S, "A's stands by")
+        old.assert_running()
+    with second.process("mirror"), second.process("downlink"):
+        until_ready(second, "downlink")
+        tell(second, [fresh("a3", VEHICLE), fresh("a4", VEHICLE)])
+        eventually(lambda: "a4" in hook.accepted, SOON_S, "B tells what is new")
+        first, said = command(first, "up")
+        assert "region B acts: this one, A, copies its log and waits" in said
+        eventually(lambda: len(log(second, "telemetry")) == 60, START_S, "the rest has come")
+        came = "SELECT count(*) FILTER (WHERE came_at IS NULL) AS n, count(*) AS of FROM odograph.uncopied"
+        eventually(lambda: rows(lane, came)[0] == {"n": 0, "of": 1}, SOON_S, "and that is noted")
+        eventually(lambda: len(log(second, "alerts")) == 5, SOON_S, "a3 twice: found again, and copied")
+        refused = second.run("failover", "--follow")
+        assert (refused.returncode, "acts: the other one follows" in refused.stderr) == (2, True)
+        with first.process("mirror"):
+            first, said = command(first, "failover", "--follow")
+            assert "region A follows B" in said
+            assert acting(lane) == ("B", "A")
+            eventually(
+                lambda: log(first, "telemetry") == log(second, "telemetry"), START_S, "A's log is B's copy"
+            )
+            eventually(lambda: len(log(first, "alerts")) == 5, SOON_S, "alerts too")
+            first, said = command(first, "failover", "--to", "A")
+            assert "0 records of B were not copied" in said
+    with first.process("downlink"):
+        until_ready(first, "downlink")
+        tell(first, [fresh("a4", VEHICLE), fresh("a5", VEHICLE)])
+        eventually(lambda: "a5" in hook.accepted, SOON_S, "A tells again")
+    assert hook.accepted == ["a1", "a2", "a3", "a4", "a5"]
+
+
+def _noted(region: Lane) -> dict[str, int]:
+    """How far MirrorMaker says that it is, by topic."""
+    found: dict[str, int] = {}
+    where, prefix = region.endpoints.kafka_bootstrap, region.settings.kafka.prefix
+    for (topic, _), end in mirror.copied(where, "A", prefix).items():
+        found[topic] = found.get(topic, 0) + end
+    return found

@@ -1,0 +1,62 @@
+"""What MirrorMaker is told, what a copy lacks, and what runs in a region that waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.contract.errors import ConfigError
+from infra.settings.settings import load
+from infra.stack import mirror, regions
+from infra.stack.stack import Stack, http_parts
+
+
+def test_topics_keep_their_names_and_only_one_direction_is_copied() -> None:
+    lines = mirror.config(("A", "a:1,a:2"), ("B", "b:1?ca=/ca&cert=/us"), "x.", 3).splitlines()
+    told = dict(line.split("=", 1) for line in lines)
+    assert told["A.bootstrap.servers"] == "a:1,a:2"
+    assert told["B.bootstrap.servers"] == "b:1"
+    assert told["B.ssl.truststore.location"] == "/ca"
+    assert told["replication.policy.class"].endswith(".IdentityReplicationPolicy")
+    assert (told["A->B.enabled"], told["B->A.enabled"]) == ("true", "false")
+    topics = told["A->B.topics"].replace("\\\\", "\\").split(",")
+    assert {r"x\.telemetry", r"x\.crash", r"x\.status", r"x\.alerts"} <= {*topics}
+    assert not any("clock" in topic for topic in topics)
+    assert told["B.offset.storage.replication.factor"] == "3"
+
+
+def test_a_copy_lacks_what_the_log_still_holds_beyond_what_it_has() -> None:
+    spans = {
+        ("telemetry", 0): (0, 10), ("telemetry", 1): (0, 5), ("crash", 0): (0, 2), ("alerts", 0): (0, 0),
+        ("alerts", 1): (7, 7), ("status", 0): (4, 6),
+    }  # fmt: skip
+    copied = {("telemetry", 0): 7, ("telemetry", 1): 5}
+    lacking = mirror.behind(spans, copied)
+    assert lacking == {("telemetry", 0): (7, 10), ("crash", 0): (0, 2), ("status", 0): (4, 6)}
+    assert (
+        str(regions.Uncopied("A", "telemetry", 0, 7, 10, False)) == "telemetry 0: 7 to 9 of A, not here yet"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("", "B=h:1"), ("A", "A=h:1"), ("A", "B"), ("A", "B=h"), ("A", "B=h:1,"), ("A", "B C=h:1")],
+)
+def test_the_other_region_has_a_name_of_its_own_and_an_address(name: str, other: str) -> None:
+    with pytest.raises(ConfigError, match="ODOGRAPH_REGION"):
+        load(region={"name": name, "other": other})
+
+
+def test_in_a_region_that_waits_no_broker_runs_and_no_program_but_the_mirror(tmp_path: Path) -> None:
+    settings = load(paths={"home": str(tmp_path)}, region={"name": "B", "other": "A=h:1,h:2"})
+    assert (settings.region.other_name, settings.region.other_kafka) == ("A", "h:1,h:2")
+    stack = Stack(settings, print)
+    assert "mosquitto" in stack.embedded
+    assert {"jobs", "mirror"} <= {program.name for program in stack.programs()}
+    (tmp_path / regions.PASSIVE_FILE).touch()
+    assert stack.embedded == ("postgres", "kafka")
+    assert [program.name for program in stack.programs()] == ["mirror"]
+    assert [*stack.pages()] == ["mirror"]
+    assert http_parts(settings)[-1] == "mirror"
+    assert "mirror" not in http_parts(load(paths={"home": str(tmp_path)}))
