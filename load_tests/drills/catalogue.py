@@ -29,6 +29,7 @@ from load_tests.drills.payload_faults import f16, refused
 from load_tests.drills.poison.attack import Attack
 from load_tests.drills.poison.run import poison
 from load_tests.drills.poison.table import ATTACKS
+from load_tests.drills.region_faults import TOLD_AGAIN, c4
 from load_tests.drills.replay_faults import replay_full, replay_kill
 from load_tests.drills.replay_ways import replay_ways
 from load_tests.drills.rescale import c3
@@ -114,6 +115,8 @@ DRILLS: Final = (
           SMALL_BATCHES, ("local-staging",), times=5, profile=Profile(workers=3)),
     Drill("c3", "the state of the stream jobs in more buckets while frames flow, killed once midway", 60,
           120, c3, SMALL_BATCHES, ("forgetful-split",)),
+    Drill("c4", "kill -9 all of a region; the other one takes over with the copy of its log", 60, 30, c4,
+          {"region": {"name": "A", "other": "B=127.0.0.1:1"}}, (TOLD_AGAIN,), profile=Profile(postgres=2)),
     Drill("c7", "kill -9 PostgreSQL's primary amid COPY, then while its standby lags; promote each", 100, 20,
           c7, {}, (ASYNCHRONOUS,), times=2, profile=Profile(postgres=2)),
     Drill("c8", "kill -9 the dashboard that has the page, of two behind one address; rate: vehicles", 300, 0,
