@@ -26,6 +26,7 @@ from stream_jobs.app.telemetry import telemetry_rows
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of, telemetry_of
 from stream_jobs.archive.query import ArchiveSink, note_again
+from stream_jobs.archive.writer import RECORDS_AT_ONCE
 
 TOPIC: Final = "telemetry"
 ARCHIVE_BATCH_FACTOR: Final = 5
@@ -58,6 +59,7 @@ class Query:
     them; ``buckets``: in how many its state lies. ``replaces`` are queries of older versions (see
     checkpoints.py). One that ``may_fail`` is a user's: its end is told, and ends nothing else. Of an
     ``interpreted`` one records go to Python as they are: code for that, made by each task, would cost more.
+    Rows go ``at_once`` to a Python worker and from it: 10,000, Spark's own, are 70 MB on their way.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Query:
     buckets: Callable[[Settings], int | None] = lambda _settings: None
     may_fail: bool = False
     interpreted: bool = False
+    at_once: int = 2_500
     again: Callable[[SinkParts], Again] | None = None
     """Makes the rows of a gap between ledger and checkpoint again; None: Kafka is read again."""
     topics: tuple[str, ...] = (TOPIC,)
@@ -116,6 +119,7 @@ QUERIES: Final = (
             archive_of(p.settings.paths.home), kafka_topic(p.settings.kafka.prefix, DEFERRED)
         ),
         interpreted=True,
+        at_once=RECORDS_AT_ONCE,
         topics=LIVE,
     ),
 )
@@ -125,6 +129,7 @@ EARLIEST, LATEST = -2, -1  # Spark's words for offsets
 REHEARSED: Final = 500
 """Records of a rehearsal's batch, at most."""
 PROJECTIONS: Final = "spark.sql.codegen.factoryMode"
+AT_ONCE: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 def started(
@@ -135,6 +140,7 @@ def started(
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
     # Kept by what starts now.
     spark.conf.set(PROJECTIONS, "NO_CODEGEN" if query.interpreted else "FALLBACK")
+    spark.conf.set(AT_ONCE, query.at_once)
     stream = query.transform(records, settings).writeStream.queryName(query.name)
     writer = stream.outputMode(query.output_mode).foreachBatch(sink)
     timed = writer.trigger(processingTime=f"{query.trigger_s(settings) * 1000:.0f} milliseconds")

@@ -7,7 +7,7 @@ of files follow from the batch alone: one that runs again writes the same files 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from stream_jobs.app.schema import COORDINATES, IDENTITY, LOG
 from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import Entry, described
-from stream_jobs.archive.writer import EXCEPTION, FILE, WRITTEN, HourFiles, place
+from stream_jobs.archive.writer import EXCEPTION, WRITTEN, HourFiles, Written, files_of, place
 from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
 
 QUERY: Final = "archive"
@@ -58,10 +58,8 @@ class ArchiveSink:
         # In the order of the log, a task a writer.
         write = HourFiles(self.limits, self.deferred)
         rows = batch.coalesce(self.writers).mapInArrow(write.__call__, from_arrow_schema(WRITTEN)).toArrow()
-        is_file = pc.is_valid(rows["hour_ms"])
-        files = rows.filter(is_file).select([*FILE])
-        publish(files, self.folder, stem, self.claims.range_of(batch_id), self.claims.logs)
-        exceptions = rows.filter(pc.invert(is_file)).select([*EXCEPTION])
+        publish(files_of(rows), self.folder, stem, self.claims.range_of(batch_id), self.claims.logs)
+        exceptions = rows.filter(pc.is_null(rows["hour_ms"])).select([*EXCEPTION])
         self.database.run(lambda connection: self.write(connection, exceptions, batch_id))
 
     def write(self, connection: Connection, exceptions: pa.Table, batch_id: int) -> None:
@@ -131,23 +129,22 @@ def note_again(folder: Path, deferred: str) -> Callable[[Connection, Gap], None]
 
 
 def publish(
-    files: pa.Table, folder: Path, stem: str, wanted: Stretches,
+    files: Sequence[Written], folder: Path, stem: str, wanted: Stretches,
     logs: Mapping[str, str] = MappingProxyType({}),
 ) -> None:  # fmt: skip
-    """Put a batch's files (columns FILE) to their places; each becomes visible whole, over any copy of an
-    earlier run. Their order, and so their names, is the same when the batch runs again.
+    """Put a batch's files to their places; each becomes visible whole, over any copy of an earlier run. Their
+    order, and so their names, is the same when the batch runs again.
 
     Raises ArchiveError, and leaves the archive as it was, where they do not hold the records ``wanted``.
     """
     staging = folder.parent / ".staging" / stem
     shutil.rmtree(staging, ignore_errors=True)  # what a killed run left
     staged: list[tuple[int, Path, Entry]] = []
-    for part, row in enumerate(files.sort_by("hour_ms").to_pylist()):
-        staging.mkdir(parents=True, exist_ok=True)
+    for part, file in enumerate(files):
         path = staging / f"{stem}-{part:03d}.parquet"
-        path.write_bytes(row["content"])
-        staged.append((row["hour_ms"], path, described(path, path.name, logs)))
-        if staged[-1][2].sha256 != row["sha256"]:
+        file.write(path)
+        staged.append((file.hour_ms, path, described(path, path.name, logs)))
+        if staged[-1][2].sha256 != file.sha256:
             raise ArchiveError(f"{path} has other bytes than a worker sent: the batch is not archived")
     check_whole([entry for _, _, entry in staged], wanted)
     for hour_ms, path, entry in staged:

@@ -31,11 +31,17 @@ EXCEPTION: Final = {  # what the database hears of a record whose verdict is not
     "verdict": pa.string(), "received_ms": pa.int64(),
 }  # fmt: skip
 FILE: Final = {"hour_ms": pa.int64(), "sha256": pa.string(), "content": pa.binary()}
-"""A whole file: hour of receipt, hash and bytes."""
+"""A piece of a file: hour of receipt, hash of the whole file in its last piece, bytes."""
 WRITTEN: Final = pa.schema(EXCEPTION | FILE)
-"""What comes back from the workers: a row an exception, then a row a file; the other's columns are null."""
+"""What comes back from the workers: a row an exception, a row a piece; the other's columns are null."""
 FILE_BYTES: Final = 32 << 20
-"""A file that has reached this size ends, and another one follows: a row stays small."""
+"""A file that has reached this size ends, and another one follows."""
+PIECE_BYTES: Final = 8 << 10
+RECORDS_AT_ONCE: Final = 250
+"""Rows that Spark passes at once, to a worker and from it: so many pieces are 2 MB, and Java makes no arrays
+of a whole file, which none but a full collection of its old generation would free."""
+READ_AT_ONCE: Final = 2_500
+"""Records that are read at once: each reading has a cost of its own."""
 REPEATED: Final = ["topic", "key", "vehicle_id", "verdict"]
 SEARCHED: Final = ["partition", "log_offset", "received_ms", "vehicle_id", "seq", "t0_ms", "verdict"]
 
@@ -80,7 +86,7 @@ class HourFiles:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files: dict[int, tuple[pa.BufferOutputStream, pq.ParquetWriter]] = {}
-        for batch in batches:
+        for batch in _gathered(batches):
             table = indexed(batch, self.limits)
             hours = table["received_ms"].to_numpy() // HOUR_MS
             for hour in np.unique(hours).tolist():
@@ -90,35 +96,79 @@ class HourFiles:
                 sink, writer = files[hour]
                 writer.write_table(table.filter(pa.array(hours == hour)))
                 if sink.tell() >= FILE_BYTES:
-                    yield _file_row(hour * HOUR_MS, *files.pop(hour))
+                    yield from _pieces(hour * HOUR_MS, *files.pop(hour))
             odd = pc.invert(pc.is_in(table["verdict"], pa.array([OK, ERASED])))
             told = pc.or_(odd, pc.equal(table["topic"], self.deferred))
             for found in table.filter(told).select([*EXCEPTION]).to_batches():
-                yield _row(dict(zip(EXCEPTION, found.columns, strict=True)), found.num_rows)
-        for hour, file in files.items():
-            yield _file_row(hour * HOUR_MS, *file)
+                yield _rows(dict(zip(EXCEPTION, found.columns, strict=True)), found.num_rows)
+        for hour in list(files):
+            yield from _pieces(hour * HOUR_MS, *files.pop(hour))
 
 
-def _file_row(hour_ms: int, sink: pa.BufferOutputStream, writer: pq.ParquetWriter) -> pa.RecordBatch:
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same records, at least READ_AT_ONCE at once but for the last ones."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= READ_AT_ONCE:
+            yield pa.concat_batches(held)
+            held = []
+    if held:
+        yield pa.concat_batches(held)
+
+
+def _pieces(hour_ms: int, sink: pa.BufferOutputStream, writer: pq.ParquetWriter) -> Iterator[pa.RecordBatch]:
     writer.close()
-    content = sink.getvalue().to_pybytes()
-    values = (hour_ms, hashlib.sha256(content).hexdigest(), content)
-    row = zip(FILE.items(), values, strict=True)
-    return _row({name: pa.array([value], kind) for (name, kind), value in row}, 1)
+    content = sink.getvalue()
+    ends = np.minimum(np.arange(0, content.size + PIECE_BYTES, PIECE_BYTES), content.size).astype(np.int32)
+    count = len(ends) - 1
+    columns = {
+        "hour_ms": pa.array(np.full(count, hour_ms)),
+        "sha256": pa.array([*[None] * (count - 1), hashlib.sha256(content).hexdigest()], pa.string()),
+        "content": pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), content]),
+    }
+    for at in range(0, count, RECORDS_AT_ONCE):
+        some = {name: column.slice(at, RECORDS_AT_ONCE) for name, column in columns.items()}
+        yield _rows(some, len(some["content"]))
 
 
-def _row(columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
+def _rows(columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
     found = [columns.get(column.name, pa.nulls(rows, column.type)) for column in WRITTEN]
     return pa.RecordBatch.from_arrays(found, schema=WRITTEN)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file that workers made: hour of receipt, hash, and its bytes in pieces."""
+
+    hour_ms: int
+    sha256: str
+    pieces: pa.ChunkedArray
+
+    def write(self, path: Path) -> None:
+        """To ``path``; its folder is made."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            for piece in self.pieces:
+                file.write(piece.as_buffer())
+
+
+def files_of(rows: pa.Table) -> list[Written]:
+    """The files in ``rows`` (columns WRITTEN), by hour, else in the order in which they came."""
+    rows = rows.filter(pc.is_valid(rows["hour_ms"])).select([*FILE])
+    ends = np.flatnonzero(pc.is_valid(rows["sha256"]).to_numpy()) + 1
+    found = [
+        Written(rows["hour_ms"][begin].as_py(), rows["sha256"][end - 1].as_py(), rows["content"][begin:end])
+        for begin, end in zip([0, *ends], ends, strict=False)
+    ]
+    return sorted(found, key=lambda file: file.hour_ms)
+
+
 def write_files(folder: Path, records: Iterable[pa.RecordBatch], limits: ClockLimits) -> None:
     """Files of records below ``folder``, without a manifest."""
-    rows = (row for found in HourFiles(limits)(records) for row in found.select([*FILE]).to_pylist())
-    for number, row in enumerate(row for row in rows if row["content"] is not None):
-        path = folder / hour_name(row["hour_ms"]) / f"part-{number:05d}.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(row["content"])
+    written = files_of(pa.Table.from_batches(HourFiles(limits)(records), WRITTEN))
+    for number, file in enumerate(written):
+        file.write(folder / hour_name(file.hour_ms) / f"part-{number:05d}.parquet")
 
 
 def place(folder: Path, hour_ms: int, staged: Path, entry: Entry) -> bool:

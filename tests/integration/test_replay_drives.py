@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
+from playwright.sync_api import Browser, expect
 
+from dashboard.basemap import COLOURS
+from dashboard.shared.theme import CONGESTION
 from infra.clients.database_url import with_name
 from stream_jobs.replay import databases, runs
-from tests.support import Lane
+from tests.integration.browser_support import SEEN_S, desk, near, pixels_of, visit
+from tests.integration.dashboard_support import START_S
+from tests.support import Lane, eventually
+from tests.support_tiles import write_tiles
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +27,8 @@ HEADER = "Date,Time,Soc,Speed,Mode,LAT,LON,ALT,GpsSpeed,Temperature,SpeedLimit"
 SECONDS = 150
 JUMPED = range(60, 65)
 """Rows whose fixes lie a degree further east."""
+LAND = {"earth": (-7.0, 33.8, -6.4, 34.2), "water": (-6.699, 33.9, -6.65, 34.1)}
+"""Tiles of where they drive: a lake beside the first drive's road, where the coast lines know of land."""
 
 
 def written(folder: Path) -> None:
@@ -37,7 +46,30 @@ def written(folder: Path) -> None:
         (folder / f"drive{number}.csv").write_text("\n".join(lines) + "\n")
 
 
-def test_the_same_drives_paced_and_at_max_give_the_same_of_everything(lane: Lane, tmp_path: Path) -> None:
+def looked_at(lane: Lane, run: str, tiles: Path, trip: str, browser: Browser) -> None:
+    """A run's trip in a browser: its way by speed, on the tiles of a local file."""
+    write_tiles(tiles, LAND, 12, "© Somebody")
+    with_tiles = replace(lane, env=lane.env | {"ODOGRAPH_DASHBOARD_BASEMAP": str(tiles)})
+    with with_tiles.process("replay", "watch", run) as process:
+
+        def said() -> str:
+            process.assert_running()
+            return next(iter(re.findall(r"dashboard: (http://\S+)", process.output())), "")
+
+        base = eventually(said, START_S, "its address")
+        with desk(browser) as context, visit(context, base) as reader:
+            reader.open(f"/trips?trip={trip}")
+            expect(reader.page.locator(".st-key-status")).to_contain_text(f"REPLAY {run}")
+            way = reader.page.locator("[data-part=map]")
+            for colour, least in ((CONGESTION["free"], 60), (COLOURS["light"]["sea"], 20_000)):
+                eventually(lambda c=colour, n=least: near(pixels_of(way), c).sum() >= n, SEEN_S, colour)
+            expect(reader.page.get_by_text("© Somebody")).to_be_visible()
+            assert (reader.complaints, reader.outside()) == ([], [])
+
+
+def test_the_same_drives_paced_and_at_max_give_the_same_of_everything(
+    lane: Lane, browser: Browser, tmp_path: Path
+) -> None:
     written(tmp_path)
     words = (
         "--drives",
@@ -85,8 +117,11 @@ def test_the_same_drives_paced_and_at_max_give_the_same_of_everything(lane: Lane
         east = connection.execute(
             "SELECT count(*) FROM odograph.vehicle_window WHERE lon_deg > -5.8"
         ).fetchone()
+        trip = connection.execute("SELECT trip_id FROM serving.trip ORDER BY vehicle_id").fetchone()
     assert found == [(2_380.0, 0.96, "twizy", "provisional")] * 2
     assert east == (0,)
+    assert trip
+    looked_at(lane, "fast", tmp_path / "town.pmtiles", trip[0], browser)
     assert lane.run("replay", "promote", "fast").returncode == 0
     with psycopg.connect(lane.endpoints.db_dashboard_url) as connection:
         sql = "SELECT model, vehicles, incident_no < 0 FROM serving.incident ORDER BY incident_no"

@@ -93,7 +93,7 @@ def _opened() -> None:
         st.subheader("Integrity", anchor=False)
         live.table(charts.integrity(found, live.tz()), None, "integrity")
         live.part(_custody, SLOW_S, key)
-        _bundle(key)
+        live.part(_bundle, None, key, still=True)
 
 
 def _before(key: Key) -> None:

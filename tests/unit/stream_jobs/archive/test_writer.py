@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,14 +17,14 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.archive import reader, writer
 from stream_jobs.archive.query import publish
-from stream_jobs.archive.writer import FILE, RECORD, HourFiles, indexed
+from stream_jobs.archive.writer import RECORD, WRITTEN, HourFiles, Written, files_of, indexed
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, Row, offsets_in, table_of
 
 TOPIC = "odograph.telemetry"
 
 
-def sent(*tables: pa.Table) -> pa.Table:
-    """Files as workers send them."""
+def sent(*tables: pa.Table) -> list[Written]:
+    """Files as they come from workers."""
     rows = []
     for table in tables:
         sink = pa.BufferOutputStream()
@@ -31,7 +32,7 @@ def sent(*tables: pa.Table) -> pa.Table:
         content = sink.getvalue().to_pybytes()
         hour_ms = table["received_ms"][0].as_py() // HOUR_MS * HOUR_MS
         rows.append({"hour_ms": hour_ms, "sha256": hashlib.sha256(content).hexdigest(), "content": content})
-    return pa.Table.from_pylist(rows, pa.schema(FILE))
+    return files_of(pa.Table.from_pylist(rows, WRITTEN))
 
 
 def test_a_batch_without_records_publishes_nothing(tmp_path: Path) -> None:
@@ -70,11 +71,9 @@ def test_files_that_are_not_just_the_batch_leave_the_archive_as_it_was(
 
 
 def test_a_file_that_changed_on_its_way_is_refused(tmp_path: Path) -> None:
-    file = sent(table_of([(0, 7, 1)])).to_pylist()[0] | {"sha256": "0" * 64}
+    file = replace(sent(table_of([(0, 7, 1)]))[0], sha256="0" * 64)
     with pytest.raises(ArchiveError, match="has other bytes than a worker sent"):
-        publish(
-            pa.Table.from_pylist([file], pa.schema(FILE)), tmp_path / "telemetry", "q", {(TOPIC, 0): (7, 8)}
-        )
+        publish([file], tmp_path / "telemetry", "q", {(TOPIC, 0): (7, 8)})
 
 
 ROUGH = Scenario(
@@ -97,7 +96,7 @@ def test_the_archive_query_judges_a_generated_days_records_as_the_day_does(tmp_p
     assert set(judged["verdict"].to_pylist()) == {"ok", "late", "clock_ahead", "clock_unset"}
 
 
-def test_what_workers_send_is_every_record_and_a_large_file_goes_in_parts(
+def test_what_workers_send_is_every_record_and_a_large_file_goes_in_parts_and_each_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
@@ -106,10 +105,25 @@ def test_what_workers_send_is_every_record_and_a_large_file_goes_in_parts(
         pq.read_table(f, partitioning=None) for f in sorted((folder / "telemetry").rglob("*.parquet"))
     )
     records = stored.select(RECORD).combine_chunks().to_batches(max_chunksize=20)
-    monkeypatch.setattr(writer, "FILE_BYTES", 4000)
-    rows = pa.Table.from_batches(HourFiles(clock_limits(settings))(records))
-    files = [pq.read_table(pa.BufferReader(c)) for c in rows["content"].to_pylist() if c is not None]
+    for name, value in {
+        "FILE_BYTES": 4000,
+        "READ_AT_ONCE": 20,
+        "PIECE_BYTES": 600,
+        "RECORDS_AT_ONCE": 4,
+    }.items():
+        monkeypatch.setattr(writer, name, value)
+    sent_rows = list(HourFiles(clock_limits(settings))(records))
+    assert max(batch.num_rows for batch in sent_rows if batch["hour_ms"].null_count == 0) == 4
+    rows = pa.Table.from_batches(sent_rows)
+    assert max(len(piece) for piece in rows["content"].to_pylist() if piece is not None) == 600
+    made = files_of(rows)
+    for number, file in enumerate(made):
+        file.write(tmp_path / str(number))
+    files = [pq.read_table(tmp_path / str(number), partitioning=None) for number in range(len(made))]
     assert len(files) > 2
+    assert [hashlib.sha256((tmp_path / str(k)).read_bytes()).hexdigest() for k in range(len(made))] == [
+        file.sha256 for file in made
+    ]
     order = [("partition", "ascending"), ("log_offset", "ascending")]
     assert pa.concat_tables(files).sort_by(order).equals(stored.sort_by(order))
     exceptions = [v for v in rows["verdict"].to_pylist() if v is not None]
