@@ -523,7 +523,7 @@ class Crash(Section):
     pseudonym_key_file: Path | None = setting(
         None, "HMAC key (text, 0600) of vehicles' pseudonyms in exports; none: in the home"
     )
-    anchor_s: float = setting(60, "pause between two signed heads of the custody log, s", gt=0)
+    anchor_s: float = setting(60, "pause between two signed heads of custody and audit log, s", gt=0)
     tsa_url: str = setting("", "time-stamp authority (RFC 3161), http[s]://...; empty: the home's own")
     tsa_ca_file: Path | None = setting(None, "certificates that its stamps are verified by (PEM)")
 

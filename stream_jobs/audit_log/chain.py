@@ -17,7 +17,7 @@ from stream_jobs.crashes import anchor
 from stream_jobs.crashes.custody import EPOCH, MICROSECOND, START, broken, otherwise_anchored, sha256_hex
 
 LOG: Final = anchor.Log("anchors/audit", "audit anchor", "the audit log", "odograph audit-log --verify")
-_ENTRIES: Final = "SELECT * FROM odograph.audit_log ORDER BY entry"
+_ENTRIES: Final = "SELECT * FROM odograph.audit_log WHERE entry >= %s ORDER BY entry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class Verified:
         )
 
 
-def read(owner_url: str) -> list[AuditEntry]:
-    """The whole log, with vehicles by their pseudonyms. Raises ServiceError."""
+def read(owner_url: str, since: int = 0) -> list[AuditEntry]:
+    """The log from an entry on, with vehicles by their pseudonyms. Raises ServiceError."""
     with connected(owner_url, row_factory=class_row(AuditEntry)) as connection:
-        return connection.execute(_ENTRIES).fetchall()
+        return connection.execute(_ENTRIES, (since,)).fetchall()
 
 
 def verified(settings: Settings, entries: Sequence[AuditEntry], head: str | None) -> Verified:
@@ -77,7 +77,5 @@ def verified(settings: Settings, entries: Sequence[AuditEntry], head: str | None
 
 def anchored(settings: Settings, owner_url: str) -> int:
     """Sign and stamp the log's head; its entry, 0: nothing to anchor. Raises ServiceError, ConfigError."""
-    entries = read(owner_url)
-    known = anchor.read(settings, identity.witness(settings), LOG)
-    wrong = [*known.wrong, *broken(entries), *otherwise_anchored(entries, known)]
-    return anchor.put(settings, known, wrong, entries[-1] if entries else None, LOG)
+    known = anchor.newest(settings, LOG)
+    return anchor.put(settings, known, read(owner_url, known.last), log=LOG)

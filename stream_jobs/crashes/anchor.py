@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -49,9 +49,17 @@ ess_cert_id_alg = sha256
 """What openssl ts wants to be told of an authority; the policy is that of RFC 3161's free services."""
 
 
-def read(settings: Settings, witness: Verifier | None, log: Log = CUSTODY) -> Anchors:
-    """The anchors of this home: each held against its signature and the one before, the newest its stamp."""
-    files = sorted((settings.paths.home / log.folder).glob("*.json"))
+def newest(settings: Settings, log: Log = CUSTODY) -> Anchors:
+    """The last anchor alone: with what the log says from its entry on, the next one can be made."""
+    return read(settings, identity.witness(settings), log, alone=True)
+
+
+def read(settings: Settings, witness: Verifier | None, log: Log = CUSTODY, alone: bool = False) -> Anchors:
+    """The anchors of this home: each held against its signature and the one before, the newest its stamp.
+
+    ``alone``: the newest only.
+    """
+    files = sorted((settings.paths.home / log.folder).glob("*.json"))[-1 if alone else 0 :]
     if witness is None or not files:
         return Anchors()
     heads, wrong, before = dict[int, str](), [], ""
@@ -59,7 +67,7 @@ def read(settings: Settings, witness: Verifier | None, log: Log = CUSTODY) -> An
         raw = path.read_bytes()
         opened = witness.opened(log.kind, raw)
         told: Frame = orjson.loads(opened) if opened is not None else {"previous": None}
-        if told["previous"] != before:
+        if opened is None or (told["previous"] != before and not alone):
             wrong.append(f"{path}: is not signed by this service, or does not follow the anchor before")
         else:
             heads[told["entry"]] = told["sha256"]
@@ -73,31 +81,33 @@ def read(settings: Settings, witness: Verifier | None, log: Log = CUSTODY) -> An
         return Anchors(heads, [*wrong, f"{newest}: its time stamp does not hold: {error}"], words, newest)
 
 
-def anchor(settings: Settings, entries: Sequence[Entry]) -> int:
+def anchored(settings: Settings, known: Anchors, entries: Sequence[Entry]) -> int:
     """Sign and stamp the head of the custody log; its entry, 0 where there is nothing to anchor.
 
-    Again at the same head it only gets the stamp that is missing. Raises ServiceError where the log is not
-    what was anchored before, or no time-stamp authority answers; ConfigError.
+    ``known``: the newest anchor; ``entries``: from its entry on. Again at the same head it only gets the
+    stamp that is missing. Raises ServiceError where the log is not what was anchored before, or no time-stamp
+    authority answers; ConfigError.
     """
     witness = identity.witness(settings)
-    if witness is None or not entries:
+    if witness is None:
         return 0
-    known, last = read(settings, witness), entries[-1]
-    wrong = [*known.wrong, *broken(entries), *otherwise_anchored(entries, known)]
-    wrong += unsigned(entries, witness, known.first or last.entry)
-    return put(settings, known, wrong, last)
+    return put(settings, known, entries, unsigned(entries, witness, known.last or len(entries)))
 
 
 def put(
-    settings: Settings, known: Anchors, wrong: Sequence[str], last: Linked | None, log: Log = CUSTODY
-) -> int:
-    """Anchor a log's ``last`` entry, unless something is ``wrong`` with it; as ``anchor``."""
+    settings: Settings, known: Anchors, entries: Sequence[Linked], wrong: Iterable[str] = (),
+    log: Log = CUSTODY,
+) -> int:  # fmt: skip
+    """Anchor a log at the last of ``entries``, unless they are not whole, or ``wrong``; as ``anchored``."""
     signer = identity.notary(settings)
-    if signer is None or last is None:
+    if signer is None:
         return 0
-    if wrong:
-        raise ServiceError(f"{log.name} is not anchored: {wrong[0]}; see: {log.command}")
-    path = known.newest
+    found = [*known.wrong, *broken(entries, known.last), *otherwise_anchored(entries, known), *wrong]
+    if found:
+        raise ServiceError(f"{log.name} is not anchored: {found[0]}; see: {log.command}")
+    if not entries:
+        return 0
+    last, path = entries[-1], known.newest
     if path is None or last.entry not in known.heads:
         before = "" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
         told = {"entry": last.entry, "sha256": last.sha256, "previous": before}

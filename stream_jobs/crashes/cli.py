@@ -83,11 +83,13 @@ def verify(
 @crash_app.command("anchor")
 def anchor_() -> None:
     """Sign and time-stamp the custody log's head now; maintenance does, too. Exit 1: it does not hold."""
+    from infra.clients.db import connected
     from infra.stack import identity
     from stream_jobs.crashes import anchor, tables
 
     settings = load()
-    entry = anchor.anchor(settings, tables.vault(endpoints(load()).db_ingest_url, None).entries)
+    with connected(endpoints(settings).db_ingest_url) as connection:
+        entry = tables.anchor_log(settings, connection)
     typer.echo(f"anchored at entry {entry}: {anchor.read(settings, identity.witness(settings)).words}")
 
 

@@ -101,14 +101,15 @@ class Linked(Protocol):
         ...
 
 
-def broken(entries: Iterable[Linked]) -> Iterator[str]:
-    """What does not hold in the whole log, in its order, in words."""
+def broken(entries: Iterable[Linked], since: int = 0) -> Iterator[str]:
+    """What does not hold in the log, in its order, in words. ``since``: the first entry given; 0: all are."""
     before: Linked | None = None
     for entry in entries:
-        wanted = 1 if before is None else before.entry + 1
+        wanted = since or 1 if before is None else before.entry + 1
+        follows = entry.previous if since and before is None else START if before is None else before.sha256
         if entry.entry != wanted:
             yield f"entry {wanted} is missing: {entry.entry} follows"
-        elif entry.previous != (START if before is None else before.sha256):
+        elif entry.previous != follows:
             yield f"entry {entry.entry} does not follow from the one before"
         if entry.sha256 != entry.hashed():
             yield f"entry {entry.entry} was changed: its hash is not that of what it says"
@@ -128,6 +129,11 @@ class Anchors:
     def first(self) -> int:
         """The first entry that was anchored; 0: none."""
         return min(self.heads, default=0)
+
+    @property
+    def last(self) -> int:
+        """The last one; 0: none."""
+        return max(self.heads, default=0)
 
 
 def otherwise_anchored(entries: Iterable[Linked], anchors: Anchors) -> Iterator[str]:

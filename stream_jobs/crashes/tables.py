@@ -17,8 +17,7 @@ from infra.contract.legal_basis import LegalBasis
 from infra.settings.settings import Settings
 from infra.stack import identity
 from infra.stack.identity import Trust
-from stream_jobs.crashes import bundle
-from stream_jobs.crashes.anchor import anchor
+from stream_jobs.crashes import anchor, bundle
 from stream_jobs.crashes.bundle import Evidence
 from stream_jobs.crashes.custody import Entry, Key, Vault, sha256_hex, shown
 
@@ -133,7 +132,7 @@ def vault(url: str, devices: Trust | None) -> Vault:
     """The custody log and the records as readers see them. Raises ServiceError."""
     with _connected(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        entries = [Entry(**row) for row in connection.execute(SQL["custody"])]
+        entries = [Entry(**row) for row in connection.execute(SQL["custody"], {"since": 0})]
         with connection.cursor("records") as cursor:
             cursor.itersize = AT_ONCE
             records = {_key(row): shown(row, devices) for row in cursor.execute(SQL["shown"])}
@@ -146,9 +145,14 @@ def vault(url: str, devices: Trust | None) -> Vault:
 
 
 def anchor_log(settings: Settings, connection: psycopg.Connection[Any]) -> int:
-    """Anchor the custody log's head; its entry. Raises ServiceError, ConfigError."""
+    """Anchor the custody log's head, what came since the last anchor checked; its entry.
+
+    Raises ServiceError, ConfigError.
+    """
+    known = anchor.newest(settings)
     with connection.cursor(row_factory=dict_row) as cursor:
-        return anchor(settings, [Entry(**row) for row in cursor.execute(SQL["custody"])])
+        rows = cursor.execute(SQL["custody"], {"since": known.last})
+        return anchor.anchored(settings, known, [Entry(**row) for row in rows])
 
 
 def user(url: str) -> str:

@@ -35,7 +35,7 @@ SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_
 FROM serving.crash_record
 
 -- name: custody
-SELECT * FROM odograph.custody ORDER BY entry
+SELECT * FROM odograph.custody WHERE entry >= %(since)s ORDER BY entry
 
 -- name: read_to
 SELECT partition, next_offset, log_generation, coalesce(begins_at, 0) AS begins_at

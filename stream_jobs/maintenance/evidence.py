@@ -5,18 +5,20 @@ Each row says where the log had it, so that the copy can be checked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import orjson
 
 from infra.clients.db import sql_of
 from infra.clients.duck import connected
+from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.statements import insert_json
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
+from stream_jobs.archive.reader import File
 from stream_jobs.reprocess.queue import hours_ms
 
 SQL: Final = sql_of(__file__)
@@ -44,8 +46,9 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
     due: list[Due] = database.run(lambda c: fetch(c, SQL["due"], terms))
     if not due:
         return 0
-    spans = [(opened - AROUND_MS, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
-    files = reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))
+    ahead_ms = clock_limits(settings).ahead_ms
+    spans = [(opened - AROUND_MS - ahead_ms, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
+    files = _received(reader.of_hours(archive_of(settings.paths.home), hours_ms(spans)), spans)
     _, vehicles, opened_ms, _ = zip(*due, strict=True)
     frames: list[Row] = []
     if files:
@@ -65,6 +68,16 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
 
     database.run(write)
     return len(due)
+
+
+def _received(files: Iterable[File], spans: Sequence[tuple[int, int]]) -> list[File]:
+    """The files with records received within one of the spans [first, last], ms; all that tell no times."""
+    found = []
+    for file in files:
+        first, last = (spans[0] if file.entry is None else file.entry.received_ms) or (1, 0)
+        if any(first <= until and last >= since for since, until in spans):
+            found.append(file)
+    return found
 
 
 def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:

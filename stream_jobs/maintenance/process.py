@@ -44,7 +44,6 @@ from stream_jobs.rules.cohort.update import CohortUpdate
 NAME: Final = "maintenance"
 OVERLOAD_S: Final = 2.0
 REFUSALS_S: Final = 15.0
-AUDIT_ANCHOR_S: Final = 600.0
 """A file each where something was noted meanwhile, and the whole log is read."""
 
 log = structlog.get_logger("stream_jobs.maintenance")
@@ -116,6 +115,7 @@ class Maintenance:
         forget = partial(execute, statement=batch_ledger.SQL["forget_batches"])
         pack = partial(upkeep, archive_of(home), settings.archive)
         ledger = HourlyLedger(settings, self._addresses, audit_db, closed_ms)
+        anchor_s = settings.crash.anchor_s
         expire = partial(drop_expired, database("retention"), settings.retention)
         tasks: list[tuple[str, float, Callable[[], Any]]] = [
             ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, repair)),
@@ -124,13 +124,9 @@ class Maintenance:
             ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
             ("cohort", settings.cohort.interval_s, cohort),
             ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),
-            (
-                "anchor",
-                settings.crash.anchor_s,
-                partial(database("anchor").run, partial(anchor_log, settings)),
-            ),
+            ("anchor", anchor_s, partial(database("anchor").run, partial(anchor_log, settings))),
             ("refusals", REFUSALS_S, Refusals(database("refusals"), home)),
-            ("audit-anchor", AUDIT_ANCHOR_S, partial(anchored, settings, self._addresses.db_owner_url)),
+            ("audit-anchor", anchor_s, partial(anchored, settings, self._addresses.db_owner_url)),
             ("roads", 30.0, RoadHistory(settings, database("roads"))),
             ("stops", 60.0, partial(database("stops").run, place_stops)),
             ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),

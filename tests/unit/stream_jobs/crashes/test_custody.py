@@ -13,7 +13,19 @@ import pytest
 
 from infra.clients.kafka import Record
 from infra.contract.messages import crash_digest, split_crash
-from stream_jobs.crashes.custody import START, CrashLog, Entry, Key, Shown, broken, differing, shown, tampered
+from stream_jobs.crashes.custody import (
+    START,
+    Anchors,
+    CrashLog,
+    Entry,
+    Key,
+    Shown,
+    broken,
+    differing,
+    otherwise_anchored,
+    shown,
+    tampered,
+)  # fmt: skip
 
 VIN = "1HGCM82633A000001"
 KEY = (VIN, 5, "5-1")
@@ -50,6 +62,17 @@ def test_a_log_that_nobody_touched_holds() -> None:
 )
 def test_whatever_is_done_to_an_entry_shows(change: Callable[[list[Entry]], list[Entry]], words: str) -> None:
     assert any(said.startswith(words) for said in broken(change(three())))
+
+
+def test_what_came_since_an_anchor_is_checked_alone() -> None:
+    assert list(broken(three()[1:], since=2)) == []
+    assert list(broken(three()[2:], since=2)) == ["entry 2 is missing: 3 follows"]
+    changed = [three()[1], replace(three()[2], detail="other")]
+    assert list(broken(changed, since=2)) == ["entry 3 was changed: its hash is not that of what it says"]
+    cut_off = Anchors({3: three()[2].sha256})
+    assert list(otherwise_anchored(three()[:2], cut_off)) == [
+        "the log is not what was anchored at entry 3: it was cut off or written anew"
+    ]
 
 
 def test_records_are_held_against_the_log() -> None:
