@@ -28,6 +28,7 @@ printf '%s\\n%s\\n%s\\n' $$ "$ticks" "$signal" > "$file.new" && mv "$file.new" "
 """
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 LOG_LIMIT_BYTES = 20 * 1024 * 1024
+Children = Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,22 +158,27 @@ def memory_mb(pid: int) -> float:
     return sum(map(own_pss_kb, tree(pid))) / 1024
 
 
-def cpu_s(pid: int) -> float:
-    """CPU time of a process and of all that it started and that still runs [s]."""
+def cpu_s(pid: int, children: Children | None = None) -> float:
+    """CPU time of a process and all that it started and that still runs [s]; ``children``: as of ``tree``."""
     ticks = 0
-    for one in tree(pid):
+    for one in tree(pid, children):
         with suppress(OSError):  # it has ended meanwhile
             ticks += sum(map(int, _stat(one)[11:13]))
     return ticks / TICKS_PER_S
 
 
-def tree(pid: int) -> list[int]:
-    """A process and its descendants."""
-    children: dict[int, list[int]] = {}
+def all_children() -> Children:
+    """The children of each process of the machine that has any."""
+    found: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
-            children.setdefault(int(_stat(int(folder.name))[1]), []).append(int(folder.name))
-    found = [pid]
+            found.setdefault(int(_stat(int(folder.name))[1]), []).append(int(folder.name))
+    return found
+
+
+def tree(pid: int, children: Children | None = None) -> list[int]:
+    """A process and its descendants. ``children``: ``all_children``, read once for several trees."""
+    children, found = all_children() if children is None else children, [pid]
     for one in found:  # which grows meanwhile
         found += children.get(one, [])
     return found

@@ -122,7 +122,8 @@ class Watch:
 
     def _look(self, connection: Connection) -> None:
         own, read_to = _ask(connection)
-        cpu_s = {name: processes.cpu_s(pid) for name, pid in self._pids().items()}
+        children = processes.all_children()
+        cpu_s = {name: processes.cpu_s(pid, children) for name, pid in self._pids().items()}
         ends: dict[str, Ends] = {}
         kafka_trouble = None
         try:
