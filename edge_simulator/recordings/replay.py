@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
@@ -34,6 +34,8 @@ from infra.settings.values import duration_ms, moment_ms
 from infra.stack import devices
 
 Start = Literal["now", "kept"] | int  # or the UTC time (ms) at which the recordings are to begin
+NEAR_MS: Final = 300_000
+"""A time to begin at that is so near is kept to: what is past by then is sent at once, the rest in time."""
 
 
 class Convoy:
@@ -118,7 +120,10 @@ def convoy(folder: Path, mapping: Path | None, speed: float, start: Start) -> Co
     if not speed > 0:
         raise ConfigError(f"--speed {speed:g}: more than 0 is wanted (60: a minute in a second)")
     meaning, files = look_into(folder, mapping)
-    found = Convoy(meaning, [read(file, meaning) for file in files], speed, start, now_ms())
+    drives, origin_ms = [read(file, meaning) for file in files], now_ms()
+    if isinstance(start, int) and abs(start - origin_ms) <= NEAR_MS:
+        origin_ms = start  # a recorder sends a frame when it is taken, whatever reading the files took
+    found = Convoy(meaning, drives, speed, start, origin_ms)
     for one, shift_ms in zip(found.drives, found.shifts_ms, strict=True):
         if one.t_ms[0] + shift_ms < 0 or one.t_ms[-1] + shift_ms > MAX_INT:
             years = (one.t_ms[-1] - one.t_ms[0]) / (365 * 86_400_000)

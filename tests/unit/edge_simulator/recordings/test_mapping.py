@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,14 @@ def test_a_given_start_moves_a_recording_there_and_keeps_its_vehicles_together(t
     assert [i.due_ms - convoy.origin_ms for i in items] == [0, 1000]
     again = replay.convoy(tmp_path, None, 60.0, start_ms).frames()
     assert [i.payload for i in again] == [i.payload for i in items]
+
+
+def test_a_start_that_is_near_is_kept_to_whatever_reading_the_files_took(tmp_path: Path) -> None:
+    (tmp_path / "mapping.yaml").write_text(ISO + "signals: {speed_kmh: v}\n")
+    (tmp_path / "a.csv").write_text("t,v\n2024-01-01T08:00:00,1\n2024-01-01T08:01:00,1\n")
+    start_ms = time.time_ns() // 1_000_000 - 60_000
+    items = replay.convoy(tmp_path, None, 1.0, start_ms).frames()
+    assert [item.due_ms - start_ms for item in items] == [0, 60_000]
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "", "1960-01-01", "-5", "2026-13-01"])
