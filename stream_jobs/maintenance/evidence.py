@@ -18,7 +18,7 @@ from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.statements import insert_json
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
-from stream_jobs.archive.reader import File
+from stream_jobs.archive.reader import ArchiveFile
 from stream_jobs.reprocess.queue import hours_ms
 
 SQL: Final = sql_of(__file__)
@@ -48,7 +48,7 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
         return 0
     ahead_ms = clock_limits(settings).ahead_ms
     spans = [(opened - AROUND_MS - ahead_ms, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
-    files = _received(reader.of_hours(archive_of(settings.paths.home), hours_ms(spans)), spans)
+    files = received_within(reader.of_hours(archive_of(settings.paths.home), hours_ms(spans)), spans)
     _, vehicles, opened_ms, _ = zip(*due, strict=True)
     frames: list[Row] = []
     if files:
@@ -70,7 +70,7 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
     return len(due)
 
 
-def _received(files: Iterable[File], spans: Sequence[tuple[int, int]]) -> list[File]:
+def received_within(files: Iterable[ArchiveFile], spans: Sequence[tuple[int, int]]) -> list[ArchiveFile]:
     """The files with records received within one of the spans [first, last], ms; all that tell no times."""
     found = []
     for file in files:
