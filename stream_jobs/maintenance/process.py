@@ -5,6 +5,7 @@ One at a time works on a database, by a lease; a second one stands by.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -43,6 +44,8 @@ from stream_jobs.rules.cohort.update import CohortUpdate
 
 NAME: Final = "maintenance"
 OVERLOAD_S: Final = 2.0
+NICE: Final = 5
+"""Where a machine is full the stream goes first: an audit of an hour keeps two cores for half a minute."""
 REFUSALS_S: Final = 15.0
 """A file each where something was noted meanwhile, and the whole log is read."""
 
@@ -51,6 +54,7 @@ log = structlog.get_logger("stream_jobs.maintenance")
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises ConfigError."""
+    os.nice(NICE)
     addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"), "maintenance")
     with stopped_by_signals() as stop:
         process = Maintenance(settings, addresses, stop)
