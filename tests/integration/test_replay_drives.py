@@ -16,7 +16,7 @@ from dashboard.shared.theme import CONGESTION
 from infra.clients.database_url import with_name
 from stream_jobs.replay import databases, runs
 from tests.integration.browser_support import SEEN_S, desk, near, pixels_of, visit
-from tests.integration.dashboard_support import START_S
+from tests.integration.dashboard_support import START_S, status
 from tests.support import Lane, eventually
 from tests.support_tiles import write_tiles
 
@@ -27,8 +27,8 @@ HEADER = "Date,Time,Soc,Speed,Mode,LAT,LON,ALT,GpsSpeed,Temperature,SpeedLimit"
 SECONDS = 150
 JUMPED = range(60, 65)
 """Rows whose fixes lie a degree further east."""
-LAND = {"earth": (-7.0, 33.8, -6.4, 34.2), "water": (-6.699, 33.9, -6.65, 34.1)}
-"""Tiles of where they drive: a lake beside the first drive's road, where the coast lines know of land."""
+LAND = {"earth": (-7.0, 33.8, -6.4, 34.2), "water": (-6.699, 33.9, -6.601, 34.1)}
+"""Tiles of where they drive: a lake between their roads, where the coast lines know of land."""
 
 
 def written(folder: Path) -> None:
@@ -57,11 +57,12 @@ def looked_at(lane: Lane, run: str, tiles: Path, trip: str, browser: Browser) ->
             return next(iter(re.findall(r"dashboard: (http://\S+)", process.output())), "")
 
         base = eventually(said, START_S, "its address")
+        eventually(lambda: status(base, "/readyz") == 200, START_S, "ready")
         with desk(browser) as context, visit(context, base) as reader:
             reader.open(f"/trips?trip={trip}")
             expect(reader.page.locator(".st-key-status")).to_contain_text(f"REPLAY {run}")
             way = reader.page.locator("[data-part=map]")
-            for colour, least in ((CONGESTION["free"], 60), (COLOURS["light"]["sea"], 20_000)):
+            for colour, least in ((CONGESTION["unknown"], 60), (COLOURS["light"]["sea"], 20_000)):
                 eventually(lambda c=colour, n=least: near(pixels_of(way), c).sum() >= n, SEEN_S, colour)
             expect(reader.page.get_by_text("© Somebody")).to_be_visible()
             assert (reader.complaints, reader.outside()) == ([], [])
