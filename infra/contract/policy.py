@@ -101,9 +101,11 @@ TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
     ("odograph.(audit_log|pseudonym|migration|replay_run|replay_verdict|view_backup)", {}),
     (
         "odograph.(custody|crash_lock|fuel_factor|trend_metric|score_weight|retention|log_begin|erased_window"
-        "|refusal_noted)",
+        "|refusal_noted|region)",
         {INGEST: (SELECT,)},
     ),
+    ("odograph.uncopied", {INGEST: (SELECT, UPDATE)}),
+    ("odograph.webhook_settled", {INGEST: (SELECT, INSERT, DELETE)}),
     ("odograph.crash_record", {INGEST: (SELECT, INSERT)}),
     ("odograph.(rule|lease|query_completeness)", {INGEST: _LOG}),
     ("odograph.*", {INGEST: (*_LOG, DELETE)}),
