@@ -80,6 +80,8 @@ def config(source: tuple[str, str], target: tuple[str, str], prefix: str, copies
         ),
         *(f"{new}.{each}.storage.replication.factor={copies}" for each in ("offset", "status", "config")),
         *(f"{new}.{each}.storage.partitions=1" for each in ("offset", "status")),
+        # They are read whole at each look: Kafka compacts closed segments only, after a week by itself.
+        *(f"{new}.{each}.storage.segment.ms=60000" for each in ("offset", "status")),
         f"{new}.offset.flush.interval.ms={FLUSH_MS}",
         *(f"{each}plugin.discovery=service_load" for each in ("", f"{new}.")),
         f"{new}.producer.max.request.size={2 << 20}",

@@ -36,6 +36,13 @@ class ArchiveFile:
         """The log that its records of each topic are of, where it was noted."""
         return {} if self.entry is None else self.entry.logs
 
+    def may_hold(self, since_ms: int, until_ms: int) -> bool:
+        """Whether records received in [since, until) may be in it; yes where the manifest tells no times."""
+        if self.entry is None:
+            return True
+        received_ms = self.entry.received_ms
+        return received_ms is not None and received_ms[0] < until_ms and received_ms[1] >= since_ms
+
 
 def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[ArchiveFile]:
     """Files with records received in [since, until); None: without a bound. Raises ArchiveError.
@@ -45,12 +52,7 @@ def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None
     """
     first_ms, end_ms = since_ms or 0, 1 << 62 if until_ms is None else until_ms
     wanted = [hour for hour in hours(folder) if hour < end_ms and hour + HOUR_MS > first_ms]
-    return [
-        file
-        for file in of_hours(folder, wanted)
-        if file.entry is None
-        or ((at_ms := file.entry.received_ms) and at_ms[0] < end_ms and at_ms[1] >= first_ms)
-    ]
+    return [file for file in of_hours(folder, wanted) if file.may_hold(first_ms, end_ms)]
 
 
 def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:

@@ -108,6 +108,8 @@ class Archive:
         committed: NextOffsets,
     ) -> None:  # fmt: skip
         self._connection, self._scope = connection, scope
+        self.logs = sorted({log for file in files for log in file.logs.values()})
+        """The logs that records of the files are of, where it was noted."""
         read = records_sql(by_log(files)) if files else SQL["nothing"]
         topic, log, ends = committed
         beyond = " OR ".join(f"partition = {int(p)} AND log_offset >= {int(end)}" for p, end in ends.items())
@@ -178,10 +180,6 @@ class Archive:
         self._connection.register("dead", table_of(_DEAD, dead))
         sql = "SELECT count(DISTINCT digest) FROM dead SEMI JOIN record USING (vehicle_id, boot_id, seq)"
         return int(self._run(sql)[0][0]) if dead else 0
-
-    def logs(self) -> list[str]:
-        """The logs that records of the files are of."""
-        return [str(log) for (log,) in self._run("SELECT DISTINCT log FROM record")]
 
     def partitions(self) -> list[PartitionCount]:
         """Records received in the scope by partition of the log, with the offsets between them that lack.

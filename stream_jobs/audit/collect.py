@@ -202,7 +202,7 @@ def collect(
         with connected(sources.db_url) as database:
             _devices(found, runs, store, database, sources.waiting)
             # Lists have lines of the other region's log too, whose files are there.
-            values = scope.bounds() | {"logs": ["", sources.log, *store.logs()]}
+            values = scope.bounds() | {"logs": ["", sources.log, *store.logs]}
             with database.cursor(row_factory=dict_row) as cursor:
                 for query in LISTED:
                     for row in cursor.execute(query, values):

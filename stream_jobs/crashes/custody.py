@@ -106,7 +106,7 @@ def broken(entries: Iterable[Linked], since: int = 0) -> Iterator[str]:
     before: Linked | None = None
     for entry in entries:
         wanted = since or 1 if before is None else before.entry + 1
-        follows = entry.previous if since and before is None else START if before is None else before.sha256
+        follows = before.sha256 if before is not None else entry.previous if since else START
         if entry.entry != wanted:
             yield f"entry {wanted} is missing: {entry.entry} follows"
         elif entry.previous != follows:

@@ -5,7 +5,7 @@ Each row says where the log had it, so that the copy can be checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -18,7 +18,6 @@ from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.statements import insert_json
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
-from stream_jobs.archive.reader import ArchiveFile
 from stream_jobs.reprocess.queue import hours_ms
 
 SQL: Final = sql_of(__file__)
@@ -48,7 +47,8 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
         return 0
     ahead_ms = clock_limits(settings).ahead_ms
     spans = [(opened - AROUND_MS - ahead_ms, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
-    files = received_within(reader.of_hours(archive_of(settings.paths.home), hours_ms(spans)), spans)
+    stored = reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))
+    files = [file for file in stored if any(file.may_hold(*span) for span in spans)]
     _, vehicles, opened_ms, _ = zip(*due, strict=True)
     frames: list[Row] = []
     if files:
@@ -68,16 +68,6 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
 
     database.run(write)
     return len(due)
-
-
-def received_within(files: Iterable[ArchiveFile], spans: Sequence[tuple[int, int]]) -> list[ArchiveFile]:
-    """The files with records received within one of the spans [first, last], ms; all that tell no times."""
-    found = []
-    for file in files:
-        first, last = (spans[0] if file.entry is None else file.entry.received_ms) or (1, 0)
-        if any(first <= until and last >= since for since, until in spans):
-            found.append(file)
-    return found
 
 
 def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:

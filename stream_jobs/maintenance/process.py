@@ -47,7 +47,6 @@ OVERLOAD_S: Final = 2.0
 NICE: Final = 5
 """Where a machine is full the stream goes first: an audit of an hour keeps two cores for half a minute."""
 REFUSALS_S: Final = 15.0
-"""A file each where something was noted meanwhile, and the whole log is read."""
 
 log = structlog.get_logger("stream_jobs.maintenance")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -129,3 +130,17 @@ def status(base: str, path: str) -> int:
         return error.code
     except OSError:
         return 0
+
+
+@contextmanager
+def watched(lane: Lane, run: str) -> Iterator[str]:
+    """The dashboard of a run, by ``replay watch``: its address, once it is ready."""
+    with lane.process("replay", "watch", run) as process:
+
+        def said() -> str:
+            process.assert_running()
+            return next(iter(re.findall(r"dashboard: (http://\S+)", process.output())), "")
+
+        base = eventually(said, START_S, "its address")
+        eventually(lambda: status(base, "/readyz") == 200, START_S, "ready")
+        yield base

@@ -25,7 +25,7 @@ from stream_jobs.replay import databases, runs
 from stream_jobs.replay.runs import Run
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, drawn, near, pixels_of, visit
-from tests.integration.dashboard_support import START_S, Site, status
+from tests.integration.dashboard_support import Site, watched
 from tests.rows import journeys
 from tests.rows.town import ROVER, ROVER_START
 from tests.support import eventually
@@ -201,20 +201,12 @@ def run(site: Site) -> Iterator[str]:
 def test_the_dashboard_of_a_run_stands_at_the_runs_own_time_and_looks_where_its_vehicles_are(
     light: BrowserContext, site: Site, run: str
 ) -> None:
-    with site.lane.process("replay", "watch", run) as process:
-
-        def said() -> str:
-            process.assert_running()
-            return next(iter(re.findall(r"dashboard: (http://\S+)", process.output())), "")
-
-        base = eventually(said, START_S, "its address")
-        eventually(lambda: status(base, "/readyz") == 200, START_S, "ready")
-        with visit(light, base) as reader:
-            reader.open("/")
-            expect(reader.page.locator(".st-key-status")).to_contain_text(f"REPLAY {run}")
-            expect(reader.metric("Reporting")).to_have_text("37")
-            eventually(lambda: drawn(reader, STATES["moving"], 300), SEEN_S, "its vehicles")
-            assert (reader.complaints, reader.outside()) == ([], [])
+    with watched(site.lane, run) as base, visit(light, base) as reader:
+        reader.open("/")
+        expect(reader.page.locator(".st-key-status")).to_contain_text(f"REPLAY {run}")
+        expect(reader.metric("Reporting")).to_have_text("37")
+        eventually(lambda: drawn(reader, STATES["moving"], 300), SEEN_S, "its vehicles")
+        assert (reader.complaints, reader.outside()) == ([], [])
 
 
 def test_the_time_slider_shows_the_traffic_of_its_moment(reader: Visit) -> None:

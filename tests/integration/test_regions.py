@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import ConfigResource
 
-from infra.clients.kafka import LogReader
+from infra.clients.kafka import LogReader, admin
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints
 from infra.stack import mirror, processes
@@ -177,4 +178,10 @@ def _noted(region: Lane) -> dict[str, int]:
     where, prefix = region.endpoints.kafka_bootstrap, region.settings.kafka.prefix
     for (topic, _), end in mirror.copied(where, "A", prefix).items():
         found[topic] = found.get(topic, 0) + end
+    notes = ConfigResource(ConfigResource.Type.TOPIC, "mm2-offsets.A.internal")
+    if found:  # they are read whole again and again, so they must stay short
+        client = admin(where)
+        ((_, told),) = client.describe_configs([notes]).items()
+        kept = told.result(30)
+        assert (kept["segment.ms"].value, kept["cleanup.policy"].value) == ("60000", "compact")
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from dashboard.shared.theme import CONGESTION
 from infra.clients.database_url import with_name
 from stream_jobs.replay import databases, runs
 from tests.integration.browser_support import SEEN_S, desk, near, pixels_of, visit
-from tests.integration.dashboard_support import START_S, status
+from tests.integration.dashboard_support import watched
 from tests.support import Lane, eventually
 from tests.support_tiles import write_tiles
 
@@ -50,22 +49,14 @@ def looked_at(lane: Lane, run: str, tiles: Path, trip: str, browser: Browser) ->
     """A run's trip in a browser: its way by speed, on the tiles of a local file."""
     write_tiles(tiles, LAND, 12, "© Somebody")
     with_tiles = replace(lane, env=lane.env | {"ODOGRAPH_DASHBOARD_BASEMAP": str(tiles)})
-    with with_tiles.process("replay", "watch", run) as process:
-
-        def said() -> str:
-            process.assert_running()
-            return next(iter(re.findall(r"dashboard: (http://\S+)", process.output())), "")
-
-        base = eventually(said, START_S, "its address")
-        eventually(lambda: status(base, "/readyz") == 200, START_S, "ready")
-        with desk(browser) as context, visit(context, base) as reader:
-            reader.open(f"/trips?trip={trip}")
-            expect(reader.page.locator(".st-key-status")).to_contain_text(f"REPLAY {run}")
-            way = reader.page.locator("[data-part=map]")
-            for colour, least in ((CONGESTION["unknown"], 60), (COLOURS["light"]["sea"], 20_000)):
-                eventually(lambda c=colour, n=least: near(pixels_of(way), c).sum() >= n, SEEN_S, colour)
-            expect(reader.page.get_by_text("© Somebody")).to_be_visible()
-            assert (reader.complaints, reader.outside()) == ([], [])
+    with watched(with_tiles, run) as base, desk(browser) as context, visit(context, base) as reader:
+        reader.open(f"/trips?trip={trip}")
+        expect(reader.page.locator(".st-key-status")).to_contain_text(f"REPLAY {run}")
+        way = reader.page.locator("[data-part=map]")
+        for colour, least in ((CONGESTION["unknown"], 60), (COLOURS["light"]["sea"], 20_000)):
+            eventually(lambda c=colour, n=least: near(pixels_of(way), c).sum() >= n, SEEN_S, colour)
+        expect(reader.page.get_by_text("© Somebody")).to_be_visible()
+        assert (reader.complaints, reader.outside()) == ([], [])
 
 
 def test_the_same_drives_paced_and_at_max_give_the_same_of_everything(

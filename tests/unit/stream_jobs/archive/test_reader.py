@@ -9,7 +9,7 @@ import pytest
 
 from infra.contract.errors import ArchiveError, ConfigError
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import manifest_of, read_hour
+from stream_jobs.archive.manifest import Entry, manifest_of, read_hour
 from stream_jobs.archive.writer import adopt
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, batches, offsets_in, written
 
@@ -99,3 +99,11 @@ def test_a_generated_day_is_checked_against_its_own_summary(tmp_path: Path) -> N
     (made / FIRST).unlink()
     with pytest.raises(ArchiveError, match=r"000000000-000\.parquet is missing"):
         reader.of_hours(made, [TEN])
+
+
+def test_a_file_may_hold_what_was_received_between_its_first_and_last_record() -> None:
+    known = reader.ArchiveFile(Path("a"), 0, Entry("a", 2, 1, "", (10, 19), ()))
+    found = [span for span in ((0, 10), (0, 11), (19, 20), (20, 30)) if known.may_hold(*span)]
+    assert found == [(0, 11), (19, 20)]
+    assert not reader.ArchiveFile(Path("empty"), 0, Entry("empty", 0, 1, "", None, ())).may_hold(0, 99)
+    assert reader.ArchiveFile(Path("older than the manifest"), 0, None).may_hold(0, 99)

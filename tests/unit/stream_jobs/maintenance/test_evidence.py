@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from stream_jobs.archive.manifest import Entry
-from stream_jobs.archive.reader import ArchiveFile
-from stream_jobs.maintenance.evidence import chosen, received_within
+from stream_jobs.maintenance.evidence import chosen
 
 T0 = 1_790_000_000_000
 
@@ -47,12 +44,3 @@ def test_at_most_300_frames_are_kept_and_those_are_the_nearest() -> None:
     rows = chosen([(7, "V", T0, T0)], frames)
     assert len(rows) == 300
     assert {1, 2} & {row["seq"] for row in rows} == {1}
-
-
-def test_only_files_received_around_an_alert_are_opened() -> None:
-    entries = [Entry(str(k), 1, 1, "", (10 * k, 10 * k + 9), ()) for k in range(6)]
-    known = [ArchiveFile(Path(entry.name), 0, entry) for entry in entries]
-    empty = ArchiveFile(Path("empty"), 0, Entry("empty", 0, 1, "", None, ()))
-    older = ArchiveFile(Path("without a manifest"), 0, None)
-    found = received_within([*known, empty, older], [(19, 20), (45, 45)])
-    assert [file.path.name for file in found] == ["1", "2", "4", "without a manifest"]
