@@ -319,11 +319,12 @@ def missing_topics(bootstrap: str, prefix: str) -> list[str]:
 
 
 def delete_topics(bootstrap: str, prefix: str) -> None:
-    """Delete those of the contract's topics under ``prefix`` that are there."""
+    """Delete those of the contract's topics under ``prefix`` that are there. Raises ServiceError."""
     client, gone = admin(bootstrap), missing_topics(bootstrap, prefix)  # its end would end the request
     names = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone]
-    for future in (client.delete_topics(names, operation_timeout=TIMEOUT_S) if names else {}).values():
-        future.result(TIMEOUT_S)
+    with service_errors(f"Kafka {bootstrap}: topics cannot be deleted"):
+        for future in (client.delete_topics(names, operation_timeout=TIMEOUT_S) if names else {}).values():
+            future.result(TIMEOUT_S)
 
 
 def acl_faults(bootstrap: str, wanted: Iterable[policy.KafkaAcl], *, mend: bool = False) -> list[str]:

@@ -200,7 +200,8 @@ class Mirror:
         copies = self._settings.kafka.copies(len(self._brokers()))[0]
         ends = ((self._other, self._address), (region.name, self._where.kafka_bootstrap))
         (own / "mm2.properties").write_text(config(*ends, self._settings.kafka.prefix, copies))
-        java = (
+        java = (  # it ends with this process, however that ends: else it would go on without the lease
+            "setpriv", "--pdeathsig", "KILL",
             "java", "-cp", str(cache.jar_dir(folder, NAME) / "*"), f"-Xmx{HEAP_MB}m", *JVM_OPTIONS,
             f"-Dlog4j2.configurationFile={LOG_CONFIG}", "org.apache.kafka.connect.mirror.MirrorMaker",
             str(own / "mm2.properties"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import psycopg
 
@@ -26,6 +26,8 @@ from infra.stack.query_offsets import all_committed
 SQL: Final = sql_of(__file__)
 PASSIVE_FILE: Final = "passive"
 """In a home in which nothing but the mirror may run."""
+BEGUN: Final = "its log is begun anew"
+"""In that file, where the log here has nothing of its own and is no copy yet."""
 POLL_S: Final = 0.5
 MIRROR_ENDS_S: Final = 60.0
 Say = Callable[[str], None]
@@ -113,8 +115,10 @@ def fail_over(settings: Settings, to: str, catch_up_s: float, say: Say) -> None:
     with connected(where.db_owner_url) as database:
         lacking = mirror.behind(known_spans(database, prefix) if spans is None else spans, copied)
         rows = [(now.active, *place, *span) for place, span in sorted(lacking.items())]
+        if not database.execute(SQL["act"], {"region": to, "ttl_s": settings.lease.ttl_s}).rowcount:
+            raise ServiceError("another command has changed the regions: see odograph status, then again")
         database.cursor().executemany(SQL["lacks"], rows)
-        database.execute(SQL["act"], {"region": to, "ttl_s": settings.lease.ttl_s})
+        database.execute(SQL["hold"])
         database.execute(SQL["fence"])
         database.execute(SQL["anew"])
     say(f"region {to} acts")
@@ -129,20 +133,24 @@ def follow(settings: Settings, wait_s: float, say: Say) -> None:
 
     Raises ConfigError; ServiceError where that is not so within ``wait_s``. Killed, it can be done again.
     """
-    region, prefix = settings.region, settings.kafka.prefix
+    region, prefix, passive = settings.region, settings.kafka.prefix, settings.paths.home / PASSIVE_FILE
     where = endpoints(settings, ("kafka_bootstrap", "db_owner_url"))
     now = _known_role(where.db_owner_url)
     if now.active == region.name:
         raise ConfigError(f"region {region.name} acts: the other one follows")
-    if now.copies_to != region.name:  # a copy has nothing of its own
+    if not passive.exists():
+        raise ConfigError("programs here may still write to the log; first, here: odograph up")
+    if now.copies_to != region.name and passive.read_text() != BEGUN:  # a copy has nothing of its own
         _require_whole(settings, where.kafka_bootstrap, time.monotonic() + wait_s)
-    _put(where.db_owner_url, "copies_to", ("",))
+    passive.write_text(BEGUN)
+    _copy_to("", where.db_owner_url, region.name)
     _until_mirror_ended(where.db_owner_url)
     delete_topics(where.kafka_bootstrap, prefix)
     mirror.forget(where.kafka_bootstrap, region.other_name)
     create_topics(where.kafka_bootstrap, prefix, settings.kafka)
     say(_put_aside(settings.paths.place("checkpoints")))
-    _put(where.db_owner_url, "copies_to", (region.name,))
+    passive.write_text("")
+    _copy_to(region.name, where.db_owner_url, region.name)
     say(f"region {region.name} follows {now.active}: its log is copied from the beginning")
 
 
@@ -209,9 +217,11 @@ def _until_mirror_ended(url: str) -> None:
         time.sleep(POLL_S)
 
 
-def _put(url: str, statement: str, values: tuple[Any, ...]) -> None:
+def _copy_to(to: str, url: str, region: str) -> None:
+    """Whose mirror copies from now on; raises ConfigError where this region has come to act meanwhile."""
     with connected(url) as database:
-        database.execute(SQL[statement], values)
+        if not database.execute(SQL["copies_to"], (to, region)).rowcount:
+            raise ConfigError(f"region {region} acts by now: the other one follows")
 
 
 def _put_aside(place: str) -> str:

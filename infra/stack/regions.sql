@@ -8,7 +8,7 @@ INSERT INTO odograph.region (active, copies_to) VALUES (%s, %s) ON CONFLICT DO N
 
 -- name: uncopied
 SELECT region, topic, partition, from_offset, known_to, came_at IS NOT NULL FROM odograph.uncopied
-WHERE noted_at = (SELECT max(noted_at) FROM odograph.uncopied) ORDER BY topic, partition
+WHERE noted_at = (SELECT since FROM odograph.region) ORDER BY topic, partition
 
 -- name: lacks
 INSERT INTO odograph.uncopied (region, topic, partition, from_offset, known_to) VALUES (%s, %s, %s, %s, %s)
@@ -17,6 +17,11 @@ INSERT INTO odograph.uncopied (region, topic, partition, from_offset, known_to) 
 UPDATE odograph.region SET active = %(region)s, since = now(), judged_to =
     (SELECT max(expires_at) - make_interval(secs => %(ttl_s)s) FROM odograph.lease
      WHERE name = 'instant' AND expires_at > '-infinity')
+WHERE active <> %(region)s AND copies_to = %(region)s
+
+-- name: hold
+-- What is taking a lease for the first time has a row that only it sees.
+LOCK TABLE odograph.lease IN SHARE ROW EXCLUSIVE MODE
 
 -- name: fence
 UPDATE odograph.lease SET expires_at = '-infinity' WHERE name <> 'mirror'
@@ -26,7 +31,7 @@ UPDATE odograph.lease SET expires_at = '-infinity' WHERE name <> 'mirror'
 DELETE FROM odograph.query_completeness
 
 -- name: copies_to
-UPDATE odograph.region SET copies_to = %s
+UPDATE odograph.region SET copies_to = %s WHERE active <> %s
 
 -- name: mirrors
 SELECT 1 FROM odograph.lease WHERE name = 'mirror' AND expires_at > clock_timestamp()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.contract.errors import ConfigError
-from infra.settings.settings import load
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.settings import Endpoints, load
 from infra.stack import mirror, regions
 from infra.stack.stack import Stack, http_parts
 
@@ -60,3 +60,51 @@ def test_in_a_region_that_waits_no_broker_runs_and_no_program_but_the_mirror(tmp
     assert [*stack.pages()] == ["mirror"]
     assert http_parts(settings)[-1] == "mirror"
     assert "mirror" not in http_parts(load(paths={"home": str(tmp_path)}))
+
+
+class Following:
+    """Region A, which acted; what `failover --follow` asks and does there, where B acts, is noted."""
+
+    def __init__(self, home: Path, patch: pytest.MonkeyPatch) -> None:
+        self.settings = load(paths={"home": str(home)}, region={"name": "A", "other": "B=h:1"})
+        self.copies_to, self.did, self.ends_in = "B", list[str](), ""
+        where = Endpoints("", 0, "a:1", "owner", "", "")
+        patch.setattr(regions, "endpoints", lambda *_: where)
+        patch.setattr(regions, "role", lambda _: regions.Role("B", self.copies_to))
+        patch.setattr(regions, "_copy_to", self._copy_to)
+        patch.setattr(mirror, "forget", lambda *_: self._do("forget"))
+        for name in ("_require_whole", "_until_mirror_ended", "delete_topics", "create_topics"):
+            patch.setattr(regions, name, lambda *_, name=name: self._do(name))
+
+    def _copy_to(self, to: str, *_: str) -> None:
+        self.copies_to = to
+        self._do(f"copy to {to or 'none'}")
+
+    def _do(self, what: str) -> None:
+        if what == self.ends_in:
+            raise ServiceError(what)
+        self.did.append(what)
+
+    def follow(self) -> list[str]:
+        self.did.clear()
+        regions.follow(self.settings, 0.0, print)
+        return self.did
+
+
+@pytest.mark.parametrize("ends_in", ["_until_mirror_ended", "delete_topics", "forget", "create_topics"])
+def test_a_log_that_was_seen_to_be_whole_elsewhere_is_begun_anew_wherever_that_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_in: str
+) -> None:
+    region = Following(tmp_path, monkeypatch)
+    with pytest.raises(ConfigError, match="may still write to the log; first, here: odograph up"):
+        region.follow()
+    (tmp_path / regions.PASSIVE_FILE).touch()
+    region.ends_in = ends_in
+    with pytest.raises(ServiceError, match=ends_in):
+        region.follow()
+    assert (region.did[0], region.copies_to) == ("_require_whole", "")
+    region.ends_in = ""
+    again = ["copy to none", "_until_mirror_ended", "delete_topics", "forget", "create_topics", "copy to A"]
+    assert region.follow() == again
+    region.copies_to = "B"  # it has acted again since
+    assert region.follow() == ["_require_whole", *again]
