@@ -55,9 +55,9 @@ def rotate(stack: Stack, name: str, days: float = DAYS, request: bytes | None = 
 
 
 def revoke(stack: Stack, name: str, serial: str = "") -> list[Issued]:
-    """Revoke a device's certificates, or one by its serial number; those that were valid."""
+    """Revoke a device's certificates, or one by its serial number; these. Killed, it can be done again."""
     ours = authority(stack)
-    gone = [one for one in ours.issued(name) if not one.revoked and serial in ("", one.fingerprint)]
+    gone = [one for one in ours.issued(name) if serial in ("", one.fingerprint)]
     if not gone or "*" in name:
         raise ConfigError(f"{name} {serial}: no such certificate; all of them: odograph device list")
     ours.revoke(gone)

@@ -133,7 +133,7 @@ class Stack:
                 postgres.check_owner(self.settings.db)
                 self._note_region()
                 chosen = self._choose_ports()
-                self.renew_identities()
+                self._renew_identities()
                 services = self.services(chosen)
                 with ThreadPoolExecutor(max_workers=len(SERVICES)) as pool:
                     started = [pool.submit(self._start, service) for service in services]
@@ -153,6 +153,8 @@ class Stack:
         region, given, mark = self.settings.region, self.settings.db.given(), self.home / regions.PASSIVE_FILE
         if region.other and self.secure:
             raise ConfigError("ODOGRAPH_REGION_OTHER: the mirror has no certificates: not in a secure home")
+        if region.other and not given:
+            raise ConfigError("ODOGRAPH_REGION_OTHER: two regions have one database: ODOGRAPH_DB_URL in both")
         found = regions.role(given["url"]) if region.name and given else None
         passive = found is not None and found.active != region.name
         if passive is not mark.exists():
@@ -222,6 +224,10 @@ class Stack:
 
     def renew_identities(self) -> None:
         """Give programs and broker their certificates, and the broker who is revoked and who may do what."""
+        with self.lock():  # of two at once the older list could be the last one written
+            self._renew_identities()
+
+    def _renew_identities(self) -> None:
         if not self.secure:
             return
         services = identity.Authority(self.home, identity.SERVICES)
@@ -229,10 +235,6 @@ class Stack:
             ours = services.current(who, hosts=self._hosts(who))
             both = ours.certificate.read_text() + ours.key.read_text()
             write_private(services.folder / f"{who}.pem", both)
-        if self.by_users:
-            addresses = self.endpoints(self.ports())
-            for who in (name for name in policy.PROGRAMS if name != policy.OPERATOR):
-                users.furnish(self.home, self.settings, addresses, who)
         found = {name: self.runner.find(name) for name in self.embedded if name != "kafka"}
         running = {name: one for name, one in found.items() if one is not None}
         for each in self.services(self.ports()) if running else ():
@@ -247,6 +249,10 @@ class Stack:
                 mosquitto_reread(one.pid, self.runner.log(each.name))
             else:
                 os.kill(one.pid, signal.SIGHUP)  # its open sessions go on
+        if self.by_users:
+            addresses = self.endpoints(self.ports())
+            for who in (name for name in policy.PROGRAMS if name != policy.OPERATOR):
+                users.furnish(self.home, self.settings, addresses, who)
 
     def _hosts(self, who: str) -> tuple[str, ...]:
         """Names and addresses of who serves; the servers share a certificate."""
@@ -388,6 +394,7 @@ class Stack:
             )  # fmt: skip
         finally:
             self.runner.stop("mosquitto")
+            (home / ENDPOINTS_FILE).unlink()
         if done.returncode != 0:
             raise ServiceError(f"the bridge's sessions cannot be made: {done.stderr.strip()}")
 
