@@ -1,8 +1,8 @@
 """Which alerts a webhook was told, or were not for it: kept in the database, where there are two regions.
 
 A committed offset is a place in one region's log. After a failover the other region's log is read from its
-beginning, and what is settled here is told nobody again. While the database is away, deliveries go on: what
-is told meanwhile may be told again after a failover.
+beginning, and what is settled here is told nobody again. While the database is away, deliveries of what is
+new go on: what is told meanwhile may be told again after a failover.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ KEPT: Final = "31 days"
 """Longer than the topic keeps alerts."""
 REPEATS: Final = 100_000
 AWAY_S: Final = 5.0
+FORGET_S: Final = 86_400.0
 COLUMNS: Final = ("alert_id", "vehicle_id", "rule", "incident_id", "fleet", "severity", "received_ms")
 MARK: Final = dict.fromkeys(COLUMNS, "") | {"fleet": False, "received_ms": 0}
 """In the place of an alert: this webhook has been served."""
@@ -33,9 +34,10 @@ _TOLD: Final = f"""
 SELECT {", ".join(COLUMNS)} FROM odograph.webhook_settled WHERE destination = %s AND told
 ORDER BY received_ms DESC LIMIT {REPEATS}
 """  # noqa: S608  own columns
-_FORGET: Final = (
-    f"DELETE FROM odograph.webhook_settled WHERE destination = %s AND at < now() - INTERVAL '{KEPT}'"  # noqa: S608
-)
+_FORGET: Final = f"""
+DELETE FROM odograph.webhook_settled
+WHERE destination = %s AND alert_id <> '' AND at < now() - INTERVAL '{KEPT}'
+"""  # noqa: S608  own text
 T = TypeVar("T")
 
 
@@ -44,7 +46,8 @@ class Settled:
 
     def __init__(self, url: str, destination: str) -> None:
         self._url, self._destination = url, destination
-        self._not_before_s = 0.0
+        self._not_before_s = self._forget_s = 0.0
+        self._begun_ms = 0
         self._log = structlog.get_logger().bind(destination=destination)
 
     def begin(self) -> tuple[bool, list[Frame]]:
@@ -53,19 +56,28 @@ class Settled:
             return False, []
         with connected(self._url) as database:  # without this answer all might be told again
             known = bool(database.execute(_KNOWN, (self._destination, [""])).fetchall())
-            database.execute(_FORGET, (self._destination,))
             rows = database.execute(_TOLD, (self._destination,)).fetchall()
+        self._begun_ms = time.time_ns() // 1_000_000
         self.note([(MARK, False)])
         return known, [dict(zip(COLUMNS, row, strict=True)) for row in reversed(rows)]
 
     def of(self, alerts: Sequence[Frame]) -> set[str]:
-        """The ids of those of these alerts that are settled."""
+        """The ids of those of these alerts that are settled.
+
+        Raises ServiceError where the database is away and one is older than ``begin``: the other region may
+        have told it.
+        """
         ids = [alert["alert_id"] for alert in alerts]
 
         def ask(database: Connection) -> set[str]:
             return {alert_id for (alert_id,) in database.execute(_KNOWN, (self._destination, ids))}
 
-        return self._try(ask, set()) if ids else set()
+        if not ids or not self._url:
+            return set()
+        if min(alert["received_ms"] for alert in alerts) < self._begun_ms:
+            with connected(self._url) as database:
+                return ask(database)
+        return self._try(ask, set())
 
     def note(self, settled: Sequence[tuple[Frame, bool]]) -> None:
         """Alerts, each with whether it was told; returns when they are stored."""
@@ -76,6 +88,9 @@ class Settled:
 
         def store(database: Connection) -> None:
             database.cursor().executemany(_NOTE, rows)
+            if time.monotonic() >= self._forget_s:
+                database.execute(_FORGET, (self._destination,))
+                self._forget_s = time.monotonic() + FORGET_S
 
         if rows:
             self._try(store, None)

@@ -27,7 +27,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from bridge.downlink import feed as alerts
-from bridge.downlink.feed import Destination, Process, Repeats, Skip
+from bridge.downlink.feed import Destination, Feed, Process, Repeats, Skip
 from bridge.downlink.settled import Settled
 from infra.clients.kafka import LOST, Record
 from infra.contract.errors import ConfigError
@@ -234,10 +234,12 @@ class HookDelivery(Destination):
     def serve(self) -> None:
         """Deliver until trouble with Kafka (KafkaException, ServiceError) or ``stop``."""
         served, told = self._settled.begin()
+        self._passed.clear()
         for alert in told:
             self._repeats.delivered(alert)
         with self.feed(f"hook.{self.name}", whole=served) as feed, self.incidents() as known:
             self.ready()
+            moved: dict[int, int] = {}
             while not self.stop.is_set():
                 batch = self.read(feed, known, BATCH, READ_S)
                 before = self._settled.of([alert for _, alert in batch if alert])
@@ -248,12 +250,17 @@ class HookDelivery(Destination):
                         return
                     if self.regions and alert:
                         before.add(alert["alert_id"])
-                    feed.commit({found.partition: found.offset + 1})
-                    self.metrics.lag.labels(self.name).set(feed.lag())
+                    moved[found.partition] = found.offset + 1
+                    if not (self.regions and self._passed):  # their rows come first
+                        self._commit(feed, moved)
                 self._settled.note(self._passed)
                 self._passed.clear()
-                feed.commit({})
-                self.metrics.lag.labels(self.name).set(feed.lag())
+                self._commit(feed, moved)
+
+    def _commit(self, feed: Feed, moved: dict[int, int]) -> None:
+        feed.commit(moved)
+        moved.clear()
+        self.metrics.lag.labels(self.name).set(feed.lag())
 
     def _settle(self, found: Record, alert: Frame) -> bool:
         """Deliver it, skip it, or give it up into a record; False when ``stop`` came first."""
@@ -279,7 +286,8 @@ class HookDelivery(Destination):
             self.log.error("defect", exc_info=True)
             self._undelivered(alert, found, f"{type(error).__name__}: {error}")
         self._repeats.delivered(alert)
-        self._settled.note([(alert, True)])
+        self._settled.note([*self._passed, (alert, True)])
+        self._passed.clear()
         return True
 
     def _deliver(self, alert: Frame, found: Record) -> bool:

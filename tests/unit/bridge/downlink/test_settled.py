@@ -1,0 +1,130 @@
+"""Which alerts a webhook was told, with and without the database, and when their offsets are committed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.downlink import settled, webhooks
+from bridge.downlink.feed import DownlinkMetrics, Process
+from bridge.downlink.settled import Settled
+from infra.clients.kafka import Record
+from infra.contract.errors import ServiceError
+from infra.contract.frame import Frame
+from infra.settings.settings import Endpoints, load
+from tests.support_alerts import alert
+
+HOOK = '[[webhook]]\nname = "ops"\nurl = "http://h/"\nsecret_file = "secret"\nmin_severity = "CRITICAL"\n'
+NOW_MS = time.time_ns() // 1_000_000
+
+
+def found(number: int, received_ms: int = NOW_MS, **changes: Any) -> Frame:
+    own = {"alert_id": f"a{number}", "incident_id": f"a{number}", "cause": "heat", "fleet": False}
+    return alert(**own, event_ms=received_ms, received_ms=received_ms, **changes)
+
+
+@contextmanager
+def away(*_: object) -> Iterator[None]:
+    raise ServiceError("database: away")
+    yield
+
+
+def test_without_the_database_what_is_new_is_told_and_what_the_other_region_may_have_told_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    class Database:
+        def execute(self, _: object, values: tuple[Any, ...]) -> Any:
+            asked.append(values)
+            return self
+
+        def fetchall(self) -> list[Any]:
+            return []
+
+        def cursor(self) -> Any:
+            return self
+
+        def executemany(self, _: object, rows: Sequence[Mapping[str, Any]]) -> None:
+            asked.extend(row["alert_id"] for row in rows)
+
+    @contextmanager
+    def there(*_: object) -> Iterator[Database]:
+        yield Database()
+
+    monkeypatch.setattr(settled, "connected", there)
+    told = Settled("url", "ops")
+    assert told.begin() == (False, [])
+    told.note([(found(1), True)])
+    assert asked == [("ops", [""]), ("ops",), "", ("ops",), "a1"]  # what is old is deleted once a day
+    monkeypatch.setattr(settled, "connected", away)
+    assert told.of([found(2, NOW_MS + 60_000)]) == set()
+    with pytest.raises(ServiceError, match="away"):
+        told.of([found(2, NOW_MS + 60_000), found(3, NOW_MS - 60_000)])
+    assert Settled("", "ops").of([found(3, NOW_MS - 60_000)]) == set()
+
+
+class Place:
+    """A feed whose commits are noted."""
+
+    def __init__(self, did: list[Any]) -> None:
+        self._did = did
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def commit(self, moved: Mapping[int, int]) -> None:
+        if moved:
+            self._did.append(("commit", dict(moved)))
+
+    def lag(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("region", ["A", ""])
+def test_of_two_regions_an_offset_is_committed_when_all_before_it_is_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str
+) -> None:
+    (tmp_path / "secret").write_text("0123456789abcdef")
+    (tmp_path / "secret").chmod(0o600)
+    (tmp_path / "hooks.toml").write_text(HOOK)
+    (hook,) = webhooks.load(tmp_path / "hooks.toml")
+    settings = load(paths={"home": str(tmp_path)}, region={"name": region})
+    stop: Any = threading.Event()
+    process = Process(stop, settings, Endpoints("", 0, "", "", "url", ""), DownlinkMetrics())
+    delivery, did = webhooks.HookDelivery(hook, process), list[Any]()
+    severities = ["MAJOR", "CRITICAL", "MAJOR", "MAJOR"]
+    batch = [
+        (Record("alerts", 0, k, NOW_MS, b"", {}), found(k, severity=severity))
+        for k, severity in enumerate(severities)
+    ]
+
+    def read(*_: object) -> Any:
+        stop.set()
+        return batch
+
+    monkeypatch.setattr(delivery, "feed", lambda *_, **__: Place(did))
+    monkeypatch.setattr(delivery, "incidents", lambda: Place(did))
+    monkeypatch.setattr(delivery, "read", read)
+    monkeypatch.setattr(delivery, "_deliver", lambda *_: True)
+    monkeypatch.setattr(Settled, "begin", lambda _: (False, []))
+    monkeypatch.setattr(Settled, "of", lambda *_: set())
+    monkeypatch.setattr(
+        Settled, "note", lambda _, rows: did.append([(row["alert_id"], told) for row, told in rows])
+    )
+    delivery.serve()
+    rows = [[("a0", False), ("a1", True)], [("a2", False), ("a3", False)]]
+    if region:
+        assert did == [rows[0], ("commit", {0: 2}), rows[1], ("commit", {0: 4})]
+    else:
+        commits = [("commit", {0: k}) for k in (1, 2, 3, 4)]
+        assert did == [commits[0], rows[0], *commits[1:], rows[1]]
