@@ -160,6 +160,11 @@ class Stack:
         if passive is not mark.exists():
             supervisor.stop_in_background(self.home)
         if found is None or not passive:
+            if mark.exists() and self.ports():
+                try:
+                    self._make_sessions(self.endpoints(self.ports()))  # the broker forgets them in a week
+                except (ServiceError, subprocess.TimeoutExpired) as error:
+                    self._say(f"what vehicles send before the bridge is there may be lost: {error}")
             mark.unlink(missing_ok=True)
             return
         self.runner.stop("mosquitto")
