@@ -69,7 +69,8 @@ def as_user(
     become = ("setpriv", f"--reuid={uid}", f"--regid={gid}", more, "--no-new-privs", "--bounding-set=-all")
     kept = {name: text for name, text in os.environ.items() if name.startswith(_KEPT)}
     pairs = (f"{name}={text}" for name, text in {**kept, **env}.items())
-    whole = (*become, "--inh-caps=-all", "env", "-i", *pairs, *command)
+    # Root's environment goes before root does: another process of the user may read a process of its own.
+    whole = ("env", "-i", *pairs, *become, "--inh-caps=-all", *command)
     java = Path(which("java") or "/").resolve()
     places = [*seen, *java.parents[1:2]]
     wanted = [place for path in places for place in (path.absolute(), path.resolve())]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from urllib.parse import quote
 
 import infra
 from infra.contract import downlink, policy
+from infra.contract.errors import ConfigError
+from infra.settings.files import read_secret
 from infra.settings.sections import DB_URLS
 from infra.settings.settings import ENDPOINTS_FILE, HOME_FILE, PREFIX, SETTING_OF, Endpoints, Settings
 from infra.stack import identity, rootfs
@@ -30,15 +33,18 @@ OWN: Final = ("tmp", "run", "checkpoints.scratch")
 """Folders of a program that it writes alone."""
 LOOKS: Final = "watch"
 """The program that looks at the others' processes, by their pid files."""
+HOOKS: Final = "downlink.webhooks"
 FILES: Final = {
     "bridge.password_file": "bridge.password",
-    "downlink.webhooks": "webhooks.toml",
+    HOOKS: "webhooks.toml",
     "downlink.key_file": downlink.KEY_FILE,
     "dashboard.oidc": "oidc.toml",
     "crash.key_file": identity.KEY_FILE,
     "crash.pseudonym_key_file": identity.PSEUDONYM_KEY_FILE,
 }
 """Settings that name a file with a secret, and what the file is called in the home."""
+_HOOK_SECRET: Final = re.compile(r"""(\bsecret_file\s*=\s*)(["'])(.+?)\2""")
+"""In the file of webhooks."""
 _LOGINS: Final = {
     "mqtt": ("url", "ca_file", "cert_file", "key_file"), "kafka": ("bootstrap", "ca_file", "cert_file"),
     "db": DB_URLS,
@@ -94,19 +100,28 @@ def _settings(settings: Settings) -> dict[str, Any]:
     ground = found.get("dashboard", {}).get("basemap", "")
     if ground and Path(ground).exists():
         found["dashboard"]["basemap"] = Path(ground)
+    places = found.get("paths", {})
+    places |= {key: Path(text) for key, text in places.items() if "://" not in str(text)}
     for values in (values for values in found.values() if isinstance(values, dict)):
         for key, value in values.items():
-            if not isinstance(value, (str, bool, int, float)):
+            if not isinstance(value, (str, bool, int, float, tuple)):
                 values[key] = str(value.absolute() if isinstance(value, Path) else value)
     return found
 
 
 def furnish(home: Path, settings: Settings, addresses: Endpoints, who: str) -> None:
-    """The home of a program, with what it may have and no more. Idempotent; raises ServiceError."""
+    """The home of a program, with what it may have and no more. Idempotent.
+
+    Raises ServiceError, ConfigError for a file that settings name.
+    """
     own, user = folder_of(home, who), user_of(who)
     (home / FOLDER).mkdir(exist_ok=True)
     (home / FOLDER).chmod(0o711)
-    rootfs.write_config(own, user, files_of(home, settings, addresses, who), own=True)
+    files = files_of(home, settings, addresses, who)
+    rootfs.write_config(own, user, files, own=True)
+    for path in own.iterdir():  # what it had before and may not have now
+        if path.name not in files and path.is_file() and not path.is_symlink():
+            path.unlink()
     shared = [name for name, (_, members) in policy.FOLDERS.items() if who in members]
     shared += ["run"] if who == LOOKS else []
     for link in (own / name for name in shared):
@@ -128,15 +143,18 @@ def share(home: Path, settings: Settings) -> None:
 
 
 def files_of(home: Path, settings: Settings, addresses: Endpoints, who: str) -> dict[str, str]:
-    """All of it, by name."""
+    """All of it, by name. Raises ConfigError for a file that settings name."""
     held = {name for name, programs in policy.SECRETS.items() if who in programs}
     own, files, made = folder_of(home, who), dict[str, str](), _settings(settings)
     for setting, name in FILES.items():
         section, key = setting.split(".")
-        place: Path = getattr(getattr(settings, section), key) or home / name
-        if setting in held and place.exists():
-            files[name] = place.read_text()
+        given: Path | None = getattr(getattr(settings, section), key)
+        place = given or home / name
+        if setting in held and (given or place.exists()):
+            files[name] = _text(setting, place)
             made.setdefault(section, {})[key] = str(own / name)
+    if FILES[HOOKS] in files:
+        files |= _with_secrets(files[FILES[HOOKS]], settings.downlink.webhooks or home / FILES[HOOKS], own)
     services = Path(identity.FOLDER) / identity.SERVICES
     copied = [services / "ca.pem", services / f"{who}.pem", Path(identity.PUBLIC_KEY_FILE)]
     copied += [Path(identity.FOLDER) / identity.DEVICES / name for name in ("ca.pem", "revoked.json")]
@@ -164,3 +182,27 @@ def files_of(home: Path, settings: Settings, addresses: Endpoints, who: str) -> 
     sections = {name: values for name, values in made.items() if isinstance(values, dict) and values}
     top = (f"{k} = {json.dumps(value)}\n" for k, value in made.items() if not isinstance(value, dict))
     return files | {ENDPOINTS_FILE: told, HOME_FILE: "".join(top) + "\n" + toml(sections)}
+
+
+def _text(setting: str, place: Path) -> str:
+    """Of a file that a setting names, as it is; private it must be, but for that of webhooks."""
+    option = f"{PREFIX}{setting.replace('.', '_')}".upper()
+    try:
+        text = place.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} {place}: {error}") from error
+    if setting != HOOKS:
+        read_secret(place, option)
+    return text
+
+
+def _with_secrets(hooks: str, place: Path, own: Path) -> dict[str, str]:
+    """The text of the file of webhooks that lies at ``place``, and the secrets that it names, by name."""
+    made = dict[str, str]()
+
+    def taken(found: re.Match[str]) -> str:
+        name = f"webhook-{len(made)}.secret"
+        made[name] = read_secret(place.parent / found[3], f"{HOOKS} {place}: secret_file")
+        return f"{found[1]}{found[2]}{own / name}{found[2]}"
+
+    return made | {FILES[HOOKS]: _HOOK_SECRET.sub(taken, hooks)}

@@ -110,6 +110,7 @@ def test_a_user_finds_of_a_closed_folder_what_it_is_shown_and_nothing_else(tmp_p
         f"cat {needed}/file; ls {closed} {closed}/a; id -u; id -G; env; grep Cap /proc/self/status; umask"
     )
     command = rootfs.as_user("service", ("/bin/sh", "-c", script), needed, [needed], {"X": 1}, [OTHER])
+    assert command.index("env") < command.index("setpriv")  # the user never has root's environment
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": "/bin", "Y": "2"})
     lines = done.stdout.splitlines()
     assert lines[:7] == ["text", f"{closed}:", "a", "", f"{closed}/a:", "needed", f"{SERVICE}"]

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bridge.downlink import webhooks
 from infra.contract import policy
+from infra.contract.errors import ConfigError
 from infra.settings.settings import Endpoints, Settings, external, load
-from infra.stack import identity, users
+from infra.stack import identity, rootfs, users
 from infra.stack.postgres import write_private
 from infra.stack.stack import ensure_keys
 
@@ -58,6 +60,8 @@ def test_addresses_are_those_that_the_policy_gives_and_lead_to_files_of_the_prog
     held = {name for name, programs in policy.SECRETS.items() if who in programs and name in told}
     assert {name for name in policy.SECRETS if told.get(name)} == held
     assert f"{home}/ca" not in files["endpoints.json"]
+    keys = [name for name in ("downlink.key", "evidence.key", "pseudonym.key") if name in files]
+    assert [files[name] for name in keys] == [(home / name).read_text() for name in keys]
     assert told["dashboard_tls"] == f"{own}/ca/services/dashboard.pem"
     assert [name for name in files if name.endswith(".pem") and "services" in name] == [
         "ca/services/ca.pem", f"ca/services/{who}.pem",
@@ -88,3 +92,61 @@ def test_secrets_of_the_settings_are_with_who_needs_them_only(
     named = {"webhooks": f"{own}/webhooks.toml", "key_file": f"{own}/downlink.key"}
     assert made.get("downlink", {}) == (named if who == "downlink" else {})
     assert ("mqtt" in made, "db" in made) == (False, False)
+
+
+def test_settings_are_to_a_program_what_they_are_to_root(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = load(
+        paths={"home": str(home), "lookups": "shared", "checkpoints": "hdfs://h:1/x"},
+        journeys={"brake_g": (0.5, 0.4, 0.3)}, cohort={"load_edges_pct": (10.0, 90.0)},
+    )  # fmt: skip
+    files, own = users.files_of(home, given, embedded(home), "jobs"), home / "programs" / "jobs"
+    own.mkdir(parents=True)
+    (own / "settings.toml").write_text(files["settings.toml"])
+    monkeypatch.chdir(own)
+    found = load(paths={"home": str(own)})
+    assert (found.journeys, found.cohort) == (given.journeys, given.cohort)
+    assert (found.paths.lookups, found.paths.checkpoints) == (f"{home.parent}/shared", "hdfs://h:1/x")
+
+
+def test_a_webhooks_secret_comes_along_and_a_file_that_is_not_there_is_named(home: Path) -> None:
+    hooks, deep = home.parent / "hooks.toml", home.parent / "deep.secret"
+    one = "[[webhook]]\nname = {0!r}\nurl = 'http://h/'\nsecret_file = {1}\n"
+    hooks.write_text(one.format("a", '"mine.key"') + one.format("b", f"'{deep}'"))
+    settings = load(paths={"home": str(home)}, downlink={"webhooks": str(hooks)})
+    with pytest.raises(ConfigError, match=r"downlink.webhooks .*hooks.toml: secret_file .*deep.secret"):
+        users.files_of(home, settings, embedded(home), "downlink")
+    write_private(deep, "sixteen bytes at least\n")
+    files, own = users.files_of(home, settings, embedded(home), "downlink"), home / "programs" / "downlink"
+    for name, text in files.items():
+        write_private(own / name, text)
+    assert [(h.name, h.secret) for h in webhooks.load(own / "webhooks.toml")] == [
+        ("a", b"text of mine.key"), ("b", b"sixteen bytes at least"),
+    ]  # fmt: skip
+    assert not [n for n in users.files_of(home, settings, embedded(home), "events") if "webhook" in n]
+
+
+@pytest.mark.parametrize(
+    ("who", "section", "key"), [("dashboard", "dashboard", "oidc"), ("downlink", "downlink", "webhooks")]
+)
+def test_a_named_file_that_is_not_there_is_no_setting_that_is_not_made(
+    home: Path, who: str, section: str, key: str
+) -> None:
+    settings = load(paths={"home": str(home)}, **{section: {key: str(home / "none.toml")}})
+    with pytest.raises(ConfigError, match=rf"{f'odograph_{section}_{key}'.upper()} .*none\.toml"):
+        users.files_of(home, settings, embedded(home), who)
+
+
+def test_what_a_program_may_have_no_more_is_taken_from_its_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rootfs, "ids", lambda _: (61_001, 61_001))
+    own = home / "programs" / "dashboard"
+    settings = load(paths={"home": str(home)}, dashboard={"oidc": str(home.parent / "mine.key")})
+    users.furnish(home, settings, embedded(home), "dashboard")
+    assert (own / "oidc.toml").read_text() == "text of mine.key"
+    users.furnish(home, load(paths={"home": str(home)}), embedded(home), "dashboard")
+    assert not (own / "oidc.toml").exists()
+    left = {"settings.toml", "endpoints.json", "evidence.key", "pseudonym.key"}
+    assert left <= {path.name for path in own.iterdir()}
+    assert (own / "tmp").is_dir()
+    assert (own / "lookups").is_symlink()
