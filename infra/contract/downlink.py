@@ -9,12 +9,12 @@ Silences are the table's copy for the downlink, which has no database: `odograph
 ``<home>/lookups/silences.json``, the downlink rereads it on change. Copy it to another machine by hand.
 """
 
-import os
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 import orjson
@@ -211,10 +211,11 @@ def write_silences(path: Path, silences: Sequence[Silence]) -> None:
 
 
 def write_lookup(path: Path, content: object) -> None:
-    """Write a JSON file whole, or not at all."""
+    """Write a JSON file whole, or not at all; through no link, which a program could have put there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(orjson.dumps(content))
+    draft = path.with_name(f".{path.name}.{token_hex(4)}")
+    with draft.open("xb") as file:
+        file.write(orjson.dumps(content))
     draft.replace(path)
 
 

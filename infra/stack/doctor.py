@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -259,8 +260,9 @@ def _users_hop(stack: Stack) -> Answer:
     running = {name: one.pid for name, one in found.items() if one is not None}
     owners: dict[str, set[str]] = {}
     for name, pid in running.items():
-        uid = Path(f"/proc/{pid}").stat().st_uid
-        owners.setdefault(system_user(uid), set()).add(users.principal(name))
+        with suppress(FileNotFoundError):  # it has ended meanwhile
+            uid = Path(f"/proc/{pid}").stat().st_uid
+            owners.setdefault(system_user(uid), set()).add(users.principal(name))
     wrong = {user: who for user, who in owners.items() if user == "root" or len(who) > 1}
     if not wrong:
         return True, f"{len(running)} programs as {len(owners)} system users, none of them root", ""

@@ -7,6 +7,7 @@ records under lock stay, with the custody log of all of them: a legal hold wins.
 from __future__ import annotations
 
 import mmap
+import os
 import secrets
 import shutil
 import time
@@ -299,7 +300,8 @@ def _renamed(files: Iterable[Path], vehicle: str, name: str) -> int:
     for path in files:
         if not path.stat().st_size:
             continue
-        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as text:
+        opened = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # programs write in these folders too
+        with open(opened, "r+b") as file, mmap.mmap(file.fileno(), 0) as text:  # noqa: PTH123
             at = text.find(vehicle.encode())
             while at >= 0:
                 text[at : at + len(vehicle)] = name.encode()

@@ -75,10 +75,11 @@ def network_of(number: int, rows: Iterable[EdgeRow]) -> RoadNetwork:
 
 
 def save(network: RoadNetwork, path: Path) -> None:
-    """Write the file whole or not at all."""
+    """Write the file whole or not at all; through no link, which a program could have put there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("wb") as file:
+    draft.unlink(missing_ok=True)
+    with draft.open("xb") as file:
         np.savez(file, **{f.name: getattr(network, f.name) for f in fields(network)})
         file.flush()
         os.fsync(file.fileno())
