@@ -32,8 +32,10 @@ from infra.stack.supervisor import MIRROR
 
 NAME: Final = MIRROR
 IVY: Final = Path(__file__).with_name("mirror.xml")
-COPIED: Final = tuple(t.name for t in KAFKA_TOPICS if t.name != CLOCK)
-"""Not the clock: what a region's jobs tell themselves of their own log."""
+COPIED: Final = tuple(t.name for t in KAFKA_TOPICS if t.name not in (CLOCK, "policy"))
+"""Not the clock: what a region's jobs tell themselves of their own log. Nor what a region decides: its
+maintenance tells that when it begins to act, and what the other one decided would come behind it.
+"""
 CONNECTOR: Final = "MirrorSourceConnector"
 HEAP_MB: Final = 256
 FLUSH_MS: Final = 1000
