@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -94,8 +94,11 @@ def run(settings: Settings) -> None:
         warm_up.close()
         if term is None:
             return
-        regions = settings.region.name and where.db_ingest_url
-        if regions and (judged_ms := judged_to_ms(where.db_ingest_url)) is not None:
+        judged_ms = None
+        if settings.region.name and where.db_ingest_url:
+            with suppress(ServiceError):  # away: a checkpoint says where to go on, without one all is judged
+                judged_ms = judged_to_ms(where.db_ingest_url)
+        if judged_ms is not None:
             since_ms = judged_ms - REGION_MS
             found = {
                 query: findings(spark, settings, where, rules, query, since_ms=since_ms) for query in SOURCES
