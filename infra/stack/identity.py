@@ -228,8 +228,9 @@ def name_vehicles(home: Path, named: Mapping[str, Sequence[str]]) -> None:
     wrong += [name for name in named if not policy.GATEWAY.fullmatch(name)]
     if wrong:
         raise ConfigError(f"{', '.join(wrong[:3])}: vehicles by their ids, of a gateway-..., are wanted")
-    kept = gateways(home) | {name: tuple(vehicles) for name, vehicles in named.items()}
-    write_private(home / FOLDER / "gateways.json", json.dumps(kept))
+    with locked(home / FOLDER / "lock"):
+        kept = gateways(home) | {name: tuple(vehicles) for name, vehicles in named.items()}
+        write_private(home / FOLDER / "gateways.json", json.dumps(kept))
 
 
 def server_hosts(address: str, names: Iterable[str] = ()) -> tuple[str, ...]:
