@@ -141,6 +141,8 @@ class Stack:
                     future.result()
             addresses = self.endpoints(self.ports())
             self.furnish(addresses.logged_in(policy.OPERATOR))
+            if self.settings.region.other and not self.passive:
+                self._note_region()  # the other one may have been quicker
             if self.passive:
                 self._make_sessions(addresses)
             postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
