@@ -199,6 +199,7 @@ class Mirror:
         cache.verify(cache.jar_dir(folder, NAME))
         own, region = home / "config" / NAME, self._settings.region
         own.mkdir(parents=True, exist_ok=True)
+        (home / "logs").mkdir(mode=0o700, exist_ok=True)
         copies = self._settings.kafka.copies(len(self._brokers()))[0]
         ends = ((self._other, self._address), (region.name, self._where.kafka_bootstrap))
         (own / "mm2.properties").write_text(config(*ends, self._settings.kafka.prefix, copies))
