@@ -61,7 +61,7 @@ WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s OR (vehicle_i
   AND (%(active)s::boolean IS NULL OR active = %(active)s)
   AND (%(active)s::boolean IS DISTINCT FROM true OR incident_no
        IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.active))
-  AND (%(cause)s::text IS NULL OR cause = %(cause)s)
+  AND (%(cause)s::text IS NULL OR %(cause)s IN (cause, split_part(cause, ' ', 1)))
   AND (%(assigned)s::text IS NULL OR coalesce(assigned_to, 'nobody') = %(assigned)s)
   AND (%(seen)s::boolean IS NULL OR (acknowledged_at IS NOT NULL) = %(seen)s)
   AND (%(numbers)s::bigint[] IS NULL OR incident_no = ANY(%(numbers)s::bigint[]))

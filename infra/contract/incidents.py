@@ -34,18 +34,24 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """The table of causes. ``by_rule``: also by ``.part``, as a trouble code, which goes before the rule."""
+    """The table of causes. ``by_rule``: also by ``.part``, as a trouble code, which goes before the rule.
+
+    ``apart``: causes of which each part of a rule is one of its own, as ``tyre front left``.
+    """
 
     by_rule: Mapping[str, str] = field(default_factory=dict)
     by_cause: Mapping[str, Terms] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
 
     def of(self, rule: str) -> str:
         """The cause of an alert by the part after its rule's point, else by the rule, else the rule."""
         head, _, part = rule.partition(".")
-        return self.by_rule.get(f".{part}") or self.by_rule.get(head, head)
+        cause = self.by_rule.get(f".{part}") or self.by_rule.get(head, head)
+        return f"{cause} {part}" if part and cause in self.apart else cause
 
     def terms(self, cause: str) -> Terms:
-        return self.by_cause.get(cause, Terms())
+        """Those of a cause of the table, or of a part of one."""
+        return self.by_cause.get(cause) or self.by_cause.get(cause.partition(" ")[0], Terms())
 
     def encode(self) -> bytes:
         """The record under TABLE_KEY."""
@@ -56,7 +62,8 @@ class Causes:
         """Raises ContractError."""
         try:
             table = orjson.loads(value)
-            return cls(table["by_rule"], {name: Terms(**terms) for name, terms in table["by_cause"].items()})
+            by_cause = {name: Terms(**terms) for name, terms in table["by_cause"].items()}
+            return cls(table["by_rule"], by_cause, tuple(table.get("apart", ())))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ContractError("bad_shape", f"no table of causes: {error}") from error
 

@@ -174,7 +174,9 @@ def backtest(
 
 @incidents.command("list")
 def list_incidents(
-    cause: Annotated[str | None, typer.Option("--cause", help="as cooling, tyres, silence")] = None,
+    cause: Annotated[
+        str | None, typer.Option("--cause", help="as cooling, silence, tyre, 'tyre front left'")
+    ] = None,
     vehicle: Vehicle = None,
     every: Every = False,
     limit: Limit = 100,

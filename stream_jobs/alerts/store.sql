@@ -22,7 +22,7 @@ SELECT i.incident_no, severity, active, acknowledged_at, assigned_to, silenced_u
        vehicles, cause, alerts, opened_at, last_at, closed_at, duration_s, rules, incident_id, message
 FROM serving.incident i
 WHERE (%(every)s OR i.incident_no IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.active))
-  AND (%(cause)s::text IS NULL OR cause = %(cause)s)
+  AND (%(cause)s::text IS NULL OR %(cause)s IN (cause, split_part(cause, ' ', 1)))
   AND (%(vehicle)s::text IS NULL OR i.incident_no IN (
        SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle)s))
 ORDER BY active DESC, acknowledged_at IS NOT NULL, odograph.severity_rank(severity) DESC, opened_at DESC

@@ -101,7 +101,7 @@ class RuleInputs:
 
 def name_expressions(rules: Sequence[Rule]) -> dict[int, str]:
     """The expressions for names, by the place of the rule."""
-    return {k: rule.stateful.names for k, rule in enumerate(rules) if rule.stateful and rule.stateful.names}
+    return {k: rule.names for k, rule in enumerate(rules) if rule.names}
 
 
 def unknown_inputs(rules: int, frames: int, named: Sequence[int] = ()) -> RuleInputs:

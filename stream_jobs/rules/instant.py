@@ -189,12 +189,17 @@ def _raised(rows: DataFrame, rules: Sequence[Rule], gate: Column) -> DataFrame:
         if rule.limit is not None:
             limit = expression(rule.limit)
             condition &= value > limit if rule.beyond == "above" else value < limit
-        told = {"rule": rule.id, "rule_version": rule.version, "severity": rule.severity}
+        about = F.lit(None) if rule.names is None else F.array_join(expression(rule.names), ", ")
+        about = F.nullif(about.cast("string"), F.lit(""))
         finding = F.struct(
-            *(F.lit(word).alias(name) for name, word in told.items()),
+            F.concat_ws(".", F.lit(rule.id), *[about] * rule.apart).alias("rule"),
+            *(
+                F.lit(given).alias(name)
+                for name, given in (("rule_version", rule.version), ("severity", rule.severity))
+            ),
             value.cast("double").alias("value"),
             limit.cast("double").alias("limit"),
-            F.lit(rule.message).alias("message"),
+            F.concat_ws(": ", F.lit(rule.message), about).alias("message"),
         )
         holds.append(condition)
         findings.append(F.when(condition, finding))

@@ -99,14 +99,13 @@ class Baseline:
 class Count:
     """At least ``times`` beginnings within ``span_s``; absent for ``absent_s``, it begins anew.
 
-    ``apart``: each name is an alert of its own. ``reversal``: what counts is each time that the value, having
-    fallen by so much, rises by so much while the condition holds.
+    ``reversal``: what counts is each time that the value, having fallen by so much, rises by so much while
+    the condition holds.
     """
 
     times: Annotated[Whole, Field(ge=1, le=32)] = 1
     span_s: Span = 86_400.0
     absent_s: Seconds = 5.0
-    apart: Flag = False
     reversal: Above0 | None = None
 
 
@@ -220,7 +219,6 @@ class Stateful:
     armed_for_s: Seconds = 0.0
     armed_pause_s: Seconds = 0.0
     learn: Text | None = None
-    names: Text | None = None
     gap_s: Span = GAP_S
     escalate: tuple[Step, ...] = ()
 
@@ -230,7 +228,8 @@ class Rule:
     """One rule. ``condition``, ``value`` and ``limit`` are Spark SQL over the columns of ``source``.
 
     ``limit`` and ``beyond`` are None together: then the condition alone decides. ``clear_for_s`` None: the
-    alert does not clear by itself.
+    alert does not clear by itself. ``names``: Spark SQL for what it is about; ``apart``: each of these is an
+    alert of its own, ``id.name``.
     """
 
     id: Name
@@ -245,6 +244,8 @@ class Rule:
     message: Text
     query: Literal["instant", "vehicles"] = INSTANT
     stateful: Stateful | None = None
+    names: Text | None = None
+    apart: Flag = False
 
     def summary(self) -> dict[str, Any]:
         """The rule in short; ``kind`` is ``frame`` for instant rules."""
@@ -262,7 +263,7 @@ class Rule:
             ("condition", self.condition, "BOOLEAN"), ("value", self.value, "DOUBLE"),
             ("limit", self.limit, "DOUBLE"), ("clear", more.clear, "BOOLEAN"),
             ("while", more.armed, "BOOLEAN"), ("learn", more.learn, "BOOLEAN"),
-            ("names", more.names, "VARCHAR[]"), ("follows", self.follows(), "DOUBLE"),
+            ("names", self.names, "VARCHAR[]"), ("follows", self.follows(), "DOUBLE"),
         ]  # fmt: skip
         return [(key, sql, gives) for key, sql, gives in found if sql is not None]
 
@@ -285,11 +286,15 @@ class Fleet(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What an incident is of. ``codes``: parts of rules, as trouble codes, which go before the rule."""
+    """What an incident is of. ``codes``: parts of rules, as trouble codes, which go before the rule.
+
+    ``apart``: each part of its rules is a cause of its own, ``cause part`` (`tyre front left`).
+    """
 
     cause: Name
     rules: tuple[Text, ...]
     codes: tuple[Text, ...] = ()
+    apart: Flag = False
     join_s: Span = JOIN_MS / 1000
     fleet: Fleet | None = None
 
@@ -376,10 +381,13 @@ def load_causes(path: Path | None, rules: Iterable[Rule], others: Iterable[str] 
     if file != SHIPPED and "causes" not in (read_yaml(file, "rules file") or ()):
         file = SHIPPED
     clear_for_s = {rule.id: rule.clear_for_s or 0.0 for rule in rules} | dict.fromkeys(others, 0.0)
-    by_rule, by_cause = dict[str, str](), dict[str, Terms]()
+    by_rule, by_cause, apart = dict[str, str](), dict[str, Terms](), list[str]()
     for entry in read_entries(file, "rules file", "causes", "cause", ("rules",)):
-        entry.check_keys(("cause", "rules"), ("codes", "join_s", "fleet"))
+        entry.check_keys(("cause", "rules"), ("codes", "apart", "join_s", "fleet"))
         cause = entry.read(Cause, {})
+        if cause.apart and cause.fleet:
+            raise entry.wrong("fleet", "has no meaning where each part is `apart`")
+        apart += [cause.cause] * cause.apart
         for name in (*cause.rules, *(f".{code}" for code in cause.codes)):
             if name in by_rule:
                 raise entry.wrong("rules", f"{name} is of the cause {by_rule[name]} already")
@@ -391,7 +399,7 @@ def load_causes(path: Path | None, rules: Iterable[Rule], others: Iterable[str] 
         if "join_s" in entry and cause.join_s < longest_s:
             raise entry.wrong("join_s", f"is below {longest_s:g}, the `clear_for_s` of one of its rules")
         by_cause[cause.cause] = replace(cause, join_s=max(cause.join_s, longest_s)).terms()
-    return Causes(by_rule, by_cause)
+    return Causes(by_rule, by_cause, tuple(apart))
 
 
 def wrong(path: Path, rule: str, key: str, reason: str) -> ConfigError:
@@ -433,13 +441,15 @@ def _rule(entry: Entry) -> Rule:
         if kind not in [*KINDS]:
             raise entry.wrong("kind", f"{kind!r} is none of {', '.join(KINDS)}")
         values = {"source": "frame"} | ({"value": NO_VALUE} if kind in MOMENTS else {}) | values
-        more = ("kind", "while", "while_for_s", "while_pause_s", "gap_s", "names")
+        more = ("kind", "while", "while_for_s", "while_pause_s", "gap_s")
         more += (*_keys(KINDS[kind]).values(), *_MORE.get(kind, ()))
     entry = replace(entry, values=values)
     entry.check_keys(
         ("id", "version", "severity", "source", "value", "message"),
-        ("query", "condition", "beyond", "limit", "clear_for_s", *more),
+        ("query", "condition", "beyond", "limit", "clear_for_s", "names", "apart", *more),
     )
+    if "apart" in entry and "names" not in entry:
+        raise entry.wrong("apart", "has no meaning without `names`")
     if is_stateful and values["source"] != "frame":
         raise entry.wrong("source", f"{values['source']!r}: rules of the query {VEHICLES} are about frames")
     limit: Any = values.get("limit")

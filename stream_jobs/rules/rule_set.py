@@ -57,7 +57,7 @@ def _count(rule: model.Rule, _: model.Stateful, spec: model.Count) -> Detector:
     times, span_ms = spec.times, _ms(spec.span_s)
     if spec.reversal is not None:
         return occurrence.ReversalDetector(times, span_ms, spec.reversal)
-    return occurrence.CountDetector(times, span_ms, _ms(spec.absent_s), _ms(rule.clear_for_s), spec.apart)
+    return occurrence.CountDetector(times, span_ms, _ms(spec.absent_s), _ms(rule.clear_for_s), rule.apart)
 
 
 _OF_KIND: Final[dict[type, Callable[[model.Rule, model.Stateful, Any], Detector]]] = {

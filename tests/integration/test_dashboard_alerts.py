@@ -220,7 +220,7 @@ def test_an_incident_is_assigned_commented_acknowledged_and_silenced_by_its_caus
     ((number,),) = site.fetch("SELECT incident_no FROM odograph.alert WHERE alert_no = 3")
     dispatcher.open(f"/alerts?incident={number}")
     expect(dispatcher.page.get_by_role("heading", name=f"Incident {number}")).to_be_visible()
-    expect(dispatcher.page.get_by_text("MINOR · active, new · tyres")).to_be_visible()
+    expect(dispatcher.page.get_by_text("MINOR · active, new · tyre rear left")).to_be_visible()
     for way, label, words in (
         ("Assign", "To whom", "workshop"),
         ("Comment", "Comment", HOSTILE),
@@ -236,7 +236,7 @@ def test_an_incident_is_assigned_commented_acknowledged_and_silenced_by_its_caus
     dispatcher.still()
     dispatcher.page.get_by_label("Note").fill("slow leak")
     button(dispatcher, "Acknowledge").click()
-    expect(dispatcher.page.get_by_text("MINOR · active, seen, silenced · tyres")).to_be_visible()
+    expect(dispatcher.page.get_by_text("MINOR · active, seen, silenced · tyre rear left")).to_be_visible()
     query = "SELECT kind, by_whom, text FROM odograph.incident_note WHERE incident_no = %s ORDER BY note_no"
     assert site.fetch(query, number) == [
         ("assigned", ADA, "workshop"),
@@ -245,7 +245,7 @@ def test_an_incident_is_assigned_commented_acknowledged_and_silenced_by_its_caus
         ("acknowledged", ADA, "slow leak"),
     ]
     query = "SELECT cause, vehicle_id FROM odograph.alert_silence WHERE cause IS NOT NULL"
-    assert site.fetch(query) == [("tyres", vehicle_id(3))]
+    assert site.fetch(query) == [("tyre rear left", vehicle_id(3))]
     assert HOSTILE not in dispatcher.page.content()
 
 

@@ -95,7 +95,7 @@ def test_active_and_unacknowledged_alerts_come_first_then_the_worst(
         ("coolant_high", "MAJOR", True),
         ("speeding", "WARNING", True),
         ("battery_low", "WARNING", True),
-        ("tyre_low", "MINOR", True),
+        ("tyre_low.rear left", "MINOR", True),
         ("speeding", "WARNING", False),
         ("coolant_high", "MAJOR", False),
     ]
@@ -109,7 +109,7 @@ def test_incidents_come_active_and_worst_first_and_can_be_asked_for(
     assert list(zip(found["cause"], found["severity"], found["active"], strict=True)) == [
         ("crash", "CRITICAL", True),
         ("coolant_high", "MAJOR", True),
-        ("tyres", "MINOR", True),
+        ("tyre rear left", "MINOR", True),
         ("speeding", "WARNING", True),
         ("battery_low", "WARNING", True),
         ("coolant_high", "MAJOR", False),
@@ -117,6 +117,8 @@ def test_incidents_come_active_and_worst_first_and_can_be_asked_for(
     ]
     assert shared_queries.incidents(connection, vehicle_id(0), active=True)["alerts"].tolist() == [1, 1]
     assert len(shared_queries.incidents(connection, cause="speeding", assigned="nobody", seen=False)) == 2
+    assert shared_queries.incidents(connection, cause="tyre")["cause"].tolist() == ["tyre rear left"]
+    assert shared_queries.incidents(connection, cause="tyre front left").empty
     assert shared_queries.incidents(connection, seen=True).empty
 
 

@@ -94,7 +94,7 @@ def test_alerts_of_one_cause_are_joined_and_people_have_them_by_incident(lane: L
     change(lane, OLD, VINS[0], T0 / 1000 - 7000)
     produce(lane, "alerts", [
         found(0, 1, "coolant_critical", "CRITICAL"), found(0, 2, "dtc_active.P0217"),
-        found(0, 3, "dtc_active.U0121"), found(0, 4, "tyre_slow_leak"), found(1, 5, "coolant_hot"),
+        found(0, 3, "dtc_active.U0121"), found(0, 4, "tyre_slow_leak.front left"), found(1, 5, "coolant_hot"),
     ], T0)  # fmt: skip
     with lane.process("jobs", "events"):
         until_read(lane, 5)
@@ -104,13 +104,13 @@ def test_alerts_of_one_cause_are_joined_and_people_have_them_by_incident(lane: L
             ("cooling", "WARNING", 1, ["coolant_hot"], False),
             ("cooling", "CRITICAL", 2, ["coolant_critical", "dtc_active.P0217"], True),
             ("trouble_code", "WARNING", 1, ["dtc_active.U0121"], True),
-            ("tyres", "WARNING", 1, ["tyre_slow_leak"], True),
+            ("tyre front left", "WARNING", 1, ["tyre_slow_leak.front left"], True),
         ]
-        old, hot, _, tyres = (row["incident_no"] for row in rows(lane, OWN, VINS[0]))
+        old, hot, _, tyre = (row["incident_no"] for row in rows(lane, OWN, VINS[0]))
         with alert_store(lane.endpoints.db_dispatch_url) as people:
-            assert people.do("incident_acknowledge", [hot, tyres, 99], "A. Okafor", "called") == [
+            assert people.do("incident_acknowledge", [hot, tyre, 99], "A. Okafor", "called") == [
                 hot,
-                tyres,
+                tyre,
             ]
             assert people.do("incident_acknowledge", [hot], "A. Okafor", None) == []
             assert people.do("incident_assign", [hot], "A. Okafor", "M. Weber") == [hot]
@@ -135,10 +135,8 @@ def test_alerts_of_one_cause_are_joined_and_people_have_them_by_incident(lane: L
         assert whole["silenced_until"] == silenced["until_at"]
         listed = lane.run("incidents", "list", "--cause", "cooling")
         assert (listed.returncode, listed.stdout.count("cooling")) == (0, 2)
-        closed = lane.run(
-            "incidents", "close", str(old), str(tyres), "--by", "M. Weber", "--note", "repaired"
-        )
-        assert closed.stdout == f"closed: {old}, {tyres}\n"
+        closed = lane.run("incidents", "close", str(old), str(tyre), "--by", "M. Weber", "--note", "repaired")
+        assert closed.stdout == f"closed: {old}, {tyre}\n"
         shown = lane.run("incidents", "show", str(old)).stdout
         assert "over, silenced" in shown
         assert "closed        M. Weber   repaired" in shown

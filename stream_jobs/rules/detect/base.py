@@ -145,13 +145,17 @@ Held = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Raising:
-    """How long a rule must hold, how long it must be gone, and its further limits."""
+    """How long a rule must hold, how long it must be gone, and its further limits.
+
+    ``apart``: what it was about when it was found first is its part for as long as it holds.
+    """
 
     above: bool
     raise_for_ms: int
     clear_for_ms: int
     gap_ms: int
     escalate: tuple[tuple[float, str], ...]
+    apart: bool = False
 
     @classmethod
     def of(cls, rule: Rule, raise_for_s: float = 0.0, gap_s: float = 0.0) -> Raising:
@@ -163,21 +167,20 @@ class Raising:
             clear_for_ms=round((rule.clear_for_s or 0) * 1000),
             gap_ms=round(max(rule.stateful.gap_s, gap_s) * 1000),
             escalate=rule.stateful.escalate,
+            apart=rule.apart,
         )
 
-    def step(
-        self, held: Held, at_ms: Floats, holds: Answers, clears: Answers, value: Floats, now: RuleEvaluation
-    ) -> Detections:
+    def step(self, memory: Memory, frames: Round, held: Held, now: RuleEvaluation) -> Detections:
         """Take in what frames, or means, of k vehicles say of the rule; ``held``: HELD [k], changed in place.
 
-        ``now`` has limits, names, and whether it may be raised already: it may hold before.
+        ``now.armed``: whether it may be raised already, it may hold before.
         """
-        asked = ((holds != 0) | (clears > 0)) & (held["on"] | (holds > 0))
+        asked = ((now.holds != 0) | (now.clears > 0)) & (held["on"] | (now.holds > 0))
         if not asked.any():
             return []
-        lanes = np.flatnonzero(asked & ~(held["on"] & (at_ms <= held["seen"])))
-        h, at_ms, value = held[lanes], at_ms[lanes], value[lanes]
-        bad_now, clear = holds[lanes] > 0, clears[lanes] > 0
+        lanes = np.flatnonzero(asked & ~(held["on"] & (frames["end_ms"] <= held["seen"])))
+        h, at_ms, value = held[lanes], frames["end_ms"][lanes], now.value[lanes]
+        bad_now, clear = now.holds[lanes] > 0, now.clears[lanes] > 0
         raised = h["on"] & ~np.isnan(h["found"])
         off = np.where(
             raised, at_ms - h["bad"] > self.clear_for_ms, ~bad_now | (at_ms - h["seen"] > self.gap_ms)
@@ -206,9 +209,14 @@ class Raising:
         for k in np.flatnonzero(finds | ends).tolist():
             lane, step = int(lanes[k]), int(h["step"][k])
             limit, severity = self.escalate[step - 1] if step else (number(now.limit[lane]), None)
-            times, names = (int(found_ms[k]), int(h["since"][k])), ", ".join(now.names_of(lane)) or None
-            worst = None if ends[k] else number(value[k])
-            found.append((lane, Detection(*times, worst, limit, severity, names)))
+            at, since, names = int(found_ms[k]), int(h["since"][k]), ", ".join(now.names_of(lane)) or None
+            if self.apart:
+                first = memory.rare.setdefault(int(frames.places[lane]), (since, names))
+                if first[0] != since:
+                    first = memory.rare[int(frames.places[lane])] = (since, names)
+                names = first[1]
+            worst, part = None if ends[k] else number(value[k]), names if self.apart else None
+            found.append((lane, Detection(at, since, worst, limit, severity, names, part)))
         return found
 
     def waits(self, held: Held) -> Flags:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -95,7 +95,8 @@ class BaselineDetector(Detector):
         above = self.raising.above
         back = now.limit if self.clear_level is None else np.full(len(own), self.clear_level)
         holds, clears = answers(beyond(off, now.limit, above)), answers(~beyond(off, back, above))
-        found = self.raising.step(held, now_ms, holds * judged, clears * judged, off, now)
+        said = replace(now, holds=holds * judged, clears=clears * judged, value=off)
+        found = self.raising.step(memory, frames, held, said)
         memory.rows[places] = own
         # What waits to be raised bars its own frames from the history, not those that are learned only.
         barred = held["on"] & ~(self.raising.waits(held) & (now.holds < 0))

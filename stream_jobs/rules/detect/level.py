@@ -45,7 +45,7 @@ class LevelDetector(base.Detector):
 
     def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
         held = memory.rows[frames.places]
-        found = self.raising.step(held, frames["end_ms"], now.holds, now.clears, now.value, now)
+        found = self.raising.step(memory, frames, held, now)
         memory.rows[frames.places], memory.on[frames.places] = held, held["on"]
         return found
 
@@ -171,9 +171,8 @@ class UnchangedDetector(base.Detector):
         if spec.follows is not None:
             holds &= self._swings(same, passed_ms, other, np.where(counts, now.limit, np.nan)) >= spec.swings
         held, judged = same["held"], counts | other
-        found = self.raising.step(
-            held, now_ms, base.answers(holds) * judged, base.answers(other) * judged, now.value, now
-        )
+        now = replace(now, holds=base.answers(holds) * judged, clears=base.answers(other) * judged)
+        found = self.raising.step(memory, frames, held, now)
         memory.rows[frames.places], memory.on[frames.places] = same, True
         return [(lane, replace(each, limit=None)) for lane, each in found]
 
@@ -243,11 +242,10 @@ class CourseDetector(base.Detector):
         back = now.limit if self.clear_level is None else np.full(len(rows), self.clear_level)
         holds = base.answers(base.beyond(value - off if above else value + off, now.limit, above))
         clears = base.answers(~base.beyond(value, back, above))
-        found = self.raising.step(
-            held, now_ms,
-            np.where(judged, holds, np.where(known, 0, -1)), np.where(judged, clears, np.where(known, 0, 1)),
-            value, now,
-        )  # fmt: skip
+        holds = np.where(judged, holds, np.where(known, 0, -1))
+        clears = np.where(judged, clears, np.where(known, 0, 1))
+        now = replace(now, holds=holds, clears=clears, value=value)
+        found = self.raising.step(memory, frames, held, now)
         if is_slope:  # the course of a rule that is not looked at begins anew
             series[~known] = np.zeros((), SERIES)
             memory.on[places[~known]] = held["on"][~known]

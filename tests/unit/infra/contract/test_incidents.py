@@ -97,8 +97,16 @@ def test_a_trouble_code_goes_before_its_rule_and_a_rule_without_a_cause_is_its_o
     assert (causes.terms("cooling").join_ms, causes.terms("mine").join_ms) == (5, 3_600_000)
 
 
+def test_where_parts_are_apart_each_is_a_cause_with_the_terms_of_all() -> None:
+    causes = Causes({"low": "tyre", "hot": "tyre", ".P1": "cooling"}, {"tyre": Terms(5)}, ("tyre",))
+    assert [causes.of(rule) for rule in ("low.front left", "hot.front left", "low", "low.P1", "mine.x")] == [
+        "tyre front left", "tyre front left", "tyre", "cooling", "mine",
+    ]  # fmt: skip
+    assert causes.terms("tyre front left") == causes.terms("tyre") == Terms(5)
+
+
 def test_the_stores_word_is_read_as_it_was_written_and_nonsense_is_refused() -> None:
-    causes = Causes({"a": "b"}, {"b": Terms(5, 10, 300)})
+    causes = Causes({"a": "b"}, {"b": Terms(5, 10, 300)}, ("c",))
     assert Causes.decode(causes.encode()) == causes
     key, value = Piece("V1", 1, 2, "i", fleet=True).encode("silence")
     assert (key, Piece.decode(value)) == ("V1.silence", ("silence", Piece("V1", 1, 2, "i", fleet=True)))

@@ -12,7 +12,7 @@ import pytest
 
 from stream_jobs.rules.detect.baseline import QUANTILE, noted, quantile
 from tests.support_vehicles import Evaluation
-from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, rule, seconds
+from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, level, rule, seconds
 
 SLOPE = {"kind": "slope", "value": "x", "beyond": "above", "limit": 20, "span_s": 60, "per": "minute"}
 OWN = {"kind": "baseline", "value": "x", "beyond": "above", "limit": 0.06, "by": "share", "against": "median"}
@@ -183,6 +183,23 @@ def test_a_code_is_found_at_first_sight_each_by_its_name(tmp_path: Path) -> None
     mine = rule(tmp_path, kind="count", names="codes", apart=True, clear_for_s=600)
     rows = found(mine, [coded(0), coded(1, "P0217"), coded(2, "P0217", "P0128"), coded(3, "P0128")])
     assert [(row.rule, row.event_ms - T0) for row in rows] == [("mine.P0217", 1000), ("mine.P0128", 2000)]
+
+
+def test_a_level_keeps_the_part_that_it_was_found_of_first_until_it_is_over(tmp_path: Path) -> None:
+    over_limit = {"kind": "level", "value": "x", "beyond": "above", "limit": 100}
+    mine = rule(tmp_path, names="wheels", apart=True, clear_for_s=10, **over_limit)
+
+    def wheel(at_s: int, name: str, value: float) -> Frame:
+        return frame(at_s, level(value, names=(name,)))
+
+    first = [wheel(s, "left" if s < 4 else "right", 120) for s in range(12)]
+    over = [wheel(s, "right", 90) for s in range(12, 30)]
+    again = [wheel(s, "right", 120) for s in range(30, 32)]
+    rows = found(mine, [*first, *over, *again])
+    assert [(row.rule, (row.event_ms - T0) / 1000) for row in rows] == [
+        ("mine.left", 0), ("mine.left", 5), ("mine.left", 10), ("mine.left", 11), ("mine.right", 30),
+    ]  # fmt: skip
+    assert {row.message.partition(": ")[2] for row in rows} == {"left", "right"}
 
 
 def test_a_code_counts_when_it_was_away_and_not_when_nothing_was_heard(tmp_path: Path) -> None:

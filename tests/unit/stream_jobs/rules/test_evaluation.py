@@ -63,7 +63,7 @@ def spark_reading(rule: Rule) -> dict[str, Column]:
         holds = condition
     everywhere = own or isinstance(stateful.spec, (Baseline, Count, Unchanged))
     counted = value if everywhere else F.when(condition, value)
-    names = F.array_compact(or_null(stateful.names).cast(TYPES["names"]))
+    names = F.array_compact(or_null(rule.names).cast(TYPES["names"]))
     columns = {
         "holds": holds, "clears": clears, "value": counted, "limit": limit, "armed": or_null(stateful.armed),
         "learns": or_null(stateful.learn) if stateful.learn else condition,

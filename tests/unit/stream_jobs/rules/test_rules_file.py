@@ -151,13 +151,22 @@ def test_every_shipped_rule_and_metric_has_a_cause_also_for_a_file_without_any(t
         ("[hot,", "[hott,", "cause cooling: `rules` hott is the id of no rule"),
         ("[hot,", "[hot, hot,", "cause cooling: `rules` hot is of the cause cooling already"),
         ("[hot, cohort_coolant]", "hot", "cause cooling: `rules` 'hot': a list is wanted"),
-        ("codes:", "code:", "cause cooling: `code` is unknown; known: cause, rules, codes, join_s, fleet"),
+        (
+            "codes:",
+            "code:",
+            "cause cooling: `code` is unknown; known: cause, rules, codes, apart, join_s, fleet",
+        ),
         (
             "codes: [P0217]",
             "join_s: 5",
             "cause cooling: `join_s` is below 30, the `clear_for_s` of one of its",
         ),
         ("vehicles: 10", "vehicles: 1", "cause cooling: `fleet` vehicles 1: at least 2 is wanted"),
+        (
+            "codes:",
+            "apart: true\n    codes:",
+            "cause cooling: `fleet` has no meaning where each part is `apart`",
+        ),
         (", within_s: 300", "", "cause cooling: `fleet` within_s {'vehicles': 10}: the key is missing"),
         ("{vehicles: 10, within_s: 300}", "10", "cause cooling: `fleet` 10: Input should be a tuple"),
     ],

@@ -53,7 +53,7 @@ def found(of: Rule, frames: Iterable[Frame], until_s: float | None = None) -> li
     """What the rule's detector finds: the same in one go and frame by frame with a checkpoint after each."""
     came = list(frames)
     heads = [head | {"seq": _rank(came, head)} for head, _ in came]
-    named = [0] if of.stateful is not None and of.stateful.names else []
+    named = [0] if of.names else []
     features = features_of(heads, inputs_of([[said] for _, said in came], named))
     until_ms = heads[-1]["received_ms"] if until_s is None else T0 + round(1000 * until_s)
     core = Core(Settings().jobs, Settings().journeys, of_rules([of]))
