@@ -1,7 +1,5 @@
 """Commands of the dashboard, and those that read what it shows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """The commands ``odograph jobs``, ``maintenance`` and ``audit``; and the other groups of this package."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Annotated, Literal

@@ -5,8 +5,6 @@ beginning, and what is settled here is told nobody again. While the database is 
 new go on: what is told meanwhile may be told again after a failover.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar

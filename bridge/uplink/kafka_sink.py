@@ -1,7 +1,5 @@
 """Kafka's side of the bridge: an idempotent producer that never leaves a gap, and a probe of the cluster."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Kafka clients: their common settings, errors as ServiceError, and a reader of stretches of the log."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ certificate among them: X.509, the common name is the vehicle id. The service's 
 evidence key what they do with records. A database's owner has neither key. Keys are the caller's.
 """
 
-from __future__ import annotations
-
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Final

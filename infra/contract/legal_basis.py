@@ -3,8 +3,6 @@
 Public Law 114-94, section 24302(b); 49 U.S.C. 30101 note.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

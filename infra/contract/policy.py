@@ -4,8 +4,6 @@ A rule allows; whatever no rule allows is refused. Names of principals are those
 certificates (their common names) and of logins.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple

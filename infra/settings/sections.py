@@ -3,8 +3,6 @@
 Most defaults of the Spark jobs (from Jobs on) are engineering values.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -5,8 +5,6 @@ namespace of its own: home, caches, checkout, virtual environment, /tmp and the 
 empty there. PostgreSQL and Mosquitto live in a root file system of their own anyway.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

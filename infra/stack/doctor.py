@@ -1,7 +1,5 @@
 """Examines every part of the installation and names what is wrong and the next step."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

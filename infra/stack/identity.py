@@ -5,8 +5,6 @@ records; ``services`` to our programs and servers: a vehicle's certificate opens
 and the other way round. ``evidence`` issues to the time stamper.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import hmac
 import json

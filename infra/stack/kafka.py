@@ -1,7 +1,5 @@
 """The embedded Kafka: one KRaft node, broker and controller in one process; or several brokers."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 import subprocess

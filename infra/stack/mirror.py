@@ -5,8 +5,6 @@ in which offsets are other places. MirrorMaker notes in the copy how far it has 
 after a kill, which readers know by its identity, and never leaves one out.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

@@ -4,8 +4,6 @@ Whoever is started reads ``standby.signal`` and follows. Both have that file, al
 it when it starts anew: one that was killed comes back read-only, and takes no writes until it is promoted.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

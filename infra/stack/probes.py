@@ -1,7 +1,5 @@
 """Protocol round trips: what it means that a service answers."""
 
-from __future__ import annotations
-
 import json
 import socket
 import ssl

@@ -4,8 +4,6 @@ A process that stands still takes connections all the same: the kernel does. So 
 every second; of one that gives no answer, twice, the connections are cut, and browsers come back by another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque

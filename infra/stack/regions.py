@@ -5,8 +5,6 @@ run, and its mirror copies the other one's log. A log that was written to is nev
 begins anew.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

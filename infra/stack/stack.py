@@ -1,7 +1,5 @@
 """The local stack of one checkout: its services, addresses and passwords. Each change is idempotent."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

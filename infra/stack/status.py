@@ -1,7 +1,5 @@
 """What runs, where, how big it is and how far behind: ``odograph status``."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter

@@ -5,8 +5,6 @@ holds settings, addresses, keys and certificates, as far as ``contract/policy.py
 and leads to the folders that it shares. No secret is in a program's environment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

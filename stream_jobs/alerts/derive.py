@@ -5,8 +5,6 @@ within ``clear_for`` of that belongs to it. Only event times count, not when a f
 gives the alerts that were given live.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final

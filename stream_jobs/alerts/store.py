@@ -4,8 +4,6 @@ What writes goes through the functions of schema ``dispatch``: as the role that 
 page), or as the jobs' role (the command line).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Literal

@@ -1,7 +1,5 @@
 """Rules and alerts as text for a terminal; pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any

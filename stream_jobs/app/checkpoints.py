@@ -5,8 +5,6 @@ operators; it stands in its checkpoint, and a checkpoint of another version, or 
 put aside: the query starts anew, from the earliest record that Kafka keeps, to equal windows.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ While the database is away a write waits and tries again. A row that the databas
 leaves its transaction for the dead letters, found among the staged rows by halves; the others are written.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence

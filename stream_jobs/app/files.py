@@ -4,8 +4,6 @@ the archive's second place.
 URLs by the Java machine of the Spark session: its class path and HADOOP_CONF_DIR say which schemes there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass

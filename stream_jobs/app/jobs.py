@@ -1,7 +1,5 @@
 """The micro-batch application: three queries over one topic, and the periodic tasks that need Spark."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Callable, Sequence

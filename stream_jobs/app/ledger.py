@@ -6,8 +6,6 @@ tables (brought back from a copy), or the tables are older than the checkpoint (
 and lost its last transactions). The records between them are named, and made again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -4,8 +4,6 @@ Spark tells of each finished batch, and now and then that a query waits for data
 has taken in everything: that moment closes windows for the repair of late ones.
 """
 
-from __future__ import annotations
-
 import threading
 from abc import abstractmethod
 from collections import deque

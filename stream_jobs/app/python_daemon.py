@@ -5,8 +5,6 @@ was half of a worker's time in batches of 300 frames), and its pages are shared.
 goes back to the system (MemoryReturn): glibc would keep it, 50 MiB a worker.
 """
 
-from __future__ import annotations
-
 import gc
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The streaming queries of the micro-batch application: what each reads, makes of it, and writes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager

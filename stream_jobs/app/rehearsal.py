@@ -4,8 +4,6 @@ Finding, reading and checking some 20,000 classes in the jars is nearly half of 
 an archive of them (class data sharing) they come ready-made.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ checkpoint: a query with an operator of the same state takes the pieces in by it
 the watermark of the old one are then put in the place of that batch's, and the query goes on behind them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Names of columns that the jobs hand on."""
 
-from __future__ import annotations
-
 from typing import Final
 
 COORDINATES: Final = ("topic", "partition", "log_offset")

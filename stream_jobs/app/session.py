@@ -1,7 +1,5 @@
 """The Spark session: one place for its jars, its clock and its memory; and its workers' environment."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

@@ -4,8 +4,6 @@ Every write may be run again: a batch claims its line in the ledger first, value
 natural.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Final
 

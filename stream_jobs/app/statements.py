@@ -1,7 +1,5 @@
 """SQL of the sinks, built from table and column names of this package only (never from data)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final

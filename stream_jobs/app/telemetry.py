@@ -6,8 +6,6 @@ its key is a bucket and not a vehicle, because a call and a state access a vehic
 work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any, Final

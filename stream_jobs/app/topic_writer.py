@@ -1,7 +1,5 @@
 """Records into a topic, at least once: what detectors found, dead letters."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from contextlib import suppress

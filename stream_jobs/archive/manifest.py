@@ -4,8 +4,6 @@ The manifest is a file of lines an hour, only ever added to; what it says is the
 file, ``pack`` files into others, ``swap`` (packed files took the places of the old ones), ``expire`` files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping

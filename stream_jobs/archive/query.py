@@ -4,8 +4,6 @@ Workers give back whole files; they count when they hold just the records betwee
 of files follow from the batch alone: one that runs again writes the same files over the old ones.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

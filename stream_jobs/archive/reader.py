@@ -4,8 +4,6 @@ A listing holds each record once, and its files can be opened for ``archive.grac
 an hour, the files of one query come in the order of its batches: the offsets of a partition only grow.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Each step is a line of the manifest or can be done again: one that was killed is done again by the next pass.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

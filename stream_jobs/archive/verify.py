@@ -3,8 +3,6 @@
 A generated day is checked against its run.json. And what ``odograph archive`` prints.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

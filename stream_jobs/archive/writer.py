@@ -1,7 +1,5 @@
 """Records into Parquet by hour (in Python workers, on any host), and finished files into the archive."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ in the log, vehicles that two devices claim to be.
 Frames are counted in shares of the fleet, so that memory does not grow with the archive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

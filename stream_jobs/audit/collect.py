@@ -3,8 +3,6 @@
 ``current_ledger`` gives the sums of everything, ``collect`` the account of each vehicle in a scope.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@
 lies where it is until somebody brings it in.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """An audit as people and machines read it, and what an account lacks in words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

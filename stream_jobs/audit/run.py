@@ -4,8 +4,6 @@ What was received before the horizon is in archive, windows and dead letters' ta
 absent from one of them, and that is no loss.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

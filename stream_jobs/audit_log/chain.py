@@ -1,7 +1,5 @@
 """Was the audit log changed? Its chain, computed without the database, against anchored heads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the brokers refused, from their logs into the audit log: counted by minute, so no flood fills it."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -4,8 +4,6 @@ A log's folder (``<home>/anchors``: the custody log) holds a file a head: how ma
 hash, the SHA-256 of the file before, signed with the evidence key; and beside it its time stamp.
 """
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """A crash record as evidence, one zip that is the same bytes each time it is made, and as text; pure."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

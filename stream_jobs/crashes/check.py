@@ -3,8 +3,6 @@
 Tables I and II of 49 CFR 563.7, ranges and steps of 563.8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple

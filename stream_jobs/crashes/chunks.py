@@ -4,8 +4,6 @@ Parts belong together by vehicle, boot id, crash id, digest and number of parts.
 and any number of times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final

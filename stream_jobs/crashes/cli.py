@@ -1,7 +1,5 @@
 """The commands ``odograph crash list|show|verify|anchor|lock|export``."""
 
-from __future__ import annotations
-
 import getpass
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The database's side of the vault."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final

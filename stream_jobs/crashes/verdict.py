@@ -3,8 +3,6 @@
 What is due is asked in event time: the vehicle's own time or the fleet's must have passed the event.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

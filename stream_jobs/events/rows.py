@@ -3,8 +3,6 @@
 A record that cannot be stored raises ContractError with the dead-letter reason.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

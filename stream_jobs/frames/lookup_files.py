@@ -5,8 +5,6 @@ have them (ODOGRAPH_PATHS_LOOKUPS=http://host:port/lookups). There a file that c
 never an empty one; a copy that a worker has stays in force while the page is away.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

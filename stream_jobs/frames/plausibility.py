@@ -7,8 +7,6 @@ tell. The same functions, ``Signal.holds``, ``nowhere`` and ``astray``, judge nu
 expressions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ Arrow reads a batch at once and refuses it whole: it is halved until the culprit
 are read one by one. There a value of a wrong type becomes null, and what is no JSON object an empty one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

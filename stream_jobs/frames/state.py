@@ -1,7 +1,5 @@
 """What a query remembers between batches as bytes: plain values, dataclasses, arrays and Arrow columns."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from typing import Any, Final, Literal, TypeVar

@@ -1,7 +1,5 @@
 """Copies of tables as files that queries look things up in: vehicles, usual values, free flow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -3,8 +3,6 @@
 Each row says where the log had it, so that the copy can be checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 An hour is one of first samples, UTC; again while it is not over, and when frames of it come late.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial

@@ -4,8 +4,6 @@ The table odograph.overload is what is known of it; bridges and operators are to
 the topics ``policy`` and ``alerts``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

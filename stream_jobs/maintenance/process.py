@@ -3,8 +3,6 @@
 One at a time works on a database, by a lease; a second one stands by.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A column of windows is a whole number of steps over a constant, so it is multipl
 the sums are over whole numbers again, and neither the order of rows nor a level between can change a bit.
 """
 
-from __future__ import annotations
-
 from itertools import takewhile
 from typing import Final, NamedTuple
 

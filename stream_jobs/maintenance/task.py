@@ -1,7 +1,5 @@
 """Periodic tasks, each in a thread of its own: an error of one is reported and touches no other."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

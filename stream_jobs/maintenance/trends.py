@@ -1,7 +1,5 @@
 """Where a vehicle's slow quantities are heading: a robust line through its hours, days to a threshold."""
 
-from __future__ import annotations
-
 import math
 from datetime import datetime
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The commands ``odograph privacy export | erase``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -4,8 +4,6 @@ What the ledger needs stays under a name that is nobody's: that at a moment a re
 records under lock stay, with the custody log of all of them: a legal hold wins. Each step can be done again.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import secrets

@@ -1,7 +1,5 @@
 """All that is known of a vehicle, in a folder: its rows, its frames as they came, its certificates."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path

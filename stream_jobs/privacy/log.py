@@ -1,7 +1,5 @@
 """A vehicle's records out of Kafka's log, where no single record can be deleted (README)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Tables of the service, of users' queries, of runs that are copied or promoted, a
 aggregates by vehicle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 

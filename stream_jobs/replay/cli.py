@@ -1,7 +1,5 @@
 """The command ``odograph replay`` and those of its runs: list, show, compare, promote, rollback, drop."""
 
-from __future__ import annotations
-
 import json as jsons
 from dataclasses import asdict
 from pathlib import Path

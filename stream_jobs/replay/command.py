@@ -1,7 +1,5 @@
 """What ``odograph replay`` does, from the options of the command line on."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -4,8 +4,6 @@ Row by row: hashes by slice first, then the rows of slices that differ. The last
 kept for the dashboard, a row a table.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

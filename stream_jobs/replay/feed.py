@@ -1,7 +1,5 @@
 """Feeding a run: slices into its topic, never too far ahead of its jobs (README, "Never too far ahead")."""
 
-from __future__ import annotations
-
 import operator
 import sys
 import threading

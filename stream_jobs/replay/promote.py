@@ -1,7 +1,5 @@
 """Promotion of a run: its tables into the live database, then serving reads them, in one transaction each."""
 
-from __future__ import annotations
-
 import getpass
 import re
 from collections.abc import Sequence

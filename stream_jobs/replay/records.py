@@ -5,8 +5,6 @@ All files are of one format: a stretch of the log is copied into an archive of i
 same files give the same slices, however the records are spread over them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

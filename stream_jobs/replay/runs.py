@@ -1,7 +1,5 @@
 """Runs and where they lie: ``<home>/replays/<run>/``, run.json and all that the run's jobs write."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

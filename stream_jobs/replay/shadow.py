@@ -1,7 +1,5 @@
 """A shadow run from its first record to its last window: the same jobs on services' parts of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

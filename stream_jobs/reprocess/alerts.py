@@ -4,8 +4,6 @@ Findings first: which are new, which are withdrawn, which come back. Then the al
 again by the life of alerts that the store gives them (alerts.merge), and put in the places of the old ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, NamedTuple

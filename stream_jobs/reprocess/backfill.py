@@ -3,8 +3,6 @@
 The same day again changes nothing, so that one that was killed is finished by the same command.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

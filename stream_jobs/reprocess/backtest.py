@@ -1,7 +1,5 @@
 """Alerts that changed rules would have raised and lost: the archive through the core with both rule sets."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """``odograph recompute`` and ``odograph backfill``: time made again from the archive, days put into it."""
 
-from __future__ import annotations
-
 import json as jsons
 from pathlib import Path
 from typing import Annotated

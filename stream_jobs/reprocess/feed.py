@@ -1,7 +1,5 @@
 """Archived records -> windows, journeys and findings, a group of vehicles at a time, out of one parse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce

@@ -1,7 +1,5 @@
 """The one writer of the batch layer (README, "The writer lock"): rows that differ get their next revision."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 All give pieces to the one writer (restate.py). A run of the command and of the night stands in the ledger.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

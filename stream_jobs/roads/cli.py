@@ -1,7 +1,5 @@
 """The commands ``odograph eta`` and ``odograph traffic``."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated, Final
 

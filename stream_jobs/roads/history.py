@@ -4,8 +4,6 @@ Sums follow the windows as these change. Of an arrival time it has what is asked
 of it.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ which of them it is. A raster over the network lists the lines near each of its 
 positions is matched by a few array operations.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields

@@ -3,8 +3,6 @@
 What is seen now fades into what is usual at that hour of the week. The way is Dijkstra's, by directed edge.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ included: rules may call only what CALLS names, and a property test compares the
 every shipped rule. What does not translate is refused with rule and key (check_translations).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache

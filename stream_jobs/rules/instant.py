@@ -5,8 +5,6 @@ Input are records (see stream_jobs/app/queries.py); output is one row a finding 
 the contract.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from pathlib import Path

@@ -4,8 +4,6 @@ Instant rules see one frame or crash record. Stateful rules (query ``vehicles``)
 a bounded amount of each vehicle. Seconds are event time unless said.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """The rules that the query ``vehicles`` looks at, with a detector for each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final

@@ -5,8 +5,6 @@ sql_guard.yaml say what may be there; what they do not name is refused, so that 
 refused too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

@@ -5,8 +5,6 @@ The views that they read are ``frames``, a row a frame, and ``samples``, a row a
 verdict ok, each identity once; ``event_time`` carries the watermark.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

@@ -4,8 +4,6 @@ The stream and the batch layer both go through here: ``Core.take`` for frames as
 for frames that are all there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final

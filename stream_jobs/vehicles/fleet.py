@@ -1,7 +1,5 @@
 """What is remembered of the vehicles of a bucket: arrays by the vehicle's place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final

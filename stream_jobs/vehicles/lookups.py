@@ -6,8 +6,6 @@ direction. Maintenance replaces them whole; the stage looks with each batch of f
 those that it read: what is learned is in force without a restart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -6,8 +6,6 @@ gap was given up is ``behind``: it is counted and left to the batch layer. What 
 alone (their order in the log and their times of receipt), so neither batches nor restarts change it.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final

@@ -4,8 +4,6 @@ The stream keeps them between batches and closes a window when no frame of it ca
 more. Whatever makes windows anew feeds the same class with archived records, and closes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar

@@ -7,8 +7,6 @@ To add a measure, add its line to measures.txt and its column to the tables of w
 name to maintenance.rollups.NOT_ROLLED): the rest follows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial

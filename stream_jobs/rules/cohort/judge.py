@@ -4,8 +4,6 @@ It is a fold over buckets in order of time, so neither a restart nor a split cha
 since 1970, begins of buckets.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

@@ -4,8 +4,6 @@ Findings go to Kafka first; then residuals, memory and how far it got go to the 
 A crash in between finds the same again, with the same ids, and loses nothing.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, fields

@@ -1,7 +1,5 @@
 """A value against the vehicle's own history: moving mean and variance, or a quantile (P-square)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Final
 

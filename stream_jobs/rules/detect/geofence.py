@@ -1,7 +1,5 @@
 """Fences: in and out by the way between two positions, with a margin against a receiver's noise."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Final, NamedTuple

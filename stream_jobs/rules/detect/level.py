@@ -4,8 +4,6 @@ A series is a value's course in few numbers: means by bucket of time (number, fr
 first, at most PARTS + 1; the last one is open.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 

@@ -1,7 +1,5 @@
 """What comes again and again, a vehicle that stopped sending, and one whose identity two devices use."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple

@@ -10,8 +10,6 @@ How far a vehicle went is told by its speed first, then the odometer, then posit
 complex number, latitude and longitude in degrees, which is NaN where half of it is not known.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
