@@ -1,7 +1,5 @@
 """The commands ``odograph bridge``, ``downlink``, ``notify``, ``undelivered`` and ``dead-letters``."""
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -218,7 +216,7 @@ def reinject(
         raise typer.Exit(1)
 
 
-def _letters() -> DeadLetters:
+def _letters() -> "DeadLetters":
     from bridge.dead_letters.work import DeadLetters
 
     in_force = settings.load()

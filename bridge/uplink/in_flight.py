@@ -3,8 +3,6 @@
 Pure: the producer is handed in.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ class Ticket:
     some of its messages were counted only, and the ticket of the counts ``frees`` it.
     """
 
-    fifo: AckFifo
+    fifo: "AckFifo"
     packet_ids: Sequence[int]
     epoch: int
     size: int
@@ -37,7 +35,7 @@ class Ticket:
     sent: int = 0
     done: bool = False
     held: bool = False
-    frees: Sequence[Ticket] = ()
+    frees: "Sequence[Ticket]" = ()
 
 
 @dataclass(slots=True)

@@ -4,8 +4,6 @@ A line is on the disk before its message is published; a line with its key follo
 survives the end of the simulator, and the next run sends it again under the same identity.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -44,7 +42,7 @@ class CrashStore:
     path: Path
     vehicle_ids: Sequence[str]
 
-    def keep(self, records: Iterable[Sealed]) -> None:
+    def keep(self, records: "Iterable[Sealed]") -> None:
         """Write down records as they are sealed, before anything of them is sent."""
         ids = self.vehicle_ids
         _append(self.path, [
@@ -53,7 +51,7 @@ class CrashStore:
             for payload in record.payloads
         ])  # fmt: skip
 
-    def mark(self, item: Outgoing) -> AckMark | None:
+    def mark(self, item: "Outgoing") -> AckMark | None:
         """What the PUBACK of a crash message is to be noted under; None for any other message."""
         return AckMark(self.path, _key(item.payload)) if item.channel == CHANNEL else None
 

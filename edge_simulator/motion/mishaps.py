@@ -1,7 +1,5 @@
 """Vehicles that cannot go on, and those that only limp home."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -112,7 +110,7 @@ class _Limping:
 class LimpHome:
     """The vehicles in limp home: it changes what drivers can ask of them, so motion needs no new rule."""
 
-    def __init__(self, fleet: Fleet, vehicle_ids: list[str]) -> None:
+    def __init__(self, fleet: "Fleet", vehicle_ids: list[str]) -> None:
         self._fleet, self._ids = fleet, vehicle_ids
         self._wanted: dict[int, Mapping[str, Any]] = {}
         self._limping: dict[int, _Limping] = {}

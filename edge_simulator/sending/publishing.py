@@ -4,8 +4,6 @@ paho (paho_publisher.py) is the reference, one message at a time. The lean one (
 prepared packets in batches. Each is a kind of connection; the pool of them is the same.
 """
 
-from __future__ import annotations
-
 import math
 import selectors
 import time
@@ -90,7 +88,7 @@ class Identity(NamedTuple):
 class Link(ABC):
     """One connection, made again when it is lost; ``now`` is a monotonic clock in seconds everywhere."""
 
-    def __init__(self, identity: Identity, pool: Publishing) -> None:
+    def __init__(self, identity: Identity, pool: "Publishing") -> None:
         self.identity = identity
         self.up = False
         self.listening = not identity.filters  # whether the broker knows what we listen to

@@ -1,7 +1,5 @@
 """The frame of a serving process: its health page, signals, helper threads."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading
@@ -89,7 +87,7 @@ class HealthServer(ThreadingHTTPServer):
         registry: CollectorRegistry,
         remarks: Mapping[str, Check] = MappingProxyType({}),
         lookups: Path | None = None,
-        lease: Lease | None = None,
+        lease: "Lease | None" = None,
     ) -> None:
         self._checks, self._remarks, self._registry = checks, remarks, registry
         self._lookups, self._lease = lookups, lease

@@ -6,8 +6,6 @@ ends all database sessions of the holder before, and each transaction of a holde
 stood still and goes on writes nothing. Effects outside of the database ask ``Term.require`` right before.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 import time
@@ -55,7 +53,7 @@ class Term(threading.Event):
     What is given a term as the event by which to stop is fenced by it.
     """
 
-    def __init__(self, lease: Lease, epoch: int, until_s: float) -> None:
+    def __init__(self, lease: "Lease", epoch: int, until_s: float) -> None:
         super().__init__()
         self.epoch = epoch
         self.lost = threading.Event()
@@ -126,7 +124,7 @@ class Lease:
     """
 
     def __init__(
-        self, settings: Settings, url: str, name: str, stop: threading.Event, *, optional: bool = False
+        self, settings: "Settings", url: str, name: str, stop: threading.Event, *, optional: bool = False
     ) -> None:
         terms = settings.lease
         self.optional = optional

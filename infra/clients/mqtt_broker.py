@@ -1,7 +1,5 @@
 """Where the MQTT broker is, as whom to log in there, and how to know that it is the right one."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from dataclasses import asdict, dataclass, field
@@ -56,7 +54,7 @@ class MqttBroker:
             raise ConfigError(f"{setting}: {error}") from error
         return made
 
-    def log_in(self, client: Client) -> None:
+    def log_in(self, client: "Client") -> None:
         """Give a client of paho's user, password and TLS. Raises ConfigError."""
         if self.user:
             client.username_pw_set(self.user, self.password or None)

@@ -1,7 +1,5 @@
 """The whole pipeline while a block runs, for demo and bench; a demo from the first service to the ledger."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import threading
@@ -121,7 +119,7 @@ REPAIR_S = 120.0
 TICK_S = 1.0
 
 
-def run(settings: Settings, demo_fleet: Fleet, say: Say, announce: Say) -> Ledger:
+def run(settings: Settings, demo_fleet: "Fleet", say: Say, announce: Say) -> Ledger:
     """Start all, drive until the fleet is through or Ctrl-C, let it settle; the ledger of the run.
 
     Raises ServiceError where a part does not become ready or the simulator fails.

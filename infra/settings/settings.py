@@ -6,8 +6,6 @@ from ``<home>/endpoints.json``, which ``odograph up`` writes. An address in the 
 service: the embedded one is not started. Where no stack was started, a program runs by its settings alone.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import os
@@ -105,7 +103,7 @@ class Settings(BaseSettings):
         home = next(filter(None, homes), sections.Paths().home)
         return *given, TomlSource(settings_cls, Path(home) / HOME_FILE)
 
-    def changed(self, sections_: Sections) -> Settings:
+    def changed(self, sections_: Sections) -> "Settings":
         """With these values in place of those in force."""
         given = self.model_dump()
         for section, values in sections_.items():
@@ -167,7 +165,7 @@ class Endpoints:
         places = ((self.mqtt_host, self.mqtt_port), *self.mqtt_others)
         return tuple(MqttBroker(host, port, **self.mqtt_access) for host, port in places)
 
-    def logged_in(self, who: str) -> Endpoints:
+    def logged_in(self, who: str) -> "Endpoints":
         """With the certificate of this program, where each has its own."""
         files = {key: text.format(who=who) for key, text in self.mqtt_access.items() if key in FILES}
         bootstrap = self.kafka_bootstrap.replace("{who}", who)

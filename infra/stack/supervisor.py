@@ -1,7 +1,5 @@
 """Keeps programs running: starts them, restarts what ends, stops all at its own end."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -15,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ServiceError
@@ -84,7 +82,7 @@ class Supervisor:
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _served: dict[str, _Kept] = field(default_factory=dict)
 
-    def __enter__(self) -> Supervisor:
+    def __enter__(self) -> Self:
         """Start all; what an earlier supervisor left running is ended first."""
         processes.stop_all(self._run_dir, STOP_S, [program.name for program in self.programs])
         self._kept.update((program.name, _Kept(program)) for program in self.programs)

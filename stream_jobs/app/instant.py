@@ -7,8 +7,6 @@ their own that makes one rarely. Sink and restarts are at-least-once: the ids of
 deterministic, and the event store keeps each once.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -190,7 +188,7 @@ def _trigger_s(settings: Settings, query: str) -> float:
     return settings.jobs.crash_trigger_s if crash else settings.jobs.instant_trigger_s
 
 
-def watch(queries: Sequence[StreamingQuery], state: State, stop: threading.Event) -> None:
+def watch(queries: Sequence[StreamingQuery], state: "State", stop: threading.Event) -> None:
     """Follow the queries until ``stop``; raises ServiceError where one ends before."""
     state.started()
     while not stop.wait(POLL_S):

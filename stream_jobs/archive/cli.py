@@ -1,7 +1,5 @@
 """The command ``odograph archive``: what is there, is it whole, pack it, let old records go."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -160,7 +158,7 @@ def _wanted(day: str | None) -> tuple[Any, list[int]]:
     return reader.hours_of_day(home, day)
 
 
-def _second_place() -> Iterator[tuple[Archive, HadoopStore]]:
+def _second_place() -> "Iterator[tuple[Archive, HadoopStore]]":
     """The settings and the place, with a JVM of its own around it."""
     from stream_jobs.app.files import HadoopStore
     from stream_jobs.app.session import build_session

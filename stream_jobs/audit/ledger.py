@@ -18,8 +18,6 @@ on their own::
 windows have; the archive has its own figure, ``in_time``, and the two must agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
@@ -66,7 +64,7 @@ class Ledger:
     deferred_open: int = 0
     erased: int = 0
 
-    def __sub__(self, before: Ledger) -> Ledger:
+    def __sub__(self, before: "Ledger") -> "Ledger":
         return Ledger(**{f.name: getattr(self, f.name) - getattr(before, f.name) for f in fields(self)})
 
     @property
@@ -162,7 +160,7 @@ class Figures:
             + abs(self.quarantined_records - self.quarantined_listed)
         )
 
-    def add(self, other: Figures) -> None:
+    def add(self, other: "Figures") -> None:
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 

@@ -1,7 +1,5 @@
 """Which frames an audit is about (README: "A frame belongs to the time of its first sample")."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -28,7 +26,7 @@ class Scope:
     def bounds(self) -> dict[str, int]:
         return {"since": self.since_ms, "until": self.until_ms, "seen": self.seen_until_ms}
 
-    def closed(self, closed_ms: int, lateness_ms: int, window_ms: int) -> Scope:
+    def closed(self, closed_ms: int, lateness_ms: int, window_ms: int) -> "Scope":
         """What of it is closed when everything received before ``closed_ms`` is in archive and windows.
 
         A frame that is not late is received within ``lateness_ms`` of its first sample. Both ends lie
@@ -38,7 +36,7 @@ class Scope:
         until_ms = min(self.until_ms, closed_ms - lateness_ms) // window_ms * window_ms
         return Scope(since_ms, max(since_ms, until_ms), closed_ms)
 
-    def kept(self, horizon_ms: int | None, now_ms: int) -> Scope:
+    def kept(self, horizon_ms: int | None, now_ms: int) -> "Scope":
         """What of it is not older than the oldest windows and records; raises ConfigError for nothing."""
         if horizon_ms is None or self.since_ms >= horizon_ms:
             return self

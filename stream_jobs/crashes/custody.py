@@ -5,8 +5,6 @@ Kafka keeps every crash record for ever and is none of the database's: who chang
 of the vault with all that names it, changes it in one of two places.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter, defaultdict
@@ -280,7 +278,7 @@ class CrashLog:
         self.records[key][sha256_hex(raw)].add(received_ms)
 
 
-def read_log(bootstrap: str, prefix: str, vault: Vault) -> CrashLog:
+def read_log(bootstrap: str, prefix: str, vault: "Vault") -> CrashLog:
     """The log up to where the vault has read it; raises ServiceError, also where that was another log."""
     found, topic = CrashLog(), kafka_topic(prefix, TOPIC)
     with LogReader(bootstrap) as log:

@@ -5,8 +5,6 @@ stored is never stored again, what was not is read again. While Kafka or the dat
 record that the database refuses for what it is stands alone after some halving, and becomes a dead letter.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,7 +150,7 @@ class EventStore:
         self._incidents.write(told)
         return len(told)
 
-    def _follow(self, reader: _Reader) -> None:
+    def _follow(self, reader: "_Reader") -> None:
         sweep_at = probe_at = settle_at = time.monotonic()
         while not self._stop.is_set():
             records = reader.read()

@@ -3,8 +3,6 @@
 Rows go in as one JSON parameter; times are ms since 1970 on the way.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -124,7 +122,7 @@ class ClearTimes:
     by_rule: Mapping[str, float | None]
 
     @classmethod
-    def of(cls, rules: Sequence[Rule], kept: Sequence[str] = ()) -> ClearTimes:
+    def of(cls, rules: Sequence[Rule], kept: Sequence[str] = ()) -> "ClearTimes":
         """Those of the rules in force; ``kept`` are rules whose finder says itself when it is over."""
         return cls({rule.id: rule.clear_for_s for rule in rules} | dict.fromkeys(kept))
 

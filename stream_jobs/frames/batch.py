@@ -1,7 +1,5 @@
 """A batch of frames, parsed and judged once: what windows, vehicles' memories and rules all start from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -85,7 +83,7 @@ def frame_batch(records: pa.RecordBatch, limits: ClockLimits) -> FrameBatch | No
     return FrameBatch(table, vehicles, partition, log_offset, received_ms, verdict == OK, late, arrays)
 
 
-def as_arrow(records: pd.DataFrame) -> pa.RecordBatch:
+def as_arrow(records: "pd.DataFrame") -> pa.RecordBatch:
     """Records as Spark hands them to Python."""
     kinds = {name: kind for name, kind in _TYPES.items() if name in records}
     columns = [pa.array(records[name], kind) for name, kind in kinds.items()]

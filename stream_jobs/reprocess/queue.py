@@ -8,8 +8,6 @@ The stream lists late frames by the windows they touch (odograph.late_frame) and
 there to odograph.recompute_run what it changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from datetime import UTC, datetime
@@ -259,7 +257,7 @@ class Counts:
     alerts_changed: int = 0
     alerts_withdrawn: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
+    def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 

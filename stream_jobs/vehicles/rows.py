@@ -1,7 +1,5 @@
 """What the query finds, as rows of its tables and alerts; times in ms since 1970."""
 
-from __future__ import annotations
-
 import cmath
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -254,7 +252,7 @@ def finding_id(vehicle_id: str, rule: str, version: int, event_ms: int, *, ended
     return hashlib.sha256("|".join(map(str, same)).encode()).hexdigest()[:32]
 
 
-def alert_row(rule: Rule | Metric, found: Detection, head: Head) -> AlertRow:
+def alert_row(rule: "Rule | Metric", found: Detection, head: Head) -> AlertRow:
     """The record.
 
     Its id follows from what makes a finding the same one, vehicle, rule, version and event time, and not from

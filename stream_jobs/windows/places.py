@@ -6,8 +6,6 @@ roads/network.py). Shares sum rows over the vehicles of one bucket; buckets have
 add up.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,13 +98,13 @@ class Places:
     rows: Ints
 
     @classmethod
-    def of(cls, vehicles: pa.StringArray, of_frame: Ints, rows: RoadRows, chosen: Flags) -> Places:
+    def of(cls, vehicles: pa.StringArray, of_frame: Ints, rows: RoadRows, chosen: Flags) -> "Places":
         """The chosen ``rows``, at least one; ``of_frame``: the place of each frame's vehicle."""
         columns = [rows.values[name][chosen] for name in (*KEYS, *SUMS)]
         vehicle = of_frame[rows.of_frame[chosen]]
         return cls(vehicles, np.vstack([vehicle, *columns, np.ones(len(vehicle), np.int64)]))
 
-    def add(self, more: Places) -> None:
+    def add(self, more: "Places") -> None:
         """Take over ``more``: one row a vehicle and place, the vehicle's rows there added up."""
         self.vehicles, at = enrolled(self.vehicles, more.vehicles)
         moved = np.vstack([at[more.rows[0]], more.rows[1:]])
@@ -137,7 +135,7 @@ class Places:
         self.rows[-1] = 0
         return pa.table([column[told] for column in columns], schema=SHARE)
 
-    def part(self, chosen: Container[str]) -> Places:
+    def part(self, chosen: Container[str]) -> "Places":
         """The rows of the ``chosen`` vehicles, all of them to be given out."""
         stays = np.array([name in chosen for name in self.vehicles.to_pylist()], np.bool_)
         rows = self.rows[:, stays[self.rows[0]]]

@@ -1,7 +1,5 @@
 """What the detectors have in common: their memory of vehicles, what they find, when a rule is raised."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -44,7 +42,7 @@ class Kept(msgspec.Struct, array_like=True):
     rows: npt.NDArray[Any]
     rare: dict[int, Any]
     words: list[str]
-    inner: Kept | None
+    inner: "Kept | None"
 
 
 class Memory:
@@ -57,7 +55,7 @@ class Memory:
 
     __slots__ = ("inner", "on", "rare", "rows", "words")
 
-    def __init__(self, dtype: np.dtype[Any], count: int, inner: Memory | None = None) -> None:
+    def __init__(self, dtype: np.dtype[Any], count: int, inner: "Memory | None" = None) -> None:
         self.on = np.zeros(count, np.bool_)
         self.rows = np.zeros(count, dtype)
         self.rare: dict[int, Any] = {}
@@ -158,7 +156,7 @@ class Raising:
     apart: bool = False
 
     @classmethod
-    def of(cls, rule: Rule, raise_for_s: float = 0.0, gap_s: float = 0.0) -> Raising:
+    def of(cls, rule: Rule, raise_for_s: float = 0.0, gap_s: float = 0.0) -> "Raising":
         """Those of a rule of the file, which holds on over gaps of ``gap_s`` at least."""
         assert rule.stateful is not None
         return cls(

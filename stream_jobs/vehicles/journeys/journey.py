@@ -3,8 +3,6 @@
 Harsh events come first, out of the runs of samples in each frame, because trips count them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any, Final
@@ -214,7 +212,7 @@ class JourneyMemory(msgspec.Struct, array_like=True):
     harsh: dict[int, HarshState] = {}
 
     @classmethod
-    def of_unknown(cls, count: int) -> JourneyMemory:
+    def of_unknown(cls, count: int) -> "JourneyMemory":
         return cls(_unknown(count))
 
     def grow(self, count: int) -> None:
