@@ -25,7 +25,7 @@ import infra
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import DB_URLS, Profile
 from infra.settings.settings import HOME_FILE, Sections, Settings
-from infra.stack import cache, fetch, postgres, probes, processes, service
+from infra.stack import cache, fetch, postgres, probes, service
 from infra.stack.kafka import Node, kafka, kafka_role, new_cluster_id
 from infra.stack.mosquitto import mosquitto
 from infra.stack.postgres_pair import PostgresPair
@@ -37,7 +37,6 @@ JAVA: Final = ("java", "-Xmx192m", "-Dlog4j2.level=INFO", "-XX:TieredStopAtLevel
 HDFS: Final = "org.apache.hadoop.hdfs.server"
 SPARK: Final = "org.apache.spark.deploy"
 SPARK_HOME: Final = "/mnt/spark"
-EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 CONF: Final = {
     "spark.executor.cores": "1", "spark.executor.memory": "480m", "spark.hadoop.dfs.replication": "1",
     "spark.rpc.askTimeout": "30s", "spark.network.timeout": "60s",
@@ -210,15 +209,6 @@ class Cluster:
         if name.startswith("kafka-") and name != "kafka-controller":
             return kafka_role(self._hosts("kafka", self.profile.kafka), int(name.partition("-")[2]) + 1)
         return ""
-
-    def restart(self, name: str) -> None:
-        """Bring a server back that was killed; returns when it answers."""
-        self.runner.start(self.services()[name])
-
-    def executors(self) -> list[int]:
-        """Processes of all executors, those of each worker in turn."""
-        workers = (self.runner.find(f"spark-worker-{n}") for n in range(1, self.profile.workers + 1))
-        return [pid for found in workers if found for pid in processes.tree(found.pid) if _is_executor(pid)]
 
     def _fetch(self) -> None:
         folder = self._cache
@@ -402,11 +392,3 @@ def _name_node(port: int, least: int) -> str:
     if live < least:
         raise ServiceError(f"the NameNode knows of {live} DataNodes")
     return f"{live} DataNodes live"
-
-
-def _is_executor(pid: int) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return words[0].endswith(b"java") and any(word.endswith(EXECUTOR.encode()) for word in words)

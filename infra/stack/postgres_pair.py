@@ -29,7 +29,6 @@ LAG: Final = """
 SELECT sync_state, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint FROM pg_stat_replication
 WHERE state = 'streaming'
 """
-SENDERS: Final = "SELECT pid FROM pg_stat_replication"
 FOLLOWS: Final = "SELECT pg_is_in_recovery()"
 
 
@@ -118,10 +117,6 @@ class PostgresPair:
         for pid in processes.tree(found.pid) if found else ():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-    def hold_back(self) -> None:
-        """The primary sends nothing more: a standby that is not waited for never gets what it commits now."""
-        os.kill(self.row(self.primary, SENDERS)[0], signal.SIGSTOP)
 
     def promote(self) -> None:
         """The standby becomes the primary, which waits for nobody, and follows when it is started anew."""

@@ -7,9 +7,11 @@ import signal
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 from infra.clients.db import session
+from infra.stack import processes
 from infra.stack.service import HOST
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, start_stream, windows
 from load_tests.drills.evidence import Log, compare, sent
@@ -20,6 +22,7 @@ from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
 
+EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 UP_S: Final = 120.0
 BEGIN_S: Final = 300.0
 EXECUTOR_S: Final = 30.0
@@ -65,7 +68,21 @@ def c2(site: Site, load: Load, mutant: str | None = None) -> Verdict:
 
 
 def _all_executors(site: Site) -> bool:
-    return len(site.cluster.executors()) == site.cluster.profile.workers
+    return len(_executors(site)) == site.cluster.profile.workers
+
+
+def _executors(site: Site) -> list[int]:
+    """Processes of all executors, those of each worker in turn."""
+    workers = (site.cluster.runner.find(f"spark-worker-{n + 1}") for n in range(site.cluster.profile.workers))
+    return [pid for found in workers if found for pid in processes.tree(found.pid) if _is_executor(pid)]
+
+
+def _is_executor(pid: int) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return words[0].endswith(b"java") and any(word.endswith(EXECUTOR) for word in words)
 
 
 def _killed(site: Site, times: int) -> dict[str, list[float]]:
@@ -85,7 +102,7 @@ def _killed(site: Site, times: int) -> dict[str, list[float]]:
         start_stream(site)
 
     def executor() -> None:
-        os.kill(site.cluster.executors()[0], signal.SIGKILL)
+        os.kill(_executors(site)[0], signal.SIGKILL)
 
     for name, kill in (
         *[("executor", executor)] * times,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -38,6 +39,7 @@ TURN_S: Final = 0.05
 ASYNCHRONOUS: Final = "asynchronous"
 COPIES: Final = "SELECT count(*) FROM pg_stat_progress_copy WHERE command = 'COPY FROM'"
 WAITS: Final = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+SENDERS: Final = "SELECT pid FROM pg_stat_replication"
 LINES: Final = "SELECT query_id, batch_id FROM odograph.batch_ledger"
 OFFSETS: Final = "SELECT consumer, topic, partition, next_offset FROM odograph.consumer_offset"
 COUNTS: Final = """
@@ -161,7 +163,7 @@ def amid_copy(site: Site, pair: PostgresPair) -> None:
 
 def lagging(site: Site, pair: PostgresPair) -> None:
     """Kill it when the standby gets nothing: commits wait for that one, or go on where it is asynchronous."""
-    pair.hold_back()
+    os.kill(pair.row(pair.primary, SENDERS)[0], signal.SIGSTOP)  # it sends nothing more
     before, end = _counts(site)[0], time.monotonic() + LAG_S
     while time.monotonic() < end and _counts(site)[0] < before + LAG_BATCHES:
         if pair.row(pair.primary, WAITS)[0]:

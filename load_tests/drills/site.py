@@ -168,7 +168,7 @@ class Site:
     def restart_service(self, name: str) -> None:
         """Bring a service back that was killed; returns when it answers."""
         if name in self.cluster.names:
-            self.cluster.restart(name)
+            self.cluster.runner.start(self.cluster.services()[name])
             return
         service = next(s for s in self.stack.services(self.stack.ports()) if s.name == name)
         self.stack.runner.start(service)
