@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import SparkSession
+
+from infra.settings.settings import Settings
 from infra.stack.supervisor import odograph
 from load_tests.drills.aggregates import JOBS_READY_S, accounted, balanced, start_jobs, start_stream, windows
 from load_tests.drills.evidence import Log, compare, sent
@@ -14,8 +17,11 @@ from load_tests.drills.journeys import trips
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.rescale import DRAFT, QUERY, vehicles
+from stream_jobs.app.rescale import DRAFT, QUERY, part_of
 from stream_jobs.app.session import LOCAL, build_session
+from stream_jobs.rules.rule_set import rules_in_force
+from stream_jobs.vehicles.fleet import BUCKET
+from stream_jobs.vehicles.fleet import load as remembered
 
 BUCKETS: Final = 6
 BEGIN_S: Final = 120.0
@@ -77,3 +83,19 @@ def _compared(site: Site) -> tuple[int, int]:
         spark.stop()
     wrong = sum(before.get(name) != after.get(name) for name in before.keys() | after.keys())
     return len(before), wrong
+
+
+def vehicles(spark: SparkSession, settings: Settings, location: str) -> dict[str, tuple[object, int]]:
+    """What a checkpoint's state remembers of each vehicle, to be compared with ``==``, and when it is due,
+    whatever its buckets.
+    """
+    assert not spark.streams.active  # so that there is a coordinator of states, which the reader needs
+    rows = spark.read.format("statestore").load(location).select("value.groupState.blob").collect()
+    rule_set, found = rules_in_force(settings), dict[str, tuple[object, int]]()
+    for (blob,) in rows:
+        fleet, memory = remembered(bytes(blob), rule_set)
+        names = {*fleet.ids, *memory.seen}
+        for name in names:
+            part, due_ms = part_of(settings, rule_set, bytes(blob), {name})
+            found[name] = BUCKET.decode(part), due_ms  # a set's bytes hang on how it came about
+    return found

@@ -28,7 +28,6 @@ from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.schema import COUNTED
 from stream_jobs.app.topic_writer import Message
 
-Row = tuple[Any, ...]
 BACKLOG = 10_000
 """Lines kept for the table while the database is away; the oldest go first."""
 BREAK_MS = 10_000

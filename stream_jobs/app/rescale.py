@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pandas as pd
-import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
@@ -24,7 +23,7 @@ from stream_jobs.app.database import Database
 from stream_jobs.app.files import Files
 from stream_jobs.app.ledger import enter
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
-from stream_jobs.vehicles.fleet import BUCKET, dump, load
+from stream_jobs.vehicles.fleet import dump, load
 from stream_jobs.windows.open_windows import OpenWindows
 
 QUERY: Final = "telemetry"
@@ -32,7 +31,6 @@ DRAFT: Final = "telemetry-rescaled"
 PIECES: Final = "bucket int, blob binary, due_ms long"
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
-log = structlog.get_logger("stream_jobs.app.rescale")
 Piece = tuple[int, bytes, int]
 
 
@@ -98,22 +96,6 @@ def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int,
             if chosen:
                 pieces.append((numbers[place], *part_of(settings, rule_set, bytes(blob), chosen)))
     return pieces
-
-
-def vehicles(spark: SparkSession, settings: Settings, location: str) -> dict[str, tuple[object, int]]:
-    """What a checkpoint's state remembers of each vehicle, to be compared with ``==``, and when it is due,
-    whatever its buckets.
-    """
-    assert not spark.streams.active  # as in split
-    rows = spark.read.format("statestore").load(location).select("value.groupState.blob").collect()
-    rule_set, found = rules_in_force(settings), dict[str, tuple[object, int]]()
-    for (blob,) in rows:
-        fleet, memory = load(bytes(blob), rule_set)
-        names = {*fleet.ids, *memory.seen}
-        for name in names:
-            part, due_ms = part_of(settings, rule_set, bytes(blob), {name})
-            found[name] = BUCKET.decode(part), due_ms  # a set's bytes hang on how it came about
-    return found
 
 
 def part_of(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]) -> tuple[bytes, int]:

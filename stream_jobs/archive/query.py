@@ -30,7 +30,6 @@ from stream_jobs.archive.manifest import Entry, described
 from stream_jobs.archive.writer import EXCEPTION, WRITTEN, HourFiles, Written, files_of, place
 from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
 
-QUERY: Final = "archive"
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
 LATE_COLUMNS: Final = (
     *COORDINATES, LOG, *IDENTITY, "t0_ms", "span_ms", "received_at", "repaired_at", "deferred"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from stream_jobs.rules.cohort.judge import Metric
 
 OPEN, PROVISIONAL, FINAL = "open", "provisional", "final"
-PHASES = (OPEN, PROVISIONAL, FINAL)
 """Under way; over because nothing more came; over by what came."""
 MS_PER_S: Final = 1000
 HARSH: Final = tuple(f"harsh_{kind}" for kind in KINDS)
