@@ -11,20 +11,13 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from psycopg.rows import tuple_row
 
+from infra.clients.db import sql_of
+
+SQL: Final = sql_of(__file__)
 Offsets = Mapping[str, Mapping[int, int]]
 """Next offset by topic and partition."""
 Stretches = Mapping[tuple[str, int], tuple[int | None, int]]
 """By topic and partition, the first offset (None: not known) and the next one after the last."""
-
-_NEWEST: Final = """
-SELECT DISTINCT ON (query) query, batch_id, ends FROM odograph.batch_ledger WHERE ends IS NOT NULL
-ORDER BY query, committed_at DESC, batch_id DESC
-"""
-_LINES: Final = """
-SELECT query_id::text, batch_id, ends FROM odograph.batch_ledger WHERE query_id = (
-    SELECT query_id FROM odograph.batch_ledger WHERE query = %s ORDER BY committed_at DESC LIMIT 1)
-AND ends IS NOT NULL ORDER BY batch_id
-"""
 
 
 class Committed(NamedTuple):
@@ -37,7 +30,7 @@ class Committed(NamedTuple):
 
 def all_committed(connection: psycopg.Connection[Any]) -> dict[str, Committed]:
     """The newest batch of each query that ever ran; one that has begun anew ends nowhere yet (-1)."""
-    rows = connection.cursor(row_factory=tuple_row).execute(_NEWEST).fetchall()
+    rows = connection.cursor(row_factory=tuple_row).execute(SQL["newest"]).fetchall()
     return {query: Committed(query, batch_id, offsets_of(ends)) for query, batch_id, ends in rows}
 
 
@@ -89,7 +82,7 @@ class Taken(NamedTuple):
 
 def lines_of(connection: psycopg.Connection[Any], query: str) -> list[Line]:
     """The ledger of a query since it last began anew, in order: the newest thousand batches or so."""
-    rows = connection.cursor(row_factory=tuple_row).execute(_LINES, (query,)).fetchall()
+    rows = connection.cursor(row_factory=tuple_row).execute(SQL["lines"], (query,)).fetchall()
     return [Line(query_id, batch_id, offsets_of(ends)) for query_id, batch_id, ends in rows]
 
 

@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from rich.markup import escape
 from rich.table import Table
 
-from infra.clients.db import connected
+from infra.clients.db import connected, sql_of
 from infra.clients.kafka import LogEnds
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
@@ -32,6 +32,7 @@ from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import SUPERVISOR, read_state
 from infra.stack.watch.samples import KEYS, SKEWS, Skew, TopKey
 
+SQL: Final = sql_of(__file__)
 TOP_SHOWN: Final = 5
 NOT_RUNNING: Final = "does not run; start it: odograph up"
 
@@ -89,7 +90,7 @@ def parts(stack: Stack) -> list[Part]:
 def _leases(url: str) -> dict[str, tuple[str, int]]:
     """Holder and epoch of each lease in force; raises ServiceError."""
     with connected(url) as connection:
-        return {name: (holder, epoch) for name, holder, epoch in connection.execute(_LEASES)}
+        return {name: (holder, epoch) for name, holder, epoch in connection.execute(SQL["leases"])}
 
 
 def _service(
@@ -134,20 +135,6 @@ def _measured(part: Part, running: processes.Running, state: str, trouble: str |
     return replace(part, state=state, pid=running.pid, up_s=up_s, memory_mb=size_mb, trouble=trouble)
 
 
-_LEASES = "SELECT name, holder, epoch FROM odograph.lease WHERE expires_at > clock_timestamp()"
-_TIMES = """
-SELECT round(extract(epoch FROM now() - max(event_time)), 3)::double precision AS newest_behind_s,
-       (SELECT round(extract(epoch FROM now() - watermark), 3)::double precision FROM odograph.query_progress
-        WHERE query = 'telemetry' AND at > now() - INTERVAL '1 day' ORDER BY at DESC LIMIT 1)
-           AS watermark_behind_s,
-       round((percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM updated_at - event_time))
-           FILTER (WHERE updated_at > now() - INTERVAL '1 minute'))::numeric, 3)::double precision
-           AS event_to_view_p50_s,
-       round((percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM updated_at - event_time))
-           FILTER (WHERE updated_at > now() - INTERVAL '1 minute'))::numeric, 3)::double precision
-           AS event_to_view_p99_s
-FROM odograph.vehicle_latest
-"""
 T = TypeVar("T")
 
 
@@ -183,7 +170,7 @@ def partitions(url: str) -> tuple[list[Skew], list[TopKey]]:
 
 def _event_times(url: str) -> dict[str, float | None]:
     with connected(url, row_factory=dict_row) as connection:
-        return connection.execute(_TIMES).fetchone() or {}
+        return connection.execute(SQL["times"]).fetchone() or {}
 
 
 FOLDERS: Final = (
@@ -193,10 +180,6 @@ FOLDERS: Final = (
 """Below the home, each with everything in it."""
 SHOWN_BYTES: Final = 1 << 20
 """Smaller tables without a retention are left out for people."""
-_TABLES: Final = """
-SELECT schema || '.' || name, bytes, about_rows, since, kept_days, dropped_before FROM serving.table_size
-ORDER BY bytes DESC, 1
-"""
 
 
 class TableSize(NamedTuple):
@@ -213,7 +196,7 @@ class TableSize(NamedTuple):
 def table_sizes(url: str) -> list[TableSize]:
     """Every table, the biggest first; raises ServiceError."""
     with connected(url) as connection:
-        return [TableSize(*row) for row in connection.execute(_TABLES)]
+        return [TableSize(*row) for row in connection.execute(SQL["tables"])]
 
 
 def folder_sizes(home: Path) -> dict[str, int]:

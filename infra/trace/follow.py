@@ -13,7 +13,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from infra.clients import duck
-from infra.clients.db import connected
+from infra.clients.db import connected, sql_of
 from infra.clients.kafka import LogReader, Record, identity, record_of
 from infra.contract.topics import (
     DEFERRED,
@@ -115,6 +115,7 @@ def on_board(payload: bytes) -> list[Hop]:
     ]
 
 
+SQL: Final = sql_of(__file__)
 TAIL_MS: Final = 600_000
 """How far back the log is read where no archive was searched before."""
 MOST_RECORDS: Final = 1_000_000
@@ -123,37 +124,8 @@ SAY_EVERY_HOURS: Final = 6
 DEAD_LETTERS: Final = 500
 """Newest dead letters of a vehicle that are looked into."""
 RULE_VERSIONS: Final = 1000
-_ARCHIVED: Final = """
-SELECT filename, file_row_number, topic, partition, log_offset, received_ms, value
-FROM read_parquet(?, hive_partitioning = false, filename = true, file_row_number = true)
-WHERE vehicle_id = ? AND seq = ? AND (? IS NULL OR boot_id = ?)
-ORDER BY received_ms, log_offset
-"""
-# What the database has of a frame: each query is by key or bounded.
-_WINDOWS: Final = """
-SELECT window_start, frames, samples, batch_id, revision, restated_at
-FROM odograph.vehicle_window WHERE vehicle_id = %s AND window_start = ANY(%s)
-"""
-_LEDGER: Final = "SELECT committed_at FROM odograph.batch_ledger WHERE query_id = %s AND batch_id = %s"
-_PROGRESS: Final = """
-SELECT at + batch_ms * INTERVAL '1 ms' AS committed_at FROM odograph.query_progress
-WHERE query = %s AND query_id = %s AND batch_id = %s LIMIT 1
-"""
 _LISTED: Final = "SELECT * FROM odograph.{} WHERE topic = %s AND partition = %s AND log_offset = %s AND {}"
 _OF_LOG: Final = "log_generation IN ('', %s)"
-_DEAD: Final = f"""
-SELECT log_offset FROM odograph.dead_letter WHERE vehicle_id = %s AND {_OF_LOG}
-ORDER BY log_offset DESC LIMIT %s
-"""  # noqa: S608  own words
-_DEAD_END: Final = f"""
-SELECT coalesce(max(log_offset), -1) + 1 AS next FROM odograph.dead_letter WHERE partition = 0 AND {_OF_LOG}
-"""  # noqa: S608  own words
-_ALERTS: Final = """
-SELECT alert_id, rule, severity, alerted_at, stored_at FROM odograph.alert_event
-WHERE vehicle_id = %s AND event_time BETWEEN to_timestamp(%s / 1000.0) AND to_timestamp(%s / 1000.0)
-ORDER BY alerted_at
-"""
-_LATEST: Final = "SELECT event_time, updated_at FROM odograph.vehicle_latest WHERE vehicle_id = %s"
 
 Say = Callable[[str], None]
 Row = dict[str, Any]
@@ -255,7 +227,7 @@ class Follower:
             if logs := {str(file.path): file.logs for file in of_hours(archive, [hour_ms])}:
                 values = [[*logs], wanted.vehicle_id, wanted.seq, wanted.boot_id, wanted.boot_id]
                 with duck.connected() as connection:
-                    rows = connection.execute(_ARCHIVED, values).fetchall()
+                    rows = connection.execute(SQL["archived"], values).fetchall()
                 found[:0] = [
                     (f"{Path(file).relative_to(self.home).as_posix()} row {row}", logs[file].get(topic, ""),
                      topic, *rest)
@@ -270,8 +242,8 @@ class Follower:
         topic = self.topic("dead-letter")
         generation = self.log.generation(topic)
         asked = (self.wanted.vehicle_id, generation, DEAD_LETTERS)
-        listed = self.database.execute(_DEAD.encode(), asked).fetchall()
-        end = self.row(_DEAD_END, generation)
+        listed = self.database.execute(SQL["dead"].encode(), asked).fetchall()
+        end = self.row(SQL["dead_end"], generation)
         found = [self.log.at(topic, 0, offset) for offset in sorted(int(row["log_offset"]) for row in listed)]
         fresh = self._find(topic, 0, int(end["next"]) if end else 0, any_key=True)
         return [r for r in found if r is not None and matches(r.value, self.wanted)] + fresh
@@ -318,7 +290,7 @@ class Follower:
                 hops.append(Hop(f"query {query}", "not yet", "in none of its committed batches"))
                 continue
             batch = (taken.query_id, taken.batch_id)
-            row = self.row(_LEDGER, *batch) or self.row(_PROGRESS, query, *batch)
+            row = self.row(SQL["ledger"], *batch) or self.row(SQL["progress"], query, *batch)
             at_ms = _ms(row["committed_at"]) if row and taken.exact else None
             detail = f"committed with batch {taken.batch_id}" + ("" if taken.exact else " or an earlier one")
             detail += f"; left out: {judged}" if query != "archive" and judged != OK else ""
@@ -352,7 +324,7 @@ class Follower:
         if judged in (OK, LATE):
             hops += self._windows(first, last)
         vehicle_id, frame = self.wanted.vehicle_id, (self.wanted.boot_id or 0, self.wanted.seq)
-        for row in self.database.execute(_ALERTS, (vehicle_id, first, last)).fetchall():
+        for row in self.database.execute(SQL["alerts"], (vehicle_id, first, last)).fetchall():
             ids = (alert_id(vehicle_id, row["rule"], version, *frame) for version in range(RULE_VERSIONS))
             if row["alert_id"] in ids:
                 detail = f"{row['severity']} {row['rule']} {row['alert_id']}"
@@ -365,7 +337,7 @@ class Follower:
         length_ms = self.settings.jobs.window_s * 1000
         starts = range(first // length_ms * length_ms, last + 1, length_ms)
         moments = [datetime.fromtimestamp(ms / 1000, UTC) for ms in starts]
-        found = self.database.execute(_WINDOWS, (self.wanted.vehicle_id, moments)).fetchall()
+        found = self.database.execute(SQL["windows"], (self.wanted.vehicle_id, moments)).fetchall()
         rows = {_ms(row["window_start"]): row for row in found}
         hops = []
         for start, moment in zip(starts, moments, strict=True):
@@ -379,7 +351,7 @@ class Follower:
         return hops
 
     def _latest(self, last_ms: int) -> Hop:
-        row = self.row(_LATEST, self.wanted.vehicle_id)
+        row = self.row(SQL["latest"], self.wanted.vehicle_id)
         if row is None or (_ms(row["event_time"]) or 0) < last_ms:
             return Hop("on the map", "not yet", "vehicle_latest is older")
         if _ms(row["event_time"]) == last_ms:

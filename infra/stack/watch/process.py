@@ -16,7 +16,7 @@ import psycopg
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from infra.clients.db import Connection, open_connection, service_errors
+from infra.clients.db import Connection, open_connection, service_errors, sql_of
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
@@ -40,6 +40,7 @@ from infra.stack.watch.samples import (
     top_keys,
 )
 
+SQL: Final = sql_of(__file__)
 NAME: Final = "watch"
 GOOD: Final = 3
 """A sample counts as measured for so many intervals, and for as long as parts may take to answer."""
@@ -153,9 +154,9 @@ class Watch:
         good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
         places_ = self._places(connection, ends, read_to)
         with _transaction(connection) as cursor:
-            cursor.executemany(PUT_SAMPLE, [(row.stage, good_s, *row[1:]) for row in rows])
+            cursor.executemany(SQL["sample"], [(row.stage, good_s, *row[1:]) for row in rows])
             if places_:
-                cursor.executemany(PUT_PLACE, [(*place, good_s) for place in places_])
+                cursor.executemany(SQL["place"], [(*place, good_s) for place in places_])
         self._before, self._log_before = readings, (time.monotonic(), ends)
         self._rates = {place.partition: place.rate_per_s for place in places_ if place.topic == KEYED}
         self._judge(connection)
@@ -207,7 +208,7 @@ class Watch:
             tails[partition] = Keys((message.key() or b"").decode(errors="replace") for message in newest)
         with _transaction(connection) as cursor:
             cursor.execute("DELETE FROM odograph.top_key")
-            cursor.executemany(PUT_KEY, top_keys(KEYED, tails, self._rates, TOP))
+            cursor.executemany(SQL["key"], top_keys(KEYED, tails, self._rates, TOP))
 
     def _slowly(self, connection: Connection) -> None:
         if time.monotonic() < self._slow_due_s:
@@ -217,40 +218,9 @@ class Watch:
         free = shutil.disk_usage(self._home).free
         with _transaction(connection) as cursor:
             rows = [(place, size, free) for place, size in folders.items()]
-            cursor.executemany(PUT_STORAGE, rows)
+            cursor.executemany(SQL["storage"], rows)
         if self._log_before[1]:  # Kafka answers
             self._top_keys(connection)
-
-
-PUT_SAMPLE: Final = """
-INSERT INTO odograph.stage_sample
-    (stage, at, good_until, ready, reason, rate_per_s, errors, lag, saturation, cores, memory_mb, restarts)
-VALUES (%s, now(), now() + make_interval(secs => %s), %s, %s, %s, %s, %s, %s, %s, %s, %s)
-ON CONFLICT DO NOTHING
-"""
-PUT_PLACE: Final = """
-INSERT INTO odograph.partition_lag
-    (reader, topic, partition, log_end, read_to, rate_per_s, at, good_until)
-VALUES (%s, %s, %s, %s, %s, %s, now(), now() + make_interval(secs => %s))
-ON CONFLICT (reader, topic, partition) DO UPDATE SET log_end = excluded.log_end, read_to = excluded.read_to,
-    rate_per_s = excluded.rate_per_s, at = excluded.at, good_until = excluded.good_until
-"""
-PUT_STORAGE: Final = """
-INSERT INTO odograph.storage_sample (place, at, bytes, free_bytes) VALUES (%s, now(), %s, %s)
-ON CONFLICT DO NOTHING
-"""
-PUT_KEY: Final = """
-INSERT INTO odograph.top_key (topic, vehicle_id, partition, share, rate_per_s) VALUES (%s, %s, %s, %s, %s)
-"""
-READ_TO: Final = (
-    "SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events'"
-)
-OWN: Final = """
-SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()),
-       (SELECT xact_rollback + deadlocks FROM pg_stat_database WHERE datname = current_database()),
-       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-       current_setting('max_connections')::integer
-"""
 
 
 def _connect(url: str) -> Connection:
@@ -264,9 +234,9 @@ def _connect(url: str) -> Connection:
 def _ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]]]:
     """The database's own figures, and the event store's next offset by topic and partition."""
     with service_errors():
-        commits, failures, clients, most = connection.execute(OWN).fetchone() or (None,) * 4
+        commits, failures, clients, most = connection.execute(SQL["own"]).fetchone() or (None,) * 4
         read: dict[str, dict[int, int]] = {}
-        for topic, partition, offset in connection.execute(READ_TO):
+        for topic, partition, offset in connection.execute(SQL["read_to"]):
             read.setdefault(topic, {})[partition] = offset
     return Figures(passed=commits, errors=failures, saturation=samples.share(clients, most or 0)), read
 
