@@ -1,7 +1,5 @@
 """The commands of the local stack: setup, up, down, status, doctor, config."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -89,7 +87,7 @@ def cluster_up(
     _begin(Stack(found, _say), services_only, wait_s)
 
 
-def _begin(stack: Stack, services_only: bool, wait_s: float) -> None:
+def _begin(stack: "Stack", services_only: bool, wait_s: float) -> None:
     from infra.stack import fetch, supervisor
     from infra.stack.probes import page
 
@@ -231,7 +229,7 @@ def list_devices(as_json: Json = False) -> None:
         typer.echo(aligned(found, heads))
 
 
-def _files(made: Issued, stack: Stack) -> str:
+def _files(made: "Issued", stack: "Stack") -> str:
     from infra.stack.identity import FOLDER, SERVICES
 
     key = str(made.key) if made.key.exists() else "the device's own"
@@ -300,7 +298,7 @@ def watch() -> None:
     process.run(load())
 
 
-def _stack(secure: bool = False) -> Stack:
+def _stack(secure: bool = False) -> "Stack":
     from infra.stack.stack import Stack
 
     return Stack(load(secure=True) if secure else load(), _say)

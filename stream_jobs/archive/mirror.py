@@ -3,8 +3,6 @@
 It holds what the manifest names, in the same folders. The stream does not wait for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +38,7 @@ class Mirror:
 
     folder: Path
     grace_ms: int
-    store: Callable[[], HadoopStore]
+    store: "Callable[[], HadoopStore]"
     _pushed_ms: dict[int, int] = field(default_factory=dict)
 
     def __call__(self) -> int:
@@ -59,7 +57,7 @@ class Mirror:
         return sent
 
 
-def push(folder: Path, store: HadoopStore, hours_ms: Iterable[int], grace_ms: int) -> Pushed:
+def push(folder: Path, store: "HadoopStore", hours_ms: Iterable[int], grace_ms: int) -> Pushed:
     """Bring hours up to date there; what was replaced or expired goes after the grace time."""
     done = Pushed()
     for hour in hours_ms:
@@ -81,7 +79,7 @@ def push(folder: Path, store: HadoopStore, hours_ms: Iterable[int], grace_ms: in
     return done
 
 
-def fetch(folder: Path, store: HadoopStore, hours_ms: Iterable[int]) -> list[str]:
+def fetch(folder: Path, store: "HadoopStore", hours_ms: Iterable[int]) -> list[str]:
     """Put back, from there, files that are missing here or not as they were written; their names.
 
     The manifest of an hour that is not here at all comes first: a home that was lost. Raises ArchiveError for
@@ -101,7 +99,7 @@ def fetch(folder: Path, store: HadoopStore, hours_ms: Iterable[int]) -> list[str
     return fetched
 
 
-def _fetch(folder: Path, store: HadoopStore, name: str, sha256: str | None) -> None:
+def _fetch(folder: Path, store: "HadoopStore", name: str, sha256: str | None) -> None:
     """A file from there to its place; raises ArchiveError where its SHA-256 is another than this."""
     draft, target = folder / FETCHING / Path(name).name, folder / name
     draft.parent.mkdir(parents=True, exist_ok=True)

@@ -4,8 +4,6 @@ Two axes: a fast signal has a value a sample (the samples of all frames one afte
 value a frame.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,19 +28,19 @@ class Known:
     values: Ints
     known: Flags
 
-    def only(self, holds: Flags) -> Known:
+    def only(self, holds: Flags) -> "Known":
         return Known(self.values, self.known & holds)
 
-    def __abs__(self) -> Known:
+    def __abs__(self) -> "Known":
         return Known(np.abs(self.values), self.known)
 
-    def __add__(self, other: Known) -> Known:
+    def __add__(self, other: "Known") -> "Known":
         return Known(self.values + other.values, self.known & other.known)
 
-    def __sub__(self, other: Known) -> Known:
+    def __sub__(self, other: "Known") -> "Known":
         return Known(self.values - other.values, self.known & other.known)
 
-    def __mul__(self, other: Known | Ints | Flags | int) -> Known:
+    def __mul__(self, other: "Known | Ints | Flags | int") -> "Known":
         if isinstance(other, Known):
             return Known(self.values * other.values, self.known & other.known)
         return Known(self.values * other, self.known)

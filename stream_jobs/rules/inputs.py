@@ -1,7 +1,5 @@
 """What all rules say of frames: flags, a value, a limit, and for some the names of what they are about."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -31,11 +29,11 @@ class Names:
     words: Sequence[str]
 
     @classmethod
-    def of_texts(cls, texts: pa.ListArray) -> Names:
+    def of_texts(cls, texts: pa.ListArray) -> "Names":
         coded = pc.dictionary_encode(pc.binary_join(texts, ","))
         return cls(texts, coded.indices.to_numpy(), coded.dictionary.to_pylist())
 
-    def take(self, rows: Ints) -> Names:
+    def take(self, rows: Ints) -> "Names":
         return replace(self, texts=self.texts.take(pa.array(rows)), numbers=self.numbers[rows])
 
 
@@ -64,7 +62,7 @@ class RuleEvaluation:
             return ()
         return tuple(self.names.texts[int(self.at[lane])].as_py())
 
-    def of(self, lanes: Ints) -> RuleEvaluation:
+    def of(self, lanes: Ints) -> "RuleEvaluation":
         """Those at ``lanes`` among the k, in their order."""
         if len(lanes) == len(self.value):
             return self
@@ -94,7 +92,7 @@ class RuleInputs:
         holds, clears, armed, learns = self.flags[:, rule, at]
         return RuleEvaluation(holds, clears, armed, learns, values, limits, names, rows)
 
-    def take(self, rows: Ints) -> RuleInputs:
+    def take(self, rows: Ints) -> "RuleInputs":
         names = {rule: each.take(rows) for rule, each in self.names.items()}
         return RuleInputs(self.flags[:, :, rows], self.values[:, rows], self.limits[:, rows], names)
 

@@ -4,8 +4,6 @@ A feature is a double, NaN where not known: a frame's features travel as one arr
 more on its way to Python and back than what it carries. Whole numbers of the contract stay exact, below 2^53.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -147,11 +145,11 @@ class Features:
         """A feature by frame, [n]."""
         return self.frame_features[:, PLACE[name]]
 
-    def take(self, rows: Ints) -> Features:
+    def take(self, rows: Ints) -> "Features":
         runs = [self.runs[row] for row in rows.tolist()]
         return Features(self.ids, self.vehicle[rows], self.frame_features[rows], runs, self.rules.take(rows))
 
-    def of(self, ids: Collection[str]) -> Features:
+    def of(self, ids: Collection[str]) -> "Features":
         wanted = np.array([vehicle_id in ids for vehicle_id in self.ids], np.bool_)
         return self.take(np.flatnonzero(wanted[self.vehicle]))
 
@@ -195,7 +193,7 @@ class Round:
     def __len__(self) -> int:
         return len(self.places)
 
-    def of(self, lanes: Ints) -> Round:
+    def of(self, lanes: Ints) -> "Round":
         if len(lanes) == len(self.places):
             return self
         runs = [self.runs[lane] for lane in lanes.tolist()] if self.runs else self.runs
@@ -263,14 +261,14 @@ class VehicleStage:
 
 
 @lru_cache(maxsize=2)
-def _evaluator(rules: tuple[Rule, ...]) -> Evaluator:
+def _evaluator(rules: tuple[Rule, ...]) -> "Evaluator":
     """Of a process: translating the rules costs more than evaluating them."""
     from stream_jobs.rules.evaluation import Evaluator  # noqa: PLC0415  see above
 
     return Evaluator(rules)
 
 
-def vehicle_stage(settings: Settings, rule_set: RuleSet) -> VehicleStage:
+def vehicle_stage(settings: Settings, rule_set: "RuleSet") -> VehicleStage:
     """The stage before the core, with the rules that the core looks at."""
     lookup = place_of(settings, lookups.VEHICLE_FILE)
     return VehicleStage(clock_limits(settings), settings.journeys, lookup, rule_set.rules)

@@ -4,8 +4,6 @@ What frames add to a window is one matrix operation for all vehicles: sums add u
 one stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,17 +53,17 @@ class Parts:
         return Known(values, self.known[row] if how == "sum" else values != NEUTRAL[how])
 
     @classmethod
-    def joined(cls, parts: Sequence[Parts]) -> Parts:
+    def joined(cls, parts: "Sequence[Parts]") -> "Parts":
         if len(parts) == 1:
             return parts[0]
         of = {how: np.hstack([each.of[how] for each in parts]) for how in NEUTRAL}
         return cls(of, np.hstack([each.known for each in parts]))
 
-    def take(self, at: Any) -> Parts:
+    def take(self, at: Any) -> "Parts":
         """Those at the places ``at``, or where it holds."""
         return Parts({how: matrix[:, at] for how, matrix in self.of.items()}, self.known[:, at])
 
-    def reduced(self, begins: Ints) -> Parts:
+    def reduced(self, begins: Ints) -> "Parts":
         """One for each run of columns, which begin there."""
         if len(begins) == self.known.shape[1]:
             return self
@@ -162,7 +160,7 @@ class Block:
     changed: Flags
 
     @classmethod
-    def of(cls, vehicles: pa.StringArray, parts: Parts) -> Block:
+    def of(cls, vehicles: pa.StringArray, parts: Parts) -> "Block":
         """Of what was not there before."""
         return cls(vehicles, parts, np.ones(len(vehicles), np.bool_))
 
