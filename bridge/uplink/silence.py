@@ -24,7 +24,7 @@ from bridge.uplink.translate import SCHEMA_HEADER, receipt
 from infra.clients import kafka
 from infra.contract.errors import ContractError
 from infra.contract.messages import STATUS_STATES, Deferral, decode_status
-from infra.contract.topics import HEADER_MQTT_TOPIC, UNSLOTTED, kafka_topic, slot_of, slotted
+from infra.contract.topics import HEADER_MQTT_TOPIC, SLOT_LEVEL, UNSLOTTED, kafka_topic, slot_of
 from infra.settings.settings import Endpoints, Settings
 
 POLL_S: Final = 1.0
@@ -261,7 +261,7 @@ class SilenceWatch:
 
     def _slot(self, vehicle_id: str, topic: str) -> int:
         """The slot that a vehicle's messages come in; of our own words as well, which name its topic."""
-        if topic and not slotted(self._root, topic):
+        if topic and not topic.startswith(f"{self._root}/{SLOT_LEVEL}/"):
             self._unslotted[vehicle_id] = topic
         return UNSLOTTED if vehicle_id in self._unslotted else slot_of(vehicle_id)
 

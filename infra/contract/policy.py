@@ -16,7 +16,6 @@ from infra.contract.topics import (
     KAFKA_TOPIC_OF,
     SLOT_LEVEL,
     UPLINK_CHANNELS,
-    VEHICLE_ID,
 )
 
 VEHICLE: Final = "vehicle"
@@ -147,11 +146,6 @@ FOLDERS: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
     "days": (0o2750, ("maintenance",)),
 }
 """Folders of the home that programs share: the mode, and who is in the folder's group."""
-
-
-def is_device(name: str) -> bool:
-    """Whether a device may have the name: a vehicle's id, or a gateway's."""
-    return bool(VEHICLE_ID.fullmatch(name) or GATEWAY.fullmatch(name))
 
 
 def of_gateway(vehicles: tuple[str, ...]) -> Iterator[Rule]:

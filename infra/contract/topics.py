@@ -180,11 +180,6 @@ def uplink_filters(root: str, slot: int | None, crash: bool) -> tuple[str, ...]:
     return (f"{root}/{SLOT_LEVEL}/{slot}/{'+/crash' if crash else '#'}",)
 
 
-def slotted(root: str, topic: str) -> bool:
-    """Whether a topic has a slot level."""
-    return topic.startswith(f"{root}/{SLOT_LEVEL}/")
-
-
 def parse_mqtt_topic(root: str, topic: str) -> tuple[str, str]:
     """Vehicle id and channel of an uplink topic, with its slot or without one.
 

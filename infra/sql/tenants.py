@@ -23,15 +23,19 @@ SHARED: Final = frozenset({
 })  # fmt: skip
 """Without vehicles: the catalogue, and how far the pipeline is."""
 OWN: Final = "vehicle_id IN (SELECT vehicle_id FROM fleet.own)"
+OF_ROWS: Final = {
+    "alert_change": ("alert_no", "alert"),
+    "alert_evidence": ("alert_no", "alert"),
+    "incident_note": ("incident_no", "incident"),
+    "eta_prediction": ("request_no", "eta_request"),
+}
+"""Tables of ``odograph`` whose rows belong to rows of a vehicle: by which column, of which table."""
 BY: Final = {
-    "alert_change": "alert_no IN (SELECT alert_no FROM fleet.alert)",
-    "alert_evidence": "alert_no IN (SELECT alert_no FROM fleet.alert)",
-    "incident_note": "incident_no IN (SELECT incident_no FROM fleet.incident)",
-    "eta_prediction": "request_no IN (SELECT request_no FROM fleet.eta_request)",
+    **{name: f"{key} IN (SELECT {key} FROM fleet.{of})" for name, (key, of) in OF_ROWS.items()},  # noqa: S608
     "audit_log": "false",  # who looked at a vehicle is the operator's business
     "top_key": "false",
 }
-"""Rows that belong to rows of vehicles; and what is the operator's though it names vehicles."""
+"""Those, and what is the operator's though it names vehicles."""
 FLEET_MINUTE: Final = """
 CREATE VIEW fleet.fleet_minute WITH (security_barrier) AS
 SELECT bucket AS minute, count(*) AS vehicles, count(*) FILTER (WHERE moving_s > 0) AS moving,

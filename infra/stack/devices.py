@@ -9,6 +9,7 @@ from typing import Final
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import policy
 from infra.contract.errors import ConfigError
+from infra.contract.topics import VEHICLE_ID
 from infra.settings.settings import Endpoints, Settings
 from infra.stack.identity import DAYS, DEVICES, FOLDER, GOOD, SERVICES, Authority, Issued, name_vehicles
 from infra.stack.stack import Stack
@@ -33,7 +34,7 @@ def enrol(
     Raises ConfigError for a name that is no device's, and for one that has a certificate.
     """
     ours = authority(stack)
-    if not policy.is_device(name):
+    if not (VEHICLE_ID.fullmatch(name) or policy.GATEWAY.fullmatch(name)):
         raise ConfigError(f"{name}: a vehicle's id (17 characters, ISO 3779), or gateway-..., is wanted")
     if bool(vehicles) != bool(policy.GATEWAY.fullmatch(name)):
         raise ConfigError(f"{name}: a gateway names its vehicles (--vehicle), and nobody else does")

@@ -12,16 +12,9 @@ from psycopg import sql
 from infra.clients.db import Connection, sql_of
 from infra.contract.errors import ConfigError
 from infra.contract.topics import VEHICLE_ID
+from infra.sql.tenants import OF_ROWS
 
 SQL: Final = sql_of(__file__)
-
-OF_ROWS: Final = {
-    "alert_change": ("alert_no", "alert"),
-    "alert_evidence": ("alert_no", "alert"),
-    "incident_note": ("incident_no", "incident"),
-    "eta_prediction": ("request_no", "eta_request"),
-}
-"""Tables of ``odograph`` whose rows belong to rows of a vehicle: by which column, of which table."""
 OWN: Final = sql.SQL("vehicle_id = {}")
 
 

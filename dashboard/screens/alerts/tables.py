@@ -78,11 +78,6 @@ INCIDENTS: Final[Columns] = {
 }
 
 
-def incident_list(chosen: int | None) -> Columns:
-    """Incidents by number."""
-    return {"No": ("incident_no", number(chosen)), **INCIDENTS}
-
-
 def triage(chosen: int | None) -> Columns:
     """Alerts by number."""
     return {
@@ -110,7 +105,9 @@ class Kind(NamedTuple):
 
 
 ALERT: Final = Kind("alert", "alert_no", alerts, triage)
-INCIDENT: Final = Kind("incident", "incident_no", incidents, incident_list)
+INCIDENT: Final = Kind(
+    "incident", "incident_no", incidents, lambda chosen: {"No": ("incident_no", number(chosen)), **INCIDENTS}
+)
 
 TIMELINE: Final[Columns] = {  # the alerts of an incident in the order of their time
     "Opened": ("opened_at", clock),
