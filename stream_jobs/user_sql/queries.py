@@ -234,11 +234,9 @@ def user_queries(settings: Settings, spark: SparkSession) -> tuple[Query, ...]:
 
 
 def _query(definition: Definition) -> Query:
-    def transform(records: DataFrame, settings: Settings) -> DataFrame:
-        return _analysed(definition, records, clock_limits(settings))
-
     return Query(
-        name=definition.query, operators=definition.version, replaces=(), may_fail=True, transform=transform,
+        name=definition.query, operators=definition.version, replaces=(), may_fail=True,
+        transform=lambda records, s: _analysed(definition, records, clock_limits(s)),
         trigger_s=lambda s: s.jobs.trigger_s, max_offsets=lambda s: s.jobs.max_offsets,
         sink=lambda parts: UserSink(definition, parts.database, parts.claims),
     )  # fmt: skip

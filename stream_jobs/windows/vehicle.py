@@ -98,11 +98,7 @@ def time_where(name: str, holds: Callable[[Frames], tuple[Flags, Flags]]) -> Qua
 
 def integral(name: str, of: Callable[[Frames], Known], by_sample: bool, per_unit: float = 1.0) -> Quantity:
     """A value times the time it stands for, step-ms."""
-
-    def over_time(frames: Frames) -> Known:
-        return of(frames) * (frames.sample_ms if by_sample else frames.dt_ms)
-
-    return Quantity(name, over_time, by_sample, per_unit)
+    return Quantity(name, lambda f: of(f) * (f.sample_ms if by_sample else f.dt_ms), by_sample, per_unit)
 
 
 def quotient(over: Any, under: Any, known: Any) -> pa.Array:
