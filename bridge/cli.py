@@ -1,7 +1,7 @@
 """The commands ``odograph bridge``, ``downlink``, ``notify``, ``undelivered`` and ``dead-letters``."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -9,13 +9,13 @@ from typer import Argument, Option
 from infra.clients.log import configure
 from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.messages import Severity
 from infra.settings import settings
 from infra.settings.values import duration_ms, moment_ms
 
 if TYPE_CHECKING:
     from bridge.dead_letters.work import DeadLetters
 
-Severity = Literal["WARNING", "MINOR", "MAJOR", "CRITICAL"]
 Json = Annotated[bool, Option("--json", help="for machines: JSON on standard output")]
 Reason = Annotated[str | None, Option("--reason", help="only this reason, as bad_json")]
 Vehicle = Annotated[str | None, Option("--vehicle", help="only this vehicle id")]

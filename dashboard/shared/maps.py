@@ -16,6 +16,7 @@ import pydeck as pdk
 from dashboard.shared import pictures, text
 from dashboard.shared.text import Record, rows_of
 from dashboard.shared.theme import CONGESTION, TONES, Mode, rgba
+from infra.contract.signals import M_PER_DEG
 from infra.settings.sections import Roads
 from stream_jobs.roads.history import LEAST_AT_ALL
 
@@ -40,7 +41,6 @@ JUMP_MPS: Final = 70.0
 """Nor where the two ends are further apart than a car can drive, m/s: a position has jumped."""
 JUMP_SLACK_M: Final = 100.0
 CELL_RESOLUTION: Final = 9  # H3 resolution of road cells (serving.road_cell)
-DEGREE_M: Final = 111_195.0  # length of a degree of latitude, m
 
 
 class View(NamedTuple):
@@ -258,8 +258,8 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
 
 def offset_m(a: Record, b: Record) -> Point:
     """From one place to another, m to the east and to the north."""
-    east_m = (b["lon_deg"] - a["lon_deg"]) * DEGREE_M * math.cos(math.radians(a["lat_deg"]))
-    return east_m, (b["lat_deg"] - a["lat_deg"]) * DEGREE_M
+    east_m = (b["lon_deg"] - a["lon_deg"]) * M_PER_DEG * math.cos(math.radians(a["lat_deg"]))
+    return east_m, (b["lat_deg"] - a["lat_deg"]) * M_PER_DEG
 
 
 def sector_of(heading_deg: float | None) -> int:

@@ -12,6 +12,7 @@ from infra.contract.topics import (
     BRIDGE_SLOTS,
     DEFERRED,
     DOWNLINK_CHANNELS,
+    EVENT_TOPICS,
     EVERYBODY,
     KAFKA_TOPIC_OF,
     SLOT_LEVEL,
@@ -66,7 +67,7 @@ _READS: Final = {
     "downlink": ("alerts", "incidents"),
     "jobs": ("telemetry", "telemetry-deferred", "clock"),
     "instant": ("telemetry", "crash"),
-    "events": ("alerts", "crash", "status", "dead-letter"),
+    "events": EVENT_TOPICS,
     "watch": ("telemetry",),
 }
 _WRITES: Final = {

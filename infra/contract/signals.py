@@ -136,4 +136,4 @@ TOP_MPS = BY_NAME["speed_kmh"].maximum / 3.6
 JUMP_M = 1000.0
 """A fix that lies further than this beyond where its vehicle can have driven is a jump of the receiver; one that
 moves on every half minute only, as some do, makes steps up to there (eng.)."""
-M_PER_DEG = 111_195.0
+M_PER_DEG = 111_195.0  # of latitude

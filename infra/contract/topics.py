@@ -148,6 +148,7 @@ MQTT_TOPICS: tuple[tuple[str, str, int, str], ...] = (
 
 DEFERRED = "telemetry-deferred"
 LIVE = ("telemetry", DEFERRED)  # where frames lie
+EVENT_TOPICS = ("alerts", "crash", "status", "dead-letter")  # what the event store reads
 CLOCK = "clock"
 KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
 """Which Kafka topic an MQTT channel flows into."""

@@ -28,7 +28,7 @@ from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
 from infra.contract.incidents import TABLE_KEY, Causes
 from infra.contract.messages import RULE
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import EVENT_TOPICS, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import identity
@@ -50,7 +50,6 @@ BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 Place = tuple[str, int]  # topic (short name) and partition
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600)
 CONSUMER: Final = "events"
-TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 SWEEP_S: Final = 1.0
 PROBE_S: Final = 5.0
 Result = TypeVar("Result")
@@ -84,7 +83,7 @@ class EventStore:
         self.metrics = EventMetrics()
         self.kafka_problem: str | None = "not connected yet"
         self._where, self._prefix = where, settings.kafka.prefix
-        self._names = {kafka_topic(settings.kafka.prefix, name): name for name in TOPICS}
+        self._names = {kafka_topic(settings.kafka.prefix, name): name for name in EVENT_TOPICS}
         self._clocks = clock_limits(settings)
         self._clear_times, self._causes = clear_times, causes
         self._rules = rules

@@ -24,7 +24,7 @@ from psycopg import sql
 from infra.clients import duck, kafka
 from infra.clients.db import Connection, connected, sql_of, system_user
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.topics import LIVE, kafka_topic, mqtt_topic
+from infra.contract.topics import EVENT_TOPICS, LIVE, kafka_topic, mqtt_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import devices, identity
@@ -39,7 +39,6 @@ from stream_jobs.crashes.tables import retire
 from stream_jobs.privacy import tables
 from stream_jobs.privacy.log import Cut, VehicleLog
 from stream_jobs.replay.runs import all_runs
-from stream_jobs.replay.shadow import EVENT_TOPICS
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.windows.open_windows import OpenWindows, archived_frames
 from stream_jobs.windows.places import place_rows, summed

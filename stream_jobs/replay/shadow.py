@@ -19,7 +19,7 @@ from infra.clients.db import sql_of
 from infra.clients.duck import table_of
 from infra.clients.kafka import TIMEOUT_S, admin, service_errors
 from infra.contract.errors import ServiceError
-from infra.contract.topics import CLOCK, kafka_topic
+from infra.contract.topics import CLOCK, EVENT_TOPICS, kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings, endpoints, load
 from infra.stack import kafka, postgres, processes, query_offsets
 from infra.stack.probes import metrics, readyz
@@ -62,7 +62,6 @@ PACE: Final = {
 """Variables of its jobs that follow from how it is fed; they change no result."""
 YOUNG: Final = "-Xmn400m"
 """Java's young generation takes a batch of a whole slice: else its records are copied, and copied again."""
-EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 RESTARTS: Final = 3
 """A program that ended so often will end again."""
 TICK_S: Final = 0.2

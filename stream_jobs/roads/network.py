@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from infra.contract.signals import M_PER_DEG
 from infra.settings.sections import Roads
 from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Flags, Floats, Ints
@@ -31,7 +32,6 @@ NO_EDGE: Final = -2
 """No edge is near enough in this direction."""
 ROADS_FILE: Final = "roads.npz"
 SQUARE_M: Final = 25.0
-METRES_PER_DEGREE: Final = 111_195.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ class RoadIndex:
 
 def index_of(net: RoadNetwork, fit: Roads) -> RoadIndex:
     """The index of a network of at least one edge; ``fit``: the settings that say how an edge is judged."""
-    north_m = METRES_PER_DEGREE
-    east_m = METRES_PER_DEGREE * float(np.cos(np.radians(net.lat_deg.mean())))
+    north_m = M_PER_DEG
+    east_m = M_PER_DEG * float(np.cos(np.radians(net.lat_deg.mean())))
     south = float(net.lat_deg.min()) - fit.match_radius_m / north_m
     west = float(net.lon_deg.min()) - fit.match_radius_m / east_m
     x, y = (net.lon_deg - west) * east_m, (net.lat_deg - south) * north_m

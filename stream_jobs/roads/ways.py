@@ -14,9 +14,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from infra.contract.errors import ConfigError
+from infra.contract.signals import M_PER_DEG
 from infra.settings.sections import Roads
 from stream_jobs.frames.arrays import Floats
-from stream_jobs.roads.network import METRES_PER_DEGREE, RoadNetwork
+from stream_jobs.roads.network import RoadNetwork
 
 HOURS_A_DAY: Final = 24
 SLOWEST_KMH: Final = 2.0
@@ -159,8 +160,8 @@ def nearest(net: RoadNetwork, lat_deg: float, lon_deg: float, course_deg: float 
     Nothing where the network has no edge.
     """
     part, edge = net.parts()
-    east_m = METRES_PER_DEGREE * np.cos(np.radians(lat_deg))
-    x, y = (net.lon_deg - lon_deg) * east_m, (net.lat_deg - lat_deg) * METRES_PER_DEGREE
+    east_m = M_PER_DEG * np.cos(np.radians(lat_deg))
+    x, y = (net.lon_deg - lon_deg) * east_m, (net.lat_deg - lat_deg) * M_PER_DEG
     dx, dy = x[part + 1] - x[part], y[part + 1] - y[part]
     length = np.maximum(np.hypot(dx, dy), 1e-9)
     along = np.clip(-(x[part] * dx + y[part] * dy) / length**2, 0.0, 1.0)

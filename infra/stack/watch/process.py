@@ -20,6 +20,7 @@ from infra.clients.db import Connection, open_connection, service_errors, sql_of
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
+from infra.contract.topics import EVENT_TOPICS
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets, status
 from infra.stack.mosquitto import BrokerFigures, watched
@@ -49,7 +50,6 @@ KEYED: Final = "telemetry"
 """The topic whose keys are counted, in the newest TAIL records of each partition; TOP of them are kept."""
 TAIL: Final = 1000
 TOP: Final = 10
-EVENT_TOPICS: Final = ("alerts", "crash", "status", "dead-letter")
 
 log = structlog.get_logger("infra.stack.watch")
 

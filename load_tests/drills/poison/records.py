@@ -17,7 +17,7 @@ from infra.clients import kafka
 from infra.clients.db import Cause, session
 from infra.contract import messages
 from infra.contract.messages import crash_digest
-from infra.contract.topics import kafka_topic, mqtt_topic
+from infra.contract.topics import EVENT_TOPICS, kafka_topic, mqtt_topic
 from infra.stack.kafka import records_by_topic
 from infra.stack.supervisor import Program
 from load_tests.drills.defects import replace
@@ -207,7 +207,7 @@ def _lag(site: Site) -> dict[str, int]:
     """Records by topic that the event store has not read."""
     read = dict(_rows(site, _READ, {}))
     ends = records_by_topic(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix)
-    names = {name: kafka_topic(site.settings.kafka.prefix, name) for name in shadow.EVENT_TOPICS}
+    names = {name: kafka_topic(site.settings.kafka.prefix, name) for name in EVENT_TOPICS}
     return {name: left for name, full in names.items() if (left := ends[full] - read.get(name, 0)) > 0}
 
 
