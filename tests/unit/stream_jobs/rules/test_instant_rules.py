@@ -271,17 +271,18 @@ def fired_unoptimised(spark: SparkSession, raw: DataFrame, rules: Sequence[Rule]
     for rule in rules:
         beyond = f"({rule.value}) {'>' if rule.beyond == 'above' else '<'} ({rule.limit})"
         holds = f"coalesce(({rule.condition}) AND {beyond}, false)"
-        columns += [holds, f"double({rule.value})", f"double({rule.limit})"]
+        name = f"concat_ws('.', '{rule.id}', array_join({rule.names}, ''))" if rule.names else f"'{rule.id}'"
+        columns += [holds, name, f"double({rule.value})", f"double({rule.limit})"]
     found = set()
     for seq, lat_deg, lon_deg, *answers in (tuple(row) for row in seen.selectExpr(*columns).collect()):
-        for rule, (holds, value, limit) in zip(rules, batched(answers), strict=True):
+        for holds, *finding in batched(answers):
             if holds:
-                found.add((seq, rule.id, value, limit, lat_deg, lon_deg))
+                found.add((seq, *finding, lat_deg, lon_deg))
     return found
 
 
 def batched(answers: list[Any]) -> list[tuple[Any, ...]]:
-    return list(zip(*[iter(answers)] * 3, strict=True))
+    return list(zip(*[iter(answers)] * 4, strict=True))
 
 
 def strange_frames(examples: int) -> list[dict[str, Any]]:
