@@ -254,6 +254,7 @@ def together(alerts: pd.DataFrame) -> Drawing:
     """How many vehicles had an alert of the incident, as they opened."""
     opened = alerts.sort_values("opened_at").drop_duplicates("vehicle_id")
     rows = pd.DataFrame({"time": opened["opened_at"], "vehicles": range(1, len(opened) + 1)})
+    rows = rows.drop_duplicates("time", keep="last")  # an area would stack what is of one moment
     y = number("vehicles", "vehicles", format=",.0f")
     encoding = {
         "x": charts.moments(form="%H:%M:%S"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from dashboard.screens.alerts import evidence
@@ -107,3 +108,10 @@ def test_signals_are_offered_that_are_there_with_their_units() -> None:
         "Coolant, °C",
         "Gear: -1 reverse, 0 neutral",
     ]
+
+
+def test_vehicles_of_one_moment_are_one_point_of_the_count() -> None:
+    moments = pd.to_datetime([OPENED_MS + 1000, OPENED_MS, OPENED_MS + 1000, OPENED_MS], unit="ms", utc=True)
+    found = evidence.together(pd.DataFrame({"opened_at": moments, "vehicle_id": ["a", "b", "c", "d"]})).rows
+    assert found["vehicles"].tolist() == [2, 4]
+    assert found["time"].tolist() == [moments[1], moments[0]]
