@@ -126,8 +126,8 @@ class Evaluator:
             flags, inputs.values[k], inputs.limits[k] = _evaluated(rule, answers)
             for of_rules, answer in zip(inputs.flags, flags, strict=True):
                 of_rules[k] = answer
-        names = {k: Names.of_texts(answers[text, NAMES]) for k, text in named.items()}
-        return replace(inputs, names=names)
+        names = {text: Names.of_texts(answers[text, NAMES]) for text in {*named.values()}}  # wheels of many
+        return replace(inputs, names={k: names[text] for k, text in named.items()})
 
 
 def _column(text: str, gives: Gives) -> str:

@@ -208,12 +208,11 @@ class Raising:
             lane, step = int(lanes[k]), int(h["step"][k])
             limit, severity = self.escalate[step - 1] if step else (number(now.limit[lane]), None)
             at, since, names = int(found_ms[k]), int(h["since"][k]), ", ".join(now.names_of(lane)) or None
+            worst, part, place = None if ends[k] else number(value[k]), None, int(frames.places[lane])
             if self.apart:
-                first = memory.rare.setdefault(int(frames.places[lane]), (since, names))
-                if first[0] != since:
-                    first = memory.rare[int(frames.places[lane])] = (since, names)
-                names = first[1]
-            worst, part = None if ends[k] else number(value[k]), names if self.apart else None
+                if memory.rare.get(place, (None,))[0] != since:
+                    memory.rare[place] = (since, names)
+                names = part = memory.rare[place][1]
             found.append((lane, Detection(at, since, worst, limit, severity, names, part)))
         return found
 
