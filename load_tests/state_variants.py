@@ -1,8 +1,8 @@
 """What a memory of each vehicle costs in Spark, by how it is kept: CPU seconds per 100,000 frames.
 
 The same records (from Parquet files) go through: native session windows by vehicle;
-the operator of the query telemetry by transformWithState, a state a vehicle; by applyInPandasWithState,
-a state a vehicle; and the same with a state a bucket of vehicles. No Kafka, no database, no rules.
+the operator of the query telemetry by transformWithState, a state a bucket of vehicles or a vehicle; and the
+same by applyInPandasWithState, all of it in one value. No Kafka, no database, no rules.
 Run: python -m load_tests.state_variants [--vehicles 1000] [--batches 6] [--variants session,bucket]
 """
 
@@ -16,25 +16,35 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.streaming.state import GroupStateTimeout
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, ValueState
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from infra.settings.settings import load
 from load_tests.filling import bodies, payload, vehicle
 from load_tests.rate_support import tree_cpu_s
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.schema import WATERMARK_METADATA
 from stream_jobs.app.session import build_session
-from stream_jobs.app.telemetry import OUTPUT, STATE, Operator, operator_of
+from stream_jobs.app.telemetry import (
+    HEAD,
+    OUTPUT,
+    Operator,
+    Processor,
+    operator_of,
+    raw_of,
+    text_of,
+    with_timer,
+)
 from stream_jobs.frames.batch import RECORD
 from stream_jobs.rules.rule_set import RuleSet
+from stream_jobs.vehicles.fleet import Fleet, dump
+from stream_jobs.vehicles.fleet import load as read_memory
+from stream_jobs.windows.open_windows import Memory
 
 T0: Final = 1_780_000_000_000
 FRAMES_EACH: Final = 10
@@ -66,57 +76,23 @@ def operator() -> Operator:
     return operator_of(settings, nothing)
 
 
-class Held:
-    """What the operator asks of a group's state, over a value of transformWithState; there are no timers."""
+class InOneValue:
+    """A bucket's memory in the one value of applyInPandasWithState; there are no timers."""
 
-    def __init__(self, value: ValueState) -> None:
-        self._value = value
+    def __init__(self, state: GroupState) -> None:
+        self._state = state
 
-    @property
-    def exists(self) -> bool:
-        """Whether there is any."""
-        return bool(self._value.exists())
+    def load(self, rule_set: RuleSet) -> tuple[Fleet, Memory]:
+        """See telemetry.Store."""
+        return read_memory(raw_of(self._state.get[0]) if self._state.exists else None, rule_set)
 
-    @property
-    def get(self) -> Any:
-        """The state."""
-        return self._value.get()
-
-    def update(self, state: tuple[bytes]) -> None:
-        """Another state from now on."""
-        self._value.update(state)
+    def save(self, fleet: Fleet, memory: Memory, _due_ms: int) -> None:
+        """See telemetry.Store."""
+        self._state.update((text_of(dump(fleet, memory)),))
 
     def remove(self) -> None:
-        """None from now on."""
-        self._value.clear()
-
-    def getCurrentWatermarkMs(self) -> int:  # noqa: N802  Spark's name
-        """No time passes."""
-        return 0
-
-    def setTimeoutTimestamp(self, _at_ms: int) -> None:  # noqa: N802  Spark's name
-        """Nothing ever falls due."""
-
-
-class PerVehicle(StatefulProcessor):
-    """The operator behind transformWithState."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
-        self._operator = operator()
-        self._held: Any = Held(handle.getValueState("blob", STATE))
-
-    def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
-        self,
-        key: Any,  # noqa: ARG002
-        rows: Iterator[pd.DataFrame],
-        timerValues: Any,  # noqa: N803, ARG002
-    ) -> Iterator[pd.DataFrame]:
-        """Rows of one vehicle."""
-        return self._operator((0,), rows, self._held)
-
-    def close(self) -> None:
-        """Nothing to close."""
+        """See telemetry.Store."""
+        self._state.remove()
 
 
 def session(rows: DataFrame) -> DataFrame:
@@ -127,29 +103,38 @@ def session(rows: DataFrame) -> DataFrame:
     return timed.groupBy(F.session_window("received", "180 seconds"), "key").agg(F.count("*").alias("frames"))
 
 
-def per_vehicle_tws(rows: DataFrame) -> DataFrame:
-    """transformWithState, a state a vehicle."""
-    return rows.groupBy("key").transformWithStateInPandas(PerVehicle(), OUTPUT, "append", "none")
-
-
-def stateful(rows: DataFrame, buckets: int | None) -> DataFrame:
-    """applyInPandasWithState, a state a vehicle or a bucket."""
+def keyed(rows: DataFrame, buckets: int | None) -> GroupedData:
+    """Records by bucket, or by vehicle."""
     by = F.hash("key") if buckets is None else F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int")
-    timer = F.lit(None).cast("timestamp").alias("timer", metadata={WATERMARK_METADATA: 5000})
-    timed = rows.withColumn("received", F.timestamp_millis("received_ms")).withWatermark(
-        "received", "5 seconds"
+    received = F.timestamp_millis("received_ms").alias("received")
+    return with_timer(rows.select("key", *RECORD, received), 5, by.alias("bucket"), "key", *RECORD)
+
+
+def values(rows: DataFrame, buckets: int | None) -> DataFrame:
+    """transformWithState: a value for each block of windows."""
+    return keyed(rows, buckets).transformWithStateInPandas(
+        Processor(operator()), OUTPUT, "append", "EventTime"
     )
-    keyed = timed.select(by.alias("bucket"), timer, "key", *RECORD).groupBy("bucket")
-    return keyed.applyInPandasWithState(
-        operator().__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
+
+
+def one_value(rows: DataFrame, buckets: int | None) -> DataFrame:
+    """applyInPandasWithState: all in one value."""
+    work = operator()
+
+    def call(key: tuple[int], records: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        return work(key[0], records, InOneValue(state), 0)
+
+    return keyed(rows, buckets).applyInPandasWithState(
+        call, OUTPUT, HEAD, "append", GroupStateTimeout.EventTimeTimeout
     )
 
 
 VARIANTS: Final = {
     "session": (session, "append"),
-    "transformWithState": (per_vehicle_tws, "append"),
-    "vehicle": (lambda rows: stateful(rows, None), "append"),
-    "bucket": (lambda rows: stateful(rows, 4), "append"),
+    "vehicle": (lambda rows: values(rows, None), "append"),
+    "bucket": (lambda rows: values(rows, 2), "append"),
+    "one-value-vehicle": (lambda rows: one_value(rows, None), "append"),
+    "one-value-bucket": (lambda rows: one_value(rows, 2), "append"),
 }
 
 

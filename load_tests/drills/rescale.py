@@ -16,8 +16,10 @@ from load_tests.drills.flow import Load, finish, flows
 from load_tests.drills.journeys import trips
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
+from stream_jobs.app.checkpoints import Checkpoint
+from stream_jobs.app.files import LocalFiles
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.rescale import DRAFT, QUERY, part_of
+from stream_jobs.app.rescale import DRAFT, QUERY, kept, part_of
 from stream_jobs.app.session import LOCAL, build_session
 from stream_jobs.rules.rule_set import rules_in_force
 from stream_jobs.vehicles.fleet import BUCKET
@@ -77,7 +79,8 @@ def _compared(site: Site) -> tuple[int, int]:
     spark = build_session(site.settings, "c3", site.settings.jobs.driver_mb, LOCAL, conf)
     try:
         before, after = (
-            vehicles(spark, site.settings, f"{place}") for place in (aside, site.home / "checkpoints" / QUERY)
+            vehicles(spark, site.settings, Checkpoint(LocalFiles(f"{place.parent}"), place.name))
+            for place in (aside, site.home / "checkpoints" / QUERY)
         )
     finally:
         spark.stop()
@@ -85,17 +88,17 @@ def _compared(site: Site) -> tuple[int, int]:
     return len(before), wrong
 
 
-def vehicles(spark: SparkSession, settings: Settings, location: str) -> dict[str, tuple[object, int]]:
+def vehicles(
+    spark: SparkSession, settings: Settings, checkpoint: Checkpoint
+) -> dict[str, tuple[object, int]]:
     """What a checkpoint's state remembers of each vehicle, to be compared with ``==``, and when it is due,
     whatever its buckets.
     """
-    assert not spark.streams.active  # so that there is a coordinator of states, which the reader needs
-    rows = spark.read.format("statestore").load(location).select("value.groupState.blob").collect()
     rule_set, found = rules_in_force(settings), dict[str, tuple[object, int]]()
-    for (blob,) in rows:
-        fleet, memory = remembered(bytes(blob), rule_set)
+    for blob in kept(spark, checkpoint).values():
+        fleet, memory = remembered(blob, rule_set)
         names = {*fleet.ids, *memory.seen}
         for name in names:
-            part, due_ms = part_of(settings, rule_set, bytes(blob), {name})
+            part, due_ms = part_of(settings, rule_set, blob, {name})
             found[name] = BUCKET.decode(part), due_ms  # a set's bytes hang on how it came about
     return found

@@ -6,6 +6,7 @@ put aside: the query starts anew, from the earliest record that Kafka keeps, to 
 """
 
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from stream_jobs.app.files import Files
 
 MARK: Final = "operators"
 """File in a checkpoint with the version of the operators that wrote it, and the number of their buckets."""
+METADATA: Final = "state/0/_metadata/v2"
+SCHEMA: Final = re.compile(r'"[^"]*(/state/[0-9]+/_stateSchema/[^"]+)"')
 LOGS: Final = "logs"
 """File in a checkpoint with the identity of the log that its offsets are places in, by topic."""
 ASIDE: Final = ".old"
@@ -59,6 +62,15 @@ class Checkpoint:
         """Numbers of the batches in ``offsets`` or ``commits``, in order: the newest twenty or so."""
         found = self.files.names(f"{self.query}/{name}")
         return sorted(int(each) for each in found if each.isdecimal())
+
+    def settle(self) -> None:
+        """Make it readable where it lies: Spark notes the whole paths of its states' schemas."""
+        for name in self.files.names(f"{self.query}/{METADATA}"):
+            if name.isdecimal():
+                text = self.read(f"{METADATA}/{name}") or ""
+                here = SCHEMA.sub(lambda found: f'"{self.location}{found[1]}"', text)
+                if here != text:
+                    self.write(f"{METADATA}/{name}", here)
 
     def query_id(self) -> str | None:
         text = self.read("metadata")
@@ -113,6 +125,7 @@ def checkpoint_of(
             f"buckets: set it back, or `odograph jobs rescale {buckets}` where that is a multiple, or "
             f"`odograph jobs reset {query}`: it reads again what Kafka keeps"
         )
+    checkpoint.settle()
     return checkpoint
 
 

@@ -10,10 +10,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 import pandas as pd
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
@@ -23,7 +24,7 @@ from stream_jobs.app.database import Database
 from stream_jobs.app.files import Files
 from stream_jobs.app.ledger import enter
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
-from stream_jobs.vehicles.fleet import dump, load
+from stream_jobs.vehicles.fleet import BUCKET, dump, load
 from stream_jobs.windows.open_windows import OpenWindows
 
 QUERY: Final = "telemetry"
@@ -79,14 +80,10 @@ def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int,
     head = json.loads((old.read(f"offsets/{old.batches('commits')[-1]}") or "").splitlines()[1])
     were = telemetry.bucket_numbers(spark, before, int(head["conf"][PARTITIONS]))
     numbers = telemetry.bucket_numbers(spark, buckets, buckets)
-    assert (
-        not spark.streams.active
-    )  # asked for so that there is a coordinator of states, which the reader needs
-    rows = spark.read.format("statestore").load(old.location).select("key.bucket", "value.groupState.blob")
     rule_set = rules_in_force(settings)
     pieces = []
-    for number, blob in rows.collect():
-        fleet, memory = load(bytes(blob), rule_set)
+    for number, blob in kept(spark, old).items():
+        fleet, memory = load(blob, rule_set)
         names = sorted({*fleet.ids, *memory.seen})
         ids = spark.createDataFrame([(name,) for name in names], "id string")
         place_of = telemetry.place_of(F.encode("id", "utf-8"), buckets)
@@ -94,8 +91,26 @@ def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int,
         for place in range(were.index(number), buckets, before):
             chosen = {name for name in names if places[name] == place}
             if chosen:
-                pieces.append((numbers[place], *part_of(settings, rule_set, bytes(blob), chosen)))
+                pieces.append((numbers[place], *part_of(settings, rule_set, blob, chosen)))
     return pieces
+
+
+def kept(spark: SparkSession, checkpoint: Checkpoint) -> dict[int, bytes]:
+    """What a checkpoint's state remembers, as ``fleet.dump`` gives it, by bucket."""
+    assert not spark.streams.active  # so that there is a coordinator of states, which the reader needs
+    checkpoint.settle()
+
+    def rows(variable: str, *columns: str) -> list[Any]:
+        states = spark.read.format("statestore").option("stateVarName", variable).load(checkpoint.location)
+        return states.select("key.bucket", *columns).collect()
+
+    found = {}
+    for bucket, text in rows("head", "value.memory"):
+        found[bucket] = BUCKET.decode(telemetry.raw_of(text))
+    for bucket, of_places, start_ms, text in rows("blocks", "user_map_key.*", "user_map_value.block"):
+        memory = found[bucket][1]
+        (memory.places if of_places else memory.vehicles)[start_ms] = telemetry.raw_of(text)
+    return {bucket: msgspec.msgpack.encode(each) for bucket, each in found.items()}
 
 
 def part_of(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]) -> tuple[bytes, int]:
@@ -116,8 +131,8 @@ def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], location:
         spark.readStream.schema(PIECES).parquet(source).withColumn("received", F.timestamp_millis(F.lit(0)))
     )
     keyed = telemetry.with_timer(stream, settings.jobs.receipt_skew_s, "bucket", "blob", "due_ms")
-    seeded = keyed.applyInPandasWithState(
-        _seeded, telemetry.OUTPUT, telemetry.STATE, "append", GroupStateTimeout.EventTimeTimeout
+    seeded = keyed.transformWithStateInPandas(
+        Seed(rules_in_force(settings)), telemetry.OUTPUT, "append", "EventTime"
     )
     writer = seeded.writeStream.outputMode("append").foreachBatch(
         lambda batch, _: batch.write.format("noop").mode("append").save()
@@ -126,12 +141,30 @@ def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], location:
     query.awaitTermination()
 
 
-def _seeded(_: tuple[Any, ...], rows: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    for chunk in rows:
-        for blob, due_ms in zip(chunk["blob"], chunk["due_ms"], strict=True):
-            state.update((bytes(blob),))
-            state.setTimeoutTimestamp(int(due_ms))
-    return iter(())
+class Seed(StatefulProcessor):
+    """Takes pieces in as the memory of their buckets."""
+
+    def __init__(self, rule_set: RuleSet) -> None:
+        self._rule_set = rule_set
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._state = telemetry.BucketState(handle)
+
+    def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
+        self,
+        key: Any,  # noqa: ARG002
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803, ARG002
+    ) -> Iterator[pd.DataFrame]:
+        """The piece of a bucket."""
+        for chunk in rows:
+            for blob, due_ms in zip(chunk["blob"], chunk["due_ms"], strict=True):
+                self._state.save(*load(blob, self._rule_set), int(due_ms))
+        return iter(())
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def resume(old: Checkpoint, new: Checkpoint, batch_id: int) -> None:

@@ -1,22 +1,30 @@
 """The query ``telemetry``: records of a stream -> windows, journeys, findings, latest state, in one pass.
 
 Records go to one stateful operator by buckets of vehicles, a hash of Kafka's key: four columns and the raw
-payload, which is parsed once, there. The operator runs in Spark's Python workers (applyInPandasWithState);
+payload, which is parsed once, there. The operator runs in Spark's Python workers (transformWithState);
 its key is a bucket and not a vehicle, because a call and a state access a vehicle would cost more than the
 work.
 """
 
-from collections.abc import Container, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
 
 from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
@@ -30,7 +38,7 @@ from stream_jobs.vehicles.core import Core, hold
 from stream_jobs.vehicles.features import VehicleStage, vehicle_stage
 from stream_jobs.vehicles.fleet import Fleet, dump, load
 from stream_jobs.vehicles.rows import Row, pack
-from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Found, Memory, OpenWindows, part_of
+from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Blocks, Found, Memory, OpenWindows, part_of
 
 NEVER_MS: Final = 2**62
 OUTPUT: Final = (
@@ -43,7 +51,94 @@ OUTPUT: Final = (
 BUCKET: Final = "bucket"
 TABLES: Final = ("vehicle", "latest", "shares")
 MISSED: Final = "missed"
-STATE: Final = "blob binary"
+HEAD: Final = "memory string"
+BLOCKS: Final = ("of_places boolean, start_ms long", "block string")
+
+
+class Store(Protocol):
+    """Where a bucket's memory is between batches."""
+
+    def load(self, rule_set: RuleSet) -> tuple[Fleet, Memory]:
+        """What was kept; nothing at first."""
+        ...
+
+    def save(self, fleet: Fleet, memory: Memory, due_ms: int) -> None:
+        """Keep this, and call the operator when the watermark is beyond ``due_ms``."""
+        ...
+
+    def remove(self) -> None:
+        """Keep nothing."""
+        ...
+
+
+class BucketState:
+    """A bucket's memory in Spark's state store: the vehicles with what is known of windows, and a value for
+    each block of open windows, of which a batch reads and writes those that its frames belong to.
+
+    In Base64, since Spark hands bytes to Python each by itself, as a letter: a third of Java's time.
+    ``expired_ms``: the timer that is due, which Spark deletes itself.
+    """
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._head = handle.getValueState("head", HEAD)
+        self._blocks = handle.getMapState("blocks", *BLOCKS)
+        self._stored = set[tuple[bool, int]]()
+        self.expired_ms: int | None = None
+
+    def load(self, rule_set: RuleSet) -> tuple[Fleet, Memory]:
+        """See Store."""
+        head = self._head.get()
+        fleet, memory = load(None if head is None else raw_of(head[0]), rule_set)
+        self._stored = {(False, start) for start in memory.vehicles} | {
+            (True, start) for start in memory.places
+        }
+        memory.vehicles = Blocks(memory.vehicles, partial(self._block, False))
+        memory.places = Blocks(memory.places, partial(self._block, True))
+        return fleet, memory
+
+    def _block(self, of_places: bool, start_ms: int) -> bytes:
+        found = self._blocks.getValue((of_places, start_ms))
+        assert found is not None
+        return raw_of(found[0])
+
+    def save(self, fleet: Fleet, memory: Memory, due_ms: int) -> None:
+        """See Store."""
+        stays = set[tuple[bool, int]]()
+        for of_places, blocks in ((False, memory.vehicles), (True, memory.places)):
+            stays |= {(of_places, start) for start in blocks}
+            for start, raw in (blocks.changed if isinstance(blocks, Blocks) else blocks).items():
+                self._blocks.updateValue((of_places, start), (text_of(raw),))
+        for key in self._stored - stays:
+            self._blocks.removeKey(key)
+        head = replace(
+            memory, vehicles=dict.fromkeys(memory.vehicles, b""), places=dict.fromkeys(memory.places, b"")
+        )
+        self._head.update((text_of(dump(fleet, head)),))
+        self._wake_at(due_ms)
+
+    def remove(self) -> None:
+        """See Store."""
+        self._head.clear()
+        self._blocks.clear()
+        self._wake_at(None)
+
+    def _wake_at(self, at_ms: int | None) -> None:
+        timers = set(self._handle.listTimers())
+        for each in timers - {at_ms, self.expired_ms}:
+            self._handle.deleteTimer(each)
+        if at_ms is not None and at_ms not in timers:
+            self._handle.registerTimer(at_ms)
+
+
+def text_of(raw: bytes) -> str:
+    """Bytes as the state store has them."""
+    return b64encode(raw).decode("ascii")
+
+
+def raw_of(text: str) -> bytes:
+    """The bytes that ``text_of`` was given."""
+    return b64decode(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +151,13 @@ class Operator:
     roads: RoadLookup | None
 
     def __call__(
-        self, bucket_no: tuple[Any, ...], records: Iterator[pd.DataFrame], state: GroupState
+        self, bucket: int, records: Iterable[pd.DataFrame], store: Store, watermark_ms: int
     ) -> Iterator[pd.DataFrame]:
         core = Core(self.jobs, self.stage.journeys, self.rule_set)
-        fleet, memory = load(state.get[0] if state.exists else None, self.rule_set)
+        fleet, memory = store.load(self.rule_set)
         table, erased = without_erased(_in_order(records))
         if erased:
             memory = kept_of(fleet, memory, Others(erased))
-        watermark_ms = state.getCurrentWatermarkMs()
         windows = OpenWindows(self.jobs, self.roads, memory, watermark_ms)
         rows: list[Row] = []
         arrived = False
@@ -79,12 +173,11 @@ class Operator:
         due_ms = due_of(fleet, windows)
         memory = windows.memory()
         open_from_ms = NEVER_MS if due_ms is None else windows.found.open_from_ms
-        if due_ms is not None:
-            state.update((dump(fleet, memory),))
-            state.setTimeoutTimestamp(int(max(due_ms, watermark_ms)) + 1)
-        elif state.exists:
-            state.remove()
-        yield _out(rows, windows.found, int(bucket_no[0]), open_from_ms)
+        if due_ms is None:
+            store.remove()
+        else:
+            store.save(fleet, memory, int(max(due_ms, watermark_ms)) + 1)
+        yield _out(rows, windows.found, bucket, open_from_ms)
 
     def _frames(self, records: pa.Table | None) -> Iterator[FrameBatch]:
         for batch in [] if records is None else records.to_batches(max_chunksize=FRAMES_AT_ONCE):
@@ -93,7 +186,41 @@ class Operator:
                 yield frames
 
 
-def _in_order(records: Iterator[pd.DataFrame]) -> pa.Table | None:
+class Processor(StatefulProcessor):
+    """The operator as Spark calls it: for a bucket with records, and for one whose timer is due."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._state = BucketState(handle)
+
+    def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Records of a bucket."""
+        self._state.expired_ms = None
+        return self._operator(int(key[0]), rows, self._state, timerValues.getCurrentWatermarkInMs())
+
+    def handleExpiredTimer(  # noqa: N802  Spark's name
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """A bucket without records whose timer is due."""
+        self._state.expired_ms = expiredTimerInfo.getExpiryTimeInMs()
+        return self._operator(int(key[0]), (), self._state, timerValues.getCurrentWatermarkInMs())
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _in_order(records: Iterable[pd.DataFrame]) -> pa.Table | None:
     """The records in the order of the log, whatever way they took here; None without any."""
     chunks = [as_arrow(chunk) for chunk in records if len(chunk)]
     if not chunks:
@@ -228,8 +355,7 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     bucket = F.element_at(numbers, place_of(F.col("key"), jobs.vehicle_buckets) + 1).alias("bucket")
     timed = records.select("key", *RECORD, F.timestamp_millis("received_ms").alias("received"))
     keyed = with_timer(timed, jobs.receipt_skew_s, bucket, "key", *RECORD)
-    operator = operator_of(settings, rule_set)
-    rows = keyed.applyInPandasWithState(
-        operator.__call__, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout
+    rows = keyed.transformWithStateInPandas(
+        Processor(operator_of(settings, rule_set)), OUTPUT, "append", "EventTime"
     )
     return rows.observe(COUNTED, F.sum("copies").alias("copies"), F.sum("missed").alias("missed"))

@@ -2,13 +2,13 @@
 
 import ast
 from functools import cache
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-CODEC: Final[Literal["zstd"]] = "zstd"
+CODEC: Final = pa.Codec("zstd", 3)
 LENGTH: Final = 8
 """Bytes before what is compressed: how long that is."""
 Kind = TypeVar("Kind")
@@ -17,13 +17,13 @@ Kind = TypeVar("Kind")
 def dump(value: object) -> bytes:
     """The value compressed: it passes from Java to Python and back with each batch."""
     plain = _ENCODER.encode(value)
-    small: bytes = pa.compress(plain, CODEC, asbytes=True)
+    small: bytes = CODEC.compress(plain, asbytes=True)
     return len(plain).to_bytes(LENGTH, "little") + small
 
 
 def load(raw: bytes, kind: type[Kind]) -> Kind:
     """The value of this type that ``dump`` was given; its arrays may be changed."""
-    plain: bytes = pa.decompress(raw[LENGTH:], int.from_bytes(raw[:LENGTH], "little"), CODEC, asbytes=True)
+    plain: bytes = CODEC.decompress(raw[LENGTH:], int.from_bytes(raw[:LENGTH], "little"), asbytes=True)
     if kind not in _DECODERS:
         _DECODERS[kind] = msgspec.msgpack.Decoder(kind, dec_hook=_made)
     found: Kind = _DECODERS[kind].decode(plain)

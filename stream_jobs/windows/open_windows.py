@@ -4,7 +4,7 @@ The stream keeps them between batches and closes a window when no frame of it ca
 more. Whatever makes windows anew feeds the same class with archived records, and closes nothing.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -95,14 +95,42 @@ SILENT_MS: Final = 600_000
 """A partition that gave nothing for so long holds no window open."""
 
 
+class Blocks(MutableMapping[int, bytes]):
+    """Blocks by start, ms, of which a store has those of ``starts``: ``fetch`` gets one when it is asked for.
+
+    ``changed``: what was set, which the store does not have.
+    """
+
+    def __init__(self, starts: Iterable[int], fetch: Callable[[int], bytes]) -> None:
+        self._stored, self._fetch, self.changed = set(starts), fetch, dict[int, bytes]()
+
+    def __getitem__(self, start_ms: int) -> bytes:
+        if start_ms in self.changed or start_ms not in self._stored:
+            return self.changed[start_ms]
+        return self._fetch(start_ms)
+
+    def __setitem__(self, start_ms: int, raw: bytes) -> None:
+        self.changed[start_ms] = raw
+
+    def __delitem__(self, start_ms: int) -> None:
+        self._stored.discard(start_ms)
+        self.changed.pop(start_ms, None)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._stored | self.changed.keys())
+
+    def __len__(self) -> int:
+        return len(self._stored | self.changed.keys())
+
+
 class Memory(msgspec.Struct, array_like=True):
     """What a checkpoint keeps. Blocks by the start of their windows, ms; ``clocks_ms``: the newest receipt by
     partition; windows that end by ``closed_ms`` are closed; ``published_ms``: receive time of the last rows;
     ``changed``: starts of the blocks with windows that were not given out since they changed.
     """
 
-    vehicles: dict[int, bytes] = {}
-    places: dict[int, bytes] = {}
+    vehicles: MutableMapping[int, bytes] = {}
+    places: MutableMapping[int, bytes] = {}
     seen: Seen = {}
     clocks_ms: dict[int, int] = {}
     closed_ms: int = 0
@@ -152,7 +180,7 @@ Kind = TypeVar("Kind", Block, Places)
 class _Kept(Generic[Kind]):
     """Blocks by start, of windows of ``length_ms``; those that nobody touches stay bytes."""
 
-    def __init__(self, packed: dict[int, bytes], kind: type[Kind], length_s: int) -> None:
+    def __init__(self, packed: MutableMapping[int, bytes], kind: type[Kind], length_s: int) -> None:
         self._packed = packed
         self._kind: type[Kind] = kind
         self.length_ms = length_s * 1000
@@ -171,7 +199,7 @@ class _Kept(Generic[Kind]):
             for each in [start for start in blocks if start < start_ms]:
                 del blocks[each]
 
-    def packed(self) -> dict[int, bytes]:
+    def packed(self) -> MutableMapping[int, bytes]:
         for start_ms in [*self.opened]:
             self._packed[start_ms] = state.dump(self.opened.pop(start_ms))
         return self._packed

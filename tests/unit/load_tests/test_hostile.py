@@ -70,13 +70,8 @@ def test_hostile_records_in_kafka_stop_no_worker_of_the_windows(kind: str) -> No
     settings = Settings()
     rule_set = rules_in_force(settings)
     work = operator_of(settings, rule_set)
-    state: Any = Kept()
-    told = [
-        row
-        for _ in range(2)
-        for rows in work((0,), iter([records]), state)
-        for row in rows.to_dict("records")
-    ]
+    state = Kept()
+    told = [row for _ in range(2) for rows in work(0, [records], state, 0) for row in rows.to_dict("records")]
     found = [table_of(row["body"]) for row in told if row["kind"] == "vehicle"]
     assert any(VIN.decode() in table["vehicle_id"].to_pylist() for table in found) is (kind == "telemetry")
     assert [row["kind"] for row in told].count("bucket") == 2

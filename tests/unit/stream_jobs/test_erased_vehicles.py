@@ -15,7 +15,6 @@ from stream_jobs.app.telemetry import operator_of, table_of, without_erased
 from stream_jobs.archive.writer import HourFiles, indexed
 from stream_jobs.frames import state
 from stream_jobs.rules.rule_set import rules_in_force
-from stream_jobs.vehicles.fleet import load
 from stream_jobs.windows.block import Block
 from stream_jobs.windows.places import Places
 from tests.support_frames import Record, frame, vin
@@ -46,11 +45,11 @@ def after(*batches: list[Sent]) -> tuple[Any, Any, list[str]]:
     rule_set, kept = rules_in_force(Settings()), Kept()
     work, begin, told = operator_of(Settings(), rule_set), 0, list[str]()
     for messages in batches:
-        for rows in work((0,), iter([batch(messages, begin)]), kept):  # type: ignore[arg-type]
+        for rows in work(0, [batch(messages, begin)], kept, 0):
             tables = [table_of(row["body"]) for row in rows.to_dict("records") if row["kind"] == "vehicle"]
             told = [name for table in tables for name in table["vehicle_id"].to_pylist()]
         begin += len(messages)
-    return *load(kept.get[0], rule_set), told
+    return *kept.load(rule_set), told
 
 
 @pytest.mark.parametrize("at_once", [True, False])

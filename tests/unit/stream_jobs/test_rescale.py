@@ -16,7 +16,7 @@ from load_tests.drills.rescale import vehicles
 from stream_jobs.app.checkpoints import MARK, Checkpoint
 from stream_jobs.app.files import LocalFiles
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.rescale import rescale, seed
+from stream_jobs.app.rescale import kept, rescale, seed
 from stream_jobs.app.telemetry import bucket_numbers, place_of
 from stream_jobs.rules.rule_set import rules_in_force
 from stream_jobs.vehicles.fleet import Fleet, dump, load
@@ -78,7 +78,7 @@ def test_each_vehicle_is_remembered_where_its_records_go(session: SparkSession, 
     old.write(MARK, "4\n2\n")
     session.conf.set("spark.sql.shuffle.partitions", "6")
     ledger: Any = Ledger()
-    query_id, remembered = old.query_id(), vehicles(session, settings, old.location)
+    query_id, remembered = old.query_id(), vehicles(session, settings, old)
     assert remembered.keys() == {*FLEET}
     with pytest.raises(ConfigError, match="5 is no multiple of 2"):
         rescale(settings, files, ledger, session, 5)
@@ -93,13 +93,13 @@ def test_each_vehicle_is_remembered_where_its_records_go(session: SparkSession, 
     assert [(line["query_id"], line["batch_id"], json.loads(line["ends"])) for line in ledger.lines] == [
         (new.query_id(), 0, ENDS)
     ]
-    rows = session.read.format("statestore").load(new.location)
+    blobs = kept(session, new)
+    timers = session.read.format("statestore").option("readRegisteredTimers", True).load(new.location)
+    due_ms = dict(timers.select("key.bucket", "expiration_timestamp_ms").collect())
     found = {}
-    for bucket, blob, due_ms in rows.select(
-        "key.bucket", "value.groupState.blob", "value.timeoutTimestamp"
-    ).collect():
-        fleet, memory = load(bytes(blob), rule_set)
+    for bucket, blob in blobs.items():
+        fleet, memory = load(blob, rule_set)
         found |= dict.fromkeys(fleet.ids, numbers.index(bucket))
-        assert (memory.clocks_ms, due_ms) == ({0: DUE_MS}, int(fleet.vehicles["due"].min()))
+        assert (memory.clocks_ms, due_ms[bucket]) == ({0: DUE_MS}, int(fleet.vehicles["due"].min()))
     assert found == of
-    assert vehicles(session, settings, new.location) == remembered
+    assert vehicles(session, settings, new) == remembered

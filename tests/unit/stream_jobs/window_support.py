@@ -13,6 +13,9 @@ from infra.settings.sections import Jobs
 from load_tests.archived import archived_windows
 from stream_jobs.archive.writer import indexed
 from stream_jobs.roads.network import RoadLookup
+from stream_jobs.rules.rule_set import RuleSet
+from stream_jobs.vehicles.fleet import Fleet, dump, load
+from stream_jobs.windows.open_windows import Memory
 from stream_jobs.windows.places import place_rows, summed
 from tests.support_frames import Record
 
@@ -76,28 +79,17 @@ def received(payload: Row, after_ms: int = 1500) -> Record:
 
 
 class Kept:
-    """A group's state as Spark gives it, without a watermark yet."""
+    """What a bucket remembers, between calls of the operator."""
 
     def __init__(self) -> None:
-        self.blob: tuple[bytes, ...] | None = None
+        self.blob: bytes | None = None
 
-    @property
-    def exists(self) -> bool:
-        return self.blob is not None
+    def load(self, rule_set: RuleSet) -> tuple[Fleet, Memory]:
+        return load(self.blob, rule_set)
 
-    @property
-    def get(self) -> tuple[bytes, ...]:
-        assert self.blob is not None
-        return self.blob
-
-    def update(self, state: tuple[bytes, ...]) -> None:
-        self.blob = state
+    def save(self, fleet: Fleet, memory: Memory, due_ms: int) -> None:
+        assert due_ms > 0
+        self.blob = dump(fleet, memory)
 
     def remove(self) -> None:
         self.blob = None
-
-    def getCurrentWatermarkMs(self) -> int:
-        return 0
-
-    def setTimeoutTimestamp(self, at_ms: int) -> None:
-        assert at_ms > 0
