@@ -126,7 +126,7 @@ class Blocks(MutableMapping[int, bytes]):
 class Memory(msgspec.Struct, array_like=True):
     """What a checkpoint keeps. Blocks by the start of their windows, ms; ``clocks_ms``: the newest receipt by
     partition; windows that end by ``closed_ms`` are closed; ``published_ms``: receive time of the last rows;
-    ``changed``: starts of the blocks with windows that were not given out since they changed.
+    ``changed``, ``changed_places``: starts of blocks with windows that were not given out since they changed.
     """
 
     vehicles: MutableMapping[int, bytes] = {}
@@ -136,6 +136,7 @@ class Memory(msgspec.Struct, array_like=True):
     closed_ms: int = 0
     published_ms: int = 0
     changed: set[int] = set()
+    changed_places: set[int] = set()
 
 
 def part_of(memory: Memory, chosen: Container[str]) -> Memory:
@@ -154,7 +155,7 @@ def part_of(memory: Memory, chosen: Container[str]) -> Memory:
     return Memory(
         vehicles, places, {name: seen for name, seen in memory.seen.items() if name in chosen},
         dict(memory.clocks_ms), memory.closed_ms, memory.published_ms,
-        (memory.changed & vehicles.keys()) | places.keys(),
+        memory.changed & vehicles.keys(), {*places},
     )  # fmt: skip
 
 
@@ -280,7 +281,7 @@ class OpenWindows:
                 if places is None:
                     places = self._places.opened[start] = Places(vehicles.slice(0, 0), found.rows[:, :0])
                 places.add(found)
-                self._memory.changed.add(start)
+                self._memory.changed_places.add(start)
         return np.concatenate(closed)
 
     def _note_missed(self, batch: FrameBatch, at: Ints) -> None:
@@ -331,14 +332,17 @@ class OpenWindows:
         memory = self._memory
         clock_ms = max(memory.clocks_ms.values(), default=0)
         waits = memory.published_ms <= clock_ms < memory.published_ms + self._publish_ms
-        if memory.changed and (idle or not waits or clock_ms <= watermark_ms + self._skew_ms + 1):
+        if self._unpublished() and (idle or not waits or clock_ms <= watermark_ms + self._skew_ms + 1):
             self.give_out()
             memory.published_ms = clock_ms
+
+    def _unpublished(self) -> bool:
+        return bool(self._memory.changed or self._memory.changed_places)
 
     def give_out(self) -> None:
         chosen, count = list[tuple[int, Ints]](), 0
         for start in sorted(self._memory.changed):
-            block, places = self._vehicles.get(start), self._places.get(start)
+            block = self._vehicles.get(start)
             if block is not None and block.changed.any():
                 chosen.append((start, np.flatnonzero(block.changed)))
                 count += len(chosen[-1][1])
@@ -346,12 +350,15 @@ class OpenWindows:
             if count >= ROWS_AT_ONCE:
                 self.found.vehicle.append(self._rows(chosen))
                 chosen, count = [], 0
+        if chosen:
+            self.found.vehicle.append(self._rows(chosen))
+        for start in sorted(self._memory.changed_places):
+            places = self._places.get(start)
             shares = None if places is None else places.given_out(start)
             if shares is not None:
                 self.found.shares.append(shares)
-        if chosen:
-            self.found.vehicle.append(self._rows(chosen))
         self._memory.changed.clear()
+        self._memory.changed_places.clear()
 
     def close(self, watermark_ms: int) -> None:
         """Let go the windows that no frame with the verdict ok can reach; to be called after ``publish``."""
@@ -365,7 +372,7 @@ class OpenWindows:
             for kept in (self._vehicles, self._places):
                 first, open_ms = kept.first_ms(), closed_ms - kept.length_ms + 1
                 if first is not None and first < open_ms:
-                    if memory.changed:
+                    if self._unpublished():
                         self.give_out()
                     kept.drop_before(open_ms)
         length_ms = self._places.length_ms
@@ -373,7 +380,7 @@ class OpenWindows:
 
     def due_ms(self) -> int | None:
         """At which watermark there is something to do, if no record comes before."""
-        if self._memory.changed:
+        if self._unpublished():
             return 0
         firsts = [(kept.first_ms(), kept.length_ms) for kept in (self._vehicles, self._places)]
         ends = [first + length_ms for first, length_ms in firsts if first is not None]
