@@ -74,14 +74,18 @@ class Term(threading.Event):
         if connection.execute(_CHECK, self._mine).fetchone() is None:
             self._lose()
 
+    @property
+    def left_s(self) -> float:
+        """How long it is surely this process's unless it is renewed, s."""
+        return 0.0 if self.lost.is_set() else self.until_s - _now_s()
+
     def require(self) -> None:
         """Right before an effect outside of the database. Raises LeaseLostError where the lease is another's.
 
         ServiceError where it may be: its time has passed, and the database does not say, unless the lease is
         ``optional``.
         """
-        overdue = _now_s() >= self.until_s and not (self._lease.optional and self._lease.problem)
-        if self.lost.is_set() or overdue:
+        if self.lost.is_set() or (self.left_s <= 0 and not (self._lease.optional and self._lease.problem)):
             self.renew()
 
     def renew(self) -> None:

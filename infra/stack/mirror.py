@@ -3,12 +3,15 @@
 Topics keep their names, records their partition, order, key, headers and time; the copy is a log of its own,
 in which offsets are other places. MirrorMaker notes in the copy how far it has read; it reads a record twice
 after a kill, which readers know by its identity, and never leaves one out.
+
+MirrorMaker knows nothing of the lease: it is killed when that ends, and starts again when it is renewed.
 """
 
 import re
 import subprocess
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +43,15 @@ FLUSH_MS: Final = 1000
 LOOK_S: Final = 2.0
 AGAIN_S: Final = 5.0
 STOP_S: Final = 20.0
+FENCE_S: Final = 0.2
+GUARD: Final = """
+exec 3<&0
+(while read -r -t "$1" -u 3 left || { [ $? -gt 128 ] && kill -KILL $$; exit; }; do set -- "$left"; done) &
+exec 3<&-
+shift
+exec "$@" < /dev/null
+"""
+"""A command, killed when nothing says within $1 s, and those said last, how long it may go on."""
 CAME: Final = """
 UPDATE odograph.uncopied SET came_at = now()
 WHERE came_at IS NULL AND region = %s AND topic = %s AND partition = %s AND known_to <= %s
@@ -164,6 +176,34 @@ def run(settings: Settings) -> None:
             lease.run(mirror.serve)
 
 
+@contextmanager
+def fenced(command: Sequence[str], term: Term) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a command that knows nothing of the lease: it is killed when that ends, also where this process
+    stands still, and ends with this process.
+    """
+    guard = ("setpriv", "--pdeathsig", "KILL", "bash", "-c", GUARD, "guard", f"{term.left_s:.3f}")
+    ended = threading.Event()
+    with subprocess.Popen((*guard, *command), stdin=subprocess.PIPE, bufsize=0) as child:
+
+        def allow() -> None:
+            assert child.stdin is not None
+            while not ended.wait(FENCE_S) and (left_s := term.left_s) > 0:
+                with suppress(BrokenPipeError):
+                    child.stdin.write(b"%.3f\n" % left_s)
+            child.kill()
+
+        allowing = threading.Thread(target=allow, name="fence", daemon=True)
+        allowing.start()
+        try:
+            yield child
+        finally:
+            child.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(STOP_S)
+            ended.set()
+            allowing.join()
+
+
 class Mirror:
     """Runs MirrorMaker. ``problem``: why it does not copy; ``remark``: why it has nothing to copy from."""
 
@@ -180,44 +220,34 @@ class Mirror:
 
     def serve(self, term: Term) -> None:
         """Until ``term`` is over, or this region's log is to be no copy any more."""
-        while not term.is_set() and self._wanted():
+        while not term.is_set() and (wanted := self._wanted()) is not False:
+            if wanted is None or term.left_s <= 0:
+                term.wait(LOOK_S)
+                continue
             begun_ms = time.time_ns() // 1_000_000
-            with self._mirrormaker() as child:
-                while not term.wait(LOOK_S) and self._wanted():
+            with fenced(self._mirrormaker(), term) as child:
+                while not term.wait(LOOK_S) and self._wanted() is not False:
                     if child.poll() is not None or self._has_failed(begun_ms):
                         code = child.returncode
                         log.warning("MirrorMaker begins anew", reason=self.problem, ended_with=code)
                         term.wait(AGAIN_S)
                         break
 
-    @contextmanager
-    def _mirrormaker(self) -> Iterator[subprocess.Popen[bytes]]:
+    def _mirrormaker(self) -> Sequence[str]:
+        """The command, with what it needs in place."""
         home, folder = self._settings.paths.home.resolve(), self._settings.paths.cache
         fetch.fetch_jars(folder, NAME, IVY)
         cache.verify(cache.jar_dir(folder, NAME))
         own, region = home / "config" / NAME, self._settings.region
         own.mkdir(parents=True, exist_ok=True)
-        (home / "logs").mkdir(mode=0o700, exist_ok=True)
         copies = self._settings.kafka.copies(len(self._brokers()))[0]
         ends = ((self._other, self._address), (region.name, self._where.kafka_bootstrap))
         (own / "mm2.properties").write_text(config(*ends, self._settings.kafka.prefix, copies))
-        java = (  # it ends with this process, however that ends: else it would go on without the lease
-            "setpriv", "--pdeathsig", "KILL",
+        return (
             "java", "-cp", str(cache.jar_dir(folder, NAME) / "*"), f"-Xmx{HEAP_MB}m", *JVM_OPTIONS,
             f"-Dlog4j2.configurationFile={LOG_CONFIG}", "org.apache.kafka.connect.mirror.MirrorMaker",
             str(own / "mm2.properties"),
         )  # fmt: skip
-        with (home / "logs" / "mirrormaker.log").open("ab") as out:
-            child = subprocess.Popen(java, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        try:
-            yield child
-        finally:
-            child.terminate()
-            try:
-                child.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
 
     def _brokers(self) -> Mapping[int, Any]:
         bootstrap = self._where.kafka_bootstrap
@@ -225,13 +255,13 @@ class Mirror:
             found: Mapping[int, Any] = admin(bootstrap).list_topics(timeout=TIMEOUT_S).brokers
             return found
 
-    def _wanted(self) -> bool:
-        """Whether this region's log is the copy; while the database is away, as it was."""
+    def _wanted(self) -> bool | None:
+        """Whether this region's log is the copy; None while the database is away."""
         try:
             with connected(self._where.db_ingest_url) as database:
                 row = database.execute("SELECT copies_to FROM odograph.region").fetchone()
         except ServiceError:
-            return True
+            return None
         return row is not None and row[0] == self._settings.region.name
 
     def _has_failed(self, since_ms: int) -> bool:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka.admin import ConfigResource
@@ -18,11 +19,12 @@ from infra.settings.settings import ENDPOINTS_FILE, Endpoints
 from infra.stack import mirror, processes
 from infra.stack.service import free_port
 from infra.stack.stack import Stack
+from load_tests.drills.link import Link
 from tests.integration.downlink_support import Receiver, fresh, tell
 from tests.integration.events_support import T0, VINS, crash, health, produce, rows, until_ready
 from tests.integration.test_downlink import A as VEHICLE
 from tests.integration.test_downlink import with_hooks
-from tests.support import Lane, eventually, open_lane
+from tests.support import Lane, LaneProcess, eventually, open_lane
 
 pytestmark = pytest.mark.integration
 
@@ -170,6 +172,55 @@ def _over_and_back(lane: Lane, first: Lane, second: Lane, hook: Receiver) -> Non
         tell(first, [fresh("a4", VEHICLE), fresh("a5", VEHICLE)])
         eventually(lambda: "a5" in hook.accepted, SOON_S, "A tells again")
     assert hook.accepted == ["a1", "a2", "a3", "a4", "a5"]
+
+
+@pytest.mark.timeout(1800)
+def test_a_mirror_that_cannot_renew_its_lease_copies_nothing_after_it_and_goes_on_when_it_can(
+    lane: Lane,
+) -> None:
+    first, second = regions(lane)
+    first, _ = command(first, "up")
+    second, _ = command(second, "up")
+    key = "ODOGRAPH_DB_INGEST_URL"
+    database = urlsplit(second.env[key])
+    try:
+        with Link(str(database.hostname), int(database.port or 0)) as link:
+            url = second.env[key].replace(f":{database.port}", f":{link.port}")
+            with replace(second, env=second.env | {key: url}).process("mirror") as copying:
+                _copied(first, second, copying, range(10))
+                link.refuse()
+                _ends_with_the_lease(lane, copying)
+                link.heal()
+                _copied(first, second, copying, range(10, 20))
+                os.kill(copying.child.pid, signal.SIGSTOP)
+                _ends_with_the_lease(lane, copying)
+                os.kill(copying.child.pid, signal.SIGCONT)
+                _copied(first, second, copying, range(20, 30))
+    finally:
+        for region in (first, second):
+            region.run("down")
+
+
+def _copied(first: Lane, second: Lane, copying: LaneProcess, numbers: range) -> None:
+    produce(first, "telemetry", frames(numbers), T0)
+    eventually(
+        lambda: copying.assert_running() or len(log(second, "telemetry")) >= numbers.stop,
+        START_S,
+        "what came is copied",
+    )
+
+
+def _ends_with_the_lease(lane: Lane, copying: LaneProcess) -> None:
+    assert _machines(copying)
+    over = "SELECT expires_at <= clock_timestamp() AS over FROM odograph.lease WHERE name = 'mirror'"
+    eventually(lambda: rows(lane, over)[0]["over"], SOON_S, "the lease has ended")
+    assert not _machines(copying)
+
+
+def _machines(copying: LaneProcess) -> list[int]:
+    """The Java machines that run below a process."""
+    there = [pid for pid in processes.tree(copying.child.pid) if processes.start_ticks(pid) is not None]
+    return [pid for pid in there if Path(f"/proc/{pid}/comm").read_text() == "java\n"]
 
 
 def _noted(region: Lane) -> dict[str, int]:

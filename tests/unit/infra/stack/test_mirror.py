@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from infra.clients.leases import Term
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Endpoints, load
 from infra.stack import mirror, regions
@@ -108,3 +114,38 @@ def test_a_log_that_was_seen_to_be_whole_elsewhere_is_begun_anew_wherever_that_w
     assert region.follow() == again
     region.copies_to = "B"  # it has acted again since
     assert region.follow() == ["_require_whole", *again]
+
+
+@dataclass
+class Time:
+    """A lease that ends in so long, s."""
+
+    left_s: float
+
+
+def fenced(left: Time) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return mirror.fenced(("sleep", "600"), cast(Term, left))
+
+
+def test_mirrormaker_goes_on_while_the_lease_is_renewed_and_no_longer() -> None:
+    left = Time(0.5)
+    with fenced(left) as child:
+        left.left_s = 60.0
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(1.5)
+        left.left_s = 0.0
+        assert child.wait(10) == -signal.SIGKILL
+
+
+def test_mirrormaker_is_killed_at_the_end_of_the_lease_while_our_own_process_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mirror, "FENCE_S", 600.0)
+    with fenced(Time(0.5)) as child:
+        assert child.wait(10) == -signal.SIGKILL
+
+
+def test_mirrormaker_that_is_to_end_is_asked_to() -> None:
+    with fenced(Time(60.0)) as child:
+        pass
+    assert child.returncode == -signal.SIGTERM
