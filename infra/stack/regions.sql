@@ -4,7 +4,11 @@
 SELECT active, copies_to FROM odograph.region
 
 -- name: found
-INSERT INTO odograph.region (active, copies_to) VALUES (%s, %s) ON CONFLICT DO NOTHING
+-- What was noted while there was one region is its own.
+WITH found AS (INSERT INTO odograph.region (active, copies_to) VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING active),
+     read AS (UPDATE odograph.consumer_offset SET region = active FROM found WHERE region = ''),
+     seen AS (UPDATE odograph.partition_lag SET region = active FROM found WHERE region = '')
+UPDATE odograph.batch_ledger SET region = active FROM found WHERE region = ''
 
 -- name: uncopied
 SELECT region, topic, partition, from_offset, known_to, came_at IS NOT NULL FROM odograph.uncopied
@@ -37,8 +41,8 @@ UPDATE odograph.region SET copies_to = %s WHERE active <> %s
 SELECT 1 FROM odograph.lease WHERE name = 'mirror' AND expires_at > clock_timestamp()
 
 -- name: ends
-SELECT topic, partition, next_offset FROM odograph.consumer_offset
-UNION ALL SELECT topic, partition, log_end FROM odograph.partition_lag
+SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE region = odograph.acting_region()
+UNION ALL SELECT topic, partition, log_end FROM odograph.partition_lag WHERE region = odograph.acting_region()
 
 -- name: judged_to
 SELECT (extract(epoch FROM judged_to) * 1000)::bigint FROM odograph.region WHERE judged_to IS NOT NULL

@@ -248,12 +248,13 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     """
     s = stack.settings
     topics = _or_none(lambda: records_by_topic(endpoints(s).kafka_bootstrap, s.kafka.prefix)) or {}
-    records = _or_none(lambda: records_behind(s, endpoints(s)))
     times = _or_none(lambda: _event_times(endpoints(s).db_owner_url))
     broker = _or_none(lambda: broker_figures(*endpoints(s).brokers))
     skews, keys = _or_none(lambda: partitions(endpoints(s).db_owner_url)) or ([], [])
     tables = _or_none(lambda: table_sizes(endpoints(s).db_owner_url))
     role = _or_none(lambda: regions.role(endpoints(s).db_owner_url)) if s.region.name else None
+    waits = role is not None and role.active != s.region.name  # offsets in the tables are of another log
+    records = None if waits else _or_none(lambda: records_behind(s, endpoints(s)))
     uncopied = (_or_none(lambda: regions.uncopied(endpoints(s).db_owner_url)) or []) if role else []
     if tables is not None:  # tasks of their own see to these two
         days = {"alert_evidence": s.jobs.evidence_days, "cohort_residual": s.cohort.kept_days}

@@ -40,7 +40,7 @@ SELECT * FROM odograph.custody WHERE entry >= %(since)s ORDER BY entry
 -- name: read_to
 SELECT partition, next_offset, log_generation, coalesce(begins_at, 0) AS begins_at
 FROM odograph.consumer_offset LEFT JOIN odograph.log_begin USING (topic, partition, log_generation)
-WHERE consumer = 'events' AND topic = 'crash'
+WHERE consumer = 'events' AND topic = 'crash' AND region = odograph.acting_region()
 
 -- name: dead
 SELECT DISTINCT digest FROM odograph.dead_letter WHERE mqtt_topic LIKE '%/crash'

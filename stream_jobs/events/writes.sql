@@ -5,7 +5,8 @@
 INSERT INTO odograph.consumer_offset AS o (consumer, topic, partition, next_offset, log_generation)
 SELECT %(consumer)s, topic, partition, 0, log_generation
 FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, log_generation text)
-ON CONFLICT (consumer, topic, partition) DO UPDATE SET log_generation = excluded.log_generation,
+ON CONFLICT (consumer, topic, partition) DO UPDATE SET
+    region = excluded.region, log_generation = excluded.log_generation,
     next_offset = CASE WHEN o.log_generation IN ('', excluded.log_generation) THEN o.next_offset ELSE 0 END
 
 -- name: offsets

@@ -36,7 +36,8 @@ WHERE consumer = 'events' AND topic = %s AND partition = %s
 ON CONFLICT (topic, partition, log_generation) DO UPDATE SET begins_at = excluded.begins_at
 
 -- name: read
-SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events'
+SELECT topic, partition, next_offset FROM odograph.consumer_offset
+WHERE consumer = 'events' AND region = odograph.acting_region()
 
 -- name: chunks
 SELECT c.schema_name, c.table_name FROM _timescaledb_catalog.chunk c

@@ -9,19 +9,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import ConfigResource
 
+from infra.clients.db import connected
 from infra.clients.kafka import LogReader, admin
 from infra.contract.topics import kafka_topic
+from infra.settings.sections import Region
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints
 from infra.stack import mirror, processes
+from infra.stack.regions import found, known_spans
 from infra.stack.service import free_port
 from infra.stack.stack import Stack
 from load_tests.drills.link import Link
 from tests.integration.downlink_support import Receiver, fresh, tell
-from tests.integration.events_support import T0, VINS, crash, health, produce, rows, until_ready
+from tests.integration.events_support import T0, VINS, change, crash, health, produce, rows, until_ready
 from tests.integration.test_downlink import A as VEHICLE
 from tests.integration.test_downlink import with_hooks
 from tests.support import Lane, LaneProcess, eventually, open_lane
@@ -221,6 +225,45 @@ def _machines(copying: LaneProcess) -> list[int]:
     """The Java machines that run below a process."""
     there = [pid for pid in processes.tree(copying.child.pid) if processes.start_ticks(pid) is not None]
     return [pid for pid in there if Path(f"/proc/{pid}/comm").read_text() == "java\n"]
+
+
+def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> None:
+    prefix, url = lane.settings.kafka.prefix, lane.endpoints.db_owner_url
+    topic = kafka_topic(prefix, "telemetry")
+    change(lane, "INSERT INTO odograph.consumer_offset VALUES ('events', 'alerts', 0, 5)")
+    line = (
+        "INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends) VALUES (%s, 0, %s, 1, %s)"
+    )
+    change(lane, line, str(uuid4()), "telemetry", json.dumps({topic: {"0": 70}}))
+    lag = (
+        "INSERT INTO odograph.partition_lag (reader, topic, partition, log_end, read_to, at, good_until) "
+        "VALUES ('telemetry', 'telemetry', 1, 90, 80, now(), now()) ON CONFLICT (reader, topic, partition) "
+        "DO UPDATE SET region = excluded.region"
+    )
+    change(lane, lag)
+    shown = "SELECT lag FROM serving.partition_lag"
+    known = {("alerts", 0): (0, 5), ("telemetry", 0): (0, 70), ("telemetry", 1): (0, 90)}
+    with connected(url) as database:
+        assert known_spans(database, prefix) == known
+    found(Region(name="A", other="B=127.0.0.1:1"), url)
+    with connected(url) as database:
+        assert known_spans(database, prefix) == known
+    assert [row["lag"] for row in rows(lane, shown)] == [10]
+    change(lane, "UPDATE odograph.region SET active = 'B'")
+    with connected(url) as database:
+        assert known_spans(database, prefix) == {}
+    assert rows(lane, shown) == []
+    with replace(lane, env=lane.env | {"ODOGRAPH_REGION_NAME": "A"}).process("watch"):
+        eventually(
+            lambda: "region B acts" in (health(lane, "watch") or {}).get("database", ""),
+            SOON_S,
+            "A's watch waits",
+        )
+    assert rows(lane, "SELECT 1 FROM odograph.stage_sample") == []
+    change(lane, lag)
+    with connected(url) as database:
+        assert known_spans(database, prefix) == {("telemetry", 1): (0, 90)}
+    assert [row["lag"] for row in rows(lane, shown)] == [10]
 
 
 def _noted(region: Lane) -> dict[str, int]:

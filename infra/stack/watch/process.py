@@ -1,6 +1,7 @@
 """The watch: looks at every part each few seconds and writes what it saw, until it is stopped.
 
-Where the database is away nothing is written, and the page says that nothing is known: a gap stays a gap.
+Where the database is away, or another region acts, nothing is written, and the page says so: a gap stays a
+gap.
 """
 
 import shutil
@@ -122,7 +123,9 @@ class Watch:
         self._connection = None
 
     def _look(self, connection: Connection) -> None:
-        own, read_to = _ask(connection)
+        own, read_to, acting = _ask(connection)
+        if acting not in ("", self._settings.region.name):  # what is measured here would stand among its own
+            raise ServiceError(f"region {acting} acts")
         children = processes.all_children()
         cpu_s = {name: processes.cpu_s(pid, children) for name, pid in self._pids().items()}
         ends: dict[str, Ends] = {}
@@ -156,7 +159,7 @@ class Watch:
         with _transaction(connection) as cursor:
             cursor.executemany(SQL["sample"], [(row.stage, good_s, *row[1:]) for row in rows])
             if places_:
-                cursor.executemany(SQL["place"], [(*place, good_s) for place in places_])
+                cursor.executemany(SQL["place"], [(*place, acting, good_s) for place in places_])
         self._before, self._log_before = readings, (time.monotonic(), ends)
         self._rates = {place.partition: place.rate_per_s for place in places_ if place.topic == KEYED}
         self._judge(connection)
@@ -231,14 +234,16 @@ def _connect(url: str) -> Connection:
         )  # fmt: skip
 
 
-def _ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]]]:
-    """The database's own figures, and the event store's next offset by topic and partition."""
+def _ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]], str]:
+    """The database's own figures, the event store's next offset by topic and partition, and who acts."""
     with service_errors():
-        commits, failures, clients, most = connection.execute(SQL["own"]).fetchone() or (None,) * 4
+        *counts, acting = connection.execute(SQL["own"]).fetchone() or (None,) * 5
         read: dict[str, dict[int, int]] = {}
         for topic, partition, offset in connection.execute(SQL["read_to"]):
             read.setdefault(topic, {})[partition] = offset
-    return Figures(passed=commits, errors=failures, saturation=samples.share(clients, most or 0)), read
+    commits, failures, clients, most = counts
+    share = samples.share(clients, most or 0)
+    return Figures(passed=commits, errors=failures, saturation=share), read, acting or ""
 
 
 @contextmanager

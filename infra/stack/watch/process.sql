@@ -8,10 +8,10 @@ ON CONFLICT DO NOTHING
 
 -- name: place
 INSERT INTO odograph.partition_lag
-    (reader, topic, partition, log_end, read_to, rate_per_s, at, good_until)
-VALUES (%s, %s, %s, %s, %s, %s, now(), now() + make_interval(secs => %s))
+    (reader, topic, partition, log_end, read_to, rate_per_s, region, at, good_until)
+VALUES (%s, %s, %s, %s, %s, %s, %s, now(), now() + make_interval(secs => %s))
 ON CONFLICT (reader, topic, partition) DO UPDATE SET log_end = excluded.log_end, read_to = excluded.read_to,
-    rate_per_s = excluded.rate_per_s, at = excluded.at, good_until = excluded.good_until
+    rate_per_s = excluded.rate_per_s, region = excluded.region, at = excluded.at, good_until = excluded.good_until
 
 -- name: storage
 INSERT INTO odograph.storage_sample (place, at, bytes, free_bytes) VALUES (%s, now(), %s, %s)
@@ -21,10 +21,12 @@ ON CONFLICT DO NOTHING
 INSERT INTO odograph.top_key (topic, vehicle_id, partition, share, rate_per_s) VALUES (%s, %s, %s, %s, %s)
 
 -- name: read_to
-SELECT topic, partition, next_offset FROM odograph.consumer_offset WHERE consumer = 'events'
+SELECT topic, partition, next_offset FROM odograph.consumer_offset
+WHERE consumer = 'events' AND region = odograph.acting_region()
 
 -- name: own
 SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()),
        (SELECT xact_rollback + deadlocks FROM pg_stat_database WHERE datname = current_database()),
        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-       current_setting('max_connections')::integer
+       current_setting('max_connections')::integer,
+       odograph.acting_region()
