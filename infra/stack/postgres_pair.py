@@ -16,10 +16,13 @@ from typing import Any, Final
 from infra.clients.db import Connection, session
 from infra.contract.errors import ServiceError
 from infra.stack import cache, postgres, processes, rootfs
-from infra.stack.rootfs import DATA
+from infra.stack.rootfs import CONFIG, DATA
 from infra.stack.service import HOST, Runner, Service
 
 REPLICATION: Final = postgres.ACCESS + postgres.ACCESS.replace("all all", "replication all")
+LOGIN_FILE: Final = "pgpass"
+LOGIN: Final = f"user={postgres.SUPERUSER} passfile={CONFIG}/{LOGIN_FILE}"
+"""As the superuser; other programs of this machine can read a command's arguments."""
 SIGN: Final = f"{DATA}/cluster/standby.signal"
 COMMAND_S: Final = 300.0
 SYNC_S: Final = 60.0
@@ -81,7 +84,7 @@ class PostgresPair:
         self._file.write_text(self.primary.name)
         postgres.ensure_roles(self._url(self.primary, "postgres"), self._words)
         postgres.ensure_database(self._url(self.primary, "postgres"), postgres.DATABASE)
-        both = f"host={HOST},{HOST} port={ports[0]},{ports[1]} target_session_attrs=read-write {self._login}"
+        both = f"host={HOST},{HOST} port={ports[0]},{ports[1]} target_session_attrs=read-write {LOGIN}"
         self._change(self.primary, f"ALTER SYSTEM SET primary_conninfo = '{both}'")
         self._run_in(self.primary, "/usr/bin/touch", SIGN)
         if not (self._data(self.standby) / "cluster").exists():
@@ -131,7 +134,7 @@ class PostgresPair:
     def rejoin(self) -> None:
         """Take what only the old one had out of it, and let it follow."""
         self._runner.stop(self.standby.name)
-        source = f"host={HOST} port={self.primary.port} dbname=postgres {self._login}"
+        source = f"host={HOST} port={self.primary.port} dbname=postgres {LOGIN}"
         rewind = ("--target-pgdata", f"{DATA}/cluster", "--source-server", source)
         self._run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_rewind", *rewind)
         self.follow()
@@ -152,6 +155,8 @@ class PostgresPair:
             else:
                 own.prepare()
             rootfs.write_config(places[1], postgres.USER, {"pg_hba.conf": REPLICATION})
+            login = {LOGIN_FILE: f"*:*:*:{postgres.SUPERUSER}:{self._words['superuser']}\n"}
+            rootfs.write_config(places[1], postgres.USER, login, own=True)
 
         return replace(own, name=node.name, prepare=prepare)
 
@@ -170,10 +175,6 @@ class PostgresPair:
 
     def _url(self, node: Node, database: str) -> str:
         return postgres.url(postgres.SUPERUSER, self._words["superuser"], node.port, database)
-
-    @property
-    def _login(self) -> str:
-        return f"user={postgres.SUPERUSER} password={self._words['superuser']}"
 
     def _data(self, node: Node) -> Path:
         return self._home / "data" / node.name
