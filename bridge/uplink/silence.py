@@ -45,9 +45,12 @@ Status = tuple[str, bytes]
 
 @dataclass(slots=True)
 class _Vehicle:
-    """``own`` is the vehicle's last status, ``stands`` the log's state; ``heard_ms`` by the receive clock."""
+    """``own`` is the vehicle's last status, received at ``own_ms``; ``stands`` the log's state, empty where
+    that is older; ``heard_ms`` by the receive clock.
+    """
 
     own: dict[str, Any]
+    own_ms: int
     stands: str
     heard_ms: int
     since_ms: int = 0  # when it was last heard before the log's last record called it silent
@@ -90,7 +93,11 @@ class Watch:
         return sum(vehicle.stands == "silent" for vehicle in self._vehicles.values())
 
     def note(self, vehicle_id: str, value: bytes, at_ms: int) -> None:
-        """A record of the log, in its order; ``at_ms`` its timestamp. What is no status is passed over."""
+        """A record of the log, in its order; ``at_ms`` its timestamp. What is no status is passed over.
+
+        One that is older than what the vehicle said last comes from another region's log, behind newer ones:
+        it changes nothing but what the log says, which is put right.
+        """
         if not value:
             self._vehicles.pop(vehicle_id, None)
             return
@@ -106,13 +113,16 @@ class Watch:
                 self.forgotten += 1
             # A silent one's own word may be gone by compaction: it was online.
             own, heard_ms = (status | {"state": "online"}, since_ms) if state == "silent" else (status, at_ms)
-            self._vehicles[vehicle_id] = _Vehicle(own, state, heard_ms, since_ms)
+            self._vehicles[vehicle_id] = _Vehicle(own, heard_ms, state, heard_ms, since_ms)
             return
-        if state == "silent":  # our record, or that of an earlier bridge
+        if at_ms < known.own_ms:
+            state = ""
+        elif state == "silent":  # our record, or that of an earlier bridge
             known.since_ms = since_ms
-        else:
-            known.heard_ms = known.heard_ms if status == known.own else max(known.heard_ms, at_ms)
-            known.own = status
+        elif status != known.own:
+            known.own, known.own_ms, known.heard_ms = status, at_ms, max(known.heard_ms, at_ms)
+        elif known.written_ms is None:  # else it may be our record
+            known.own_ms = at_ms
         known.stands, known.written_ms = state, None
 
     def judge(self, now_ms: int, seen: Mapping[str, int], calm_since_ms: int | None) -> Iterator[Status]:

@@ -83,6 +83,41 @@ def test_a_last_will_that_our_word_overtook_is_put_right() -> None:
     assert said(watch, 500_000) == []
 
 
+@pytest.mark.parametrize("older", [status("offline"), status(boot_id=6), status("silent", since_ms=1000)])
+def test_an_older_status_that_comes_behind_changes_nothing_and_the_log_is_put_right(older: bytes) -> None:
+    watch = a_watch(status())
+    watch.note(VIN, status(vehicle_class="van"), 50_000)
+    watch.note(VIN, older, 40_000)
+    assert watch.of_classes(("van",)) == {VIN}
+    assert said(watch, 50_001) == [orjson.loads(status(vehicle_class="van"))]
+    assert said(watch, 109_999) == []
+    assert said(watch, 110_000) == [orjson.loads(status("silent", vehicle_class="van", since_ms=50_000))]
+
+
+def test_an_older_birth_does_not_bring_back_a_vehicle_that_left() -> None:
+    watch = a_watch(status())
+    watch.note(VIN, status("offline"), 50_000)
+    watch.note(VIN, status(boot_id=6), 40_000)
+    assert said(watch, 900_000) == [orjson.loads(status("offline"))]
+
+
+def test_a_birth_said_again_is_as_new_as_it_was_received() -> None:
+    watch = a_watch(status(), status())
+    watch.note(VIN, status(), 50_000)  # to another broker: in that region's log it was not alone
+    watch.note(VIN, status("offline"), 40_000)
+    assert said(watch, 60_000) == [orjson.loads(status())]
+
+
+def test_a_status_that_our_own_record_overtook_is_no_older_one() -> None:
+    watch = a_watch(status())
+    said(watch, 61_000)
+    (word,) = watch.judge(62_000, {VIN: 61_500}, 0)
+    watch.note(*word, 62_001)
+    watch.note(VIN, status("offline"), 62_000)
+    assert said(watch, 62_100) == []
+    assert said(watch, 500_000) == []
+
+
 def test_a_word_on_its_way_is_not_said_twice_and_a_lost_one_is_said_again() -> None:
     watch = a_watch(status())
     assert len(list(watch.judge(61_000, {}, 0))) == 1
