@@ -4,6 +4,7 @@ the archive's second place.
 URLs by the Java machine of the Spark session: its class path and HADOOP_CONF_DIR say which schemes there are.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -45,6 +46,9 @@ class LocalFiles:
     def move(self, name: str, target: str) -> None:
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(self.root, name).rename(target)
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(Path(self.root, name))
 
 
 class HadoopStore:
@@ -93,8 +97,9 @@ class HadoopStore:
             self._fs.copyToLocalFile(False, self._at(name), self._path_of(f"file://{local}"), True)
 
     def remove(self, name: str) -> None:
+        """A file, or a folder with what is in it."""
         with self._errors(name):
-            self._fs.delete(self._at(name), False)
+            self._fs.delete(self._at(name), True)
 
     def at(self, name: str) -> str:
         return f"{self.root}/{name}"

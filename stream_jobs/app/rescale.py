@@ -60,7 +60,9 @@ def rescale(settings: Settings, files: Files, database: Database, spark: SparkSe
         )
     put_aside(files, DRAFT)
     pieces = split(spark, settings, old, int(held[0]), buckets)
-    seed(spark, settings, pieces, draft.location)
+    source = f"{DRAFT}-pieces"
+    seed(spark, settings, pieces, files.at(source), draft.location)
+    files.remove(source)
     resume(old, draft, commits[-1])
     ends, query_id = draft.ends_of(0), draft.query_id()
     assert ends is not None
@@ -122,10 +124,9 @@ def part_of(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]
     return dump(fleet, windows.memory()), capped_ms
 
 
-def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], location: str) -> None:
-    """A checkpoint with the pieces as the state after batch 0."""
+def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], source: str, location: str) -> None:
+    """A checkpoint with the pieces, which are read from the folder ``source``, as the state after batch 0."""
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-    source = f"{location}-pieces"
     spark.createDataFrame(pieces, PIECES).coalesce(1).write.mode("overwrite").parquet(source)
     stream = (
         spark.readStream.schema(PIECES).parquet(source).withColumn("received", F.timestamp_millis(F.lit(0)))

@@ -69,7 +69,7 @@ def test_each_vehicle_is_remembered_where_its_records_go(session: SparkSession, 
         at = fleet.places([v for v in FLEET if of[v] == place])
         fleet.vehicles["due"][at] = DUE_MS + at
         pieces.append((numbers[place], dump(fleet, Memory(clocks_ms={0: DUE_MS})), DUE_MS))
-    seed(session, settings, pieces, old.location)
+    seed(session, settings, pieces, str(tmp_path / "pieces"), old.location)
     head = json.loads((old.read("offsets/0") or "").splitlines()[1]) | {"batchWatermarkMs": 41}
     old.write("offsets/0", f"v1\n{json.dumps(head)}\n{json.dumps(ENDS)}")
     version, commit = (old.read("commits/0") or "").splitlines()
@@ -85,6 +85,7 @@ def test_each_vehicle_is_remembered_where_its_records_go(session: SparkSession, 
     assert "lies in 6 buckets now" in rescale(settings, files, ledger, session, 6)
     assert rescale(settings, files, ledger, session, 6) == "the state of telemetry lies in 6 buckets"
 
+    assert files.names("") == ["telemetry"]
     new, numbers, of = Checkpoint(files, "telemetry"), bucket_numbers(session, 6, 6), places(session, 6)
     assert new.query_id() not in (None, query_id)
     assert (new.ends_of(0), new.batches("commits")) == ({"t": {0: 70, 1: 50}}, [0])
