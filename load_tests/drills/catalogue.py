@@ -18,7 +18,7 @@ from load_tests.drills.bridge_faults import Kills, f1, f1_windows, f2
 from load_tests.drills.broker_faults import f5, f6
 from load_tests.drills.checkpoint_faults import f12, f13
 from load_tests.drills.cluster import c2
-from load_tests.drills.dashboard_faults import c8
+from load_tests.drills.dashboard_faults import OWN_SECRET, c8
 from load_tests.drills.database_faults import ASYNCHRONOUS, c7
 from load_tests.drills.flow import Load
 from load_tests.drills.kafka_cluster import ONE_COPY, c1, c10
@@ -115,12 +115,13 @@ DRILLS: Final = (
           SMALL_BATCHES, ("local-staging",), times=5, profile=Profile(workers=3)),
     Drill("c3", "the state of the stream jobs in more buckets while frames flow, killed once midway", 60,
           120, c3, SMALL_BATCHES, ("forgetful-split",)),
-    Drill("c4", "kill -9 all of a region; the other one takes over with the copy of its log", 60, 30, c4,
-          {"region": {"name": "A", "other": "B=127.0.0.1:1"}}, (TOLD_AGAIN,), profile=Profile(postgres=2)),
+    Drill("c4", "kill -9 all of a region; the other one takes over with the copy of its log, and gives back",
+          60, 30, c4, {"region": {"name": "A", "other": "B=127.0.0.1:1"}}, (TOLD_AGAIN,),
+          profile=Profile(postgres=2)),
     Drill("c7", "kill -9 PostgreSQL's primary amid COPY, then while its standby lags; promote each", 100, 20,
           c7, {}, (ASYNCHRONOUS,), times=2, profile=Profile(postgres=2)),
     Drill("c8", "kill -9 the dashboard that has the page, of two behind one address; rate: vehicles", 300, 0,
-          _honest(c8), times=2),
+          c8, {}, (OWN_SECRET,), times=2),
     Drill("c9", "SIGSTOP the holder of each lease past its time, beside a second of each program", 60, 10, c9,
           {"jobs": {"instant_trigger_s": 5, "crash_trigger_s": 5}}, ("no-fencing",),
           profile=Profile(hosts=2)),

@@ -20,6 +20,7 @@ from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict
 
 WHO: Final = "ada@example.org"
+ROLES: Final = f'viewer = ["{WHO}"]'
 READY_S: Final = 180.0
 SHOWN_MS: Final = 90_000
 GOES_ON_S: Final = 5.0
@@ -29,6 +30,7 @@ AFTER_S: Final = 0.3
 STREAM: Final = b"/_stcore/stream"
 SIGN_IN: Final = "Sign in"
 PATH: Final = "/?traffic=cells"
+OWN_SECRET: Final = "own-secret"
 
 
 @dataclass(slots=True)
@@ -46,7 +48,7 @@ class Seen:
             self.refused.append(f"{response.status} {response.url}")
 
 
-def c8(site: Site, load: Load) -> Verdict:
+def c8(site: Site, load: Load, mutant: str | None = None) -> Verdict:
     """Kill -9 the dashboard that has the reader's page, again and again; the other one goes on with it."""
     with session(site.endpoints.db_owner_url, autocommit=True) as connection:
         month.fill_now(connection, round(load.rate), site.say)
@@ -57,7 +59,7 @@ def c8(site: Site, load: Load) -> Verdict:
         issuer.claims = {"sub": "1", "email": WHO, "email_verified": True}
         base = f"http://{HOST}:{link.port}"
         file = site.home / "oidc.toml"
-        file.write_text(oidc_provider.settings_file(issuer, base, f'viewer = ["{WHO}"]'))
+        file.write_text(oidc_provider.settings_file(issuer, base, ROLES))
         file.chmod(0o600)
         site.env["ODOGRAPH_DASHBOARD_OIDC"] = str(file)
         for port in ports:
@@ -70,6 +72,8 @@ def c8(site: Site, load: Load) -> Verdict:
             page.goto(base + PATH)
             page.get_by_role("button", name=SIGN_IN).click(timeout=SHOWN_MS)
             page.get_by_text(paint.HEADER).wait_for(timeout=SHOWN_MS)
+            if mutant:  # what starts from now on signs cookies of its own
+                file.write_text(oidc_provider.settings_file(issuer, base, ROLES))
             gaps_s = []
             for _ in range(load.times):
                 page.wait_for_timeout(1000 * CALM_S)
@@ -83,7 +87,7 @@ def c8(site: Site, load: Load) -> Verdict:
                 "; ".join(dict.fromkeys(seen.refused)) or f"{seen.maps} times rows of maps"),
     )  # fmt: skip
     figures: dict[str, Any] = {"kills": load.times, "vehicles": round(load.rate), "gaps_s": gaps_s}
-    return Verdict("c8", promises, figures)
+    return Verdict("c8", promises, figures, mutant)
 
 
 def _start(site: Site, name: str, port: int) -> None:
@@ -105,9 +109,10 @@ def _killed(site: Site, page: Page, link: Link, names: dict[int, str]) -> float:
 
     def moved() -> bool:
         page.wait_for_timeout(50)
-        return header.count() == 1 and header.inner_text() != before
+        asked = page.get_by_role("button", name=SIGN_IN).count() > 0
+        return asked or (header.count() == 1 and header.inner_text() != before)
 
-    until(moved, READY_S, "the page goes on")
+    until(moved, READY_S, "the page goes on, or asks who is there")
     gap_s = round(time.monotonic() - killed_s, 1)
     _start(site, names[port], port)
     until(partial(_ready, port), READY_S, f"{names[port]} is back")

@@ -1,10 +1,13 @@
-"""C4: a second region, whose Kafka has the copy of the first one's log. All of the first is killed."""
+"""C4: a second region, whose Kafka has the copy of the first one's log. All of the first is killed; later that
+acts again.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,7 +48,9 @@ STILL_AWAY: Final = "SELECT count(*) FROM odograph.uncopied WHERE came_at IS NUL
 
 
 def c4(site: Site, load: Load, mutant: str | None) -> Verdict:
-    """Kill -9 all of the first region while its last half minute is not copied; the other one takes over."""
+    """Kill -9 all of the first region while its last half minute is not copied; the other one takes over, and
+    gives back.
+    """
     hook = Receiver(trouble=False)
     _hooked(site, hook)
     second = elsewhere(site)
@@ -105,19 +110,69 @@ def _programs(site: Site, mutant: str | None) -> None:
         site.wait_ready(name, READY_S)
 
 
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What became of the first region's end. ``named`` of the frames that were not copied, ``lacking``."""
+
+    lacking: set[Identity]
+    named: set[Identity]
+    stretches: Sequence[str]
+    told: int
+    """Alerts at the webhook before it."""
+    switched_s: float
+    again_s: float
+
+    def promises(self) -> tuple[Promise, ...]:
+        known = self.lacking & self.named
+        return (
+            Promise("what was not copied is named, frame by frame", bool(known) and known == self.lacking,
+                    f"{len(known)} of {len(self.lacking)}"),
+            Promise("and as stretches of the first one's log", bool(self.stretches),
+                    "; ".join(self.stretches[:3])),
+            _goes_on(self.again_s),
+        )  # fmt: skip
+
+
+def _goes_on(again_s: float, back: str = "") -> Promise:
+    text = f"{back}windows and alerts go on within {RECOVERY_S:g} s"
+    return Promise(text, again_s <= RECOVERY_S, f"{again_s:g} s")
+
+
 def _drilled(site: Site, second: Site, load: Load, hook: Receiver, mutant: str | None) -> Verdict:
-    log, copy = Log(site.settings, site.endpoints), Log(second.settings, second.endpoints)
     second.start(MIRROR, odograph(MIRROR))
     _programs(site, None)
     _drive(site, second, Load(load.rate, LASTING_S, load.seed))
     flows(site, "c4", load.rate * load.duration_s, BEGIN_S + load.duration_s)
+    over = _taken_over(site, second, load, hook, mutant)
+    back_s = _given_back(site, second)
+    site.stop("c4")
+    finish(site, "c4", BEGIN_S)
+    ledger, log, written = balanced(site), Log(site.settings, site.endpoints), sent(site.home, "c4")
+    found = compare(log, written)
+    twice = len(hook.accepted) - len({*hook.accepted})
+    promises = (
+        Promise("0 lost", found.lost == 0, f"{found.lost} of {found.generated}"),
+        Promise("0 foreign, one partition a vehicle", found.foreign + found.scattered == 0,
+                f"{found.foreign} and {found.scattered}"),
+        *over.promises(),
+        _goes_on(back_s, "and back: "),
+        accounted(ledger),
+        windows(site, log, [vehicle for vehicle, _, _ in written.frames]).promise(),
+        Promise("a webhook is told twice of the alert under way at most", twice <= 2 and over.told > 0,
+                f"{twice} of {len(hook.accepted)} in two changes, {over.told} before"),
+    )  # fmt: skip
+    figures = {"switched_s": over.switched_s, "again_s": over.again_s, "not_copied": len(over.lacking)}
+    return Verdict("c4", promises, counts(found) | figures | {"back_s": back_s}, mutant)
+
+
+def _taken_over(site: Site, second: Site, load: Load, hook: Receiver, mutant: str | None) -> TakenOver:
+    """All of the first region is killed, and the second one acts; then it gets what it lacks."""
+    log, copy = Log(site.settings, site.endpoints), Log(second.settings, second.endpoints)
     second.wait_ready(MIRROR, READY_S)
     until(lambda: copy.appended("telemetry") > load.rate, READY_S, "the log is copied")
     second.kill_group(MIRROR)
-    copied = {name: copy.appended(name) for name in ("telemetry", "alerts")}
     time.sleep(UNCOPIED_S)
-    had = _identities(log)
-    before = len(hook.accepted)
+    had, told = _identities(log), len(hook.accepted)
     fallen_s, fallen = time.monotonic(), time.time()
     _kill_all(site)
     assert site.cluster.pair is not None
@@ -125,38 +180,46 @@ def _drilled(site: Site, second: Site, load: Load, hook: Receiver, mutant: str |
     said = _command(second, "failover", "--to", "B", "--services-only")
     switched_s = round(time.monotonic() - fallen_s, 1)
     second.start(MIRROR, odograph(MIRROR))
-    _programs(second, mutant)
-    until(lambda: _count(second, NEWEST, fallen), READY_S, "windows of what came after")
-    until(lambda: _count(second, TOLD, fallen), READY_S, "alerts of what came after")
-    again_s = round(time.monotonic() - fallen_s, 1)
+    again_s = _again_s(second, mutant, fallen_s, fallen)
     second.say(f"region B: acts after {switched_s:g} s, windows and alerts again after {again_s:g} s")
     lacking = had - _identities(copy)
     until(lambda: lacking <= _named(second) or not lacking, CAME_S, "the audit names what was not copied")
     named, noted = _named(second), regions.uncopied(second.endpoints.db_owner_url)
+    stretches = [*map(str, noted)] if "not copied" in said else []
     site.restart_service("kafka")
     until(lambda: _count(second, STILL_AWAY) == 0, CAME_S, "what was not copied has come")
-    site.stop("c4")
-    finish(site, "c4", BEGIN_S)
-    ledger = balanced(second)
-    written = sent(site.home, "c4")
-    found = compare(copy, written)
-    twice = len(hook.accepted) - len({*hook.accepted})
-    promises = (
-        Promise("0 lost", found.lost == 0, f"{found.lost} of {found.generated}"),
-        Promise("0 foreign, one partition a vehicle", found.foreign + found.scattered == 0,
-                f"{found.foreign} and {found.scattered}"),
-        Promise("what was not copied is named, frame by frame", bool(lacking) and lacking <= named,
-                f"{len(lacking & named)} of {len(lacking)}"),
-        Promise("and as stretches of the first one's log", bool(noted) and "not copied" in said,
-                "; ".join(map(str, noted[:3]))),
-        accounted(ledger),
-        windows(second, copy, [vehicle for vehicle, _, _ in written.frames]).promise(),
-        Promise("a webhook is told twice of the alert under way at most", twice <= 1 and before > 0,
-                f"{twice} of {len(hook.accepted)}, {before} before"),
-        Promise(f"windows and alerts go on within {RECOVERY_S:g} s", again_s <= RECOVERY_S, f"{again_s:g} s"),
-    )  # fmt: skip
-    figures: dict[str, Any] = {"switched_s": switched_s, "again_s": again_s, "not_copied": len(lacking)}
-    return Verdict("c4", promises, counts(found) | figures | {"copied_before": copied}, mutant)
+    return TakenOver(lacking, named, stretches, told, switched_s, again_s)
+
+
+def _given_back(site: Site, second: Site) -> float:
+    """The first region follows with a log that begins anew, then acts again; how long until it does, s."""
+    site.env |= {
+        "ODOGRAPH_REGION_OTHER": f"B={second.endpoints.kafka_bootstrap}",
+        "ODOGRAPH_CLUSTER_POSTGRES": "0",  # of the database's servers one is there
+    }
+    _command(site, "up", "--services-only")
+    _command(site, "failover", "--follow", "--services-only")
+    had = Log(second.settings, second.endpoints).appended("telemetry")
+    site.start(MIRROR, odograph(MIRROR))
+    own = Log(site.settings, site.endpoints)
+    until(lambda: own.appended("telemetry") >= had, READY_S, "the log is copied back")
+    begun_s, begun = time.monotonic(), time.time()
+    _command(site, "failover", "--to", "A", "--services-only")
+    _command(second, "up", "--services-only")  # its broker ends: vehicles go to the first one's
+    for name in ("bridge", *PROGRAMS):
+        second.stop(name)
+    again_s = _again_s(site, None, begun_s, begun)
+    site.say(f"region A: windows and alerts again after {again_s:g} s")
+    until(lambda: _count(second, STILL_AWAY) == 0, CAME_S, "what was not copied has come")
+    return again_s
+
+
+def _again_s(site: Site, mutant: str | None, since_s: float, since: float) -> float:
+    """Start a region's programs; how long since ``since`` it was when there were results of later, s."""
+    _programs(site, mutant)
+    until(lambda: _count(site, NEWEST, since), READY_S, "windows of what came after")
+    until(lambda: _count(site, TOLD, since), READY_S, "alerts of what came after")
+    return round(time.monotonic() - since_s, 1)
 
 
 def _drive(site: Site, second: Site, load: Load) -> None:

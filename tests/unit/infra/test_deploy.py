@@ -122,6 +122,15 @@ def test_the_compose_file_is_one_by_the_specification() -> None:
     assert {volume.partition(":")[0] for volume in volumes} == {*COMPOSE["volumes"]}
 
 
+def test_what_the_compose_file_asks_of_env_is_what_the_readme_writes_there() -> None:
+    asked = set(re.findall(r"(?<!\$)\$\{(\w+)", (FOLDER / "compose.cluster.yaml").read_text()))
+    readme = (FOLDER / "README.md").read_text()
+    (roles,) = re.findall(r"for role in ([A-Z_ ]+);", readme)
+    assert asked == {f"{role}_PASSWORD" for role in roles.split()} | {
+        name for name in asked if re.search(rf"`{name}[=`]", readme)
+    }
+
+
 @pytest.mark.parametrize("started", STARTED.values(), ids=STARTED)
 def test_each_program_starts_with_settings_that_there_are(
     started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -39,4 +39,4 @@ def test_the_drills_of_several_hosts_run_in_order(monkeypatch: pytest.MonkeyPatc
         next(runner.carried_out("c2", runner.Wanted(), said.append))
     with pytest.raises(ConfigError, match="no drill c11"):
         next(runner.carried_out("c11", runner.Wanted(), said.append))
-    assert {drill.name for drill in CLUSTER if not drill.mutants} == {"c8"}
+    assert all(drill.mutants for drill in CLUSTER)
