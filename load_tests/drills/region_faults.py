@@ -1,4 +1,4 @@
-"""C4: a second region, whose Kafka has the copy of the first one's log. All of the first is killed; later that
+"""C4: a second region, whose Kafka has the copy of the first one's log. All of the first is killed; later it
 acts again.
 """
 
