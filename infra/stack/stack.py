@@ -157,6 +157,8 @@ class Stack:
             raise ConfigError("ODOGRAPH_REGION_OTHER: two regions have one database: ODOGRAPH_DB_URL in both")
         found = regions.role(given["url"]) if region.name and given else None
         passive = found is not None and found.active != region.name
+        if passive:  # first, while the bridge still reads: vehicles go to the other region
+            self.runner.stop("mosquitto")
         if passive is not mark.exists():
             supervisor.stop_in_background(self.home)
         if found is None or not passive:
@@ -167,7 +169,6 @@ class Stack:
                     self._say(f"what vehicles send before the bridge is there may be lost: {error}")
             mark.unlink(missing_ok=True)
             return
-        self.runner.stop("mosquitto")
         mark.touch()
         self._say(f"region {found.active} acts: this one, {region.name}, copies its log and waits")
 
