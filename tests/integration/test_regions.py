@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -190,6 +190,8 @@ def test_a_mirror_that_cannot_renew_its_lease_copies_nothing_after_it_and_goes_o
     try:
         with Link(str(database.hostname), int(database.port or 0)) as link:
             url = second.env[key].replace(f":{database.port}", f":{link.port}")
+            file = second.home / ENDPOINTS_FILE
+            file.write_text(json.dumps(asdict(replace(second.endpoints, db_ingest_url=url))))
             with replace(second, env=second.env | {key: url}).process("mirror") as copying:
                 _copied(first, second, copying, range(10))
                 link.refuse()
