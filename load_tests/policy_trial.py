@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,7 +59,8 @@ from infra.settings.settings import Endpoints, load
 from infra.stack import devices, identity, rootfs, users
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import Authority
-from infra.stack.postgres import BY_NAME, write_private
+from infra.stack.postgres import PROGRAMS as PROGRAM_LOGINS
+from infra.stack.postgres import write_private
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from load_tests.mqtt_flood import vehicle_id
@@ -295,7 +296,8 @@ def database_tried(where: Endpoints) -> Iterator[Row]:
         relations = owner.execute(RELATIONS).fetchall()
     urls = {policy.INGEST: where.db_ingest_url, policy.DASHBOARD: where.db_dashboard_url,
             policy.DISPATCH: where.db_dispatch_url, policy.TENANT: where.db_dashboard_url}  # fmt: skip
-    for role, url in urls.items():
+    programs = {PROGRAM_LOGINS[name]: url for name, url in where.db_program_urls.items()}
+    for role, url in (urls | programs).items():
         with psycopg.connect(url, autocommit=True) as connection:
             if role == policy.TENANT:
                 connection.execute(f"SET ROLE {role}".encode())
@@ -347,7 +349,9 @@ def files_tried(stack: Stack, where: Endpoints) -> Iterator[Row]:
         known[who] = home / ("config" if who in SERVICES else users.FOLDER) / who
     own = {path: who for who, folder in known.items() for path in folder.rglob("*") if path.is_file()}
     roots = [home / "ca", *home.glob("*.json"), *home.glob("*.key"), *(home / "ca").rglob("*.*")]
-    secret = {f"db_{name}_url": database_url.login(getattr(where, f"db_{name}_url"))[1] for name in BY_NAME}
+    every = {name: url for name, url in asdict(where).items() if re.fullmatch("db_.*_url", name)}
+    every |= where.db_program_urls | {OPERATOR: every.pop("db_ingest_url")}
+    secret = {name: database_url.login(url)[1] for name, url in every.items()}
     secret |= {
         setting: (home / name).read_text() for setting, name in users.FILES.items() if (home / name).exists()
     }
@@ -362,7 +366,8 @@ def files_tried(stack: Stack, where: Endpoints) -> Iterator[Row]:
                 yield who, operation, path.name, who in members and mode & rights == rights, let
         read = run_as(users.user_of(who), users.groups_of(who), _ALL, [*own, *roots])
         for name, text in secret.items():
-            yield who, READ, f"secret {name}", who in policy.SECRETS.get(name, ()), text.encode() in read
+            held = who in policy.SECRETS.get(name, (name,))  # a program's login is its own
+            yield who, READ, f"secret {name}", held, text.encode() in read
 
 
 def trial() -> list[Row]:

@@ -90,33 +90,64 @@ KAFKA: Final = (
 """Of programs. Besides, OPERATOR and SERVER may do everything, with the cluster too."""
 
 
-INGEST, DASHBOARD, DISPATCH, TENANT = (
-    f"odograph_{role}" for role in ("ingest", "dashboard", "dispatch", "tenant")
+INGEST, DASHBOARD, DISPATCH, TENANT, AGGREGATES = (
+    f"odograph_{role}" for role in ("ingest", "dashboard", "dispatch", "tenant", "aggregates")
 )
+DOWNLINK, JOBS, INSTANT, EVENTS, MAINTENANCE, WATCH, MIRROR = (
+    f"odograph_{name}" for name in ("downlink", "jobs", "instant", "events", "maintenance", "watch", "mirror")
+)
+LOGINS: Final = (DOWNLINK, JOBS, INSTANT, EVENTS, MAINTENANCE, WATCH, MIRROR)
+"""A program's own at the database. INGEST is that of people's commands."""
+MEMBERS: Final = (
+    (TENANT, DASHBOARD), (AGGREGATES, JOBS), (JOBS, MAINTENANCE), *((login, INGEST) for login in LOGINS),
+)  # fmt: skip
+"""Roles, and who may do all that they may. AGGREGATES owns TimescaleDB's continuous aggregates, which only
+their owner may refresh.
+"""
 SELECT, INSERT, UPDATE, DELETE = "select", "insert", "update", "delete"
 _LOG: Final = (SELECT, INSERT, UPDATE)
+_ALL: Final = (*_LOG, DELETE)
+
+
+def _each(rights: tuple[str, ...], *roles: str) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys((INGEST, *roles), rights)
+
+
+_STREAM: Final = (JOBS, MAINTENANCE)
+_LEASED: Final = (*_STREAM, DOWNLINK, INSTANT, EVENTS, MIRROR)
+_READ: Final = (SELECT,)
 TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
-    ("odograph.(audit_log|pseudonym|migration|replay_run|replay_verdict|view_backup)", {}),
-    (
-        "odograph.(custody|crash_lock|fuel_factor|trend_metric|score_weight|retention|log_begin|erased_window"
-        "|refusal_noted|region)",
-        {INGEST: (SELECT,)},
-    ),
-    ("odograph.uncopied", {INGEST: (SELECT, UPDATE)}),
-    ("odograph.webhook_settled", {INGEST: (SELECT, INSERT, DELETE)}),
-    ("odograph.crash_record", {INGEST: (SELECT, INSERT)}),
-    ("odograph.(rule|lease|query_completeness)", {INGEST: _LOG}),
-    ("odograph.*", {INGEST: (*_LOG, DELETE)}),
-    ("serving.audit_log", {INGEST: (SELECT,)}),
-    ("serving.*", {INGEST: (SELECT,), DASHBOARD: (SELECT,)}),
-    ("tenant.*", {TENANT: (SELECT,)}),
+    ("odograph.(pseudonym|migration|replay_run|replay_verdict|view_backup)", {}),
+    ("odograph.(audit_log|custody|refusal_noted)", _each(_READ, MAINTENANCE)),
+    ("odograph.(crash_lock|log_begin|erased_window)", _each(_READ)),
+    ("odograph.(fuel_factor|trend_metric|score_weight|retention)", _each(_READ, *_STREAM)),
+    ("odograph.region", _each(_READ, *_LEASED)),
+    ("odograph.lease", _each(_LOG, *_LEASED)),
+    ("odograph.uncopied", _each((SELECT, UPDATE), MIRROR)),
+    ("odograph.webhook_settled", _each((SELECT, INSERT, DELETE), DOWNLINK)),
+    ("odograph.crash_record", _each((SELECT, INSERT), EVENTS)),
+    ("odograph.rule", _each(_LOG, EVENTS)),
+    ("odograph.(crash_part|crash_verdict|incident|incident_note)", _each(_ALL, EVENTS)),
+    ("odograph.alert_silence", _each(_ALL) | {EVENTS: _READ}),
+    ("odograph.(stage_sample|partition_lag|storage_sample|top_key)", _each(_ALL, WATCH)),
+    ("odograph.(driver_grant|fleet_vehicle|reinjection|truth)", _each(_ALL)),
+    ("odograph.query_completeness", _each(_LOG, *_STREAM)),
+    ("odograph.(alert|alert_change|alert_event|dead_letter|vehicle)", _each(_ALL, *_STREAM, EVENTS)),
+    ("odograph.consumer_offset", _each(_ALL, *_STREAM, EVENTS) | {WATCH: _READ}),
+    ("odograph.(vehicle_latest|vehicle_window)", _each(_ALL, *_STREAM) | {EVENTS: _READ}),
+    ("odograph.*", _each(_ALL, *_STREAM)),
+    ("serving.audit_log", _each(_READ)),
+    ("serving.(dead_frame|ledger|session_loss)", _each(_READ, DASHBOARD, MAINTENANCE)),
+    ("serving.(partition_skew|top_key)", _each(_READ, DASHBOARD, WATCH)),
+    ("serving.*", _each(_READ, DASHBOARD)),
+    ("tenant.*", {TENANT: _READ}),
 )
 """Of the database's tables and views, by a pattern of names, the first that fits, what each role may do: what
 the SQL files grant. DISPATCH has functions only."""
 
 
 _DATABASE: Final = {
-    "db_owner_url": ("jobs", "maintenance"),
+    "db_owner_url": (),
     "db_ingest_url": ("downlink", "jobs", "instant", "events", "maintenance", "watch"),
     "db_dashboard_url": ("dashboard",),
     "db_dispatch_url": ("dashboard",),
@@ -134,7 +165,8 @@ SECRETS: Final[Mapping[str, tuple[str, ...]]] = {
     "time stamper": ("maintenance",),
 }
 """Which programs hold which secrets, by the name of the address or the setting, where each program is a
-system user of its own. Everybody holds its certificate; two programs restate what is stored, as the owner.
+system user of its own. Everybody holds its certificate; ``db_ingest_url`` is with each its own login, the
+owner's with none.
 """
 FOLDERS: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
     "archive": (0o2770, ("jobs", "maintenance")),

@@ -212,13 +212,15 @@ class Kafka(Section):
 
 
 class Db(Section):
-    """TimescaleDB. Each role logs in by itself: owner, ingest, dashboard, dispatch."""
+    """TimescaleDB. Owner, dashboard and dispatch log in by themselves, and each program that writes."""
 
     url: DatabaseUrl = setting(
         NO_URL,
         "external TimescaleDB as the owner, postgresql://user:password@host/database; empty: the embedded",
     )
-    ingest_url: DatabaseUrl = setting(NO_URL, "likewise for odograph_ingest; empty: made by `odograph up`")
+    ingest_url: DatabaseUrl = setting(
+        NO_URL, "likewise for all that writes, in odograph_ingest; empty: a login each, made by `up`"
+    )
     dashboard_url: DatabaseUrl = setting(NO_URL, "likewise as a member of odograph_dashboard")
     dispatch_url: DatabaseUrl = setting(NO_URL, "likewise as a member of odograph_dispatch")
     port: int = port("port of the embedded PostgreSQL; 0: a free one, kept")

@@ -139,6 +139,9 @@ class Endpoints:
     """Port of each process by name: bridge, downlink, jobs, instant, events, maintenance, ..."""
     db_dispatch_url: str = ""
     """For what people do with alerts; empty: written by an older `odograph up`."""
+    db_program_urls: dict[str, str] = field(default_factory=dict)
+    """By program its own login, in the place of ``db_ingest_url``; none where the settings name one for all.
+    """
     mqtt_access: dict[str, Any] = field(default_factory=dict)
     """How to log in to the brokers: what MqttBroker holds beside host and port; ``{who}`` in names of files
     stands for the program.
@@ -166,10 +169,14 @@ class Endpoints:
         return tuple(MqttBroker(host, port, **self.mqtt_access) for host, port in places)
 
     def logged_in(self, who: str) -> "Endpoints":
-        """With the certificate of this program, where each has its own."""
+        """With certificate and database login of this program, where each has its own."""
         files = {key: text.format(who=who) for key, text in self.mqtt_access.items() if key in FILES}
         bootstrap = self.kafka_bootstrap.replace("{who}", who)
-        return replace(self, mqtt_access=self.mqtt_access | files, kafka_bootstrap=bootstrap)
+        urls = self.db_program_urls
+        return replace(
+            self, mqtt_access=self.mqtt_access | files, kafka_bootstrap=bootstrap,
+            db_ingest_url=urls.get(who, self.db_ingest_url), db_program_urls=urls if who == OPERATOR else {},
+        )  # fmt: skip
 
     @property
     def dashboard_scheme(self) -> str:

@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from infra.clients.db import Connection, connected
+from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
 from infra.sql import tenants
 
@@ -20,7 +21,7 @@ FOLDER = Path(__file__).parent
 NAME = re.compile(r"\d{3}_[a-z0-9_]+(\.community)?\.sql")
 FORMER = re.compile(r"^-- Formerly ([0-9a-f]{64}), with (\S+) after it\.$", re.MULTILINE)
 LOCK_KEY = 0x0D06_12AF
-ROLES = ("odograph_ingest", "odograph_dashboard", "odograph_dispatch", tenants.ROLE)
+ROLES = (policy.INGEST, policy.DASHBOARD, policy.DISPATCH, policy.TENANT, *policy.LOGINS, policy.AGGREGATES)
 UNBOUNDED = "timescaledb.max_tuples_decompressed_per_dml_transaction"
 LEDGER = """
 CREATE SCHEMA IF NOT EXISTS odograph;
@@ -79,7 +80,7 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
         connection.execute("SELECT pg_advisory_lock(%s)", (LOCK_KEY,))
         if connection.execute("SELECT current_setting(%s, true)", (UNBOUNDED,)).fetchone() != ("0",):
             connection.execute(restates_compressed("CURRENT_USER"))
-        _ensure_roles(connection)
+        make_roles(connection, connection.info.user)
         connection.execute(LEDGER)
         applied = _applied(connection)
         changed = [m.name for m in todo if m.name in applied and not m.stands_in(applied)]
@@ -108,13 +109,19 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
         return done
 
 
-def _ensure_roles(connection: Connection) -> None:
-    """The roles that the files grant to; on the embedded server they exist and can log in."""
+def make_roles(connection: Connection, owner: str) -> None:
+    """The roles that the files grant to, and who has their rights too. Idempotent.
+
+    That of the aggregates may log in, as TimescaleDB asks of who owns a job, and has no password to do it by.
+    """
     for role in ROLES:
         if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
-            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(role)))
-            if role == tenants.ROLE:  # the dashboard takes it for readers of a fleet
-                connection.execute(f"GRANT {tenants.ROLE} TO odograph_dashboard")
+            login = "LOGIN" if role == policy.AGGREGATES else "NOLOGIN"
+            connection.execute(f"CREATE ROLE {role} {login}")
+    for role, member in (*policy.MEMBERS, (policy.AGGREGATES, owner)):
+        if connection.execute("SELECT pg_has_role(%s, %s, 'USAGE')", (member, role)).fetchone() != (True,):
+            grant = sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member))
+            connection.execute(grant)
 
 
 def pending(url: str, folder: Path = FOLDER) -> list[str]:

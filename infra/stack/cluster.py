@@ -160,7 +160,7 @@ class Cluster:
         if self.profile.mqtt:
             found["mqtt"] = {"url": f"mqtt://{self._hosts('mosquitto', self.profile.mqtt)}"}
         if self.pair is not None:
-            found["db"] = dict(self.pair.urls())
+            found["db"] = {"url": self.pair.url()}
         if self.profile.workers:
             found["paths"] = {"checkpoints": f"hdfs://{HOST}:{self._ports['hdfs-name']}/odograph/checkpoints"}
         return found

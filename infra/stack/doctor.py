@@ -115,6 +115,7 @@ def _addresses(stack: Stack) -> Iterable[Finding]:
         return
     roles = {"owner": found.db_owner_url, "ingest": found.db_ingest_url}
     roles |= {"dashboard": found.db_dashboard_url, "dispatch": found.db_dispatch_url}
+    roles |= found.db_program_urls
     topics = partial(missing_topics, found.kafka_bootstrap, stack.settings.kafka.prefix)
     checks: dict[str, Callable[[], str | Answer]] = {
         "MQTT round trip": lambda: "; ".join(map(probes.mqtt_echo, found.brokers)),

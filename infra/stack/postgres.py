@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, LiteralString
+from typing import Any, Final, LiteralString
 from urllib.parse import quote
 
 import psycopg
@@ -17,10 +17,10 @@ from psycopg import errors, sql
 
 from infra.clients import database_url
 from infra.clients.db import Connection, session
+from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Db
-from infra.sql import tenants
-from infra.sql.migrate import UNBOUNDED, restates_compressed
+from infra.sql.migrate import UNBOUNDED, make_roles, restates_compressed
 from infra.stack import cache, probes, rootfs
 from infra.stack.rootfs import CONFIG, DATA, inside
 from infra.stack.service import HOST, Service
@@ -28,14 +28,15 @@ from infra.stack.service import HOST, Service
 USER = "odograph-postgres"
 SUPERUSER = "postgres"
 DATABASE = "odograph"
-OWNER, INGEST, DASHBOARD = "odograph_owner", "odograph_ingest", "odograph_dashboard"
-DISPATCH = "odograph_dispatch"
-"""What people do with alerts: it may call the functions of schema dispatch only."""
-BY_NAME: Final = {"owner": OWNER, "ingest": INGEST, "dashboard": DASHBOARD, "dispatch": DISPATCH}
+OWNER: Final = "odograph_owner"
+SHARED: Final = {"ingest": policy.INGEST, "dashboard": policy.DASHBOARD, "dispatch": policy.DISPATCH}
+PROGRAMS: Final = {login.removeprefix("odograph_"): login for login in policy.LOGINS}
+BY_NAME: Final = {"owner": OWNER, **SHARED, **PROGRAMS}
+"""Who logs in, and as which role. Programs that write have a login each, unless the settings name one."""
 LIMITS: Final[dict[str, tuple[LiteralString, ...]]] = {
-    INGEST: (f"{UNBOUNDED} = 0",),
-    DASHBOARD: ("default_transaction_read_only = on", "statement_timeout = '15s'"),
-    DISPATCH: ("statement_timeout = '8s'",),
+    **dict.fromkeys((policy.INGEST, policy.JOBS, policy.MAINTENANCE), (f"{UNBOUNDED} = 0",)),
+    policy.DASHBOARD: ("default_transaction_read_only = on", "statement_timeout = '15s'"),
+    policy.DISPATCH: ("statement_timeout = '8s'",),
 }
 INITDB_S = 120
 NEW_PASSWORD_FILE = "new-password"  # noqa: S105  a file's name
@@ -58,7 +59,7 @@ mv -T {DATA}/cluster.new {DATA}/cluster
 
 
 class Passwords(dict[str, str]):
-    """Of the cluster's superuser and of the four roles, by name; not to be printed."""
+    """Of the cluster's superuser and of who logs in, by name; not to be printed."""
 
     def __repr__(self) -> str:
         return "Passwords(***)"
@@ -145,14 +146,11 @@ as_superuser = partial(session, connect_timeout_s=None, autocommit=True)
 
 
 def ensure_roles(superuser_url: str, words: Passwords) -> None:
-    """Create the four roles, or set their passwords and limits again. Idempotent."""
+    """Create all roles of the embedded server, or set passwords and limits again. Idempotent."""
     with as_superuser(superuser_url) as connection:
         for name, role in BY_NAME.items():
             _let_log_in(connection, role, words[name], role)
-        there = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (tenants.ROLE,)).fetchone()
-        if there is None:
-            connection.execute(f"CREATE ROLE {tenants.ROLE} NOLOGIN")
-        connection.execute(f"GRANT {tenants.ROLE} TO {DASHBOARD}")
+        make_roles(connection, OWNER)
         connection.execute(restates_compressed(OWNER))
         connection.execute(f"ALTER ROLE {OWNER} CREATEDB")  # a shadow run has a database of its own
 
@@ -183,9 +181,10 @@ def ensure_database(superuser_url: str, name: str) -> None:
             connection.execute(statement.format(sql.Identifier(name), sql.Identifier(OWNER)))
     with as_superuser(superuser_url, dbname=name) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
+        connection.execute(f"REASSIGN OWNED BY {policy.INGEST} TO {policy.JOBS}")  # users' SQL, of before
 
 
-ROLES: Final = {f"{name}_url": role for name, role in BY_NAME.items() if name != "owner"}
+ROLES: Final = {f"{name}_url": role for name, role in SHARED.items()}
 """By the setting that may say how to log in."""
 CONNECT_S: Final = 10
 
@@ -197,16 +196,23 @@ def check_owner(db: Db) -> None:
         raise ConfigError(f"{names}: ODOGRAPH_DB_URL, the owner's, is missing: it makes tables and roles")
 
 
-def addresses(db: Db, words: Passwords) -> dict[str, str]:
-    """By name of its address, how each role logs in: as the settings say, else under its own name."""
+def addresses(db: Db, words: Passwords) -> dict[str, Any]:
+    """The ``db_`` fields of Endpoints: who logs in how, as the settings say, else under its own name."""
     given = db.given()
-    found = {"db_owner_url": given["url"]}
-    for key, role in ROLES.items():
-        if key not in given:
-            own = database_url.with_user(given["url"], role, words[key.removesuffix("_url")])
-            given[key] = database_url.to_primary(own, reads=role == DASHBOARD)
-        found[f"db_{key}"] = given[key]
-    return found
+
+    def own(name: str, role: str) -> str:
+        url = database_url.with_user(given["url"], role, words[name])
+        return database_url.to_primary(url, reads=role == policy.DASHBOARD)
+
+    found = {f"db_{name}_url": given.get(f"{name}_url") or own(name, role) for name, role in SHARED.items()}
+    programs = {} if "ingest_url" in given else {name: own(name, role) for name, role in PROGRAMS.items()}
+    return {"db_owner_url": given["url"], **found, "db_program_urls": programs}
+
+
+def _logins(made: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Of such addresses, but the owner's: the setting that may name one, the role, the address."""
+    shared = [(key, role, made[f"db_{key}"]) for key, role in ROLES.items()]
+    return shared + [("ingest_url", PROGRAMS[name], url) for name, url in made["db_program_urls"].items()]
 
 
 def ensure_logins(db: Db, words: Passwords) -> None:
@@ -218,8 +224,8 @@ def ensure_logins(db: Db, words: Passwords) -> None:
     query = "SELECT 1 FROM pg_roles WHERE rolname = %s AND rolcanlogin"
     try:
         with session(made["db_owner_url"], connect_timeout_s=CONNECT_S, autocommit=True) as connection:
-            for key, role in ROLES.items():
-                user, password = database_url.login(made[f"db_{key}"])
+            for key, role, url in _logins(made):
+                user, password = database_url.login(url)
                 if password and not connection.execute(query, (user,)).fetchone():
                     lacking.append(f"ODOGRAPH_DB_{key}".upper())
                     _let_log_in(connection, user, password, role)
@@ -234,9 +240,8 @@ def ensure_logins(db: Db, words: Passwords) -> None:
 
 def check_logins(db: Db, words: Passwords) -> None:
     """Log in as each role once; raises ConfigError where that fails or the user is no member of its role."""
-    made = addresses(db, words)
-    for key, role in ROLES.items():
-        setting, url = f"ODOGRAPH_DB_{key}".upper(), made[f"db_{key}"]
+    for key, role, url in _logins(addresses(db, words)):
+        setting = f"ODOGRAPH_DB_{key}".upper()
         try:
             with session(url, connect_timeout_s=CONNECT_S) as connection:
                 query = "SELECT pg_has_role(current_user, %s, 'member')"

@@ -59,15 +59,11 @@ class PostgresPair:
         first = self._file.read_text() if self._file.exists() else "postgres-1"
         return [first, *({"postgres-1", "postgres-2"} - {first})]
 
-    def urls(self) -> dict[str, str]:
-        """How each role logs in, at both addresses, by setting."""
+    def url(self) -> str:
+        """How the owner logs in, at both addresses."""
         both = ",".join(f"{HOST}:{node.port}" for node in sorted((self.primary, self.standby), key=str))
-        found = {}
-        for name, role in postgres.BY_NAME.items():
-            url = postgres.url(role, self._words[name], self.primary.port)
-            key = "url" if name == "owner" else f"{name}_url"
-            found[key] = url.replace(f"{HOST}:{self.primary.port}", both)
-        return found
+        url = postgres.url(postgres.OWNER, self._words["owner"], self.primary.port)
+        return url.replace(f"{HOST}:{self.primary.port}", both)
 
     def know_ports(self, ports: tuple[int, int]) -> None:
         """Of the first and the second one."""

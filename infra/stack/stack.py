@@ -425,7 +425,9 @@ class Stack:
         if s.db.given():
             ours |= postgres.addresses(s.db, self._passwords())
         else:
-            ours |= {f"db_{name}_url": self._url(name, chosen["postgres"]) for name in postgres.BY_NAME}
+            urls = {name: self._url(name, chosen["postgres"]) for name in postgres.BY_NAME}
+            ours["db_program_urls"] = {name: urls.pop(name) for name in postgres.PROGRAMS}
+            ours |= {f"db_{name}_url": url for name, url in urls.items()}
         ours["dashboard_tls"] = self._dashboard_tls
         return replace(external(s), http_ports={part: chosen[part] for part in http_parts(s)}, **ours)
 
@@ -509,6 +511,8 @@ def with_database(addresses: Endpoints, database: str) -> Endpoints:
     """The same addresses with another database of the same server."""
     keys = ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
     urls: dict[str, Any] = {key: database_url.with_name(getattr(addresses, key), database) for key in keys}
+    programs = addresses.db_program_urls.items()
+    urls["db_program_urls"] = {name: database_url.with_name(url, database) for name, url in programs}
     return replace(addresses, **urls)
 
 

@@ -49,7 +49,7 @@ def run(settings: Settings) -> None:
     gc.callbacks.append(MemoryReturn())
     spark = _session(settings)
     spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
-    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"), "jobs")
+    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"), NAME)
     with stopped_by_signals() as stop:
         Application(settings, addresses, stop).run()
 
@@ -118,8 +118,7 @@ class Application:
             parts.callback(self._close, spark)
             for name, query in self._wanted.items():
                 self._running[name] = self._start_query(spark, query)
-            owner_url = self._addresses.db_owner_url
-            tasks = stream_tasks(spark, self._settings, self._board, self._database, owner_url, self._stop)
+            tasks = stream_tasks(spark, self._settings, self._board, self._database, self._stop)
             jobs, kafka = self._settings.jobs, (self._addresses.kafka_bootstrap, self._settings.kafka.prefix)
             if jobs.clock_s:
                 write = TopicWriter(*kafka, CLOCK, self._stop).write
@@ -225,7 +224,6 @@ def stream_tasks(
     settings: Settings,
     board: Board,
     database: Callable[[str], Database],
-    owner_url: str,
     stop: threading.Event,
 ) -> list[PeriodicTask]:
     """The tasks; ``database`` makes a connection of a task's own. Each has a scheduler pool of its name."""
@@ -238,7 +236,7 @@ def stream_tasks(
         return own
 
     feeder = Feeder(settings, session, warm=True)
-    nightly = Nightly(Tools(settings, nightly_db, owner_url, stop, feeder), closed)
+    nightly = Nightly(Tools(settings, nightly_db, stop, feeder), closed)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         (
             "progress",

@@ -56,9 +56,9 @@ class Verified:
         )
 
 
-def read(owner_url: str, since: int = 0) -> list[AuditEntry]:
+def read(url: str, since: int = 0) -> list[AuditEntry]:
     """The log from an entry on, with vehicles by their pseudonyms. Raises ServiceError."""
-    with connected(owner_url, row_factory=class_row(AuditEntry)) as connection:
+    with connected(url, row_factory=class_row(AuditEntry)) as connection:
         return connection.execute(_ENTRIES, (since,)).fetchall()
 
 
@@ -73,7 +73,7 @@ def verified(settings: Settings, entries: Sequence[AuditEntry], head: str | None
     return Verified(len(entries), entries[-1].sha256 if entries else START, words, wrong)
 
 
-def anchored(settings: Settings, owner_url: str) -> int:
+def anchored(settings: Settings, url: str) -> int:
     """Sign and stamp the log's head; its entry, 0: nothing to anchor. Raises ServiceError, ConfigError."""
     known = anchor.newest(settings, LOG)
-    return anchor.put(settings, known, read(owner_url, known.last), log=LOG)
+    return anchor.put(settings, known, read(url, known.last), log=LOG)

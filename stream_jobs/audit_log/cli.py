@@ -29,11 +29,11 @@ def audit_log(
     from stream_jobs.audit_log import chain
 
     settings = load()
-    places = endpoints(settings, ("db_owner_url", "db_ingest_url"))
+    places = endpoints(settings, ("db_ingest_url",))
     if anchor:
-        typer.echo(f"anchored at entry {chain.anchored(settings, places.db_owner_url)}")
+        typer.echo(f"anchored at entry {chain.anchored(settings, places.db_ingest_url)}")
     if verify:
-        found = chain.verified(settings, chain.read(places.db_owner_url), head)
+        found = chain.verified(settings, chain.read(places.db_ingest_url), head)
         typer.echo(found.as_text())
         if found.wrong:
             raise typer.Exit(1)

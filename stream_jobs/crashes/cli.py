@@ -62,12 +62,13 @@ def verify(
     Records are also held against their vehicles' signatures, their own bytes and Kafka's log. Keep the
     head that it tells somewhere else: who rewrites all shows against that. Exit 1: something was changed.
     """
+    from infra.clients import database_url
     from infra.stack import identity
     from stream_jobs.crashes import anchor, bundle, custody, tables
 
     places, settings = endpoints(load()), load()
-    ingest, owner = (tables.user(url) for url in (places.db_ingest_url, places.db_owner_url))
-    may = {"received": {ingest, "migration"}, "refused": {ingest}, "deleted": {owner}}
+    stores, owner = tables.stores(places.db_ingest_url), database_url.login(places.db_owner_url)[0]
+    may = {"received": {*stores, "migration"}, "refused": stores, "deleted": {owner}}
     vault, log = tables.vault(places.db_ingest_url, identity.device_trust(settings)), None
     if not without_log:
         log = custody.read_log(places.kafka_bootstrap, settings.kafka.prefix, vault)

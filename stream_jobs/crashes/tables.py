@@ -8,6 +8,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from infra.clients.db import connected, sql_of, system_user
+from infra.contract import policy
 from infra.contract.downlink import Signer
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.evidence import statement
@@ -153,11 +154,10 @@ def anchor_log(settings: Settings, connection: psycopg.Connection[Any]) -> int:
         return anchor.anchored(settings, known, [Entry(**row) for row in rows])
 
 
-def user(url: str) -> str:
-    """The role of an address's session, as the database reports it. Raises ServiceError."""
+def stores(url: str) -> set[str]:
+    """Who may store records: users with the event store's rights, but superusers. Raises ServiceError."""
     with _connected(url) as connection:
-        row = connection.execute("SELECT session_user AS name").fetchone()
-        return str(row and row["name"])
+        return {row["rolname"] for row in connection.execute(SQL["stores"], (policy.EVENTS,))}
 
 
 def _where(key: Key) -> dict[str, Any]:

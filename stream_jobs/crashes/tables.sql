@@ -34,6 +34,9 @@ SELECT vehicle_id, boot_id, crash_id, event_time, received_at, profile, delta_v_
        complete, hash_ok, lat_deg, lon_deg, record, record::text AS record_text, raw, locked_at, signature
 FROM serving.crash_record
 
+-- name: stores
+SELECT rolname FROM pg_roles WHERE rolcanlogin AND NOT rolsuper AND pg_has_role(oid, %s, 'USAGE')
+
 -- name: custody
 SELECT * FROM odograph.custody WHERE entry >= %(since)s ORDER BY entry
 

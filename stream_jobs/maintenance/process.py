@@ -52,7 +52,7 @@ log = structlog.get_logger("stream_jobs.maintenance")
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises ConfigError."""
     os.nice(NICE)
-    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url", "db_owner_url"), "maintenance")
+    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"), NAME)
     with stopped_by_signals() as stop:
         process = Maintenance(settings, addresses, stop)
         checks, remarks = {"database": process.database_problem}, {"tasks": process.remark}
@@ -105,7 +105,7 @@ class Maintenance:
         settings, jobs, home = self._settings, self._settings.jobs, self._settings.paths.home
         repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
         archived = completeness(evidence_db, "archive")
-        tools = Tools(settings, repair_db, self._addresses.db_owner_url, stop, Feeder(settings))
+        tools = Tools(settings, repair_db, stop, Feeder(settings))
         repair = Repair(tools, completeness(repair_db, "telemetry", "archive"))
         closed_ms = completeness(audit_db, "telemetry", "archive")
         topic = partial(TopicWriter, self._addresses.kafka_bootstrap, settings.kafka.prefix, stop=stop)
@@ -127,7 +127,7 @@ class Maintenance:
             ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),
             ("anchor", anchor_s, partial(database("anchor").run, partial(anchor_log, settings))),
             ("refusals", REFUSALS_S, Refusals(database("refusals"), home)),
-            ("audit-anchor", anchor_s, partial(anchored, settings, self._addresses.db_owner_url)),
+            ("audit-anchor", anchor_s, partial(anchored, settings, self._addresses.db_ingest_url)),
             ("roads", 30.0, RoadHistory(settings, database("roads"))),
             ("stops", 60.0, partial(database("stops").run, place_stops)),
             ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),

@@ -76,7 +76,6 @@ class Tools:
 
     settings: Settings
     database: Database
-    owner_url: str
     stop: threading.Event
     feeder: Feeder
     say: Callable[[int, int], None] = lambda _done, _all: None

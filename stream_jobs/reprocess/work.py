@@ -52,8 +52,8 @@ def tools_of(
     database = dead_lettering(settings, addresses, name, stop, terms.transaction_timeout_s)
     try:
         with spark_when_asked(settings, name, terms.driver_mb) as session:
-            feeder, owner_url = Feeder(settings, session), addresses.db_owner_url
-            yield Tools(settings, database, owner_url, stop, feeder, lambda n, of: say(f"slice {n} of {of}"))
+            feeder = Feeder(settings, session)
+            yield Tools(settings, database, stop, feeder, lambda n, of: say(f"slice {n} of {of}"))
     finally:
         database.close()
 
@@ -134,7 +134,7 @@ def _restate(
     while roll_up():
         pass
     times = (moment(span.from_ms), moment(span.until_ms))
-    queries.refresh(tools.owner_url, *times, settings.recompute.transaction_timeout_s)
+    queries.refresh(tools.database.url, *times, settings.recompute.transaction_timeout_s)
     return tools.database.run(lambda c: queue.finish(c, run))
 
 

@@ -33,7 +33,9 @@ BEGIN
     EXECUTE format('REFRESH MATERIALIZED VIEW %s', continuous_aggregate);
     INSERT INTO stub.refreshed (name, since, until)
     VALUES (continuous_aggregate::text, window_start, window_end);
-END $$
+END $$;
+GRANT USAGE ON SCHEMA stub TO PUBLIC;
+GRANT INSERT ON stub.refreshed TO PUBLIC
 """
 SIGNATURES = (
     "SELECT proname, pg_get_function_arguments(oid) FROM pg_proc"

@@ -146,7 +146,7 @@ class Given:
         stop = threading.Event()
         database = Database(self.url, "recompute", stop, TRANSACTION_TIMEOUT_S)
         try:
-            yield Tools(self.settings, database, self.url, stop, Feeder(self.settings))
+            yield Tools(self.settings, database, stop, Feeder(self.settings))
         finally:
             database.close()
 

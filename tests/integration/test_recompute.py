@@ -54,11 +54,11 @@ def bench(stack: Stack, tmp_path: Path) -> Iterator[Bench]:
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
     with open_lane(stack, recompute={"slice_min": 5, "parts": 2}, jobs={"rules": rules}) as lane:
-        database = Database(lane.endpoints.db_ingest_url, "recompute", threading.Event())
-        owner_url = lane.endpoints.db_owner_url
+        url = lane.endpoints.db_program_urls["jobs"]
+        database = Database(url, "recompute", threading.Event())
         with spark_when_asked(lane.settings, "recompute", 1024) as session:
             feeder = feed.Feeder(lane.settings, session, warm=True)
-            yield lane, Tools(lane.settings, database, owner_url, threading.Event(), feeder)
+            yield lane, Tools(lane.settings, database, threading.Event(), feeder)
         database.close()
 
 
@@ -103,7 +103,7 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
     run_no, counts = recomputed(bench, start_ms)
     assert half_done == {"run_no": run_no, "finished_at": None}
     runs = "SELECT from_at, until_at FROM odograph.recompute_run"
-    assert made_anew == [(lane.endpoints.db_owner_url, *run.values()) for run in query(lane, runs)]
+    assert made_anew == [(tools.database.url, *run.values()) for run in query(lane, runs)]
     expected = expect(records)
     everybody = range(1, 72)
     assert_equal(stored(lane, everybody, start_ms, start_ms + HOUR_MS), expected)

@@ -141,7 +141,7 @@ def test_what_one_of_roll_up_and_continuous_aggregate_lacks_is_a_difference(
     windows_of = {late: [k for k in whole.vehicle if (k[1] >= third) is late] for late in (False, True)}
     database.run(lambda c: write_rows(c, VEHICLE, table_of(whole, windows_of[False]), 1))
     roll_up()
-    queries.refresh(addresses.db_owner_url, begin, third, 60)
+    queries.refresh(addresses.db_program_urls["jobs"], begin, third, 60)
     assert differences(community, addresses.db_dashboard_url) == []
 
     database.run(lambda c: write_rows(c, VEHICLE, table_of(whole, windows_of[True]), 1))
@@ -152,7 +152,7 @@ def test_what_one_of_roll_up_and_continuous_aggregate_lacks_is_a_difference(
     ]  # fmt: skip
     assert [made for _, _, made, _ in lacking] == [6, 6, 12]
 
-    queries.refresh(addresses.db_owner_url, third, last, 60)
+    queries.refresh(addresses.db_program_urls["jobs"], third, last, 60)
     with psycopg.connect(addresses.db_owner_url) as connection:
         connection.execute("DELETE FROM odograph.vehicle_minute WHERE bucket = %s", (last,))
     assert differences(community, addresses.db_ingest_url) == [("minute", last, None, 6)]
@@ -160,10 +160,10 @@ def test_what_one_of_roll_up_and_continuous_aggregate_lacks_is_a_difference(
 
 
 def test_whole_hours_are_refreshed_a_day_at_a_time_but_none_whose_windows_have_gone(community: Lane) -> None:
-    owner_url = community.endpoints.db_owner_url
+    restates, owner_url = community.endpoints.db_program_urls["maintenance"], community.endpoints.db_owner_url
     since, until = datetime(2025, 3, 1, 12, 58, tzinfo=UTC), datetime(2025, 3, 2, 13, 58, tzinfo=UTC)
     noon, next_noon = since.replace(minute=0), until.replace(hour=12, minute=0)
-    assert queries.refresh(owner_url, since, until, 60) == 2
+    assert queries.refresh(restates, since, until, 60) == 2
     of_time = [(noon, next_noon), (next_noon, next_noon + timedelta(hours=2))]
     minutes, hours = "odograph.vehicle_minute_continuous", "odograph.vehicle_hour_continuous"
     assert refreshed(community) == [(name, *piece) for name in (minutes, hours) for piece in of_time]
@@ -173,10 +173,10 @@ def test_whole_hours_are_refreshed_a_day_at_a_time_but_none_whose_windows_have_g
             "UPDATE odograph.retention SET dropped_before = '2025-03-02 00:00+00'"
             " WHERE table_name = 'vehicle_window'"
         )
-    assert queries.refresh(owner_url, since, until, 60) == 1
+    assert queries.refresh(restates, since, until, 60) == 1
     midnight = datetime(2025, 3, 2, tzinfo=UTC)
     assert refreshed(community)[-1] == (hours, midnight, next_noon + timedelta(hours=2))
-    assert queries.refresh(owner_url, since, noon, 60) == 0
+    assert queries.refresh(restates, since, noon, 60) == 0
 
 
 def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, database: Database) -> None:

@@ -117,7 +117,9 @@ def test_the_database_takes_no_plain_connection_and_no_other_server_is_taken_for
     sessions = "SELECT usename, ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename LIKE %s"
     with psycopg.connect(url) as connection:
         found = connection.execute(sessions, ("odograph_%",)).fetchall()
-    assert {"odograph_ingest", "odograph_dashboard"} <= {user for user, _ in found}
+    programs = ("downlink", "jobs", "instant", "events", "maintenance", "watch", "dashboard")
+    assert {f"odograph_{name}" for name in programs} <= {user for user, _ in found}
+    assert {"odograph_owner", "odograph_ingest"} & {user for user, _ in found} == set()
     assert {encrypted for _, encrypted in found} == {True}
     urls = (site.where.db_owner_url, site.where.db_ingest_url, site.where.db_dashboard_url)
     assert [

@@ -68,6 +68,29 @@ def test_files_with_passwords_are_for_their_owner_only(stack: Stack) -> None:
     assert modes == {"endpoints.json": 0o600, "secrets.json": 0o600}
 
 
+def test_a_home_of_before_gets_a_login_for_each_program_that_writes(stack: Stack) -> None:
+    file, login = stack.home / "secrets.json", "odograph_watch"
+    before = json.loads(file.read_text())
+    file.write_text(json.dumps({name: word for name, word in before.items() if name != "watch"}))
+    with psycopg.connect(stack.superuser_url(), autocommit=True, dbname="odograph") as superuser:
+        superuser.execute(f"REVOKE {login} FROM odograph_ingest")
+        superuser.execute(f"ALTER ROLE {login} NOLOGIN PASSWORD NULL")
+        superuser.execute("CREATE TABLE user_sql.of_before (a integer)")
+        superuser.execute("ALTER TABLE user_sql.of_before OWNER TO odograph_ingest")
+    urls = stack.up().db_program_urls
+    assert {name: word for name, word in json.loads(file.read_text()).items() if name != "watch"} == {
+        name: word for name, word in before.items() if name != "watch"
+    }
+    for name, url in urls.items():
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT session_user").fetchone() == (f"odograph_{name}",)
+    with psycopg.connect(urls["jobs"]) as connection:
+        connection.execute("ALTER TABLE user_sql.of_before ADD b integer")  # users' SQL goes on
+        connection.execute("DROP TABLE user_sql.of_before")
+        query = "SELECT pg_has_role('odograph_ingest', %s, 'USAGE')"
+        assert connection.execute(query, (login,)).fetchone() == (True,)
+
+
 def test_no_password_stands_in_a_command_line(stack: Stack) -> None:
     secrets = json.loads((stack.home / "secrets.json").read_text()).values()
     commands = [path.read_bytes().decode() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]

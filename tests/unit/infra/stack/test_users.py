@@ -47,8 +47,8 @@ def embedded(home: Path) -> Endpoints:
     ca = f"{services}/ca.pem"
     owner, ingest, reads, acts = (f"postgresql://{role}@h/x?sslrootcert={ca}" for role in "oida")
     kafka = f"h:2?ca={ca}&cert={services}/{{who}}.pem"
-    page = f"{services}/dashboard.pem"
-    return Endpoints("h", 1, kafka, owner, ingest, reads, {}, acts, files, dashboard_tls=page)
+    page, own = f"{services}/dashboard.pem", {who: f"postgresql://own-{who}@h/x" for who in OURS}
+    return Endpoints("h", 1, kafka, owner, ingest, reads, {}, acts, own, files, dashboard_tls=page)
 
 
 @pytest.mark.parametrize("who", OURS)
@@ -60,6 +60,8 @@ def test_addresses_are_those_that_the_policy_gives_and_lead_to_files_of_the_prog
     held = {name for name, programs in policy.SECRETS.items() if who in programs and name in told}
     assert {name for name in policy.SECRETS if told.get(name)} == held
     assert f"{home}/ca" not in files["endpoints.json"]
+    logins = {name for name in OURS if f"own-{name}@" in "".join(files.values())}
+    assert logins == ({who} if "db_ingest_url" in held else set())
     keys = [name for name in ("downlink.key", "evidence.key", "pseudonym.key") if name in files]
     assert [files[name] for name in keys] == [(home / name).read_text() for name in keys]
     assert told["dashboard_tls"] == f"{own}/ca/services/dashboard.pem"
@@ -75,7 +77,7 @@ def test_addresses_are_those_that_the_policy_gives_and_lead_to_files_of_the_prog
         ("downlink", {"word", "text of mqtt.key", "text of hooks.toml", "ingest:i"}),
         ("dashboard", {"text of mine.key"}),
         ("events", {"ingest:i"}),
-        ("maintenance", {"ingest:i", "owner:o"}),
+        ("maintenance", {"ingest:i"}),
     ],
 )
 def test_secrets_of_the_settings_are_with_who_needs_them_only(
