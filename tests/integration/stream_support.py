@@ -9,7 +9,7 @@ import urllib.request
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import orjson
 import psycopg
@@ -53,13 +53,16 @@ class App:
 
 
 def linked(lane: Lane) -> Link:
-    """A link before the database, written into the lane's addresses for the ingest role."""
+    """A link before the database, written into the lane's addresses for programs that write."""
     url = urlsplit(lane.endpoints.db_ingest_url)
     assert url.hostname is not None
     assert url.port is not None
     link = Link(url.hostname, url.port)
-    netloc = url.netloc.replace(f":{url.port}", f":{link.port}")
-    addresses = replace(lane.endpoints, db_ingest_url=urlunsplit(url._replace(netloc=netloc)))
+    programs = {
+        name: own.replace(f":{url.port}/", f":{link.port}/")
+        for name, own in lane.endpoints.db_program_urls.items()
+    }
+    addresses = replace(lane.endpoints, db_program_urls=programs)
     (lane.home / ENDPOINTS_FILE).write_bytes(orjson.dumps(asdict(addresses)))
     return link
 

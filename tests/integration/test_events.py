@@ -196,7 +196,7 @@ def test_a_database_that_is_away_loses_nothing(lane: Lane) -> None:
     assert url.port is not None
     with Link(url.hostname, url.port) as link:
         through = urlunsplit(url._replace(netloc=url.netloc.replace(f":{url.port}", f":{link.port}")))
-        addresses = asdict(lane.endpoints) | {"db_ingest_url": through}
+        addresses = asdict(lane.endpoints) | {"db_program_urls": {"events": through}}
         (lane.home / ENDPOINTS_FILE).write_bytes(orjson.dumps(addresses))
         with events(lane) as process:
             produce(lane, "alerts", [alert(0, seq) for seq in range(50)], T0)
