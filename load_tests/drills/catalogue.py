@@ -20,6 +20,7 @@ from load_tests.drills.checkpoint_faults import f12, f13
 from load_tests.drills.cluster import c2
 from load_tests.drills.dashboard_faults import OWN_SECRET, c8
 from load_tests.drills.database_faults import ASYNCHRONOUS, c7
+from load_tests.drills.erasure import erasure
 from load_tests.drills.flow import Load
 from load_tests.drills.kafka_cluster import ONE_COPY, c1, c10
 from load_tests.drills.kafka_faults import f3, f4, f14
@@ -91,6 +92,12 @@ OVERLOAD: Final[Sections] = {
 SMALL_BATCHES: Final[Sections] = {"jobs": {"max_offsets": 500}}
 """So that late frames come batches later on a slow machine too: no window is closed within a batch."""
 
+FORGETFUL: Final[Sections] = {
+    "jobs": {"archive_trigger_s": 2, "instant_trigger_s": 5, "crash_trigger_s": 5},
+    "archive": {"grace_min": 0}, "recompute": {"hour_utc": -1},
+}  # fmt: skip
+"""So that what goes by itself in minutes or hours goes at once, and nobody restates meanwhile."""
+
 DRILLS: Final = (
     Drill("f1", "kill -9 the bridge every 5 s", 2000, 120, _f1, SMALL_WINDOW, ("ack-before-produce",)),
     Drill("f1-windows", "the same, through to the windows", 500, 60,
@@ -139,6 +146,8 @@ DRILLS: Final = (
           _honest(replay_ways)),
     Drill("replay-full", "the disk of the replays fills up", 40, 60, _honest(replay_full),
           disk=Disk("replays", 256)),
+    Drill("erasure", "a vehicle of a week is erased beside the pipeline; every store's bytes are searched",
+          60, 90, _honest(erasure), FORGETFUL),
     Drill("refused", "frames that only Kafka refuses", 0, 0,
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
     Drill("c5", "kill -9 one of two MQTT brokers while it holds frames, through to windows and trips",

@@ -1,0 +1,220 @@
+"""A vehicle with a week of data is erased beside the running pipeline; every store's bytes are searched."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import paho.mqtt.publish
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from psycopg.rows import dict_row
+
+from infra.clients.db import session
+from infra.clients.kafka import LogReader
+from infra.contract.topics import KAFKA_TOPICS, kafka_topic, mqtt_topic
+from infra.stack.cache import remove_tree
+from infra.stack.supervisor import odograph
+from load_tests.drills.aggregates import accounted, balanced, digested, start_jobs
+from load_tests.drills.flow import Load, finish
+from load_tests.drills.site import Site, until
+from load_tests.drills.topic_admin import configure_topic
+from load_tests.drills.verdict import Promise, Verdict
+
+DAYS: Final = 7
+COMMAND_S: Final = 1800.0
+BEGIN_S: Final = 120.0
+QUIET_S: Final = 310.0
+GONE_S: Final = 900.0
+OTHER_SEED: Final = 1000
+PROGRAMS: Final = {
+    "instant": ("jobs", "instant"), "downlink": ("downlink",), "watch": ("watch",),
+}  # fmt: skip
+COMPACTED: Final = ("status", "incidents")
+QUICK: Final = {"file.delete.delay.ms": "100", "max.compaction.lag.ms": "1", "delete.retention.ms": "0"}
+CHOSEN: Final = """
+SELECT w.vehicle_id, count(DISTINCT w.window_start::date) AS days,
+       (SELECT count(*) FROM odograph.alert_event a WHERE a.vehicle_id = w.vehicle_id) AS alerts
+FROM odograph.vehicle_window w JOIN odograph.crash_record c USING (vehicle_id)
+LEFT JOIN odograph.crash_lock l USING (vehicle_id, boot_id, crash_id)
+GROUP BY w.vehicle_id HAVING count(l.crash_id) = 0 ORDER BY days DESC, alerts DESC LIMIT 1
+"""
+ROADS: Final = ("road_cell_window", "road_edge_window")
+KEPT: Final = """
+SELECT pg_relation_filepath(c.oid) AS path FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
+WHERE 'odograph.custody'::regclass IN (c.oid, i.indrelid)
+"""
+"""The custody log says of whom there was a crash record, for good."""
+LATER: Final = (
+    "ALTER SYSTEM SET min_wal_size = '32MB'", "ALTER SYSTEM SET max_wal_size = '64MB'",
+    "SELECT pg_reload_conf()", "CHECKPOINT",
+    "CREATE TABLE public.later AS SELECT repeat(md5(i::text), 30) FROM generate_series(1, 200000) i",
+    "DROP TABLE public.later", "SELECT pg_switch_wal()", "CHECKPOINT",
+)  # fmt: skip
+"""What later traffic does to PostgreSQL's own log: it is written over."""
+
+
+def erasure(site: Site, load: Load) -> Verdict:
+    """A week by the batch path, minutes through the live one; a vehicle of both goes, what others did stays."""
+    for topic in KAFKA_TOPICS:
+        for key, value in QUICK.items():
+            name = kafka_topic(site.settings.kafka.prefix, topic.name)
+            configure_topic(site.endpoints.kafka_bootstrap, name, key, value)
+    days = [f"{datetime.now(UTC) - timedelta(days=ago):%Y-%m-%d}" for ago in range(DAYS, 0, -1)]
+    frames = sum(_brought_in(site, day, load) for day in days)
+    vehicle = _lived(site, load)
+    before, roads = holding(site, vehicle), _roads(site)
+    wanted = [found for table in ROADS for found in roads[table] if json.loads(found)["vehicles"] > 1]
+    done = json.loads(_said(site, "privacy", "erase", vehicle, "--yes", "--json", "--wait", "10m").stdout)
+    after = [found for rows in _roads(site).values() for found in rows]
+    total = sum(map(len, roads.values()))
+    promises = [
+        Promise("the search finds it before", len(before) >= 5, f"files by store: {before}"),
+        Promise("windows of roads where others drove are unchanged, those where it was alone are gone",
+                sorted(after) == sorted(wanted) != [], f"{len(wanted)} of {total} stay"),
+    ]  # fmt: skip
+    site.simulate("later", *Load(load.rate, 60, load.seed + OTHER_SEED).arguments())
+    finish(site, "later", 60 + BEGIN_S)
+    left: dict[str, int] = {}
+
+    def gone() -> bool:
+        with session(site.stack.superuser_url(), autocommit=True, dbname="odograph") as superuser:
+            for statement in LATER:
+                superuser.execute(statement.encode())
+        left.clear()
+        left.update(holding(site, vehicle))
+        return not left
+
+    try:
+        until(gone, GONE_S, "no store holds it")
+    finally:
+        site.say(f"left: {left}")
+    promises += [Promise("no store holds it", not left, f"files by store: {left}"), accounted(balanced(site))]
+    promises += [_replayed(site, day) for day in days]
+    figures = {"frames": frames, "rows": done["rows"], "erased frames": done["frames"], "log": done["log"]}
+    return Verdict("erasure", tuple(promises), figures)
+
+
+def _said(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(odograph(*words), env=site.env, check=True, text=True, stdout=subprocess.PIPE,
+                          timeout=COMMAND_S)  # fmt: skip
+
+
+def _brought_in(site: Site, day: str, load: Load) -> int:
+    """A day of sparse drives into archive and windows; how many frames."""
+    folder = site.home / "days" / f"week-{day}"
+    fleet = ("-c", f"{load.vehicles}", "--seed", f"{load.seed}", "--profile", "day", "--interval", "10s")
+    _said(site, "simulate", "--day", day, *fleet, "--run-id", folder.name)
+    frames = json.loads(_said(site, "backfill", "--day-folder", str(folder), "--json").stdout)["frames"]
+    remove_tree(folder)
+    return int(frames)
+
+
+def _lived(site: Site, load: Load) -> str:
+    """The same vehicles through the running pipeline, with faults, until all is taken in; who is to go."""
+    site.bridge()
+    start_jobs(site)
+    for name, words in PROGRAMS.items():
+        site.start(name, odograph(*words))
+    dirt = (
+        "--late",
+        "0.05",
+        "--duplicate",
+        "0.05",
+        "--fault",
+        "crash=0.3",
+        "--fault",
+        "emergency_braking=0.5",
+    )
+    site.simulate("live", *load.arguments(*dirt))
+    finish(site, "live", load.duration_s + BEGIN_S)
+    ended_s = time.monotonic()
+    digested(site)
+
+    def chosen() -> Any:
+        with session(site.endpoints.db_owner_url, row_factory=dict_row) as connection:
+            return connection.execute(CHOSEN).fetchone()
+
+    vehicle = str(until(chosen, BEGIN_S, "a vehicle has a crash record without a lock")["vehicle_id"])
+    broken = f'{{"vehicle_id": "{vehicle}", broken'
+    topic = mqtt_topic(site.settings.mqtt.root, vehicle, "telemetry")
+    where = site.endpoints
+    paho.mqtt.publish.single(topic, broken, qos=1, hostname=where.mqtt_host, port=where.mqtt_port)
+    site.say(f"{vehicle} is to go; it must be silent for 5 minutes")
+    time.sleep(max(0.0, ended_s + QUIET_S - time.monotonic()))
+    return vehicle
+
+
+def _roads(site: Site) -> dict[str, list[str]]:
+    """Every window of roads as JSON, by table."""
+    with session(site.endpoints.db_owner_url) as connection:
+        rows = {table: f"SELECT to_jsonb(w)::text FROM odograph.{table} w" for table in ROADS}
+        return {table: [text for (text,) in connection.execute(q.encode())] for table, q in rows.items()}
+
+
+def _replayed(site: Site, day: str) -> Promise:
+    run = f"after-{day}"
+    words = ("--day", day, "--run", run, "--jobs", "stream", "--speed", "max", "--lead", "1s", "--verify")
+    site.start(run, odograph("replay", *words))
+    code = site.ended(run, COMMAND_S)
+    said = site.log(run).strip().splitlines()
+    _said(site, "replay", "drop", run)
+    return Promise(f"replay of {day}: every window is equal", code == 0, f"exit code {code}: {said[-1]}")
+
+
+def forms(vehicle: str) -> list[bytes]:
+    """How an id may stand in bytes: as it is, UTF-16, hexadecimal, in Base64 at any place."""
+    raw = vehicle.encode()
+    coded = [base64.b64encode(b"\0" * k + raw)[(4 * k + 2) // 3 :].rstrip(b"=")[:-1] for k in range(3)]
+    return [raw, vehicle.encode("utf-16-le"), raw.hex().encode(), raw.hex().upper().encode(), *coded]
+
+
+def holding(site: Site, vehicle: str) -> dict[str, int]:
+    """Where the id is: files of the home by store, and what only reading decompresses, records and columns.
+
+    Left out: the custody log; in compacted topics keys of records without a value, until they are compacted.
+    """
+    wanted, found = forms(vehicle), Counter[str]()
+    with session(site.endpoints.db_owner_url) as connection:
+        custody = tuple(path for (path,) in connection.execute(KEPT.encode()) if path)
+    prefix = site.settings.kafka.prefix
+    compacted = tuple(kafka_topic(prefix, name) + "-" for name in COMPACTED)
+    for path in site.home.rglob("*"):
+        parts = path.relative_to(site.home).parts
+        if path.is_symlink() or not path.is_file() or path.parent.name.startswith(compacted):
+            continue
+        if not str(path).endswith(custody) and any(form in part for part in _bytes(path) for form in wanted):
+            found["/".join(parts[:2] if parts[0] == "data" else parts[:1])] += 1
+    with LogReader(site.endpoints.kafka_bootstrap) as log:
+        for topic in KAFKA_TOPICS:
+            name = kafka_topic(prefix, topic.name)
+            for partition, bounds in log.spans(name).items():
+                records = (r for r in log.records(name, partition, *bounds) if r.value)
+                found[f"topic {topic.name}"] += sum(
+                    vehicle in f"{r.key}{r.value!r}{r.headers}" for r in records
+                )
+    return {store: count for store, count in found.items() if count}
+
+
+def _bytes(path: Path) -> Iterator[bytes]:
+    """A file's bytes; of an archive of files and of Parquet what is compressed in it, too."""
+    try:
+        yield path.read_bytes()
+        if path.suffix == ".zip" and zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as packed:
+                yield from map(packed.read, packed.namelist())
+        if path.suffix == ".parquet":
+            for column in pq.read_table(path, partitioning=None).columns:
+                if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+                    yield b"\n".join(pc.unique(column).cast(pa.binary()).drop_null().to_pylist())
+    except FileNotFoundError:  # gone meanwhile
+        return
