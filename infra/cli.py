@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import typer
 from rich.console import Console
 
-from infra.contract.errors import OdographError
+from infra.contract.errors import ConfigError, OdographError
 from infra.settings.settings import load
 
 PACKAGES = (
@@ -42,15 +42,25 @@ def main() -> None:
     for package in PACKAGES:
         if find_spec(f"{package}.cli") is not None:
             import_module(f"{package}.cli").register(app)
-    with suppress(OdographError):  # the command will tell
-        if os.geteuid() == 0 and (load().paths.home / "programs").exists():
-            os.umask(0o002)  # in a folder that programs share they may do with a file what root may
     try:
+        if os.geteuid() == 0:
+            _among_programs()
         app()
     except OdographError as error:
         console = Console(stderr=True, highlight=False)
         console.print(f"error: {error}", markup=False, soft_wrap=True, style="red")
         sys.exit(error.exit_code)
+
+
+def _among_programs() -> None:
+    """Root's ways in a home where programs are users of their own. Raises ServiceError."""
+    with suppress(ConfigError):  # the command will tell
+        settings = load()
+        if (settings.paths.home / "programs").exists():
+            from infra.stack import users
+
+            os.umask(0o002)  # in a folder that programs share they may do with a file what root may
+            users.unfollow(settings)
 
 
 def _warning(

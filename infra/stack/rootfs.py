@@ -4,6 +4,7 @@ The mounts live in a private mount namespace that ends with the program: nothing
 Every step replaces the one before it (exec), so the pid that was started is the program's.
 """
 
+import ctypes
 import os
 import pwd
 import shlex
@@ -11,6 +12,7 @@ import stat
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from shutil import which
 from typing import Final
@@ -208,6 +210,28 @@ def share(folder: Path, uid: int, gid: int, mode: int) -> None:
         os.fchmod(top, mode)
     finally:
         os.close(top)
+
+
+_NAMESPACE, _BIND, _REMOUNT, _SLAVE, _NO_LINKS = 0x20000, 0x1000, 0x20, 0x84000, 0x100
+"""CLONE_NEWNS; MS_BIND, MS_REMOUNT, MS_REC with MS_SLAVE, MS_NOSYMFOLLOW (Linux 5.10)."""
+_HAS_NO_LINKS: Final = 0x2000
+"""ST_NOSYMFOLLOW, of statvfs."""
+
+
+def unfollow(folders: Iterable[Path]) -> None:
+    """In these folders links lead nowhere (ELOOP) for this process and its children. Raises ServiceError."""
+    left = [folder for folder in folders if not os.statvfs(folder).f_flag & _HAS_NO_LINKS]
+    system = ctypes.CDLL(None, use_errno=True)
+    calls = [partial(system.unshare, _NAMESPACE), partial(system.mount, b"none", b"/", None, _SLAVE, None)]
+    for place in map(os.fsencode, left):
+        calls.append(partial(system.mount, place, place, None, _BIND, None))
+        calls.append(partial(system.mount, None, place, None, _BIND | _REMOUNT | _NO_LINKS, None))
+    for call in calls if left else ():
+        if call():
+            why = os.strerror(ctypes.get_errno())
+            raise ServiceError(
+                f"links in folders of programs cannot be closed to root: {why}; Linux 5.10 can"
+            )
 
 
 def _share_one(name: str, here: int, uid: int, gid: int, mode: int) -> None:

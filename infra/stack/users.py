@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -131,13 +131,24 @@ def furnish(home: Path, settings: Settings, addresses: Endpoints, who: str) -> N
             rootfs.give_folder(own / name, user)
 
 
-def share(home: Path, settings: Settings) -> None:
-    """Give the folders that programs share to their groups, with what root has in them."""
+def _shared(home: Path, settings: Settings) -> Iterator[tuple[str, int, Path]]:
+    """The folders that programs share: name, mode, place."""
     for name, (mode, _) in policy.FOLDERS.items():
         elsewhere: str = getattr(settings.paths, name, "")
         places = [elsewhere, f"{elsewhere}.scratch"] if elsewhere else [home / name]
-        for place in (Path(each) for each in places if "://" not in str(each)):
-            rootfs.share(place, -1, rootfs.ids(user_of(name))[1], mode)
+        yield from ((name, mode, Path(each)) for each in places if "://" not in str(each))
+
+
+def share(home: Path, settings: Settings) -> None:
+    """Give the folders that programs share to their groups, with what root has in them."""
+    for name, mode, place in _shared(home, settings):
+        rootfs.share(place, -1, rootfs.ids(user_of(name))[1], mode)
+
+
+def unfollow(settings: Settings) -> None:
+    """This process, root's, and what it starts follow no link in folders that programs write from now on."""
+    home = settings.paths.home.resolve()
+    rootfs.unfollow(place for _, mode, place in _shared(home, settings) if mode & 0o020 and place.is_dir())
 
 
 def files_of(home: Path, settings: Settings, addresses: Endpoints, who: str) -> dict[str, str]:

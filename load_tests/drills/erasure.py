@@ -64,7 +64,7 @@ LATER: Final = (
 
 
 def erasure(site: Site, load: Load) -> Verdict:
-    """A week by the batch path, minutes through the live one; a vehicle of both goes, what others did stays."""
+    """A week by the batch path, minutes through the live one; a vehicle goes, what others drove stays."""
     for topic in KAFKA_TOPICS:
         for key, value in QUICK.items():
             name = kafka_topic(site.settings.kafka.prefix, topic.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,40 @@ def test_a_user_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(rootfs, "MAKE_USER", ("no-such-program",))
     with pytest.raises(ServiceError, match="system user odograph-nobody cannot be made: there is no useradd"):
         rootfs.ids("odograph-nobody")
+
+
+ROOTS = """
+import os, sys
+from pathlib import Path
+from infra.stack.rootfs import unfollow
+
+folder, way = Path(sys.argv[1]), Path(sys.argv[2])
+unfollow([folder])
+unfollow([folder])
+(folder / "plain").write_text("root's")
+for name in ("way/target", "file"):
+    try:
+        (folder / name).write_text("root's")
+    except OSError as error:
+        print(name, error.strerror)
+print((way / "plain").read_text(), len([*Path("/proc/self/mountinfo").open()]))
+"""
+
+
+def test_root_goes_nowhere_by_a_link_in_a_folder_of_programs(
+    tmp_path: Path,
+) -> None:
+    outside, folder, way = (tmp_path / name for name in ("outside", "shared", "way"))
+    for each in (outside, folder):
+        each.mkdir()
+    (outside / "target").write_text("text")
+    (folder / "way").symlink_to(outside)
+    (folder / "file").symlink_to(outside / "target")
+    way.symlink_to(folder)
+    words = [sys.executable, "-c", ROOTS, str(folder), str(way)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    mounts = len(Path("/proc/self/mountinfo").read_text().splitlines())
+    closed = [f"{name} Too many levels of symbolic links" for name in ("way/target", "file")]
+    assert done.stdout.splitlines() == [*closed, f"root's {mounts + 1}"]
+    assert (outside / "target").read_text() == "text"
+    assert (folder / "file").read_text() == "text"  # to others all is as it was
