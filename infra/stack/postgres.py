@@ -58,6 +58,20 @@ mv -T {DATA}/cluster.new {DATA}/cluster
 """Makes the cluster beside its place and renames it: a half-made one is never taken for a whole one."""
 
 
+USER_TABLES: Final = f"""
+DO $$
+DECLARE
+    of_before regclass;
+BEGIN
+    FOR of_before IN SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('user_sql')
+                     AND relkind = 'r' AND relowner = '{policy.INGEST}'::regrole LOOP
+        EXECUTE format('ALTER TABLE %s OWNER TO {policy.JOBS}', of_before);
+    END LOOP;
+END $$
+"""
+"""Those of users' SQL, made when all programs had one login, go to the stream jobs, which made them."""
+
+
 class Passwords(dict[str, str]):
     """Of the cluster's superuser and of who logs in, by name; not to be printed."""
 
@@ -181,7 +195,7 @@ def ensure_database(superuser_url: str, name: str) -> None:
             connection.execute(statement.format(sql.Identifier(name), sql.Identifier(OWNER)))
     with as_superuser(superuser_url, dbname=name) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
-        connection.execute(f"REASSIGN OWNED BY {policy.INGEST} TO {policy.JOBS}")  # users' SQL, of before
+        connection.execute(USER_TABLES)
 
 
 ROLES: Final = {f"{name}_url": role for name, role in SHARED.items()}

@@ -24,7 +24,8 @@ from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints, load
-from infra.stack import probes, processes, supervisor
+from infra.sql import queries
+from infra.stack import probes, processes, supervisor, users
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import SERVICES as SERVICES_AUTHORITY
 from infra.stack.identity import Authority
@@ -214,6 +215,22 @@ def test_each_program_is_a_system_user_of_its_own_and_looks_into_no_other(site: 
         environment = Path(f"/proc/{pids[who]}/environ").read_text().split("\0")
         named = [text.partition("=") for text in environment if text.startswith("ODOGRAPH")]
         assert named == [("ODOGRAPH_PATHS_HOME", "=", str(site.home / "programs" / who))]
+
+
+def test_roots_commands_go_nowhere_by_a_link_that_a_program_put_into_a_folder_of_its_own(
+    site: Site, tmp_path: Path
+) -> None:
+    queries.note(site.where.db_ingest_url, "notice sent", None, "to be anchored")
+    place, target = site.home / "anchors" / "audit", tmp_path / "target"
+    target.mkdir()
+    user, groups = users.user_of("maintenance"), users.groups_of("maintenance")
+    policy_trial.run_as(user, groups, 'mkdir -p "$1"; mv "$1" "$1.aside"; ln -s "$2" "$1"', [place, target])
+    assert place.is_dir()
+    assert site.odograph("audit-log", "--anchor").returncode == 1
+    assert [*target.iterdir()] == []
+    policy_trial.run_as(user, groups, 'rm "$1"; mv "$1.aside" "$1"', [place])
+    assert site.odograph("audit-log", "--anchor").returncode == 0
+    assert [*place.glob("*.json")] != []
 
 
 def shown(site: Site, port: int, hello: bytes = b"") -> int:
