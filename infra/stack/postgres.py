@@ -58,14 +58,14 @@ mv -T {DATA}/cluster.new {DATA}/cluster
 """Makes the cluster beside its place and renames it: a half-made one is never taken for a whole one."""
 
 
-USER_TABLES: Final = f"""
+USER_TABLES: Final = """
 DO $$
 DECLARE
     of_before regclass;
 BEGIN
     FOR of_before IN SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('user_sql')
-                     AND relkind = 'r' AND relowner = '{policy.INGEST}'::regrole LOOP
-        EXECUTE format('ALTER TABLE %s OWNER TO {policy.JOBS}', of_before);
+                     AND relkind = 'r' AND relowner = 'odograph_ingest'::regrole LOOP
+        EXECUTE format('ALTER TABLE %s OWNER TO odograph_jobs', of_before);
     END LOOP;
 END $$
 """

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
+import psycopg
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -151,6 +152,8 @@ def test_a_copy_holds_all_of_one_vehicle_and_nothing_of_others(lane: Lane, tmp_p
 
 def test_nothing_of_an_erased_vehicle_is_left_and_the_ledger_balances(stack: Stack, lane: Lane) -> None:
     assert lane.run("privacy", "erase", GONE).returncode == 2
+    with psycopg.connect(lane.endpoints.db_program_urls["jobs"]) as jobs:  # a table of users' SQL is its own
+        jobs.execute("CREATE TABLE user_sql.seen AS SELECT unnest(%s::text[]) AS vehicle_id", [VINS[:3]])
     before = {vehicle: named_in(lane, vehicle) for vehicle in (STAYS, HELD)}
     roads = rows(lane, "SELECT * FROM odograph.road_cell_window ORDER BY cell, window_start")
     done = lane.run("privacy", "erase", GONE, "--yes", "--wait", "200s", "--json")
