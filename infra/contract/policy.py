@@ -134,6 +134,7 @@ TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
     ("odograph.query_completeness", _each(_LOG, *_STREAM)),
     ("odograph.(alert|alert_change|alert_event|dead_letter|vehicle)", _each(_ALL, *_STREAM, EVENTS)),
     ("odograph.consumer_offset", _each(_ALL, *_STREAM, EVENTS) | {WATCH: _READ}),
+    ("odograph.batch_ledger", _each(_ALL, *_STREAM) | {WATCH: _READ}),
     ("odograph.(vehicle_latest|vehicle_window)", _each(_ALL, *_STREAM) | {EVENTS: _READ}),
     ("odograph.*", _each(_ALL, *_STREAM)),
     ("serving.audit_log", _each(_READ)),

@@ -12,7 +12,7 @@ GRANT SELECT, UPDATE (came_at) ON odograph.uncopied TO odograph_mirror;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON odograph.stage_sample, odograph.partition_lag, odograph.storage_sample, odograph.top_key
     TO odograph_watch;
-GRANT SELECT ON odograph.consumer_offset TO odograph_watch;
+GRANT SELECT ON odograph.batch_ledger, odograph.consumer_offset TO odograph_watch;
 GRANT USAGE ON SCHEMA serving TO odograph_watch, odograph_maintenance;
 GRANT SELECT ON serving.partition_skew, serving.top_key TO odograph_watch;
 
