@@ -40,6 +40,7 @@ QUIET_S: Final = 310.0
 GONE_S: Final = 900.0
 OTHER_SEED: Final = 1000
 LATER_S: Final = 180
+ROUGH: Final = ("--late", "0.05", "--duplicate", "0.05", "--fault", "crash=0.3", "--fault", "worn_pads=0.5")
 PROGRAMS: Final = {
     "instant": ("jobs", "instant"), "downlink": ("downlink",), "watch": ("watch",),
 }  # fmt: skip
@@ -117,7 +118,7 @@ def _said(site: Site, *words: str, check: bool = True) -> subprocess.CompletedPr
 
 def _audited(site: Site, done: dict[str, Any]) -> Promise:
     """The conservation ledger of all days; the record that erases is no frame."""
-    told = _said(site, "audit", "--since", f"{DAYS + 1}d", "--json", "--wait", "120s", check=False)
+    told = _said(site, "audit", "--since", f"{24 * (DAYS + 1)}h", "--json", "--wait", "120s", check=False)
     erased = json.loads(told.stdout)["vehicles"].get(done["name"], {}).get("erased", 0)
     text = f"exit code {told.returncode}, {erased} erased of {done['frames']} records"
     balances = told.returncode == 0 and 0 < erased < done["frames"]
@@ -143,17 +144,7 @@ def _lived(site: Site, load: Load) -> dict[str, Any]:
     start_jobs(site)
     for name, words in PROGRAMS.items():
         site.start(name, odograph(*words))
-    dirt = (
-        "--late",
-        "0.05",
-        "--duplicate",
-        "0.05",
-        "--fault",
-        "crash=0.3",
-        "--fault",
-        "emergency_braking=0.5",
-    )
-    site.simulate("live", *load.arguments(*dirt))
+    site.simulate("live", *load.arguments(*ROUGH))
     finish(site, "live", load.duration_s + BEGIN_S)
     ended_s = time.monotonic()
     digested(site)
