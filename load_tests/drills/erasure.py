@@ -126,9 +126,9 @@ def _audited(site: Site, done: dict[str, Any]) -> Promise:
 
 
 def _brought_in(site: Site, day: str, load: Load) -> int:
-    """A day of sparse drives into archive and windows; how many frames."""
+    """A day's drives, of minutes, into archive and windows; how many frames."""
     folder = site.home / "days" / f"week-{day}"
-    fleet = ("-c", f"{load.vehicles}", "--seed", f"{load.seed}", "--profile", "day", "--interval", "10s")
+    fleet = ("-c", f"{load.vehicles}", "--seed", f"{load.seed}", "--interval", "10s", "--duration", "20m")
     _said(site, "simulate", "--day", day, *fleet, "--run-id", folder.name)
     frames = json.loads(_said(site, "backfill", "--day-folder", str(folder), "--json").stdout)["frames"]
     remove_tree(folder)
