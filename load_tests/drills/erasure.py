@@ -69,15 +69,18 @@ LATER: Final = (
 
 
 def erasure(site: Site, load: Load) -> Verdict:
-    """A week by the batch path, minutes through the live one; a vehicle goes, what others drove stays."""
+    """Minutes through the live path, a week by the batch path; a vehicle goes, what others drove stays."""
     for topic in KAFKA_TOPICS:
         for key, value in QUICK.items():
             name = kafka_topic(site.settings.kafka.prefix, topic.name)
             configure_topic(site.endpoints.kafka_bootstrap, name, key, value)
     days = [f"{datetime.now(UTC) - timedelta(days=ago):%Y-%m-%d}" for ago in range(DAYS, 0, -1)]
+    quiet_s = _lived(site, load) + QUIET_S
     frames = sum(_brought_in(site, day, load) for day in days)
-    chosen = _lived(site, load)
+    chosen = _chosen(site)
     vehicle = str(chosen["vehicle_id"])
+    site.say(f"{vehicle} is to go; it must be silent for 5 minutes")
+    time.sleep(max(0.0, quiet_s - time.monotonic()))
     before, roads = holding(site, vehicle), _roads(site)
     shared = {found for table in ROADS for found in roads[table] if json.loads(found)["vehicles"] > 1}
     done = json.loads(_said(site, "privacy", "erase", vehicle, "--yes", "--json", "--wait", "10m").stdout)
@@ -135,11 +138,8 @@ def _brought_in(site: Site, day: str, load: Load) -> int:
     return int(frames)
 
 
-def _lived(site: Site, load: Load) -> dict[str, Any]:
-    """The same vehicles through the running pipeline, with faults, until all is taken in; who is to go.
-
-    It has gone on for days, crashed, raised alerts, and sent what no parser takes.
-    """
+def _lived(site: Site, load: Load) -> float:
+    """The same vehicles through the running pipeline, with faults, until all is taken in; when it ended."""
     site.bridge()
     start_jobs(site)
     for name, words in PROGRAMS.items():
@@ -148,15 +148,17 @@ def _lived(site: Site, load: Load) -> dict[str, Any]:
     finish(site, "live", load.duration_s + BEGIN_S)
     ended_s = time.monotonic()
     digested(site)
+    return ended_s
+
+
+def _chosen(site: Site) -> dict[str, Any]:
+    """Who is to go: of most days, with a crash record and alerts; it also sends what no parser takes."""
     with session(site.endpoints.db_owner_url, row_factory=dict_row) as connection:
         chosen: dict[str, Any] = connection.execute(CHOSEN).fetchall()[0]
-    vehicle = chosen["vehicle_id"]
-    broken = f'{{"vehicle_id": "{vehicle}", broken'
-    topic = mqtt_topic(site.settings.mqtt.root, vehicle, "telemetry")
+    broken = f'{{"vehicle_id": "{chosen["vehicle_id"]}", broken'
+    topic = mqtt_topic(site.settings.mqtt.root, chosen["vehicle_id"], "telemetry")
     where = site.endpoints
     paho.mqtt.publish.single(topic, broken, qos=1, hostname=where.mqtt_host, port=where.mqtt_port)
-    site.say(f"{vehicle} is to go; it must be silent for 5 minutes")
-    time.sleep(max(0.0, ended_s + QUIET_S - time.monotonic()))
     return chosen
 
 
