@@ -124,7 +124,7 @@ def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path
     ])  # fmt: skip
     written = rows(lane, "SELECT actor, action, detail FROM odograph.custody ORDER BY entry")
     assert [(row["actor"], row["action"], row["detail"]) for row in written[:3]] == [
-        ("odograph_ingest", "received", ""),
+        ("odograph_events", "received", ""),
         ("odograph_ingest", "locked", "A. Clerk: court order"),
         ("odograph_ingest", "exported", "A. Clerk, court-order: docket 7"),
     ]
@@ -146,7 +146,8 @@ def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path
 
 
 def test_a_role_of_a_program_writes_no_entry_and_removes_nothing(lane: Lane) -> None:
-    urls = (lane.endpoints.db_ingest_url, lane.endpoints.db_dispatch_url)
+    where = lane.endpoints
+    urls = (where.db_ingest_url, where.db_dispatch_url, *where.db_program_urls.values())
     assert [(url, what) for url in urls for what in INGEST if not refused(url, what)] == []
 
 
