@@ -81,6 +81,8 @@ def elsewhere(site: Site) -> Site:
         "paths": {"home": home}, "region": {"name": "B", "other": f"A={site.endpoints.kafka_bootstrap}"},
         "kafka": {"port": ports["kafka"]}, "mqtt": {"port": ports["mqtt"]}, "cluster": {"postgres": 0},
     }  # fmt: skip
+    keys = ("ingest_url", "dashboard_url", "dispatch_url")  # the passwords are the first home's
+    own["db"] = {key: getattr(site.endpoints, f"db_{key}") for key in keys}
     env = {f"ODOGRAPH_{s}_{k}".upper(): str(v) for s, values in own.items() for k, v in values.items()}
     home.mkdir(parents=True)
     (home / "runs").symlink_to(site.home / "runs")
