@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import os
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -10,7 +11,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from functools import cache as once
 from functools import lru_cache
 from importlib import metadata
@@ -77,9 +78,22 @@ def build_session(
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in (conf | given).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with chdir(Path.cwd() if SUBMITTED in os.environ else _scratch(settings)):
+        _driver_python()
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def _driver_python() -> None:
+    """Where workers have their Python, one for the driver's machine: Spark asks the operator for its state
+    there, in the folder that Java was started in.
+    """
+    python = Path(os.environ.get("PYSPARK_PYTHON", sys.executable))
+    if not python.is_absolute() and not python.exists():
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        python.chmod(0o755)
 
 
 def _submitted() -> dict[str, str]:
