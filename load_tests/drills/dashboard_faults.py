@@ -33,7 +33,7 @@ PATH: Final = "/?traffic=cells"
 OWN_SECRET: Final = "own-secret"
 
 
-@dataclass(slots=True)
+@dataclass  # the browser's client marks the object of a method that it calls
 class Seen:
     """What a page had to do with the servers."""
 
