@@ -105,12 +105,13 @@ def _killed(site: Site, page: Page, link: Link, names: dict[int, str]) -> float:
     killed_s = time.monotonic()
     page.wait_for_timeout(1000 * AFTER_S)  # what was on its way is drawn
     header = page.get_by_text(paint.HEADER)
-    before = header.inner_text()
+    before = header.all_inner_texts()
 
     def moved() -> bool:
         page.wait_for_timeout(50)
         asked = page.get_by_role("button", name=SIGN_IN).count() > 0
-        return asked or (header.count() == 1 and header.inner_text() != before)
+        shown = header.all_inner_texts()
+        return asked or (len(shown) == 1 and shown != before)
 
     until(moved, READY_S, "the page goes on, or asks who is there")
     gap_s = round(time.monotonic() - killed_s, 1)
