@@ -31,6 +31,11 @@ DELETE FROM odograph.quarantined_frame WHERE received_at >= to_timestamp({at_s})
 DELETE FROM odograph.batch_ledger WHERE committed_at > '{since}'
 """
 """What a standby does not have that was promoted without its last transactions."""
+READ_TO = """
+SELECT coalesce(sum(place.value::bigint), 0)::bigint AS n FROM (
+    SELECT ends FROM odograph.batch_ledger WHERE query = 'telemetry' ORDER BY batch_id DESC LIMIT 1
+) line, jsonb_each(ends) topic, jsonb_each_text(topic.value) place WHERE right(topic.key, 10) = '.telemetry'
+"""
 
 
 @contextmanager
@@ -82,6 +87,7 @@ def test_a_checkpoint_older_than_the_tables_and_tables_older_than_the_checkpoint
         with running(lane):
             eventually(lambda: gaps_made(lane, 1), DONE_S, "the time of the gap is made again")
             eventually(lambda: equal(lane, everything), DONE_S, "the tables are as they were")
+            eventually(lambda: query(lane, READ_TO)[0]["n"] == everything, DONE_S, "all is read again")
         said = differences(lane)
         assert len(said) == 2, said
         assert archive_copies(lane) == 0
