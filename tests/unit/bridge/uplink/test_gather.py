@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +42,8 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Any:
         theirs.sendall(found.meanwhile)
         found.meanwhile = b""
 
-    monkeypatch.setattr(mqtt_source.time, "sleep", wait)
+    # The module's own: other threads of this process sleep on.
+    monkeypatch.setattr(mqtt_source, "time", SimpleNamespace(**vars(time) | {"sleep": wait}))
     yield found
     ours.close()
     theirs.close()
