@@ -121,7 +121,7 @@ TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
     ("odograph.(audit_log|custody|refusal_noted)", _each(_READ, MAINTENANCE)),
     ("odograph.(crash_lock|log_begin|erased_window)", _each(_READ)),
     ("odograph.(fuel_factor|trend_metric|score_weight|retention)", _each(_READ, *_STREAM)),
-    ("odograph.region", _each(_READ, *_LEASED)),
+    ("odograph.region", _each(_READ, *_LEASED, WATCH)),
     ("odograph.lease", _each(_LOG, *_LEASED)),
     ("odograph.uncopied", _each((SELECT, UPDATE), MIRROR)),
     ("odograph.webhook_settled", _each((SELECT, INSERT, DELETE), DOWNLINK)),

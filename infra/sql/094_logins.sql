@@ -4,7 +4,7 @@
 GRANT USAGE ON SCHEMA odograph TO odograph_downlink, odograph_jobs, odograph_instant, odograph_events, odograph_maintenance,
     odograph_watch, odograph_mirror;
 GRANT SELECT, INSERT, UPDATE ON odograph.lease TO odograph_downlink, odograph_jobs, odograph_instant, odograph_events, odograph_mirror;
-GRANT SELECT ON odograph.region TO odograph_downlink, odograph_jobs, odograph_instant, odograph_events, odograph_mirror;
+GRANT SELECT ON odograph.region TO odograph_downlink, odograph_jobs, odograph_instant, odograph_events, odograph_mirror, odograph_watch;
 GRANT EXECUTE ON FUNCTION odograph.take_lease TO odograph_downlink, odograph_jobs, odograph_instant, odograph_events, odograph_mirror;
 
 GRANT SELECT, INSERT, DELETE ON odograph.webhook_settled TO odograph_downlink;
