@@ -80,7 +80,7 @@ class Query:
 QUERIES: Final = (
     Query(
         name="telemetry",
-        operators=6,
+        operators=7,
         replaces=("routing", "windows", "vehicles"),
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,

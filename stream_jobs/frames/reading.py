@@ -157,6 +157,9 @@ def _tidy(value: Any, kind: pa.DataType) -> Any:
 AT_ONCE: Final = 2000
 PIECE: Final = 1 << 17
 """Bytes that stay in the processor's cache."""
+ID_CHARS: Final = 20
+"""A little more than a vehicle's id has."""
+_ALPHANUMERIC: Final = np.array([chr(letter).isalnum() and letter < 128 for letter in range(256)])
 _Head: Final = msgspec.defstruct("_Head", [(name, Any, None) for name in HEAD], gc=False)
 _HEADS: Final = msgspec.json.Decoder(_Head)
 
@@ -191,11 +194,18 @@ def _heads_at_once(payloads: pa.BinaryArray) -> pa.Table | None:
 
 
 def _has_large_exponent(text: memoryview) -> bool:
-    """Perhaps a number beyond every double: a digit, e, no minus."""
+    """Perhaps a number beyond every double: a digit, e, no minus, and no quotation mark before the digits and
+    letters around it, as before a vehicle's id.
+    """
     letters = np.frombuffer(text, np.uint8)
     for begin in range(0, len(letters), PIECE):
-        piece = letters[begin : begin + PIECE + 2]
+        first = max(0, begin - ID_CHARS)
+        piece = letters[first : begin + PIECE + 2]
         e, after_digit = piece[1:-1] | 0x20 == ord("e"), piece[:-2] - ord("0") < 10
-        if np.any(e & after_digit & (piece[2:] != ord("-"))):
+        at = np.flatnonzero(e & after_digit & (piece[2:] != ord("-"))) + 1
+        at = at[first + at > begin]
+        before = piece[np.maximum(at[:, None] - np.arange(1, ID_CHARS + 1), 0)]  # from the nearest on
+        other = ~_ALPHANUMERIC[before]
+        if np.any(before[np.arange(len(at)), other.argmax(axis=1)] != ord('"')):
             return True
     return False

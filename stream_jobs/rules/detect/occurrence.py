@@ -165,7 +165,7 @@ class Boot(NamedTuple):
     last_ms: int
 
 
-BOOT: Final = np.dtype([(name, "f8") for name in Boot._fields])
+BOOT: Final = np.dtype([(name, "f8") for name in (*Boot._fields, "others_ms")])
 SPAN: Final = {
     "from_ms": ("t0_ms", np.minimum), "to_ms": ("end_ms", np.maximum),
     "first_ms": ("received_ms", np.minimum), "last_ms": ("received_ms", np.maximum),
@@ -179,7 +179,8 @@ class CloneDetector(base.Detector):
 
     It sees frames as they arrive: spans grow whatever the order, and the order leaves out the very frames
     that tell. Before the next finding the overlap must have grown: two boots of long ago are found once. A
-    vehicle has one boot in its record, or, in ``rare``, found at, overlap then, and its boots.
+    vehicle's record is the boot of its last frame, and when something of another was last received;
+    ``rare`` has of those with more than one boot: found at, overlap then, and the other boots.
     """
 
     overlap_ms: int
@@ -196,12 +197,14 @@ class CloneDetector(base.Detector):
         new = np.flatnonzero(~memory.on[places])[::-1]  # of a place's frames the first one stands
         if new.size:
             memory.rows["boot_id"][places[new]] = boot[new]
+            memory.rows["others_ms"][places[new]] = -np.inf
             for name, (feature, _) in SPAN.items():
                 memory.rows[name][places[new]] = frames[feature][new]
             memory.on[places[new]] = True
+        mine = memory.rows[places]
+        reach_ms = mine["others_ms"] - np.minimum(mine["first_ms"], frames["received_ms"])
         several = np.zeros(len(memory.on), np.bool_)
-        several[[*memory.rare]] = True
-        several[places[memory.rows["boot_id"][places] != boot]] = True
+        several[places[(mine["boot_id"] != boot) | (reach_ms > self.overlap_ms)]] = True
         alone = ~several[places]
         for name, (feature, extreme) in SPAN.items():
             extreme.at(memory.rows[name], places[alone], frames[feature][alone])
@@ -209,11 +212,11 @@ class CloneDetector(base.Detector):
         return [(lane, found) for lane, found in each if found is not None]
 
     def _several(self, memory: base.Memory, frames: Round, lane: int) -> base.Detection | None:
-        """One frame of a vehicle that has, or had, more than one boot."""
+        """One frame of a vehicle with another boot than the last, or with two that may overlap."""
         place = int(frames.places[lane])
-        alone = (None, 0, tuple(int(x) for x in memory.rows[place]))
-        found_ms, found_over_ms, *rows = memory.rare.get(place, alone)
-        boots = {row[0]: Boot(*row) for row in rows}
+        found_ms, found_over_ms, *others = memory.rare.get(place, (None, 0))
+        rows = [memory.rows[place].tolist()[: len(Boot._fields)], *others]
+        boots = {int(row[0]): Boot(*map(int, row)) for row in rows}
         boot_id, t0_ms, end_ms, received_ms = (
             int(frames[name][lane]) for name in ("boot_id", "t0_ms", "end_ms", "received_ms")
         )
@@ -223,7 +226,8 @@ class CloneDetector(base.Detector):
             min(mine.first_ms, received_ms), max(mine.last_ms, received_ms),
         )  # fmt: skip
         over_ms = max((_overlap_ms(mine, other) for other in boots.values()), default=0)
-        kept = sorted([*boots.values(), mine], key=lambda boot: (boot.last_ms, boot.boot_id))[-BOOTS_MAX:]
+        kept = sorted(boots.values(), key=lambda boot: (boot.last_ms, boot.boot_id))[1 - BOOTS_MAX :]
+        memory.rows[place] = (*mine, max((boot.last_ms for boot in kept), default=-np.inf))
         news = found_ms is None or end_ms - found_ms >= base.AGAIN * self.clear_for_ms
         finds = news and over_ms > self.overlap_ms and over_ms > found_over_ms
         memory.rare[place] = (end_ms, over_ms, *kept) if finds else (found_ms, found_over_ms, *kept)

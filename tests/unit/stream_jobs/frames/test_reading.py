@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_jobs.frames.batch import readable
-from stream_jobs.frames.reading import HEAD_SCHEMA, SINGLY, read, read_heads
+from stream_jobs.frames.reading import HEAD_SCHEMA, PIECE, SINGLY, _heads_at_once, read, read_heads
 from tests.support_frames import frame, vin
 
 T0 = 1_767_225_600_000
@@ -94,6 +94,19 @@ def test_two_halves_of_an_object_are_not_one_and_two_objects_are_not_two_records
     payloads = pa.array(halves, pa.binary())
     for table in (read(payloads), read_heads(payloads)):
         assert table["seq"].to_pylist() == [None, None, None, 5]
+
+
+def test_a_digit_and_an_e_in_a_vehicle_id_are_no_exponent_wherever_a_piece_ends() -> None:
+    named = GOOD.replace(vin(1).encode(), b"5E8RLMDXYF2E8EJ3E").replace(b'"gear":3', b'"note":1e-999')
+    count = 3 * PIECE // len(named)
+    beyond = named.replace(b"1e-999", b"1e+999")
+    for padding in range(len(named)):
+        payloads = [named[:-1] + b" " * padding + b"}", *[named] * count]
+        heads = _heads_at_once(pa.array(payloads, pa.binary()))
+        assert heads is not None
+        assert heads.num_rows == len(payloads)
+        payloads[-1 - PIECE // len(named)] = beyond
+        assert _heads_at_once(pa.array(payloads, pa.binary())) is None
 
 
 def test_a_number_of_too_many_digits_makes_a_payload_unreadable_to_every_reader() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.contract.errors import ConfigError
+from stream_jobs.rules.detect.base import AGAIN
 from stream_jobs.rules.model import load_rules
 from tests.support_vehicles import Evaluation
 from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, rule, seconds
@@ -110,3 +114,33 @@ def test_two_boots_at_once_are_a_clone_and_a_reboot_is_none(tmp_path: Path) -> N
     assert seconds(found(mine, both)) == [31]
     reboot = [frame(s, boot_id=1 + (s >= 60)) for s in range(120)]
     assert found(mine, reboot) == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 20), st.integers(0, 90)), min_size=1, max_size=25)
+)
+def test_clones_are_found_when_two_of_all_boots_spans_first_overlap_by_more(
+    came: list[tuple[int, int, int]],
+) -> None:
+    """``came``: boot, seconds since the last receipt, seconds between the last sample and receipt."""
+    spans, expected, received_s, frames = dict[int, list[int]](), list[int](), 0, []
+    found_s, found_over_s = None, 0
+    for boot, wait_s, late_s in came:
+        received_s += wait_s
+        frames.append(frame(received_s - late_s, boot_id=boot, received_ms=T0 + 1000 * received_s))
+        end_s = received_s - late_s
+        own = spans.setdefault(boot, [end_s - 1, end_s, received_s, received_s])
+        own[:] = min(own[0], end_s - 1), max(own[1], end_s), own[2], received_s
+        others = [each for other, each in spans.items() if other != boot]
+        overlaps = [
+            min(min(own[1], each[1]) - max(own[0], each[0]), each[3] - max(own[2], each[2]))
+            for each in others
+        ]
+        over_s = max(overlaps, default=0)
+        news = found_s is None or end_s - found_s >= AGAIN * 50
+        if news and over_s > max(10, found_over_s):
+            found_s, found_over_s = end_s, over_s
+            expected.append(end_s)
+    with TemporaryDirectory() as folder:
+        mine = rule(Path(folder), kind="clone", overlap_s=10, clear_for_s=50)
+    assert seconds(row for row in found(mine, frames) if not row.ended) == expected
