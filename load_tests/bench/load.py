@@ -31,6 +31,8 @@ HOPELESS_S = 20.0
 """A lag that has grown by so many seconds of the rate is not watched any longer."""
 EVIDENT_S, EVIDENT = 90.0, 3.0
 """Nor one that after so long grows by so many times what is allowed."""
+SWING_SHARE = 1 / 6
+"""Of the time watched: a lag may swing by what comes in meanwhile."""
 ARCHIVE, ARCHIVE_BLOCK_S = "archive", 30.0
 """The archive commits every 10 s or more: its lag goes up and down, its lowest values must be flat."""
 STAGE_GROWTH, CONFIRMED_GROWTH = 0.03, 0.01
@@ -162,11 +164,16 @@ def verdict_of(seen: Seen, growth: float) -> Verdict:
 
 
 def _grew(ticks: Sequence[Tick], rate: float, growth: float) -> bool:
-    """Whether a query's lag gains more than the share ``growth`` of the rate, and more than a batch is."""
+    """Whether a query's lag gains more than the share ``growth`` of the rate, and more than a batch is: one
+    that is short beside the time watched, since batches of an overload are long.
+    """
     span_s = ticks[-1].at_s - ticks[0].at_s
+
+    def swing_s(query: str) -> float:
+        return 0.0 if query == ARCHIVE else min(pause_s(ticks, query), SWING_SHARE * span_s)
+
     return any(
-        slope * span_s > rate * max(growth * span_s, 0.0 if query == ARCHIVE else pause_s(ticks, query))
-        for query, slope in trends(ticks).items()
+        slope * span_s > rate * max(growth * span_s, swing_s(query)) for query, slope in trends(ticks).items()
     )
 
 

@@ -85,9 +85,9 @@ def test_a_load_holds_with_a_flat_lag_only_and_if_some_query_runs_and_nothing_wa
 
 
 def test_a_lag_that_swings_by_one_batch_holds_and_one_that_gains_more_than_a_batch_grows() -> None:
-    def batches(taken_in_of_100: int) -> list[Tick]:
+    def batches(taken_in_of_100: int, batch_s: int = 5) -> list[Tick]:
         return [
-            replace(t, appended=100 * k, committed={"windows": taken_in_of_100 * (k // 5 * 5)})
+            replace(t, appended=100 * k, committed={"windows": taken_in_of_100 * (k // batch_s * batch_s)})
             for k, t in enumerate(ticks([0] * 34))
         ]
 
@@ -95,6 +95,7 @@ def test_a_lag_that_swings_by_one_batch_holds_and_one_that_gains_more_than_a_bat
     assert pause_s(even, "windows") == 5.0
     assert verdict_of(seen(even), 0.0) == "held"
     assert verdict_of(seen(behind), STAGE_GROWTH) == "grew"
+    assert verdict_of(seen(batches(70, 12)), STAGE_GROWTH) == "grew", "as long as batches of an overload are"
 
 
 def test_a_simulator_that_was_late_makes_the_load_void() -> None:
