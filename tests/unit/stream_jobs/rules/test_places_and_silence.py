@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.contract.errors import ConfigError
@@ -116,6 +116,7 @@ def test_two_boots_at_once_are_a_clone_and_a_reboot_is_none(tmp_path: Path) -> N
     assert found(mine, reboot) == []
 
 
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 20), st.integers(0, 90)), min_size=1, max_size=25)
 )
