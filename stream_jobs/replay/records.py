@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -48,10 +49,6 @@ ARCHIVED_MS: Final = 60_000
 """A record is in the archive so long after its receipt."""
 TICK_MS: Final = 5_000
 """Slices begin and end at multiples of it."""
-COLUMNS: Final = ("partition", "log_offset", "key", "received_ms", "value", "topic", "log")
-TARGET: Final = "coalesce(place(key), partition % $partitions)"
-"""The partition that a record's key belongs to; one without a key goes anywhere."""
-MOST_PARTITIONS: Final = 1 << 20
 MEMORY: Final = "512MB"
 TIMEOUT_S: Final = 10.0
 AT_ONCE: Final = 5_000
@@ -308,37 +305,32 @@ class Stored:
         found: list[Slice] = []
         for late in (False, True):  # late ones move no watermark: any stretch of time is one slice
             most = Bounds(bounds.records, 1 << 62) if late else bounds
-            ticks = (
-                f"SELECT received_ms // {TICK_MS} AS tick, {TARGET} AS part, count(*)::bigint AS n "  # noqa: S608
-                "FROM {files} WHERE {wanted} GROUP BY 1, 2 ORDER BY 1, 2"
-            )
-            counts = self._query(ticks, self._received(late), late)
+            counts = self._query("ticks", self._received(late), late)
             if counts is not None:
                 rows = np.stack([column.to_numpy().astype(np.int64) for column in counts.columns], axis=1)
                 found += slices(rows, most, self.partitions, late)
         return found
 
     def read(self, part: Slice) -> pa.Table:
-        """COLUMNS of a slice, in the order in which they go into the log."""
+        """The records of a slice in the order in which they go into the log: each partition of a log as it is,
+        side by side by receive time, whatever file was read first.
+        """
         whole = self._received(part.late)
         received = Span(
             max(part.received.since_ms, whole.since_ms), min(part.received.until_ms, whole.until_ms)
         )
-        names = ", ".join((*COLUMNS, f"{TARGET} AS target"))
-        found = self._query(f"SELECT {names} FROM {{files}} WHERE {{wanted}}", received, part.late)  # noqa: S608
-        # The place of each log among all by name, whatever file was read first.
+        found = self._query("records", received, part.late)
         named = pc.binary_join_element_wise(found["topic"], found["log"], " ")
-        coded = named.combine_chunks().dictionary_encode()
-        places = np.argsort(np.argsort(coded.dictionary.to_pylist()))[coded.indices.to_numpy()]
-        log = places * MOST_PARTITIONS + found["partition"].to_numpy()
-        order = log_order(log, found["log_offset"].to_numpy(), found["received_ms"].to_numpy())
-        target = found["target"].cast(pa.int32())
-        return found.drop_columns("target").set_column(0, "partition", target).take(pa.array(order))
+        rows = found.select(("origin", "log_offset", "received_ms")).to_pandas()
+        rows["log"], _ = pd.factorize(named.to_pandas(), sort=True)
+        rows = rows.sort_values(["log", "origin", "log_offset"])
+        reached = rows.groupby(["log", "origin"])["received_ms"].cummax()
+        return found.take(pa.array(reached.sort_values(kind="stable").index))
 
     def _received(self, late: bool) -> Span:
         return Span(self.received.until_ms, self.late_until_ms) if late else self.received
 
-    def _query(self, sql: str, received: Span, late: bool) -> Any:
+    def _query(self, name: str, received: Span, late: bool) -> Any:
         """The answer as a table; None where no file can have any."""
         files = self._files(received)
         if not files:
@@ -351,7 +343,8 @@ class Stored:
         if self.vehicles:
             wanted += " AND list_contains($vehicles, vehicle_id)"
             values["vehicles"] = list(self.vehicles)
-        text = sql.format(files=reader.records_sql(reader.by_log(files)), wanted=wanted)
+        records = reader.records_sql(reader.by_log(files))
+        text = SQL[name].format(files=records, wanted=wanted, tick_ms=TICK_MS)
         place = lru_cache(None)(lambda key: partition_of(key, self.partitions))
         with connected(MEMORY) as database:
             database.create_function("place", place, ["BLOB"], "INTEGER")
@@ -359,18 +352,6 @@ class Stored:
 
     def _files(self, received: Span) -> list[reader.ArchiveFile]:
         return list(self.files(*received)) if received.since_ms < received.until_ms else []
-
-
-def log_order(log: Ints, offset: Ints, received_ms: Ints) -> Ints:
-    """Indices that put records in order: each log (a partition of a topic) as it is, the logs side by side by
-    receive time.
-    """
-    by_log = np.lexsort((offset, log))
-    reached = received_ms[by_log].copy()
-    starts = np.flatnonzero(np.diff(log[by_log], prepend=-1))
-    for begin, end in zip(starts, [*starts[1:], len(reached)], strict=True):
-        np.maximum.accumulate(reached[begin:end], out=reached[begin:end])
-    return by_log[np.argsort(reached, kind="stable")]
 
 
 def slices(counts: Ints, bounds: Bounds, partitions: int, late: bool) -> Iterator[Slice]:

@@ -19,7 +19,6 @@ from stream_jobs.replay.records import (
     Reach,
     Span,
     Stored,
-    log_order,
     offsets,
     over,
     slices,
@@ -117,13 +116,13 @@ def test_slices_are_bounded_in_records_and_in_time_and_never_cut_a_tick(tmp_path
     assert [s.records for s in whole] == [5, 4, 1, 1]
 
 
-def test_a_partition_keeps_the_order_of_its_log_even_where_the_clock_of_receipt_stepped_back() -> None:
-    partition = np.array([1, 0, 0, 1, 0], np.int64)
-    offset = np.array([7, 2, 1, 8, 3], np.int64)
-    received = np.array([100, 90, 120, 95, 130], np.int64)
-    assert [(int(partition[i]), int(offset[i])) for i in log_order(partition, offset, received)] == [
-        (1, 7), (1, 8), (0, 1), (0, 2), (0, 3)
-    ]  # fmt: skip
+def test_a_partition_keeps_the_order_of_its_log_even_where_the_clock_of_receipt_stepped_back(
+    tmp_path: Path,
+) -> None:
+    since = DAY.since_ms
+    came = ((1, 7, 100), (0, 2, 90), (0, 1, 120), (1, 8, 95), (0, 3, 130))
+    write(tmp_path, "a.parquet", [(p, offset, since + at, "A", "ok", since) for p, offset, at in came])
+    assert replayed(stored(tmp_path), Bounds(50, 1 << 60)) == [[7, 8, 1, 2, 3]]
 
 
 def test_files_in_other_pieces_give_the_same_slices(tmp_path: Path) -> None:
