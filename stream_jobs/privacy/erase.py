@@ -36,7 +36,7 @@ from stream_jobs.archive import reader, upkeep
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.writer import now_ms
 from stream_jobs.crashes.tables import retire
-from stream_jobs.privacy import tables
+from stream_jobs.privacy import export
 from stream_jobs.privacy.log import Cut, VehicleLog
 from stream_jobs.replay.runs import all_runs
 from stream_jobs.roads.network import lookup_of
@@ -91,7 +91,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
 
     Raises ConfigError where the vehicle still sends, or a replay run holds a copy of its data, ServiceError.
     """
-    tables.vehicle_id(vehicle)
+    export.vehicle_id(vehicle)
     runs = [run.run_id for run in all_runs(settings.paths.home)]
     if runs:
         raise ConfigError(f"runs have copies of the log: drop them first: odograph replay drop {runs[0]}")
@@ -237,7 +237,7 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased) -> None:
     """Delete the vehicle's rows, and rewrite the tables that had any: no byte of them stays in free space."""
     database.execute("SET timescaledb.max_tuples_decompressed_per_dml_transaction = 0")
     touched: set[str] = set()
-    for table in tables.of_vehicle(database, vehicle):
+    for table in export.of_vehicle(database, vehicle):
         if table.schema == "odograph" and table.name in LEFT:
             continue
         if table.schema == "odograph" and table.name in OF_CRASHES:

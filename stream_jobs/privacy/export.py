@@ -1,28 +1,71 @@
-"""All that is known of a vehicle, in a folder: its rows, its frames as they came, its certificates."""
+"""All that is known of a vehicle, in a folder: its rows, its frames as they came, its certificates.
+
+Whatever table names vehicles is found by the database's catalogue: tables of the service, of users' queries,
+of runs that are copied or promoted, and what TimescaleDB keeps of aggregates by vehicle.
+"""
 
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 import psycopg
 import pyarrow.parquet as pq
 from psycopg import sql
 
-from infra.clients.db import Connection, connected
+from infra.clients.db import Connection, connected, sql_of
 from infra.clients.duck import connected as duck
 from infra.contract.errors import ConfigError
 from infra.contract.legal_basis import LAW, LegalBasis
+from infra.contract.topics import VEHICLE_ID
 from infra.settings.settings import Settings, endpoints
 from infra.sql import queries
+from infra.sql.tenants import OF_ROWS
 from infra.stack.identity import DEVICES, FOLDER
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of, sha256_of
-from stream_jobs.privacy import tables
+
+SQL: Final = sql_of(__file__)
 
 MANIFEST: Final = "manifest.json"
 FRAMES: Final = "frames.parquet"
+
+
+class Table(NamedTuple):
+    """A table, and the condition that its rows of the vehicle meet."""
+
+    schema: str
+    name: str
+    rows: sql.Composed
+
+    @property
+    def of(self) -> sql.Composed:
+        return sql.SQL("FROM {} WHERE {}").format(sql.Identifier(self.schema, self.name), self.rows)
+
+    def __str__(self) -> str:
+        return self.name if self.schema == "odograph" else f"{self.schema}.{self.name}"
+
+
+def vehicle_id(text: str) -> str:
+    """The id, if it is one. Raises ConfigError."""
+    if VEHICLE_ID.fullmatch(text) is None:
+        raise ConfigError(f"{text!r} is no vehicle id: 17 characters by ISO 3779, without I, O and Q")
+    return text
+
+
+def of_vehicle(connection: Connection, vehicle: str) -> Iterator[Table]:
+    """The tables that name vehicles; those first whose rows belong to rows of others."""
+    own = sql.SQL("vehicle_id = {}").format(sql.Literal(vehicle))
+    for name, (column, owner) in OF_ROWS.items():
+        rows = sql.SQL("{0} IN (SELECT {0} FROM {1} WHERE {2})").format(
+            sql.Identifier(column), sql.Identifier("odograph", owner), own
+        )
+        yield Table("odograph", name, rows)
+    for schema, name in connection.execute(SQL["tables"]).fetchall():
+        if (schema, name) not in {("odograph", other) for other in OF_ROWS}:
+            yield Table(schema, name, own)
 
 
 def export(settings: Settings, vehicle: str, folder: Path, basis: LegalBasis) -> dict[str, Any]:
@@ -35,7 +78,7 @@ def export(settings: Settings, vehicle: str, folder: Path, basis: LegalBasis) ->
     """
     if not basis.names_vehicle:
         raise ConfigError(f"{basis.kind}: the vehicle must not be named, and a copy of all names it")
-    tables.vehicle_id(vehicle)
+    vehicle_id(vehicle)
     if folder.exists():
         raise ConfigError(f"{folder} exists: a folder that does not is wanted")
     where = endpoints(settings, ("db_owner_url",))
@@ -46,7 +89,7 @@ def export(settings: Settings, vehicle: str, folder: Path, basis: LegalBasis) ->
         files: dict[str, int] = {}
         with connected(where.db_owner_url) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            for table in [*tables.of_vehicle(connection, vehicle)]:
+            for table in [*of_vehicle(connection, vehicle)]:
                 if rows := _table(connection, table, draft / f"{table}.csv"):
                     files[f"{table}.csv"] = rows
         if rows := _frames(settings.paths.home, vehicle, draft / FRAMES):
@@ -76,7 +119,7 @@ def _described(path: Path, rows: int) -> dict[str, Any]:
     return {"rows": rows, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
-def _table(connection: Connection, table: tables.Table, path: Path) -> int:
+def _table(connection: Connection, table: Table, path: Path) -> int:
     """A table's rows of the vehicle as CSV with a head; how many there are. Without any there is no file."""
     text = sql.SQL("COPY (SELECT * {}) TO STDOUT (FORMAT csv, HEADER)").format(table.of)
     with path.open("wb") as file, connection.cursor() as cursor:

@@ -312,8 +312,8 @@ class Stored:
         return found
 
     def read(self, part: Slice) -> pa.Table:
-        """The records of a slice in the order in which they go into the log: each partition of a log as it is,
-        side by side by receive time, whatever file was read first.
+        """The records of a slice in the order in which they go into the log: each partition of a log as it
+        is, side by side by receive time, whatever file was read first.
         """
         whole = self._received(part.late)
         received = Span(

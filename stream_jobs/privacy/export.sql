@@ -1,4 +1,4 @@
--- Statements of tables.py.
+-- Statements of export.py.
 
 -- name: tables
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
