@@ -18,7 +18,7 @@ from pathlib import Path
 from infra.clients.duck import connected
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.audit import archive
-from stream_jobs.audit.scope import WHOLE, Scope
+from stream_jobs.audit.ledger import WHOLE, Scope
 
 T0_MS = 1_763_596_800_000
 INTERVAL_MS = 10_000

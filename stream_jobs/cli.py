@@ -182,8 +182,8 @@ def audit(
     tell. Vehicles whose identity two devices use at once are named too.
     """
     from stream_jobs.audit import report
+    from stream_jobs.audit.ledger import wanted
     from stream_jobs.audit.run import audit as run_audit
-    from stream_jobs.audit.scope import wanted
 
     if at_most is not None and not wait:
         raise ConfigError(f"{at_most}: a duration is wanted after --wait only")

@@ -25,7 +25,7 @@ from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
 from load_tests.hostile.traffic import Sent
 from stream_jobs.audit.collect import TELEMETRY, collect, sources
-from stream_jobs.audit.scope import WHOLE
+from stream_jobs.audit.ledger import WHOLE
 
 TOPICS: Final = ("telemetry", "crash", "status", "dead-letter", "alerts")
 BEHIND_S: Final = 10.0

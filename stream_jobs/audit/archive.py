@@ -6,7 +6,6 @@ Frames are counted in shares of the fleet, so that memory does not grow with the
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +20,7 @@ from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
 from stream_jobs.archive.reader import ArchiveFile, by_log, quoted, records_sql
 from stream_jobs.archive.verify import FAULTS
 from stream_jobs.audit.edge import Device, ranges_by_device
-from stream_jobs.audit.scope import EVER_MS, Scope
+from stream_jobs.audit.ledger import EVER_MS, DeviceCount, Scope
 
 SQL: Final = sql_of(__file__)
 
@@ -38,30 +37,6 @@ Span = tuple[float, float]
 """From when to when, ms since 1970; infinite where it is not known."""
 DeadFrame = tuple[str, str, int, int]
 """A frame known to lie in a dead letter: SHA-256 of the letter's bytes (hex), vehicle id, boot id, seq."""
-
-
-@dataclass(slots=True)
-class DeviceCount:
-    """A device's records in the scope, and its frames: ``ok`` have a record in time, of the others those
-    ``late`` have one that came late, those ``quarantined`` only ones with an impossible clock, and those
-    ``erased`` are of a vehicle that was.
-
-    ``gaps`` lie between its first and its last frame there; ``following`` is the first sequence number after
-    the scope, where it has one.
-    """
-
-    frames: int = 0
-    records: int = 0
-    ok: int = 0
-    late: int = 0
-    quarantined: int = 0
-    erased: int = 0
-    late_records: int = 0
-    quarantined_records: int = 0
-    first_seq: int = 0
-    last_seq: int = -1
-    gaps: Ranges = field(default_factory=list)
-    following: int | None = None
 
 
 class PartitionCount(NamedTuple):

@@ -23,8 +23,7 @@ from infra.sql import queries
 from stream_jobs.audit import archive, edge, ledger
 from stream_jobs.audit.archive import Archive, PartitionCount
 from stream_jobs.audit.edge import Device, EdgeDevice, ranges_by_device
-from stream_jobs.audit.ledger import Figures, Ledger
-from stream_jobs.audit.scope import WHOLE, Scope
+from stream_jobs.audit.ledger import WHOLE, Figures, Ledger, Scope
 
 SQL: Final = sql_of(__file__)
 

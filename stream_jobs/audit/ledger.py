@@ -19,13 +19,72 @@ windows have; the archive has its own figure, ``in_time``, and the two must agre
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from infra.contract.errors import ConfigError
 from infra.contract.seq_ranges import Ranges, both, merged, minus, size
-from stream_jobs.audit.archive import DeviceCount
+from infra.settings.values import day_ms, duration_ms
 from stream_jobs.audit.edge import EdgeDevice
-from stream_jobs.audit.scope import Scope
+
+EVER_MS: Final = 1 << 52
+"""Later than any moment, ms; a whole number as a double too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Moments in [since, until), of what was received before ``seen_until``; ms since 1970."""
+
+    since_ms: int
+    until_ms: int
+    seen_until_ms: int = EVER_MS
+
+    @property
+    def whole(self) -> bool:
+        return self.since_ms == 0 and self.until_ms == EVER_MS
+
+    def bounds(self) -> dict[str, int]:
+        return {"since": self.since_ms, "until": self.until_ms, "seen": self.seen_until_ms}
+
+    def closed(self, closed_ms: int, lateness_ms: int, window_ms: int) -> "Scope":
+        """What of it is closed when everything received before ``closed_ms`` is in archive and windows.
+
+        A frame that is not late is received within ``lateness_ms`` of its first sample. Both ends lie
+        on the grid of windows.
+        """
+        since_ms = self.since_ms // window_ms * window_ms
+        until_ms = min(self.until_ms, closed_ms - lateness_ms) // window_ms * window_ms
+        return Scope(since_ms, max(since_ms, until_ms), closed_ms)
+
+    def kept(self, horizon_ms: int | None, now_ms: int) -> "Scope":
+        """What of it is not older than the oldest windows and records; raises ConfigError for nothing."""
+        if horizon_ms is None or self.since_ms >= horizon_ms:
+            return self
+        if self.until_ms <= horizon_ms:
+            begin = datetime.fromtimestamp(horizon_ms / 1000, UTC)
+            raise ConfigError(
+                f"windows or records before {begin:%Y-%m-%d %H:%M} UTC have been dropped "
+                "(ODOGRAPH_RETENTION_WINDOWS_DAYS, ODOGRAPH_ARCHIVE_KEEP_DAYS): there is nothing to balance"
+            )
+        return replace(self, since_ms=horizon_ms, until_ms=min(self.until_ms, now_ms))
+
+
+WHOLE: Final = Scope(0, EVER_MS)
+
+
+def wanted(since: str | None, day: str | None, tz: str, now_ms: int) -> Scope:
+    """The scope that options ask for; without any the whole. Raises ConfigError."""
+    if since is not None and day is not None:
+        raise ConfigError("--since and --day: one of the two is wanted")
+    if since is not None:
+        return Scope(now_ms - duration_ms(since, "--since"), now_ms)
+    if day is None:
+        return WHOLE
+    scope = Scope(*day_ms(day, "--day", tz))
+    if scope.since_ms > now_ms:
+        raise ConfigError(f"--day {day}: that day has not begun ({tz})")
+    return scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +171,30 @@ def balance(
         not_kept=database["messages_not_kept"],
         **{name: database[f"records_{name}"] for name in RECORDS},
     )
+
+
+@dataclass(slots=True)
+class DeviceCount:
+    """A device's records in the scope, and its frames: ``ok`` have a record in time, of the others those
+    ``late`` have one that came late, those ``quarantined`` only ones with an impossible clock, and those
+    ``erased`` are of a vehicle that was.
+
+    ``gaps`` lie between its first and its last frame there; ``following`` is the first sequence number after
+    the scope, where it has one.
+    """
+
+    frames: int = 0
+    records: int = 0
+    ok: int = 0
+    late: int = 0
+    quarantined: int = 0
+    erased: int = 0
+    late_records: int = 0
+    quarantined_records: int = 0
+    first_seq: int = 0
+    last_seq: int = -1
+    gaps: Ranges = field(default_factory=list)
+    following: int | None = None
 
 
 NO_DEVICE: Final = EdgeDevice(0, [], [], [], 0, 0, False)

@@ -9,9 +9,8 @@ from zoneinfo import ZoneInfo
 
 from infra.contract.seq_ranges import size, text
 from stream_jobs.audit.collect import Account
-from stream_jobs.audit.ledger import Figures
+from stream_jobs.audit.ledger import EVER_MS, Figures
 from stream_jobs.audit.run import Audit
-from stream_jobs.audit.scope import EVER_MS
 
 MOST_FINDINGS: Final = 20
 """Lines of what is missing that are shown; all of them are in the JSON."""

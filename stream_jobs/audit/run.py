@@ -24,8 +24,7 @@ from stream_jobs.audit import archive, collect
 from stream_jobs.audit.archive import Clone, cloned_vehicles
 from stream_jobs.audit.collect import TELEMETRY, Account, Sources
 from stream_jobs.audit.edge import Device, ranges_by_device
-from stream_jobs.audit.ledger import Ledger
-from stream_jobs.audit.scope import WHOLE, Scope
+from stream_jobs.audit.ledger import WHOLE, Ledger, Scope
 
 SQL: Final = sql_of(__file__)
 

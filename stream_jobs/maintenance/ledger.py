@@ -16,8 +16,8 @@ from stream_jobs.app.database import Connection, Database, execute, fetch, inser
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.audit import edge
 from stream_jobs.audit.collect import Account, collect, sources
+from stream_jobs.audit.ledger import Scope
 from stream_jobs.audit.report import findings
-from stream_jobs.audit.scope import Scope
 from stream_jobs.reprocess.queue import moment
 
 SQL: Final = sql_of(__file__)

@@ -12,9 +12,8 @@ import pytest
 from infra.stack import cache
 from load_tests.oracle import expect
 from stream_jobs.audit.collect import collect, sources
-from stream_jobs.audit.ledger import Ledger
+from stream_jobs.audit.ledger import WHOLE, Ledger, Scope
 from stream_jobs.audit.run import audit
-from stream_jobs.audit.scope import WHOLE, Scope
 from tests.e2e.support import LIMITS, Drive, rows, whole_topic
 from tests.support import Lane
 

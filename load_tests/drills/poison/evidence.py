@@ -28,7 +28,7 @@ from load_tests.drills.verdict import Promise
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import append, archive_of, described, locked, read_hour
 from stream_jobs.audit import run as audit_run
-from stream_jobs.audit.scope import Scope
+from stream_jobs.audit.ledger import Scope
 from stream_jobs.crashes import custody
 from stream_jobs.crashes.custody import Entry
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from stream_jobs.archive.manifest import HOUR_MS, append, described
 from stream_jobs.audit import archive
-from stream_jobs.audit.archive import DeviceCount, PartitionCount
+from stream_jobs.audit.archive import PartitionCount
 from stream_jobs.audit.edge import Device
-from stream_jobs.audit.scope import WHOLE, Scope
+from stream_jobs.audit.ledger import WHOLE, DeviceCount, Scope
 
 BOOT = 7
 T0_MS = 1_763_593_200_000

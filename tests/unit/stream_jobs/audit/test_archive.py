@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 
 from stream_jobs.audit import archive
-from stream_jobs.audit.archive import Clone, DeviceCount, cloned_vehicles
-from stream_jobs.audit.scope import WHOLE, Scope
+from stream_jobs.audit.archive import Clone, cloned_vehicles
+from stream_jobs.audit.ledger import WHOLE, DeviceCount, Scope
 from tests.unit.stream_jobs.audit.support import BOOT, T0_MS, Record, devices, store
 
 V = ("V", BOOT)

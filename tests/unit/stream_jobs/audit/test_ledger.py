@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stream_jobs.audit.archive import DeviceCount
 from stream_jobs.audit.edge import EdgeDevice
-from stream_jobs.audit.ledger import Absent, Figures, absent, balance, enter_again, of_device
-from stream_jobs.audit.scope import WHOLE, Scope
+from stream_jobs.audit.ledger import (
+    WHOLE,
+    Absent,
+    DeviceCount,
+    Figures,
+    Scope,
+    absent,
+    balance,
+    enter_again,
+    of_device,
+)
 
 DATABASE = {
     "frames_counted": 93,

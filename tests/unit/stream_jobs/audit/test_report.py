@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta, timezone
 
 from stream_jobs.audit.collect import Account, Gap, LogGap, WindowGap
-from stream_jobs.audit.ledger import Figures
+from stream_jobs.audit.ledger import WHOLE, Figures
 from stream_jobs.audit.report import Finding, findings
-from stream_jobs.audit.scope import WHOLE
 
 
 def account() -> Account:

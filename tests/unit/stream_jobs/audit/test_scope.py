@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from infra.contract.errors import ConfigError
-from stream_jobs.audit.scope import WHOLE, Scope, wanted
+from stream_jobs.audit.ledger import WHOLE, Scope, wanted
 
 NOW_MS = 1_763_683_200_000
 """2025-11-21 00:00 UTC."""
