@@ -10,29 +10,17 @@ from typing import Any, Final
 
 import orjson
 
+from infra.clients.db import sql_of
 from infra.contract.errors import ContractError
 from infra.contract.messages import PART_HEAD, PART_SET, decode_crash, is_part, join_crash
 from infra.contract.topics import HEADER_MQTT_TOPIC
 from infra.contract.verdict import ClockLimits
-from stream_jobs.app.statements import insert_json, json_rows
-from stream_jobs.events.rows import Cursor, Record, Row, as_json, believed_ms, crash_row, optional_text
+from stream_jobs.app.statements import json_rows
+from stream_jobs.events import rows as row_of
+from stream_jobs.events.rows import Cursor, Record, Row, as_json
 
-_OF_SET: Final = " AND ".join(f"{key} = %({key})s" for key in PART_SET)
-_INSERT: Final = insert_json(
-    "crash_part", f"{' '.join(PART_SET)} part event_ms received_ms mqtt_topic message"
-)
-_WHOLE: Final = f"""
-SELECT vehicle_id, boot_id, crash_id, sha256, parts, part, mqtt_topic, message,
-       (extract(epoch FROM received_at) * 1000)::bigint AS received_ms
-FROM (SELECT p.*, count(message) OVER (PARTITION BY vehicle_id, boot_id, crash_id, sha256, parts) AS there
-      FROM odograph.crash_part p
-      JOIN (SELECT DISTINCT * FROM {json_rows(" ".join(PART_SET))}) k
-           USING (vehicle_id, boot_id, crash_id, sha256, parts)) q
-WHERE there = parts
-ORDER BY vehicle_id, boot_id, crash_id, sha256, parts, part
-"""  # noqa: S608  own columns
-_ASSEMBLED: Final = f"UPDATE odograph.crash_part SET message = NULL WHERE {_OF_SET}"  # noqa: S608
-_DROP: Final = f"DELETE FROM odograph.crash_part WHERE {_OF_SET}"  # noqa: S608
+SQL: Final = sql_of(__file__)
+_WHOLE: Final = SQL["whole"].format(sets=json_rows(" ".join(PART_SET)))
 
 Rejected = tuple[Record, ContractError]
 
@@ -43,9 +31,9 @@ def part_row(record: Record, clocks: ClockLimits) -> Row | None:
     if not is_part(message):
         return None
     return {key: message[key] for key in (*PART_SET, "part")} | {
-        "event_ms": believed_ms(clocks, message["event_ms"], record.at_ms),
+        "event_ms": row_of.believed_ms(clocks, message["event_ms"], record.at_ms),
         "received_ms": record.at_ms,
-        "mqtt_topic": optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
+        "mqtt_topic": row_of.optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
         "message": record.value.decode(),
     }
 
@@ -57,7 +45,7 @@ def write_parts(cursor: Cursor, rows: Sequence[Row], clocks: ClockLimits) -> tup
     """
     if not rows:
         return [], []
-    cursor.execute(_INSERT, {"rows": as_json(rows)})
+    row_of.insert_rows(cursor, "crash_part", rows)
     cursor.execute(_WHOLE, {"rows": as_json([_key(row) for row in rows])})
     crashes: list[Row] = []
     rejected: list[Rejected] = []
@@ -65,7 +53,7 @@ def write_parts(cursor: Cursor, rows: Sequence[Row], clocks: ClockLimits) -> tup
         parts = list(found)
         try:
             crashes.append(assembled(parts, clocks))
-            cursor.execute(_ASSEMBLED, key)
+            cursor.execute(SQL["assembled"], key)
         except ContractError as error:
             for part in parts:  # the Kafka record that it was, for the dead letters
                 topic, vehicle = part["mqtt_topic"], part["vehicle_id"].encode()
@@ -73,7 +61,7 @@ def write_parts(cursor: Cursor, rows: Sequence[Row], clocks: ClockLimits) -> tup
                 message = part["message"].encode()
                 received = Record("crash", 0, 0, part["received_ms"], vehicle, message, headers)
                 rejected.append((received, error))
-            cursor.execute(_DROP, key)
+            cursor.execute(SQL["drop"], key)
     return crashes, rejected
 
 
@@ -90,7 +78,7 @@ def assembled(parts: Sequence[Row], clocks: ClockLimits) -> Row:
             said = f"{key} of the record is {whole[key]!r}, its parts say {claims}"
             raise ContractError("bad_identity", said)
     received_ms = max(part["received_ms"] for part in parts)
-    return crash_row(Record("crash", 0, 0, received_ms, None, raw, {}), clocks)
+    return row_of.crash_row(Record("crash", 0, 0, received_ms, None, raw, {}), clocks)
 
 
 def _key(row: Mapping[str, Any]) -> Row:

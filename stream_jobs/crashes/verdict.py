@@ -15,9 +15,8 @@ from infra.clients.db import sql_of
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
 from infra.settings.sections import Crash
-from stream_jobs.app.statements import insert_json
 from stream_jobs.crashes.check import curves, deployed
-from stream_jobs.events.rows import Cursor, Row, as_json
+from stream_jobs.events.rows import Cursor, Row, as_json, insert_rows
 
 SQL: Final = sql_of(__file__)
 
@@ -183,17 +182,8 @@ LIMITS: Final = {
     "own_before_s": OWN_BEFORE_S,
 }
 DEG_PER_M: Final = 1 / 111_195
+OF_RECORD: Final = ("vehicle_id", "boot_id", "crash_id", "event_ms", "basis", "final")
 TOGETHER_MS: Final = 60_000  # records of one minute are looked around for at once
-STORE: Final = insert_json(
-    "crash_verdict AS v",
-    "vehicle_id boot_id crash_id event_ms verdict reasons figures basis final",
-    """ON CONFLICT (vehicle_id, boot_id, crash_id) DO UPDATE SET
-    verdict = excluded.verdict, reasons = excluded.reasons, figures = excluded.figures,
-    basis = excluded.basis, final = v.final OR excluded.final,
-    revision = v.revision + (v.verdict <> excluded.verdict OR v.reasons <> excluded.reasons
-                             OR v.figures <> excluded.figures)::integer,
-    decided_at = now()""",
-)
 
 
 def settle(cursor: Cursor, terms: Crash) -> list[str]:
@@ -210,7 +200,8 @@ def settle(cursor: Cursor, terms: Crash) -> list[str]:
             verdict = judge(orjson.loads(row["record"]), around, terms, row["forged"])
         except Exception as error:  # noqa: BLE001  whatever a record holds, the others get their verdicts
             verdict = Verdict(SUSPECT, (f"it cannot be judged: {type(error).__name__}: {error}",), {})
-        cursor.execute(STORE, {"rows": as_json([{**row, "record": None, "forged": None, **asdict(verdict)}])})
+        stored = {name: row[name] for name in OF_RECORD} | asdict(verdict)
+        insert_rows(cursor, "crash_verdict AS v", [stored], SQL["newer"])
         verdicts.append(verdict.verdict)
     return verdicts
 

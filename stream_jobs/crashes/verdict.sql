@@ -54,3 +54,12 @@ FROM record r JOIN around w
  AND power(w.lat_deg - r.lat_deg, 2) + power((w.lon_deg - r.lon_deg) * cosd(r.lat_deg), 2)
      <= power(%(reach_deg)s, 2)
 ORDER BY r.number, w.vehicle_id, w.start_ms
+
+-- name: newer
+-- The end of the statement that stores a verdict.
+ON CONFLICT (vehicle_id, boot_id, crash_id) DO UPDATE SET
+    verdict = excluded.verdict, reasons = excluded.reasons, figures = excluded.figures,
+    basis = excluded.basis, final = v.final OR excluded.final,
+    revision = v.revision + (v.verdict <> excluded.verdict OR v.reasons <> excluded.reasons
+                             OR v.figures <> excluded.figures)::integer,
+    decided_at = now()

@@ -17,6 +17,7 @@ from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
 from infra.contract.frame import LAST_MS, decode, shown
 from infra.contract.verdict import ClockLimits
 from stream_jobs.alerts.derive import Finding
+from stream_jobs.app.statements import insert_json
 from stream_jobs.crashes.check import defects
 from stream_jobs.frames.plausibility import POSITION, place
 
@@ -148,6 +149,12 @@ def _count(raw: bytes | None, most: int) -> int | None:
 def as_json(value: Sequence[Row] | Mapping[str, Any]) -> str:
     """Rows as the JSON that the statements unfold."""
     return orjson.dumps(value).decode()
+
+
+def insert_rows(cursor: Cursor, table: str, rows: Sequence[Row], end: str = "ON CONFLICT DO NOTHING") -> None:
+    """Rows of the same keys into a table of odograph: each is stored in its column."""
+    if rows:
+        cursor.execute(insert_json(table, " ".join(rows[0]), end), {"rows": as_json(rows)})
 
 
 def optional_text(raw: bytes | None) -> str | None:

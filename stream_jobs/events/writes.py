@@ -22,7 +22,7 @@ from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.statements import insert_json, json_rows, json_value, set_columns
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events import rows as row_of
-from stream_jobs.events.rows import Cursor, Record, Row, as_json
+from stream_jobs.events.rows import Cursor, Record, Row, as_json, insert_rows
 from stream_jobs.rules.cohort.judge import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
@@ -47,36 +47,6 @@ INSERT_ALERTS: Final = insert_json("alert", f"vehicle_id rule first_alert_id {_L
 UPDATE_ALERTS: Final = (
     f"UPDATE odograph.alert a SET {set_columns(_LIFE, json_value)}, to_join = true "  # noqa: S608  own columns
     f"FROM {json_rows(f'alert_no {_LIFE}')} WHERE a.alert_no = n.alert_no"
-)
-INSERT_CRASHES: Final = insert_json(
-    "crash_record",
-    "vehicle_id boot_id crash_id event_ms received_ms profile delta_v_max_kmh lat_deg lon_deg "
-    "airbag_deployed complete hash_ok record raw defects signature receipt",
-)
-INSERT_DEAD_LETTERS: Final = insert_json(
-    "dead_letter",
-    "reason detail mqtt_topic vehicle_id digest partition bytes messages log_offset received_ms boot_id seq "
-    "since_ms log_generation",
-    # A copy of the log, in another region, holds it at another place.
-    """WHERE NOT EXISTS (
-    SELECT FROM odograph.dead_letter d WHERE d.received_at = to_timestamp(n.received_ms / 1000.0)
-      AND d.digest = n.digest AND d.reason = n.reason AND d.log_generation NOT IN ('', n.log_generation))
-ON CONFLICT DO NOTHING""",
-)
-UPSERT_VEHICLES: Final = insert_json(
-    "vehicle AS v",
-    "vehicle_id model powertrain vehicle_class state state_ms boot_id",
-    """ON CONFLICT (vehicle_id) DO UPDATE
-SET model = coalesce(excluded.model, v.model), powertrain = coalesce(excluded.powertrain, v.powertrain),
-    vehicle_class = coalesce(excluded.vehicle_class, v.vehicle_class), state = excluded.state,
-    state_at = excluded.state_at, boot_id = excluded.boot_id
-WHERE excluded.state_at >= v.state_at""",
-)
-_NOTE_RULES: Final = insert_json(
-    "rule",
-    f"rule {_RULE}",
-    "ON CONFLICT (rule) DO UPDATE SET in_force = true, noted_at = now(), "
-    + set_columns(_RULE, "excluded.{}".format),
 )
 AT_ONCE: Final = 2000
 """Alerts that are given their incidents in one transaction."""
@@ -288,9 +258,10 @@ def write(
     """Store the batch, again without effect; the new findings, and the parts that give no crash record."""
     assembled, rejected = write_parts(cursor, batch.crash_parts, clocks)
     user = cursor.connection.info.user
-    _run(cursor, INSERT_CRASHES, [sealing.received(row, user) for row in (*batch.crashes, *assembled)])
-    _run(cursor, UPSERT_VEHICLES, row_of.newest(batch.statuses))
-    _run(cursor, INSERT_DEAD_LETTERS, batch.dead_letters)
+    crashes = [sealing.received(row, user) for row in (*batch.crashes, *assembled)]
+    insert_rows(cursor, "crash_record", crashes)
+    insert_rows(cursor, "vehicle AS v", row_of.newest(batch.statuses), SQL["newer_status"])
+    insert_rows(cursor, "dead_letter", batch.dead_letters, SQL["new_letter"])
     if not batch.findings:
         return [], rejected
     # Findings by their ids: those that were not there, in their order, each once.
@@ -353,5 +324,6 @@ def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric], causes: Causes 
 
 def note_rules(cursor: Cursor, rows: Sequence[Row]) -> None:
     """Note the rules in force, which pages show beside alerts; others are no longer in force."""
-    cursor.execute(_NOTE_RULES, {"rows": as_json(rows)})
+    columns = set_columns(_RULE, "excluded.{}".format)
+    insert_rows(cursor, "rule", rows, SQL["rule_in_force"].format(columns=columns))
     cursor.execute(SQL["rules_gone"], {"rules": [row["rule"] for row in rows]})

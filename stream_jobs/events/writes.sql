@@ -127,3 +127,22 @@ WITH made AS (UPDATE odograph.incident SET vehicle_id = NULL
               WHERE incident_no = ANY(%(numbers)s) AND vehicle_id IS NOT NULL RETURNING incident_no)
 INSERT INTO odograph.incident_note (incident_no, kind, text)
 SELECT incident_no, 'fleet', 'many vehicles at once: an incident of the fleet' FROM made
+
+-- The ends of statements that insert rows.
+
+-- name: newer_status
+ON CONFLICT (vehicle_id) DO UPDATE
+SET model = coalesce(excluded.model, v.model), powertrain = coalesce(excluded.powertrain, v.powertrain),
+    vehicle_class = coalesce(excluded.vehicle_class, v.vehicle_class), state = excluded.state,
+    state_at = excluded.state_at, boot_id = excluded.boot_id
+WHERE excluded.state_at >= v.state_at
+
+-- name: new_letter
+-- A copy of the log, in another region, holds it at another place.
+WHERE NOT EXISTS (
+    SELECT FROM odograph.dead_letter d WHERE d.received_at = to_timestamp(n.received_ms / 1000.0)
+      AND d.digest = n.digest AND d.reason = n.reason AND d.log_generation NOT IN ('', n.log_generation))
+ON CONFLICT DO NOTHING
+
+-- name: rule_in_force
+ON CONFLICT (rule) DO UPDATE SET in_force = true, noted_at = now(), {columns}

@@ -23,8 +23,8 @@ from infra.stack.stack import Stack
 from load_tests.drills.poison.evidence import INGEST, REHASH, by_owner, refused
 from stream_jobs.crashes import tables
 from stream_jobs.crashes.verdict import settle
-from stream_jobs.events.rows import Record, as_json, crash_row
-from stream_jobs.events.writes import INSERT_CRASHES, Sealing
+from stream_jobs.events.rows import Record, crash_row, insert_rows
+from stream_jobs.events.writes import Sealing
 from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count
 from tests.support import Lane, odograph_command
 
@@ -42,7 +42,7 @@ def stored(lane: Lane, *records: tuple[str, bytes]) -> None:
     sealing = Sealing(identity.device_trust(lane.settings), identity.notary(lane.settings))
     with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
         sealed = [sealing.received(row, connection.info.user) for row in made]
-        connection.execute(INSERT_CRASHES, {"rows": as_json(sealed)})
+        insert_rows(connection.cursor(), "crash_record", sealed)
 
 
 def open_record(vehicle: int, seq: int, event_ms: int, **changes: Any) -> tuple[str, bytes]:
