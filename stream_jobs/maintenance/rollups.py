@@ -77,23 +77,8 @@ NAMES: Final = tuple(column.name for column in COLUMNS)
 WRITTEN: Final = (*COLUMNS, *(Column(n, f"max({n})", f"max({n})") for n in ("revision", "restated_at")))
 """Of the newest layer below it."""
 NOTE_CHANGES: Final = SQL["note_changes"]
-# `odograph recompute` rolls up too: of two passes at once the older one could have the last word.
-ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(7012)"
-NESTED_LOOPS: Final = "SELECT set_config('enable_nestloop', %(loop)s, true)"
-"""PostgreSQL's statistics know nothing of the newest windows: it takes them for one row, and reads all of the
-span again for each vehicle.
-"""
 MANY: Final = 100  # buckets from which on the rows below are read once, and not by vehicle
-ZONE: Final = "SELECT tz FROM odograph.rollup_zone"
-CHANGE_ZONE: Final = (
-    "DELETE FROM odograph.rollup_zone",
-    "INSERT INTO odograph.rollup_zone (tz) VALUES (%(tz)s)",
-    "DELETE FROM odograph.vehicle_hour WHERE bucket >= odograph.minutes_from()",
-    "DELETE FROM odograph.vehicle_day WHERE bucket >= odograph.minutes_from()",
-    "INSERT INTO odograph.window_change (minute, vehicles) "
-    "SELECT bucket, array_agg(vehicle_id) FROM odograph.vehicle_minute "
-    "WHERE bucket >= odograph.minutes_from() GROUP BY bucket",
-)
+IN_ANOTHER_ZONE: Final = ("forget_zone", "note_zone", "drop_hours", "drop_days", "note_minutes")
 """Hours and days are cut in the zone: in another one all are made again whose minutes are still there."""
 
 
@@ -115,14 +100,14 @@ class RollUps:
 
 def set_zone(connection: Connection, tz: str) -> None:
     """Where hours and days were cut in another zone, they are made again."""
-    if fetch(connection, ZONE) != [(tz,)]:
-        for statement in CHANGE_ZONE:
-            execute(connection, statement, {"tz": tz} if "%(tz)s" in statement else None)
+    if fetch(connection, SQL["zone"]) != [(tz,)]:
+        for name in IN_ANOTHER_ZONE:
+            execute(connection, SQL[name], {"tz": tz})
 
 
 def roll_up(connection: Connection, tz: str) -> int:
     """One pass over some lines of the queue; the number of minutes made again."""
-    execute(connection, ONE_AT_A_TIME)
+    execute(connection, SQL["one_at_a_time"])
     execute(connection, SQL["create_due"])
     due = execute(connection, SQL["take"], {"lines": LINES})
     below = "window"
@@ -131,7 +116,7 @@ def roll_up(connection: Connection, tz: str) -> int:
             execute(connection, SQL["lift"], {"unit": unit, "below": below, "tz": tz})
         for since, last, until, number in fetch(connection, SQL["spans"], {"unit": unit}):
             span = {"since": since, "last": last, "until": until, "tz": tz}
-            execute(connection, NESTED_LOOPS, {"loop": "off" if number >= MANY else "on"})
+            execute(connection, SQL["nested_loops"], {"loop": "off" if number >= MANY else "on"})
             for statement in statements:
                 execute(connection, statement, span)
         below = unit

@@ -58,3 +58,32 @@ ON CONFLICT (minute) DO UPDATE SET
     vehicles = excluded.vehicles, moving = excluded.moving, on_road = excluded.on_road, frames = excluded.frames,
     samples = excluded.samples, distance_m = excluded.distance_m, moving_s = excluded.moving_s, idle_s = excluded.idle_s,
     fuel_l = excluded.fuel_l, fuel_distance_m = excluded.fuel_distance_m, energy_kwh = excluded.energy_kwh, energy_distance_m = excluded.energy_distance_m
+
+-- name: one_at_a_time
+-- `odograph recompute` rolls up too: of two passes at once the older one could have the last word.
+SELECT pg_advisory_xact_lock(7012)
+
+-- name: nested_loops
+-- PostgreSQL's statistics know nothing of the newest windows: it takes them for one row, and reads all of the
+-- span again for each vehicle.
+SELECT set_config('enable_nestloop', %(loop)s, true)
+
+-- name: zone
+SELECT tz FROM odograph.rollup_zone
+
+-- name: forget_zone
+DELETE FROM odograph.rollup_zone
+
+-- name: note_zone
+INSERT INTO odograph.rollup_zone (tz) VALUES (%(tz)s)
+
+-- name: drop_hours
+DELETE FROM odograph.vehicle_hour WHERE bucket >= odograph.minutes_from()
+
+-- name: drop_days
+DELETE FROM odograph.vehicle_day WHERE bucket >= odograph.minutes_from()
+
+-- name: note_minutes
+INSERT INTO odograph.window_change (minute, vehicles)
+SELECT bucket, array_agg(vehicle_id) FROM odograph.vehicle_minute WHERE bucket >= odograph.minutes_from()
+GROUP BY bucket
