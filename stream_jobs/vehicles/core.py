@@ -19,7 +19,7 @@ from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.features import Features, Round, joined
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.journeys import journey
-from stream_jobs.vehicles.rows import Head, LateVehicleFrames, Row, alert_row
+from stream_jobs.vehicles.rows import LateVehicleFrames, Row, alert_row
 from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Sequencer
 
 HOUR_MS: Final = 3_600_000
@@ -194,11 +194,10 @@ class Core:
             due_ms = detector.due_ms(fleet.detectors[k], places)
             for lane, found in detector.expire(fleet.detectors[k], places, now_ms):
                 last = fleet.vehicles[places[lane]]
-                head = Head(
-                    fleet.ids[places[lane]], int(last["last_boot"]), int(last["last_seq"]), int(due_ms[lane]),
-                    number(last["lat"]), number(last["lon"]),
+                yield alert_row(
+                    self._rule_set.rules[k], found, fleet.ids[places[lane]], int(last["last_boot"]),
+                    int(last["last_seq"]), int(due_ms[lane]), number(last["lat"]), number(last["lon"]),
                 )  # fmt: skip
-                yield alert_row(self._rule_set.rules[k], found, head)
 
     def _note_due(self, fleet: Fleet, places: Ints) -> None:
         """When ``expire`` is to be called unless frames come before."""
@@ -217,8 +216,8 @@ class Core:
         for lane, each in found:
             boot_id, seq, received_ms = (int(frames[n][lane]) for n in ("boot_id", "seq", "received_ms"))
             where = number(frames["lat_deg"][lane]), number(frames["lon_deg"][lane])
-            head = Head(frames.vehicle(lane), boot_id, seq, received_ms, *where)
-            yield alert_row(self._rule_set.rules[k], each, head)
+            head = frames.vehicle(lane), boot_id, seq, received_ms
+            yield alert_row(self._rule_set.rules[k], each, *head, *where)
 
 
 def _ranks(places: Ints) -> Ints:

@@ -234,43 +234,32 @@ def _co2_g(t: Totals, limits: Journeys) -> float | None:
     return round(t.fuel_l * (diesel if powertrain == "diesel" else petrol), 1)
 
 
-class Head(NamedTuple):
-    """The frame that brought a finding; ``received_ms``: its receipt, or when a timer was due."""
-
-    vehicle_id: str
-    boot_id: int
-    seq: int
-    received_ms: int
-    lat_deg: float | None
-    lon_deg: float | None
-
-
 def finding_id(vehicle_id: str, rule: str, version: int, event_ms: int, *, ended: bool) -> str:
     """The id of a finding: the same one however often it is found."""
     same = (vehicle_id, rule, version, event_ms, "ended" if ended else "found")
     return hashlib.sha256("|".join(map(str, same)).encode()).hexdigest()[:32]
 
 
-def alert_row(rule: "Rule | Metric", found: Detection, head: Head) -> AlertRow:
-    """The record.
+def alert_row(
+    rule: "Rule | Metric", found: Detection, vehicle_id: str, boot_id: int, seq: int, received_ms: int,
+    lat_deg: float | None = None, lon_deg: float | None = None,
+) -> AlertRow:  # fmt: skip
+    """The record of a finding, with the frame that brought it; ``received_ms``: that one's receipt, or when a
+    timer was due.
 
     Its id follows from what makes a finding the same one, vehicle, rule, version and event time, and not from
     the frame that brought it: found again, it is no news.
     """
     name = rule.id if found.part is None else f"{rule.id}.{found.part}"
     return AlertRow(
-        alert_id=finding_id(head.vehicle_id, name, rule.version, found.event_ms, ended=found.ended),
-        rule=name,
-        rule_version=rule.version,
-        severity=found.severity or rule.severity,
-        event_ms=found.event_ms,
-        value=found.value,
-        limit=found.limit,
+        alert_id=finding_id(vehicle_id, name, rule.version, found.event_ms, ended=found.ended),
+        rule=name, rule_version=rule.version, severity=found.severity or rule.severity,
         message=f"{rule.message}: {found.detail}" if found.detail else rule.message,
-        since_ms=found.since_ms,
-        ended=found.ended,
-        **head._asdict(),
-    )
+        event_ms=found.event_ms, since_ms=found.since_ms, ended=found.ended, value=found.value,
+        limit=found.limit,
+        vehicle_id=vehicle_id, boot_id=boot_id, seq=seq, received_ms=received_ms, lat_deg=lat_deg,
+        lon_deg=lon_deg,
+    )  # fmt: skip
 
 
 def _journeys(name: str, *keys: str) -> Table:

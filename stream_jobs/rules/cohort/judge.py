@@ -332,7 +332,7 @@ def alert_row(news: News, now_ms: int) -> AlertRow:
         detail=_evidence(news.metric.unit, residual),
         ended=residual is None,
     )
-    return rows.alert_row(news.metric, found, rows.Head(news.vehicle_id, 0, 0, now_ms, None, None))
+    return rows.alert_row(news.metric, found, news.vehicle_id, 0, 0, now_ms)
 
 
 def _evidence(unit: str, residual: Residual | None) -> str:
