@@ -6,11 +6,11 @@ Range = tuple[int, int]
 Ranges = list[Range]
 
 
-def merged(ranges: Iterable[Sequence[int]]) -> Ranges:
-    """Any ranges as the set they make together."""
+def merged(ranges: Iterable[Sequence[int]], apart: int = 1) -> Ranges:
+    """Any ranges as the set they make together; those that begin up to ``apart`` after another are one."""
     found: Ranges = []
     for first, last in sorted((r[0], r[1]) for r in ranges):
-        if found and first <= found[-1][1] + 1:
+        if found and first <= found[-1][1] + apart:
             found[-1] = (found[-1][0], max(found[-1][1], last))
         else:
             found.append((first, last))

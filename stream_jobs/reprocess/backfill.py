@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
+from infra.contract.seq_ranges import merged
 from infra.contract.verdict import OK
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.archive import reader
@@ -163,11 +164,7 @@ def bring_in(
 
 def spans_of(pieces_ms: Iterable[tuple[int, int]], window_ms: int) -> list[Span]:
     """Whole road windows around pieces of event time, joined where less than APART_MS apart; pure."""
-    found: list[Span] = []
-    for first, last in sorted(pieces_ms):
-        low, high = first // window_ms * window_ms, (last // window_ms + 1) * window_ms
-        if found and low - found[-1].until_ms < APART_MS:
-            found[-1] = Span(found[-1].from_ms, max(high, found[-1].until_ms))
-        else:
-            found.append(Span(low, high))
-    return found
+    whole = (
+        (first // window_ms * window_ms, (last // window_ms + 1) * window_ms) for first, last in pieces_ms
+    )
+    return [Span(*each) for each in merged(whole, APART_MS - 1)]
