@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from infra.settings.sections import Archive
 from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import DAY_MS, HOUR_MS, PACKED, PACKING, TELEMETRY, Entry, hour_name
 from stream_jobs.archive.reader import ArchiveFile, hours, of_hours, paths
-from stream_jobs.archive.writer import adopt, now_ms, parquet_writer
+from stream_jobs.archive.writer import adopt, gathered, now_ms, parquet_writer
 
 SQL: Final = sql_of(__file__)
 
@@ -187,8 +188,9 @@ def _rewritten(
         path.parent.mkdir(parents=True, exist_ok=True)
     schema = pq.read_schema(sources[0])
     with parquet_writer(draft, schema) as file:
-        for group in _row_groups(sources, schema):
-            file.write_table(group if changed is None else changed(group))
+        for group in gathered(_batches(sources, schema), attrgetter("nbytes"), GROUP_BYTES):
+            records = pa.Table.from_batches([group])
+            file.write_table(records if changed is None else changed(records))
     before, after = _content(sources), _content([draft])
     if before != after if changed is None else before[0] != after[0]:
         raise ArchiveError(
@@ -202,20 +204,13 @@ def _rewritten(
     return entry
 
 
-def _row_groups(sources: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The records of ``sources`` in their order, some MiB at a time."""
-    held: list[pa.RecordBatch] = []
+def _batches(sources: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The records of ``sources`` in their order."""
     for path in sources:
         with pq.ParquetFile(path) as file:
             if not file.schema_arrow.equals(schema):
                 raise ArchiveError(f"{path} has other columns than the file before it: it cannot be packed")
-            for batch in file.iter_batches(READ_ROWS):
-                held.append(batch)
-                if sum(each.nbytes for each in held) >= GROUP_BYTES:
-                    yield pa.Table.from_batches(held, schema)
-                    held = []
-    if held:
-        yield pa.Table.from_batches(held, schema)
+            yield from file.iter_batches(READ_ROWS)
 
 
 def _content(files: Sequence[Path]) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -84,7 +84,7 @@ class HourFiles:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files: dict[int, tuple[pa.BufferOutputStream, pq.ParquetWriter]] = {}
-        for batch in _gathered(batches):
+        for batch in gathered(batches, len, READ_AT_ONCE):
             table = indexed(batch, self.limits)
             hours = table["received_ms"].to_numpy() // HOUR_MS
             for hour in np.unique(hours).tolist():
@@ -103,12 +103,14 @@ class HourFiles:
             yield from _pieces(hour * HOUR_MS, *files.pop(hour))
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same records, at least READ_AT_ONCE at once but for the last ones."""
+def gathered(
+    batches: Iterable[pa.RecordBatch], size: Callable[[pa.RecordBatch], int], least: int
+) -> Iterator[pa.RecordBatch]:
+    """The same records, batches of at least so much of a size but for the last one."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
-        if sum(each.num_rows for each in held) >= READ_AT_ONCE:
+        if sum(map(size, held)) >= least:
             yield pa.concat_batches(held)
             held = []
     if held:
