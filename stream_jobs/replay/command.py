@@ -104,7 +104,7 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
 
 def _verified(home: Path, live: Endpoints, run: Run, say: Say, as_json: bool) -> bool:
     span = {"since_ms": run.since_ms, "until_ms": run.until_ms}
-    if late := databases.number(live.db_owner_url, databases.LATE_OPEN, span):
+    if late := databases.number(live.db_owner_url, "late_open", span):
         say(f"live: {late} late frames of this span wait for their repair; the run has them already")
     equal = compared(run.run_id, lambda table: table.windows, as_json)
     runs.save(home, replace(run, state="verified" if equal else "different"))
@@ -116,8 +116,8 @@ def _drives_told(home: Path, run: Run, as_json: bool) -> None:
     drives = runs.drives_of(folder_of(home, run.run_id))["drives"]
     with opened(run.run_id) as (_, _live, own):
         for drive in drives:
-            for name, query in databases.OF_DRIVE.items():
-                ((drive[name],),) = own.execute(query, drive).fetchall()
+            for name in ("trips", "alerts"):
+                ((drive[name],),) = own.execute(databases.SQL[name], drive).fetchall()
     typer.echo(json.dumps(asdict(run) | {"drives": drives}) if as_json else told(drives), nl=as_json)
 
 

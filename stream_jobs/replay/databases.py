@@ -105,16 +105,10 @@ connected = partial(
     session={"timezone": "UTC", "extra_float_digits": "1"},
 )  # fmt: skip
 """A connection in autocommit; its own failures become ServiceError."""
-_OPEN: Final = (
-    ("late frames to repair", SQL["late_frames"]),
-    ("late frames of vehicles to repair", SQL["late_vehicles"]),
-    ("windows to roll up", SQL["changed_windows"]),
-)
-EVENTS_TAKEN: Final = SQL["events_taken"]
-DROPPED_LATE: Final = SQL["dropped_late"]
-OF_DRIVE: Final = {"trips": SQL["trips"], "alerts": SQL["alerts"]}
-"""What a run found in one recorded drive; parameters: its report."""
-LATE_OPEN: Final = SQL["late_open"]
+_OPEN: Final = {
+    "late frames to repair": "late_frames", "late frames of vehicles to repair": "late_vehicles",
+    "windows to roll up": "changed_windows",
+}  # fmt: skip
 
 
 def create(owner_url: str, name: str) -> None:
@@ -163,15 +157,14 @@ def drop(owner_url: str, name: str) -> None:
 
 def open_work(url: str) -> list[str]:
     """What a run's periodic tasks have still to do."""
-    counts = [(what, number(url, query)) for what, query in _OPEN]
-    return [f"{count} {what}" for what, count in counts if count]
+    return [f"{count} {what}" for what, name in _OPEN.items() if (count := number(url, name))]
 
 
-def number(url: str, query: str, values: Any = None) -> int:
-    """The only value of a query of this module."""
+def number(url: str, name: str, values: Any = None) -> int:
+    """The only value of a statement of this module."""
     with connected(url) as database:
-        row = database.execute(query, values).fetchone()
-    return int(row[0]) if row else 0
+        ((value,),) = database.execute(SQL[name], values).fetchall()
+    return int(value)
 
 
 def dead_letters(live: Connection, run: Connection) -> tuple[list[str], int]:

@@ -39,6 +39,7 @@ SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL
 SELECT count(*) FROM odograph.window_change
 
 -- name: trips
+-- What a run found in one recorded drive; parameters: its report.
 SELECT count(*) FROM odograph.trip WHERE vehicle_id = %(vehicle_id)s
   AND started_at BETWEEN %(stamped_from)s::timestamptz AND %(stamped_to)s
 
@@ -46,3 +47,7 @@ SELECT count(*) FROM odograph.trip WHERE vehicle_id = %(vehicle_id)s
 SELECT count(*) FROM odograph.alert WHERE vehicle_id = %(vehicle_id)s
   AND opened_at BETWEEN %(stamped_from)s::timestamptz AND %(stamped_to)s::timestamptz + interval '1 min'
   AND withdrawn_at IS NULL
+
+-- name: watermark
+SELECT coalesce(extract(epoch FROM max(watermark)) * 1000, 0)::bigint FROM odograph.query_progress
+WHERE query = 'telemetry'

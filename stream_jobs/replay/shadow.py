@@ -202,9 +202,9 @@ class Shadow:
         if "events" in self.run.jobs and not any(count > 0 for count in left.values()):
             counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
             events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)
-            left["events"] = events - databases.number(self.owner_url, databases.EVENTS_TAKEN)
+            left["events"] = events - databases.number(self.owner_url, "events_taken")
         found = [f"{query}: {count} records" for query, count in left.items() if count > 0]
-        if databases.number(self.owner_url, SQL["watermark"]) < self._clock_ms:
+        if databases.number(self.owner_url, "watermark") < self._clock_ms:
             found.append("its clock, behind the last record")
         return found or databases.open_work(self.owner_url)
 
@@ -320,7 +320,7 @@ def run_shadow(
             shadow.fall_silent()
             shadow.settle(supervisor, ends, stop, say)
         took_s = time.monotonic() - fed_s
-    dropped = databases.number(shadow.owner_url, databases.DROPPED_LATE)
+    dropped = databases.number(shadow.owner_url, "dropped_late")
     with connected(live.db_owner_url) as here, connected(shadow.owner_url) as there:
         left_out, _ = databases.dead_letters(here, there)
     total_s = run.total_s + time.monotonic() - begun_s

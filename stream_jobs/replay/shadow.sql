@@ -1,9 +1,5 @@
 -- Statements of shadow.py.
 
--- name: watermark
-SELECT coalesce(extract(epoch FROM max(watermark)) * 1000, 0)::bigint FROM odograph.query_progress
-WHERE query = 'telemetry'
-
 -- name: vehicle
 INSERT INTO odograph.vehicle (vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id)
 VALUES (%(vehicle_id)s, %(model)s, %(powertrain)s, %(vehicle_class)s, 'online', %(stamped_from)s, %(boot_id)s)
