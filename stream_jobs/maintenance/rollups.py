@@ -127,16 +127,10 @@ def _level_sql(unit: str, below: str, time: str, end: str) -> str:
     """The due buckets of a span; ``since`` and ``until`` bound the rows: other chunks are not read."""
     names = [column.name for column in WRITTEN]
     sources = [column.over_windows if below == "window" else column.over_rollups for column in WRITTEN]
-    return (
-        f"INSERT INTO odograph.vehicle_{unit} (vehicle_id, bucket, {', '.join(names)}) "  # noqa: S608  own names
-        f"SELECT vehicle_id, d.bucket, {', '.join(sources)} "
-        f"FROM rollup_due d JOIN odograph.vehicle_{below} s USING (vehicle_id) "
-        f"WHERE d.unit = '{unit}' AND d.bucket BETWEEN %(since)s AND %(last)s "
-        f"AND {time} >= d.bucket AND {time} < {end} "
-        f"AND {time} >= %(since)s AND {time} < %(until)s "
-        f"GROUP BY vehicle_id, d.bucket ORDER BY vehicle_id, d.bucket "
-        f"{on_conflict(('vehicle_id', 'bucket'), names)}"
-    )
+    return SQL["level"].format(
+        unit=unit, below=below, time=time, end=end, names=", ".join(names), sources=", ".join(sources),
+        on_conflict=on_conflict(("vehicle_id", "bucket"), names),
+    )  # fmt: skip
 
 
 FLEET_SQL: Final = SQL["fleet"].format(

@@ -87,3 +87,11 @@ DELETE FROM odograph.vehicle_day WHERE bucket >= odograph.minutes_from()
 INSERT INTO odograph.window_change (minute, vehicles)
 SELECT bucket, array_agg(vehicle_id) FROM odograph.vehicle_minute WHERE bucket >= odograph.minutes_from()
 GROUP BY bucket
+
+-- name: level
+INSERT INTO odograph.vehicle_{unit} (vehicle_id, bucket, {names})
+SELECT vehicle_id, d.bucket, {sources}
+FROM rollup_due d JOIN odograph.vehicle_{below} s USING (vehicle_id)
+WHERE d.unit = '{unit}' AND d.bucket BETWEEN %(since)s AND %(last)s AND {time} >= d.bucket AND {time} < {end}
+  AND {time} >= %(since)s AND {time} < %(until)s
+GROUP BY vehicle_id, d.bucket ORDER BY vehicle_id, d.bucket {on_conflict}

@@ -124,10 +124,7 @@ def create(owner_url: str, name: str) -> None:
                 columns = ", ".join(names(own, table))
                 own.execute(f"CREATE TEMP TABLE given (LIKE odograph.{table}) ON COMMIT DROP")
                 copy(live, f"SELECT {columns} FROM odograph.{table}", own, f"given ({columns})")  # noqa: S608
-                own.execute(
-                    f"INSERT INTO odograph.{table} ({columns}) OVERRIDING SYSTEM VALUE "  # noqa: S608
-                    f"SELECT {columns} FROM given ON CONFLICT DO NOTHING"
-                )
+                own.execute(SQL["new_rows"].format(table=table, columns=columns).encode())
                 own.execute("DROP TABLE given")
 
 
@@ -254,17 +251,12 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     if table.fleet:
         erased = [start for (start,) in live.execute(SQL["erased"], values).fetchall()]
         values = {**values, "erased": erased}
-        query = f"SELECT count(*) FROM odograph.{table.name} WHERE {table.time} = ANY(%(erased)s)"  # noqa: S608
+        query = SQL["left_out"].format(table=table.name, time=table.time)
         left_out = live.execute(query.encode(), values).fetchall()[0][0] if erased else 0
     missing = set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}
     if missing:
         raise ServiceError(f"{table.name}: column {min(missing)} is in one database only; migrate both alike")
-    # Number of rows and a sum of their hashes by slice: whatever the order of the rows.
-    hashes = (
-        f"SELECT {table.keys[0]}::text, date_trunc('hour', {table.time}), count(*), "  # noqa: S608
-        f"sum(hashtextextended(ROW({', '.join(compared)})::text, 0)::numeric) "
-        f"FROM odograph.{table.name} WHERE {_compared(table)} GROUP BY 1, 2"
-    )
+    hashes = _statement("hashes", table, compared)
     here, there = (
         {(key, hour): (count, total) for key, hour, count, total in each.execute(hashes, values).fetchall()}
         for each in (live, run)
@@ -284,19 +276,17 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     return replace(verdict, rows_differing=rows, by_column=dict(by_column), first=first)
 
 
-def _compared(table: Table) -> str:
-    """SQL: whether a row is compared; parameters as of ``within``, and ``erased`` of tables of the fleet."""
-    words = [within(table), table.only]
-    return " AND ".join([*words, f"{table.time} <> ALL(%(erased)s::timestamptz[])"] if table.fleet else words)
+def _statement(name: str, table: Table, columns: Sequence[str]) -> bytes:
+    """Over the rows that are compared; parameters as of ``within``, and ``erased`` of tables of the fleet."""
+    wanted = f"{within(table)} AND {table.only}"
+    if table.fleet:
+        wanted += f" AND {table.time} <> ALL(%(erased)s::timestamptz[])"
+    named = {"table": table.name, "key": table.keys[0], "time": table.time, "columns": ", ".join(columns)}
+    return SQL[name].format(**named, wanted=wanted).encode()
 
 
 def _rows(connection: Connection, table: Table, compared: Sequence[str], place: Mapping[str, Any]) -> Rows:
-    found = connection.execute(
-        f"SELECT {', '.join(compared)} FROM odograph.{table.name} WHERE {_compared(table)} "  # noqa: S608
-        f"AND {table.keys[0]}::text = %(slice)s AND {table.time} >= %(hour)s "
-        f"AND {table.time} < %(hour)s + interval '1 hour'",
-        place,
-    ).fetchall()
+    found = connection.execute(_statement("slice", table, compared), place).fetchall()
     rows = [dict(zip(compared, row, strict=True)) for row in found]
     return {tuple(row[k] for k in table.keys): row for row in rows}
 

@@ -51,3 +51,18 @@ SELECT count(*) FROM odograph.alert WHERE vehicle_id = %(vehicle_id)s
 -- name: watermark
 SELECT coalesce(extract(epoch FROM max(watermark)) * 1000, 0)::bigint FROM odograph.query_progress
 WHERE query = 'telemetry'
+
+-- name: new_rows
+INSERT INTO odograph.{table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM given ON CONFLICT DO NOTHING
+
+-- name: left_out
+SELECT count(*) FROM odograph.{table} WHERE {time} = ANY(%(erased)s)
+
+-- name: hashes
+-- Number of rows and a sum of their hashes by slice: whatever the order of the rows.
+SELECT {key}::text, date_trunc('hour', {time}), count(*), sum(hashtextextended(ROW({columns})::text, 0)::numeric)
+FROM odograph.{table} WHERE {wanted} GROUP BY 1, 2
+
+-- name: slice
+SELECT {columns} FROM odograph.{table}
+WHERE {wanted} AND {key}::text = %(slice)s AND {time} >= %(hour)s AND {time} < %(hour)s + interval '1 hour'

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from infra.clients import duck
+from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import AlertRow
@@ -28,6 +29,8 @@ from stream_jobs.vehicles.features import Features, joined, vehicle_stage
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.rows import Row, pack
 from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, archived_frames
+
+SQL: Final = sql_of(__file__)
 
 SMALL: Final = 250_000
 """So many frames of a run are processed here before Spark is started: that takes as long."""
@@ -71,15 +74,8 @@ class Wanted:
         of_windows = ""
         if self.windows is not None:
             whose = "" if self.all_vehicles else "w.vehicle_id IS NOT NULL AND"
-            of_windows = (
-                f" OR {whose} r.t0_ms < {self.windows[1]} AND r.t0_ms + r.span_ms >= {self.windows[0]} AND "
-                f"(r.verdict = 'late' OR r.received_ms BETWEEN {self.received[0]} AND {self.received[1]})"
-            )
-        return (
-            f"SELECT {what} FROM {records} r LEFT JOIN {times} w ON r.vehicle_id = w.vehicle_id "  # noqa: S608
-            f"WHERE r.verdict IN ('ok', 'late') "
-            f"AND (r.t0_ms >= w.from_ms AND r.t0_ms < w.until_ms{of_windows})"
-        )
+            of_windows = SQL["of_windows"].format(*self.windows, *self.received, whose=whose)
+        return SQL["wanted"].format(what=what, records=records, times=times, of_windows=of_windows)
 
 
 class Remake:
@@ -247,8 +243,6 @@ def _counted(
     database.register("times", duck.table_of(_TIMES, wanted.times))
     text = wanted.sql("filename, r.vehicle_id, count(*) AS n", _FILES, "times")
     database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", {"files": files})
-    counts = database.execute(
-        "SELECT vehicle_id, sum(n)::bigint FROM found GROUP BY 1 ORDER BY 2, 1"
-    ).fetchall()
+    counts = database.execute(SQL["counts"]).fetchall()
     some = database.execute("SELECT DISTINCT filename FROM found ORDER BY 1").fetchall()
     return counts, [row[0] for row in some]

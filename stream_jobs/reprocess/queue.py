@@ -9,7 +9,7 @@ there to odograph.recompute_run what it changed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,6 @@ from infra.clients.db import sql_of
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, execute, fetch
-from stream_jobs.app.statements import insert
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.vehicles.rows import HarshRow, IdleRow, Row, StopRow, TripRow
 
@@ -151,10 +150,6 @@ LOOK_BACK_MS: Final = 86_400_000
 """How far back a vehicle is read where no stop is known before its frames."""
 COMMAND, NIGHTLY, GAP = "command", "nightly", "gap"
 
-_BEGIN: Final = insert(
-    "recompute_run", ("kind", "from_at", "until_at", "vehicle_id", "late_until"), "RETURNING run_no, NULL"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -276,25 +271,15 @@ def begin(connection: Connection, kind: str, span: Span, late_until: datetime | 
         "kind": kind, "from_at": moment(span.from_ms), "until_at": moment(span.until_ms),
         "vehicle_id": span.vehicle_id, "late_until": late_until,
     }  # fmt: skip
-    found = fetch(connection, SQL["unfinished"], values) or fetch(connection, _BEGIN, values)
+    found = fetch(connection, SQL["unfinished"], values) or fetch(connection, SQL["begin"], values)
     return Run(found[0][0], span, found[0][1])
 
 
 def add(connection: Connection, run: Run, counts: Counts, done_ms: int | None = None) -> None:
     """Add to the counts in the transaction that changed something; windows before ``done_ms`` are done."""
-    changed = {name: n for name, n in asdict(counts).items() if n}
-    sets = [f"{name} = {name} + %({name})s" for name in changed]
-    if done_ms is not None:
-        sets.append("done_until = to_timestamp(%(done_ms)s / 1000.0)")
-    if sets:
-        statement = f"UPDATE odograph.recompute_run SET {', '.join(sets)} WHERE run_no = %(run_no)s"  # noqa: S608
-        execute(connection, statement, {**changed, "run_no": run.run_no, "done_ms": done_ms})
+    execute(connection, SQL["add"], {**asdict(counts), "run_no": run.run_no, "done_ms": done_ms})
 
 
 def finish(connection: Connection, run: Run) -> Counts:
     """The run is over; what it changed in all, also before it was killed."""
-    statement = (
-        "UPDATE odograph.recompute_run SET finished_at = now() WHERE run_no = %(run_no)s "  # noqa: S608
-        f"RETURNING {', '.join(field.name for field in fields(Counts))}"
-    )
-    return Counts(*fetch(connection, statement, {"run_no": run.run_no})[0])
+    return Counts(*fetch(connection, SQL["finish"], {"run_no": run.run_no})[0])

@@ -66,3 +66,23 @@ WHERE vehicle_id = %(vehicle_id)s AND noted_at <= to_timestamp(%(seen_ms)s / 100
 SELECT run_no, (extract(epoch FROM done_until) * 1000)::bigint FROM odograph.recompute_run
 WHERE kind = %(kind)s AND finished_at IS NULL AND vehicle_id IS NOT DISTINCT FROM %(vehicle_id)s
   AND from_at = %(from_at)s AND until_at = %(until_at)s ORDER BY run_no DESC LIMIT 1
+
+-- name: begin
+INSERT INTO odograph.recompute_run (kind, from_at, until_at, vehicle_id, late_until)
+VALUES (%(kind)s, %(from_at)s, %(until_at)s, %(vehicle_id)s, %(late_until)s) RETURNING run_no, NULL
+
+-- name: add
+UPDATE odograph.recompute_run SET
+    late_frames = late_frames + %(late_frames)s, vehicle_windows = vehicle_windows + %(vehicle_windows)s,
+    place_windows = place_windows + %(place_windows)s, orphaned = orphaned + %(orphaned)s,
+    vehicles = vehicles + %(vehicles)s, journeys = journeys + %(journeys)s,
+    alerts_added = alerts_added + %(alerts_added)s, alerts_changed = alerts_changed + %(alerts_changed)s,
+    alerts_withdrawn = alerts_withdrawn + %(alerts_withdrawn)s,
+    done_until = coalesce(to_timestamp(%(done_ms)s::bigint / 1000.0), done_until)
+WHERE run_no = %(run_no)s
+
+-- name: finish
+-- In the order of queue.Counts.
+UPDATE odograph.recompute_run SET finished_at = now() WHERE run_no = %(run_no)s
+RETURNING late_frames, vehicle_windows, place_windows, orphaned, vehicles, journeys, alerts_added, alerts_changed,
+          alerts_withdrawn

@@ -208,13 +208,9 @@ class Restater:
         for table, found in rows.items():
             stage(connection, table.name, found)
             execute(connection, f"ANALYZE {sql.staged(table.name)}")
-            if piece.of == "all":  # stored windows without a frame in the archive
-                orphans = (
-                    f"SELECT count(*) FROM {table.name} w WHERE w.window_start >= %(since)s "  # noqa: S608
-                    f"AND w.window_start < %(until)s AND {table.not_staged()}"
-                )
-                if table is VEHICLE:
-                    orphans += " AND (%(vehicle)s::text IS NULL OR w.vehicle_id = %(vehicle)s)"
+            if piece.of == "all":
+                whose = SQL["of_vehicle"] if table is VEHICLE else "true"
+                orphans = SQL["orphans"].format(table=table.name, not_staged=table.not_staged(), whose=whose)
                 orphaned += fetch(connection, orphans, bounds)[0][0]
             restated[table] = restate_rows(connection, table, found, bounds)
         whole = late if piece.vehicle_id is None and rows else []
@@ -269,12 +265,8 @@ def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) ->
     for table, found in restated_tables(rows).items():
         made = tagged(found, BATCH_ID)
         stage(connection, table.name, made)
-        changed += execute(
-            connection,
-            f"DELETE FROM {table.name} w WHERE vehicle_id = %(vehicle)s "  # noqa: S608  names of this package
-            f"AND {table.time} > %(since)s AND {table.time} <= %(until)s AND {table.not_staged()}",
-            bounds,
-        )
+        gone = SQL["gone"].format(table=table.name, time=table.time, not_staged=table.not_staged())
+        changed += execute(connection, gone, bounds)
         changed += restate_rows(connection, table, made, bounds)
         execute(connection, f"TRUNCATE {sql.staged(table.name)}")
     trips = [row.started_ms for row in rows if isinstance(row, TripRow)]

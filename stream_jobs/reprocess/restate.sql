@@ -18,3 +18,15 @@ UPDATE odograph.trip_stop SET ended_at = to_timestamp(%(ended_ms)s / 1000.0), re
     restated_at = now()
 WHERE vehicle_id = %(vehicle)s AND began_at = to_timestamp(%(began_ms)s / 1000.0)
   AND ended_at IS DISTINCT FROM to_timestamp(%(ended_ms)s / 1000.0)
+
+-- name: orphans
+-- Stored windows without a frame in the archive.
+SELECT count(*) FROM {table} w
+WHERE w.window_start >= %(since)s AND w.window_start < %(until)s AND {not_staged} AND {whose}
+
+-- name: of_vehicle
+(%(vehicle)s::text IS NULL OR w.vehicle_id = %(vehicle)s)
+
+-- name: gone
+DELETE FROM {table} w
+WHERE vehicle_id = %(vehicle)s AND {time} > %(since)s AND {time} <= %(until)s AND {not_staged}
