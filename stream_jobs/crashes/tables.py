@@ -95,18 +95,9 @@ def export(
         found = bundle.unnamed(found, identity.pseudonym(settings, key[0]))
     body = bundle.made(found, basis)
     digest = sha256_hex(body)
-    note_export(urls[1], key, by, basis, digest, identity.notary(settings), actor)
+    words, notary = {"by": by.strip(), "basis": str(basis), "digest": digest}, identity.notary(settings)
+    _done(urls[1], "exported", key, f"{by.strip()}, {basis}", notary, actor, ANSWER_S, **words)
     return bundle.name_of(found.record), body, digest
-
-
-def note_export(
-    url: str, key: Key, by: str, basis: LegalBasis, digest: str, notary: Signer | None,
-    actor: str | None = None,
-) -> None:  # fmt: skip
-    """Note in the custody log that a bundle with this SHA-256 left, by which right. Raises ServiceError."""
-    words = {"by": by.strip(), "basis": str(basis), "digest": digest}
-    detail = f"{words['by']}, {basis}"
-    _done(url, "exported", key, detail, notary, actor, ANSWER_S, **words)
 
 
 def _done(

@@ -26,7 +26,7 @@ from infra.clients.kafka import LOST
 from infra.clients.leases import Lease
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
-from infra.contract.incidents import TABLE_KEY, Causes
+from infra.contract.incidents import TABLE_KEY
 from infra.contract.messages import RULE
 from infra.contract.topics import EVENT_TOPICS, kafka_topic
 from infra.contract.verdict import clock_limits
@@ -38,7 +38,7 @@ from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events import writes
-from stream_jobs.events.rows import Cursor, Record, Row
+from stream_jobs.events.rows import Cursor, Record
 from stream_jobs.rules.cohort.judge import load_metrics
 from stream_jobs.rules.model import load_causes, load_rules
 
@@ -56,16 +56,10 @@ Result = TypeVar("Result")
 
 
 def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    rules, metrics = load_rules(settings.jobs.rules), load_metrics(settings.cohort.metrics)
-    others = [metric.id for metric in metrics]
-    clear_times = writes.ClearTimes.of(rules, [*others, RULE])
-    causes = load_causes(settings.jobs.rules, rules, others)
+    """Serve until SIGTERM or SIGINT; raises ConfigError."""
     where = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"), CONSUMER)
     with stopped_by_signals() as stop:
-        store = EventStore(
-            settings, where, clear_times, causes, writes.rule_notes(rules, metrics, causes), stop
-        )
+        store = EventStore(settings, where, stop)
         checks = {"database": store.database_problem, "kafka": lambda: store.kafka_problem}
         lease = Lease(settings, where.db_ingest_url, CONSUMER, stop)
         with HealthServer(where.health(CONSUMER), checks, store.metrics.registry, lease=lease) as page:
@@ -76,17 +70,17 @@ def run(settings: Settings) -> None:
 class EventStore:
     """The loop: read, store, clear. ``kafka_problem`` says why Kafka keeps it from being ready."""
 
-    def __init__(
-        self, settings: Settings, where: Endpoints, clear_times: writes.ClearTimes, causes: Causes,
-        rules: Sequence[Row], stop: threading.Event,
-    ) -> None:  # fmt: skip
+    def __init__(self, settings: Settings, where: Endpoints, stop: threading.Event) -> None:
+        rules, metrics = load_rules(settings.jobs.rules), load_metrics(settings.cohort.metrics)
+        others = [metric.id for metric in metrics]
+        self._clear_times = writes.ClearTimes.of(rules, [*others, RULE])
+        self._causes = load_causes(settings.jobs.rules, rules, others)
+        self._rules = writes.rule_notes(rules, metrics, self._causes)
         self.metrics = EventMetrics()
         self.kafka_problem: str | None = "not connected yet"
         self._where, self._prefix = where, settings.kafka.prefix
         self._names = {kafka_topic(settings.kafka.prefix, name): name for name in EVENT_TOPICS}
         self._clocks = clock_limits(settings)
-        self._clear_times, self._causes = clear_times, causes
-        self._rules = rules
         self._terms = settings.crash
         self._sealing = writes.Sealing(identity.device_trust(settings), identity.notary(settings))
         self._log = structlog.get_logger()

@@ -191,10 +191,8 @@ def _raised(rows: DataFrame, rules: Sequence[Rule], gate: Column) -> DataFrame:
         about = F.nullif(about.cast("string"), F.lit(""))
         finding = F.struct(
             F.concat_ws(".", F.lit(rule.id), *[about] * rule.apart).alias("rule"),
-            *(
-                F.lit(given).alias(name)
-                for name, given in (("rule_version", rule.version), ("severity", rule.severity))
-            ),
+            F.lit(rule.version).alias("rule_version"),
+            F.lit(rule.severity).alias("severity"),
             value.cast("double").alias("value"),
             limit.cast("double").alias("limit"),
             F.concat_ws(": ", F.lit(rule.message), about).alias("message"),

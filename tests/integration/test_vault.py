@@ -211,7 +211,8 @@ def test_what_a_superuser_forges_is_found_without_the_database(stack: Stack, lan
     stored(lane, signed_record(lane, 0, 1), open_record(1, 1, T0))
     urls = lane.endpoints
     notary = identity.notary(lane.settings)
-    tables.note_export(urls.db_dispatch_url, (VINS[0], 5, "5-1"), "A. Clerk", COURT, "0" * 64, notary)
+    both = urls.db_dashboard_url, urls.db_dispatch_url
+    tables.export(lane.settings, both, (VINS[0], 5, "5-1"), "A. Clerk", COURT)
     assert tables.lock(urls.db_ingest_url, (VINS[1], 5, "5-1"), "A. Clerk", "court order", notary)
     assert command(lane, "anchor").stdout.startswith(
         "anchored at entry 4: 1 heads, the last one at entry 4, time-stamped "
