@@ -155,24 +155,15 @@ def join(cursor: Cursor, causes: Causes) -> Told:
     Alerts whose span is new wait with ``to_join``, whoever wrote them: this store, the batch layer, or a
     version before there were incidents. Only what is near them in time is read.
     """
-    told = _joined(cursor, causes)
-    cursor.execute(SQL["mark_silenced"], {})
-    return told
-
-
-def _joined(cursor: Cursor, causes: Causes) -> Told:
     cursor.execute(SQL["lock"], {})
     cursor.execute(SQL["waiting"].format(alert=SQL["alert"]), {"most": AT_ONCE})
     waiting = cursor.fetchall()
-    if not waiting:
-        return []
-    alerts = sorted([*waiting, *_near(cursor, causes, waiting)], key=lambda row: row["alert_no"])
+    near = _near(cursor, causes, waiting) if waiting else []
     by_cause: dict[str, list[Row]] = {}
-    for row in alerts:
+    for row in sorted([*waiting, *near], key=lambda row: row["alert_no"]):
         by_cause.setdefault(row["cause"] or causes.of(row["rule"]), []).append(row)
-    told: Told = []
-    for cause, rows in by_cause.items():
-        told += _join(cursor, cause, rows, causes)
+    told = [word for cause, rows in by_cause.items() for word in _join(cursor, cause, rows, causes)]
+    cursor.execute(SQL["mark_silenced"], {})
     return told
 
 
@@ -309,12 +300,11 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
 
 def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric], causes: Causes | None = None) -> list[Row]:
     """A row a rule, those of cohorts' metrics too; expressions as the rules file has them."""
-    notes, table = [], causes or Causes()
+    table, notes = causes or Causes(), list[Row]()
     for rule in rules:
         value = None if rule.value == NO_VALUE else rule.value
-        notes.append(
-            rule.summary() | {"condition": rule.condition, "value_sql": value, "limit_sql": rule.limit}
-        )
+        sql = {"condition": rule.condition, "value_sql": value, "limit_sql": rule.limit}
+        notes.append(rule.summary() | sql)
     for metric in metrics:
         sql = {"condition": None, "value_sql": None, "limit_sql": f"z {metric.z:g}"}
         notes.append(metric.summary() | sql)

@@ -53,9 +53,8 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
         with connected("256MB") as connection:
             span = (max(opened_ms) + AROUND_MS, min(opened_ms) - AROUND_MS)
             sql = SQL["frames"].format(records=reader.records_sql(reader.by_log(files)))
-            found = connection.execute(sql, [sorted(set(vehicles)), *span])
-            names = [column[0] for column in found.description]
-            frames = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            found = connection.sql(sql, params=[sorted(set(vehicles)), *span])
+            frames = found.to_arrow_table().to_pylist()
     rows = chosen(due, frames)
     counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
 

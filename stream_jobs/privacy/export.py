@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 import psycopg
-import pyarrow.parquet as pq
 from psycopg import sql
 
 from infra.clients.db import Connection, connected, sql_of
@@ -138,15 +137,8 @@ def _frames(home: Path, vehicle: str, path: Path) -> int:
     if not files:
         return 0
     with duck() as connection:
-        read = "FROM read_parquet($files, hive_partitioning = false) WHERE vehicle_id = $vehicle"
-        query = f"SELECT * {read} ORDER BY received_ms, topic, partition, log_offset"
-        asked = connection.execute(query, {"files": files, "vehicle": vehicle})
-        batches: Any = asked.to_arrow_reader(10_000)
-        rows = 0
-        with pq.ParquetWriter(path, batches.schema, compression="zstd") as file:
-            for batch in batches:
-                file.write_batch(batch)
-                rows += batch.num_rows
+        values = {"files": files, "vehicle": vehicle, "path": str(path)}
+        ((rows,),) = connection.execute(SQL["frames"], values).fetchall()
     if not rows:
         path.unlink()
-    return rows
+    return int(rows)
