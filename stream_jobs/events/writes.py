@@ -5,7 +5,7 @@ Rows go in as one JSON parameter; times are ms since 1970 on the way.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -30,19 +30,14 @@ SQL: Final = sql_of(__file__)
 
 Offsets = dict[tuple[str, int], int]  # next offset by topic (short name) and partition
 ALERT_COLUMNS: Final = SQL["alert_columns"]
-_LIFE: Final = (
-    "rule_version severity message opened_ms last_ms cleared_ms since_ms findings value worst_value limit "
-    "lat_deg lon_deg late"
-)
+_KEYS: Final = ("alert_no", "vehicle_id", "rule", "first_alert_id")
+_LIFE: Final = " ".join(each.name for each in fields(Alert) if each.name not in _KEYS)
+"""Of an alert what findings change."""
 _RULE: Final = (
     "version severity query kind source condition value_sql limit_sql beyond clear_for_s message cause"
 )
-INSERT_FINDINGS: Final = insert_json(
-    "alert_event",
-    "alert_id vehicle_id rule rule_version severity message event_ms received_ms alerted_ms since_ms value "
-    "limit lat_deg lon_deg ended",
-    "ON CONFLICT DO NOTHING RETURNING alert_id",
-)
+_FINDING: Final = " ".join(name for name in Finding.__struct_fields__ if name not in ("boot_id", "seq"))
+INSERT_FINDINGS: Final = insert_json("alert_event", _FINDING, "ON CONFLICT DO NOTHING RETURNING alert_id")
 INSERT_ALERTS: Final = insert_json("alert", f"vehicle_id rule first_alert_id {_LIFE}", "")
 UPDATE_ALERTS: Final = (
     f"UPDATE odograph.alert a SET {set_columns(_LIFE, json_value)}, to_join = true "  # noqa: S608  own columns

@@ -5,7 +5,7 @@ again by the life of alerts that the store gives them (alerts.merge), and put in
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -24,11 +24,6 @@ MARGIN_MS: Final = 7 * 86_400_000
 
 _LOCK: Final = "SELECT 1 FROM odograph.consumer_offset WHERE topic = 'alerts' FOR UPDATE"
 """The event store moves these rows with each batch: while they are ours it opens no alert beside us."""
-_KEYS: Final = (
-    "alert_id", "vehicle_id", "rule", "rule_version", "severity", "event_ms", "received_ms", "alerted_ms",
-    "message", "value", "limit", "lat_deg", "lon_deg", "since_ms", "ended",
-)  # fmt: skip
-"""Of a finding, in the order of these columns."""
 _ALERTS: Final = SQL["alerts"].format(columns=event_sql.ALERT_COLUMNS)
 _MARK: Final = "UPDATE odograph.alert_event SET {change} WHERE alert_id = ANY(%(ids)s)"
 _ADDED: Final = "UPDATE odograph.alert SET restated_at = now() WHERE first_alert_id = ANY(%(ids)s)"
@@ -172,10 +167,7 @@ def restate_alerts(
         return Counts()
     execute(connection, _LOCK)
     rows = fetch(connection, SQL["findings"], {"vehicle": vehicle_id, "rules": [*rules], **_bounds(moments)})
-    stored = {
-        row[0]: StoredFinding(Finding(**dict(zip(_KEYS, row, strict=False)), boot_id=0, seq=0), *row[-2:])
-        for row in rows
-    }
+    stored = {row[0]: StoredFinding(Finding(*row[:-2]), *row[-2:]) for row in rows}
     low_ms, high_ms = min(moments), max(moments)
     inside = {key: each for key, each in stored.items() if low_ms <= each.finding.event_ms <= high_ms}
     ((seen_ms, late_ms),) = fetch(connection, SQL["times"], {"vehicle": vehicle_id})
@@ -193,11 +185,7 @@ def restate_alerts(
     moved = [*changes.added, *(stored[key].finding for key in (*changes.withdrawn, *changes.revived))]
     names = sorted({finding.rule for finding in moved})
     values = {"vehicle": vehicle_id, "names": names, **_bounds([finding.event_ms for finding in moved])}
-    columns = [field.name for field in fields(Alert)]
-    alerts = [
-        StoredAlert(Alert(**dict(zip(columns, row[:-2], strict=True))), row[-2], row[-1])
-        for row in fetch(connection, _ALERTS, values)
-    ]
+    alerts = [StoredAlert(Alert(*row[:-2]), *row[-2:]) for row in fetch(connection, _ALERTS, values)]
     counts = Counts()
     for name in names:
         mine = [each for each in alerts if each.alert.rule == name]

@@ -1,15 +1,15 @@
 -- Statements of alerts.py.
 
 -- name: findings
--- Findings stored before there was a column for the message (migration 020) have that of their alert.
+-- In the order of derive.Finding, boot and number not known, then of StoredFinding. Findings stored before there
+-- was a column for the message (migration 020) have that of their alert.
 SELECT e.alert_id, e.vehicle_id, e.rule, coalesce(e.rule_version, 0), e.severity,
-       (extract(epoch FROM e.event_time) * 1000)::bigint, (extract(epoch FROM e.received_at) * 1000)::bigint,
-       (extract(epoch FROM e.alerted_at) * 1000)::bigint,
+       (extract(epoch FROM e.event_time) * 1000)::bigint, e.value, e.limit_value,
        coalesce(nullif(e.message, ''), (
            SELECT a.message FROM odograph.alert a WHERE a.vehicle_id = e.vehicle_id AND a.rule = e.rule
            AND e.event_time BETWEEN a.opened_at AND a.last_at ORDER BY a.opened_at LIMIT 1), e.rule),
-       e.value, e.limit_value, e.lat_deg, e.lon_deg,
-       (extract(epoch FROM e.since_at) * 1000)::bigint, e.ended,
+       0, 0, (extract(epoch FROM e.received_at) * 1000)::bigint, e.lat_deg, e.lon_deg,
+       (extract(epoch FROM e.since_at) * 1000)::bigint, e.ended, (extract(epoch FROM e.alerted_at) * 1000)::bigint,
        (extract(epoch FROM e.restated_at) * 1000)::bigint, e.withdrawn_at IS NOT NULL
 FROM odograph.alert_event e
 WHERE e.vehicle_id = %(vehicle)s AND split_part(e.rule, '.', 1) = ANY(%(rules)s)
