@@ -58,7 +58,7 @@ def run(settings: Settings) -> None:
         checks, remarks = {"database": process.database_problem}, {"tasks": process.remark}
         files = folder_of(settings)
         with HealthServer(addresses.health(NAME), checks, process.registry, remarks, files, process.lease):
-            process.run()
+            process.lease.run(process.work)
 
 
 class Maintenance:
@@ -79,10 +79,8 @@ class Maintenance:
     def remark(self) -> str | None:
         return None if self._runner is None else self._runner.problem()
 
-    def run(self) -> None:
-        self.lease.run(self._work)
-
-    def _work(self, term: Term) -> None:
+    def work(self, term: Term) -> None:
+        """Run the tasks until the term is over."""
         self._databases = []
         with ExitStack() as opened:
 

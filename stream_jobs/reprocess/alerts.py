@@ -194,8 +194,7 @@ def restate_alerts(
         part = FindingChanges(added, changes.withdrawn & findings.keys(), changes.revived & findings.keys())
         made = alert_changes(mine, findings, part, clear_times.ms(name), seen_ms or 0)
         _write_alerts(connection, made)
-        numbers = zip(("alerts_added", "alerts_changed", "alerts_withdrawn"), map(len, made), strict=True)
-        counts += Counts(**dict(numbers))
+        counts += Counts(**{f"alerts_{name}": len(each) for name, each in made._asdict().items()})
     return counts
 
 

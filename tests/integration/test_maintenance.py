@@ -166,7 +166,7 @@ def maintenance(lane: Lane, holder: str = "here") -> Iterator[Maintenance]:
     stop = threading.Event()
     lease = lane.settings.lease.model_copy(update={"holder": holder})
     process = Maintenance(lane.settings.model_copy(update={"lease": lease}), lane.endpoints, stop)
-    thread = threading.Thread(target=process.run)
+    thread = threading.Thread(target=process.lease.run, args=(process.work,))
     thread.start()
     try:
         yield process
