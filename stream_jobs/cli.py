@@ -29,14 +29,9 @@ user_sql = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Add this package's commands to the application."""
     groups = {
-        "jobs": jobs,
-        "alerts": alerts,
-        "incidents": incidents,
-        "archive": archive,
-        "crash": crash,
-        "privacy": privacy,
-        "replay": replay,
-    }
+        "jobs": jobs, "alerts": alerts, "incidents": incidents, "archive": archive, "crash": crash,
+        "privacy": privacy, "replay": replay,
+    }  # fmt: skip
     for name, group in groups.items():
         app.add_typer(group, name=name)
     app.command("audit-log")(audit_log)

@@ -446,8 +446,7 @@ def _rule(entry: Entry) -> Rule:
         ("id", "version", "severity", "source", "value", "message"),
         ("query", "condition", "beyond", "limit", "clear_for_s", "names", "apart", *more),
     )
-    if "apart" in entry and "names" not in entry:
-        raise entry.wrong("apart", "has no meaning without `names`")
+    _check_meaning(entry)
     if is_stateful and values["source"] != "frame":
         raise entry.wrong("source", f"{values['source']!r}: rules of the query {VEHICLES} are about frames")
     limit: Any = values.get("limit")
@@ -456,18 +455,29 @@ def _rule(entry: Entry) -> Rule:
         raise entry.wrong(missing, "is missing: `limit` and `beyond` go together")
     if type(limit) in (int, float):
         limit = f"{float(limit)!r}D"
-    given = {"limit": limit, "beyond": values.get("beyond"), "clear_for_s": _clear_for(entry)}
+    ends = values["source"] != "crash" and values.get("kind") not in UNTIMED
+    clear_for_s = values.get("clear_for_s", CLEAR_FOR_S) if ends else None
+    given = {"limit": limit, "beyond": values.get("beyond"), "clear_for_s": clear_for_s}
     return entry.read(Rule, given | {"stateful": _stateful(entry) if is_stateful else None})
 
 
-def _clear_for(entry: Entry) -> Any:
-    kind, endless = entry.values.get("kind"), entry.values["source"] == "crash"
-    if not endless and kind not in UNTIMED:
-        return entry.values.get("clear_for_s", CLEAR_FOR_S)
-    if "clear_for_s" in entry:
-        what = "a crash: it does not clear by itself" if endless else f"kind {kind}: it says when it ends"
-        raise entry.wrong("clear_for_s", f"has no meaning for {what}")
-    return None
+def _check_meaning(entry: Entry) -> None:
+    """Raises ConfigError for a key that says nothing beside the others."""
+    kind, no_limit = entry.values.get("kind"), "limit" not in entry
+    lasts = kind in MOMENTS and entry.values.get("while_for_s")
+    for key, is_so, why in (
+        ("apart", "names" not in entry, "without `names`"),
+        ("clear_for_s", entry.values["source"] == "crash", "for a crash: it does not clear by itself"),
+        ("clear_for_s", kind in UNTIMED, f"for kind {kind}: it says when it ends"),
+        ("while", kind in UNARMED, f"for kind {kind}: say what must hold in `condition`"),
+        ("limit", kind in MOMENTS, f"for kind {kind}: say what must hold in `condition`"),
+        ("limit", kind == "unchanged", f"for kind {kind}: its value is compared with itself"),
+        ("while_for_s", lasts, f"for kind {kind}: what it finds need not last"),
+        ("clear", no_limit, "without a `limit`"),
+        ("escalate", no_limit, "without a `limit`"),
+    ):
+        if is_so and key in entry:
+            raise entry.wrong(key, f"has no meaning {why}")
 
 
 def _stateful(entry: Entry) -> Stateful:
@@ -477,18 +487,6 @@ def _stateful(entry: Entry) -> Stateful:
         raise entry.wrong("value", "is missing: `reversal` looks at its course")
     if {"while_for_s", "while_pause_s"} & set(values) and "while" not in entry:
         raise entry.wrong("while", "is missing: `while_for_s` and `while_pause_s` are about it")
-    for key, kinds, why in (
-        ("while", UNARMED, "say what must hold in `condition`"),
-        ("limit", MOMENTS, "say what must hold in `condition`"),
-        ("limit", ("unchanged",), "its value is compared with itself"),
-    ):
-        if kind in kinds and key in entry:
-            raise entry.wrong(key, f"has no meaning for kind {kind}: {why}")
-    if kind in MOMENTS and values.get("while_for_s"):
-        raise entry.wrong("while_for_s", f"has no meaning for kind {kind}: what it finds need not last")
-    for key in ("clear", "escalate"):
-        if key in entry and "limit" not in entry:
-            raise entry.wrong(key, "has no meaning without a `limit`")
     clear: dict[str, Any] = {"clear": None, "clear_level": values.get("clear")}
     if isinstance(clear["clear_level"], str) and isinstance(spec, Level) and spec.mean_s == 0:
         clear = {"clear": values["clear"]}
