@@ -1,7 +1,7 @@
 -- Statements of chunks.py.
 
 -- name: whole
--- The parts of the records in rows of which all are there; {sets}: rows of what a record's parts have in common.
+-- The parts of those records of which all are there; sets: rows of what the parts of a record have in common.
 SELECT vehicle_id, boot_id, crash_id, sha256, parts, part, mqtt_topic, message,
        (extract(epoch FROM received_at) * 1000)::bigint AS received_ms
 FROM (SELECT p.*, count(message) OVER (PARTITION BY vehicle_id, boot_id, crash_id, sha256, parts) AS there
