@@ -23,6 +23,8 @@ from stream_jobs.frames.plausibility import POSITION, place
 
 COUNT_DIGITS: Final = 15
 MESSAGES_MAX: Final = 1_000_000  # no bridge counts more messages in one letter
+NUMBER: Final = ((int, float), "a number or null")
+FLAG: Final = ((bool,), "true, false or null")
 
 Row = dict[str, Any]
 
@@ -68,7 +70,7 @@ def finding(record: Record) -> Finding:
 def crash_row(record: Record, clocks: ClockLimits) -> Row:
     """The row of ``crash_record``; its time is the receipt where the device's clock cannot be right."""
     crash = messages.decode_crash(record.value)
-    lat_deg, lon_deg = place(*(_number(crash, name) for name in POSITION))
+    lat_deg, lon_deg = place(*(_typed(crash, name, *NUMBER) for name in POSITION))
     profile = crash.get("profile")
     return {
         "vehicle_id": crash["vehicle_id"],
@@ -77,9 +79,9 @@ def crash_row(record: Record, clocks: ClockLimits) -> Row:
         "event_ms": believed_ms(clocks, crash["event_ms"], record.at_ms),
         "received_ms": record.at_ms,
         "profile": profile if type(profile) is str else shown(profile),
-        "delta_v_max_kmh": _number(crash, "delta_v_max_kmh"),
-        "airbag_deployed": _flag(crash, "airbag_deployed"),
-        "complete": _flag(crash, "complete") is True,
+        "delta_v_max_kmh": _typed(crash, "delta_v_max_kmh", *NUMBER),
+        "airbag_deployed": _typed(crash, "airbag_deployed", *FLAG),
+        "complete": _typed(crash, "complete", *FLAG) is True,
         "hash_ok": crash.get("sha256") == messages.crash_digest(crash),
         "lat_deg": lat_deg,
         "lon_deg": lon_deg,
@@ -169,13 +171,3 @@ def _typed(message: Row, key: str, kinds: tuple[type, ...], wanted: str) -> Any:
     if type(value) not in (*kinds, type(None)):
         raise ContractError("bad_value", f"{key} {shown(value)} is not {wanted}")
     return value
-
-
-def _number(message: Row, key: str) -> float | None:
-    number: float | None = _typed(message, key, (int, float), "a number or null")
-    return number
-
-
-def _flag(message: Row, key: str) -> bool | None:
-    flag: bool | None = _typed(message, key, (bool,), "true, false or null")
-    return flag
