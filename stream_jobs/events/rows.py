@@ -114,11 +114,8 @@ def newest(rows: list[Row]) -> list[Row]:
 
 def dead_letter_row(record: Record) -> Row:
     """The row of ``dead_letter``. Never raises: what is dead stays here."""
-    headers = record.headers
-    reason, mqtt_topic = (
-        optional_text(headers.get(topics.HEADER_REASON)),
-        headers.get(topics.HEADER_MQTT_TOPIC),
-    )
+    headers, mqtt_topic = record.headers, record.headers.get(topics.HEADER_MQTT_TOPIC)
+    reason = optional_text(headers.get(topics.HEADER_REASON))
     frame: Mapping[str, Any] = {}
     if reason in WHOLE_REASONS and (mqtt_topic or b"").endswith(b"/telemetry"):
         with suppress(ContractError):  # it is no frame, or only half of one was kept

@@ -177,13 +177,9 @@ class Idling(trips.Machine):
         for i in at.tolist():
             from_ms, to_ms = int(m["idle_from_ms"][i]), int(m["idle_to_ms"][i])
             fuel_l, energy_kwh = (None if np.isnan(m[name][i]) else float(m[name][i]) for name, _ in _BURNT)
-            burnt_at = (
-                (to_ms - from_ms) / rows.MS_PER_S,
-                fuel_l,
-                energy_kwh,
-                *rows.degrees(m["idle_where"][i]),
-            )
-            self._rows.append(rows.IdleRow(self._vehicle(i), from_ms, to_ms, phase, *burnt_at))
+            lasted_s, where = (to_ms - from_ms) / rows.MS_PER_S, rows.degrees(m["idle_where"][i])
+            told = from_ms, to_ms, phase, lasted_s, fuel_l, energy_kwh
+            self._rows.append(rows.IdleRow(self._vehicle(i), *told, *where))
 
 
 _FIELDS: Final = np.dtype([*trips.FIELDS, *_IDLING, ("harsh", "?")], align=True)
