@@ -6,7 +6,7 @@ gives the alerts that were given live.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import msgspec
@@ -73,10 +73,8 @@ class Alert:
     since_ms: int | None = None
 
 
-_TAKEN: Final = (
-    "vehicle_id", "rule", "rule_version", "severity", "message", "value", "limit", "late", "lat_deg",
-    "lon_deg", "since_ms",
-)  # fmt: skip
+_TAKEN: Final = tuple(each.name for each in fields(Alert) if hasattr(Finding, each.name))
+"""What an alert has of its first finding."""
 
 
 def merge(known: Sequence[Alert], findings: Iterable[Finding], clear_for_ms: int | None) -> tuple[Alert, ...]:

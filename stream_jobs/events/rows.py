@@ -73,9 +73,7 @@ def crash_row(record: Record, clocks: ClockLimits) -> Row:
     lat_deg, lon_deg = place(*(_typed(crash, name, *NUMBER) for name in POSITION))
     profile = crash.get("profile")
     return {
-        "vehicle_id": crash["vehicle_id"],
-        "boot_id": crash["boot_id"],
-        "crash_id": crash["crash_id"],
+        **{name: crash[name] for name in ("vehicle_id", "boot_id", "crash_id")},
         "event_ms": believed_ms(clocks, crash["event_ms"], record.at_ms),
         "received_ms": record.at_ms,
         "profile": profile if type(profile) is str else shown(profile),
@@ -130,8 +128,7 @@ def dead_letter_row(record: Record) -> Row:
         "received_ms": record.at_ms,
         "bytes": len(record.value),
         "digest": hashlib.sha256(record.value).hexdigest(),
-        "boot_id": frame.get("boot_id"),
-        "seq": frame.get("seq"),
+        **{name: frame.get(name) for name in ("boot_id", "seq")},
         "messages": _count(headers.get(topics.HEADER_MESSAGES), MESSAGES_MAX),
         "log_generation": record.generation,
         "since_ms": _count(headers.get(topics.HEADER_SINCE_MS), record.at_ms),
