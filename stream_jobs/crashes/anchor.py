@@ -21,7 +21,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.frame import Frame
 from infra.settings.settings import Settings
 from infra.stack import identity
-from stream_jobs.crashes.custody import Anchors, Entry, Linked, broken, otherwise_anchored, unsigned
+from stream_jobs.crashes.custody import Anchors, Linked, broken, otherwise_anchored
 
 
 class Log(NamedTuple):
@@ -79,24 +79,16 @@ def read(settings: Settings, witness: Verifier | None, log: Log = CUSTODY, alone
         return Anchors(heads, [*wrong, f"{newest}: its time stamp does not hold: {error}"], words, newest)
 
 
-def anchored(settings: Settings, known: Anchors, entries: Sequence[Entry]) -> int:
-    """Sign and stamp the head of the custody log; its entry, 0 where there is nothing to anchor.
-
-    ``known``: the newest anchor; ``entries``: from its entry on. Again at the same head it only gets the
-    stamp that is missing. Raises ServiceError where the log is not what was anchored before, or no time-stamp
-    authority answers; ConfigError.
-    """
-    witness = identity.witness(settings)
-    if witness is None:
-        return 0
-    return put(settings, known, entries, unsigned(entries, witness, known.last or len(entries)))
-
-
 def put(
     settings: Settings, known: Anchors, entries: Sequence[Linked], wrong: Iterable[str] = (),
     log: Log = CUSTODY,
 ) -> int:  # fmt: skip
-    """Anchor a log at the last of ``entries``, unless they are not whole, or ``wrong``; as ``anchored``."""
+    """Sign and stamp a log at the last of ``entries``; its number, 0 where there is nothing to anchor.
+
+    ``known``: the newest anchor; ``entries``: from its entry on. Again at the same head it only gets the
+    stamp that is missing. Raises ServiceError where the log is not what was anchored before or something is
+    ``wrong``, or no time-stamp authority answers; ConfigError.
+    """
     signer = identity.notary(settings)
     if signer is None:
         return 0

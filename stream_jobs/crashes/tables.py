@@ -18,7 +18,7 @@ from infra.stack import identity
 from infra.stack.identity import Trust
 from stream_jobs.crashes import anchor, bundle
 from stream_jobs.crashes.bundle import Evidence
-from stream_jobs.crashes.custody import Entry, Key, Vault, sha256_hex, shown
+from stream_jobs.crashes.custody import Entry, Key, Vault, sha256_hex, shown, unsigned
 
 SQL: Final = sql_of(__file__)
 
@@ -135,14 +135,13 @@ def vault(url: str, devices: Trust | None) -> Vault:
 
 
 def anchor_log(settings: Settings, connection: psycopg.Connection[Any]) -> int:
-    """Anchor the custody log's head, what came since the last anchor checked; its entry.
-
-    Raises ServiceError, ConfigError.
-    """
-    known = anchor.newest(settings)
+    """Anchor the custody log's head, what came since the last anchor checked, as ``anchor.put``; its entry."""
+    known, witness = anchor.newest(settings), identity.witness(settings)
+    if witness is None:
+        return 0
     with connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(SQL["custody"], {"since": known.last})
-        return anchor.anchored(settings, known, [Entry(**row) for row in rows])
+        entries = [Entry(**row) for row in cursor.execute(SQL["custody"], {"since": known.last})]
+    return anchor.put(settings, known, entries, unsigned(entries, witness, known.last or len(entries)))
 
 
 def stores(url: str) -> set[str]:
