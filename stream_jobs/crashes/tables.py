@@ -135,7 +135,7 @@ def vault(url: str, devices: Trust | None) -> Vault:
 
 
 def anchor_log(settings: Settings, connection: psycopg.Connection[Any]) -> int:
-    """Anchor the custody log's head, what came since the last anchor checked, as ``anchor.put``; its entry."""
+    """Anchor the custody log's head, what came since the last anchor checked; as ``anchor.put``."""
     known, witness = anchor.newest(settings), identity.witness(settings)
     if witness is None:
         return 0
