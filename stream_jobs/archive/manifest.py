@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.clients import locks
-from infra.contract.errors import ArchiveError, ConfigError
+from infra.contract.errors import ArchiveError
+from infra.settings.values import day_ms
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -62,12 +63,7 @@ def manifest_of(folder: Path, hour_ms: int) -> Path:
 
 def hours_of_date(day: str) -> range:
     """Hours of a day of receipt, as ``2026-01-31``, UTC, ms. Raises ConfigError."""
-    try:
-        begun = datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC)
-    except ValueError as error:
-        raise ConfigError(f"{day!r} is no day: write it as 2026-01-31") from error
-    since_ms = int(begun.timestamp() * 1000)
-    return range(since_ms, since_ms + DAY_MS, HOUR_MS)
+    return range(*day_ms(day, "--day", "UTC"), HOUR_MS)
 
 
 @dataclass(frozen=True, slots=True)
