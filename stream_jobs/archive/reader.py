@@ -145,23 +145,19 @@ def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
     try:
         wanted = manifest.hours_of_date(day)
     except ConfigError as error:
-        made_days = days_known(home)[1] or "none"
-        raise ConfigError(f"{error}, or one of the generated days: {made_days}") from error
+        raise ConfigError(f"{error}, or a generated day's name. {days_known(home)}") from error
     found = [hour for hour in hours(live) if hour in wanted]
     if not found:
-        dates, made_days = (days or "none" for days in days_known(home))
-        raise ConfigError(
-            f"no records of {day} in {live}. Days that are there: {dates}; generated: {made_days}"
-        )
+        raise ConfigError(f"no records of {day} in {live}. {days_known(home)}")
     return live, found
 
 
-def days_known(home: Path) -> tuple[str, str]:
-    """Dates of receipt in the live archive (UTC), and names of generated days, each in a line."""
+def days_known(home: Path) -> str:
+    """In words the dates of receipt in the live archive (UTC), and the names of generated days."""
     there = hours(manifest.archive_of(home))
     dates = sorted({f"{datetime.fromtimestamp(hour / 1000, UTC):%Y-%m-%d}" for hour in there})
     made = sorted(path.parent.name for path in (home / "days").glob(f"*/{DAY_SUMMARY}"))
-    return ", ".join(dates), ", ".join(made)
+    return f"In the archive: {', '.join(dates) or 'nothing'}; generated: {', '.join(made) or 'none'}"
 
 
 def damaged(folder: Path, damage: list[str]) -> ArchiveError:

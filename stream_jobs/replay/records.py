@@ -173,11 +173,7 @@ def of_day(home: Path, day: str, tz: str, reach: Reach, now_ms: int) -> Source:
         return Source(f"{DAY}{day}", span, reach.received(span))
     span = over(Span(*day_ms(day, "--day", tz)), now_ms, reach)
     if not reader.files(archive, *span):
-        dates, made_days = reader.days_known(home)
-        raise ConfigError(
-            f"--day {day}: the archive has nothing of it. In the archive: {dates or 'nothing'}; "
-            f"generated (--day NAME): {made_days or 'none'}"
-        )
+        raise ConfigError(f"--day {day}: the archive has nothing of it. {reader.days_known(home)}")
     return Source(ARCHIVE, span, reach.received(span))
 
 

@@ -84,7 +84,7 @@ def test_an_unknown_day_is_refused_with_the_days_that_are_there(tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"no records of 2026-11-20.*1970-01-01; generated: monday"):
         reader.hours_of_day(tmp_path, "2026-11-20")
     with pytest.raises(
-        ConfigError, match=r"--day 'tuesday': a day such as 2026-11-20 is wanted.*generated days: monday"
+        ConfigError, match=r"--day 'tuesday': a day such as 2026-11-20 is wanted.*generated: monday"
     ):
         reader.hours_of_day(tmp_path, "tuesday")
     assert reader.hours_of_day(tmp_path, "1970-01-01") == (tmp_path / "archive", [TEN])
