@@ -14,6 +14,7 @@ import orjson
 from infra.clients.db import sql_of
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest
+from infra.contract.signals import M_PER_DEG
 from infra.settings.sections import Crash
 from stream_jobs.crashes.check import curves, deployed
 from stream_jobs.events.rows import Cursor, Row, as_json, insert_rows
@@ -181,7 +182,6 @@ LIMITS: Final = {
     "at_once": 50,
     "own_before_s": OWN_BEFORE_S,
 }
-DEG_PER_M: Final = 1 / 111_195
 OF_RECORD: Final = ("vehicle_id", "boot_id", "crash_id", "event_ms", "basis", "final")
 TOGETHER_MS: Final = 60_000  # records of one minute are looked around for at once
 
@@ -218,7 +218,7 @@ def _others(cursor: Cursor, rows: Sequence[Row], terms: Crash) -> Mapping[int, S
         values = {"first_ms": group[0]["event_ms"], "last_ms": group[-1]["event_ms"]}
         values |= {"before_s": OTHERS_BEFORE_S, "after_s": OTHERS_AFTER_S, "records": as_json(group)}
         values |= {"south_deg": min(latitudes), "north_deg": max(latitudes)}
-        cursor.execute(SQL["others"], values | {"reach_deg": terms.near_m * DEG_PER_M})
+        cursor.execute(SQL["others"], values | {"reach_deg": terms.near_m / M_PER_DEG})
         for row in cursor.fetchall():
             found[row.pop("number")].append(Window(**row))
     return found

@@ -21,6 +21,7 @@ from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.maintenance.rollups import NAMES
 from stream_jobs.rules.detect.base import Detection
+from stream_jobs.rules.detect.level import MAD_TO_SD
 from stream_jobs.rules.model import Number, Text, Whole, read_entries
 from stream_jobs.vehicles import rows
 
@@ -116,8 +117,6 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 Key = tuple[str, str]  # metric and vehicle
 States = Mapping[Key, "State"]
-
-MAD_TO_SD: Final = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 
 
 def median_of_others(values: Floats) -> Floats:

@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from infra.contract.signals import M_PER_DEG
 from stream_jobs.frames.arrays import Flags
 from stream_jobs.rules.detect.base import Detection, Detections, Detector, Memory
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Fence
 from stream_jobs.vehicles.features import Round
 
-M_PER_DEG: Final = 111_194.93  # metres in a degree of latitude on a sphere of 6,371 km
 STEPS: Final = 32  # points of a way that are looked at for a passage through a polygon
 Flat = tuple[float, float]  # metres east and north of a fence's first point
 

@@ -19,7 +19,7 @@ from stream_jobs.vehicles.features import Round
 PARTS: Final = 10  # buckets of a span
 LEAST_SHARE: Final = 0.5  # of the buckets of a mean so many must have frames
 COVERED: Final = 0.7  # a slope is taken over at least this share of its span
-MAD_TO_SD: Final = 1.4826
+MAD_TO_SD: Final = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 _BUCKETS: Final = (PARTS + 1,)
 SERIES: Final = np.dtype(
     [("count", "i8"), ("number", "i8", _BUCKETS), ("frames", "i8", _BUCKETS), ("total", "f8", _BUCKETS)]
