@@ -97,16 +97,12 @@ def drives_of(folder: Path) -> dict[str, Any]:
 
 def watched(settings: Settings) -> dict[str, str]:
     """Runs under way that have a dashboard of their own, and its address."""
-    folders = [path.parent for path in (settings.paths.home / "replays").glob(f"*/{ENDPOINTS_FILE}")]
-    serving = [folder for folder in folders if processes.find(folder / "run", DASHBOARD) is not None]
-    places = {
-        folder.name: Endpoints(**json.loads((folder / ENDPOINTS_FILE).read_text())) for folder in serving
-    }
-    host = settings.dashboard.address
-    return {
-        run_id: f"{place.dashboard_scheme}://{host}:{place.http_ports[DASHBOARD]}"
-        for run_id, place in places.items()
-    }
+    found, host = dict[str, str](), settings.dashboard.address
+    for path in (settings.paths.home / "replays").glob(f"*/{ENDPOINTS_FILE}"):
+        if processes.find(path.parent / "run", DASHBOARD) is not None:
+            place = Endpoints(**json.loads(path.read_text()))
+            found[path.parent.name] = f"{place.dashboard_scheme}://{host}:{place.http_ports[DASHBOARD]}"
+    return found
 
 
 def check_id(run_id: str) -> str:
