@@ -10,8 +10,9 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from infra.contract.signals import M_PER_DEG
 from infra.settings.sections import Crash
-from stream_jobs.crashes.verdict import DEG_PER_M, OTHERS_AFTER_S, OTHERS_BEFORE_S, Window, context, settle
+from stream_jobs.crashes.verdict import OTHERS_AFTER_S, OTHERS_BEFORE_S, Window, context, settle
 from tests.support import Lane
 
 pytestmark = [pytest.mark.integration]
@@ -40,12 +41,12 @@ def at(ms: int) -> datetime:
 
 def near(place: Place, lat_deg: float, lon_deg: float) -> bool:
     north, east = place[1] - lat_deg, (place[2] - lon_deg) * math.cos(math.radians(lat_deg))
-    return math.hypot(north, east) <= TERMS.near_m * DEG_PER_M
+    return math.hypot(north, east) <= TERMS.near_m / M_PER_DEG
 
 
 def test_others_near_a_record_are_those_of_its_time_and_place(lane: Lane) -> None:
     rng = random.Random(7)
-    reach_deg = 2 * TERMS.near_m * DEG_PER_M
+    reach_deg = 2 * TERMS.near_m / M_PER_DEG
     places: list[Place] = []
     for vehicle in "ABCDEFGH":
         for start_s in range(0, 2400, 10):
