@@ -10,32 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
+from psycopg.rows import dict_row
 
-from infra.clients.db import Connection, connected
+from infra.clients.db import Connection, connected, sql_of
 from infra.contract.errors import ServiceError
 from infra.contract.frame import Frame
 
-KEPT: Final = "31 days"
-"""Longer than the topic keeps alerts."""
-REPEATS: Final = 100_000
+SQL: Final = sql_of(__file__)
 AWAY_S: Final = 5.0
 FORGET_S: Final = 86_400.0
 COLUMNS: Final = ("alert_id", "vehicle_id", "rule", "incident_id", "fleet", "severity", "received_ms")
 MARK: Final = dict.fromkeys(COLUMNS, "") | {"fleet": False, "received_ms": 0}
 """In the place of an alert: this webhook has been served."""
-_NOTE: Final = f"""
-INSERT INTO odograph.webhook_settled (destination, told, {", ".join(COLUMNS)})
-VALUES (%(destination)s, %(told)s, {", ".join(f"%({name})s" for name in COLUMNS)}) ON CONFLICT DO NOTHING
-"""  # noqa: S608  own columns
-_KNOWN: Final = "SELECT alert_id FROM odograph.webhook_settled WHERE destination = %s AND alert_id = ANY(%s)"
-_TOLD: Final = f"""
-SELECT {", ".join(COLUMNS)} FROM odograph.webhook_settled WHERE destination = %s AND told
-ORDER BY received_ms DESC LIMIT {REPEATS}
-"""  # noqa: S608  own columns
-_FORGET: Final = f"""
-DELETE FROM odograph.webhook_settled
-WHERE destination = %s AND alert_id <> '' AND at < now() - INTERVAL '{KEPT}'
-"""  # noqa: S608  own text
 T = TypeVar("T")
 
 
@@ -53,11 +39,11 @@ class Settled:
         if not self._url:
             return False, []
         with connected(self._url) as database:  # without this answer all might be told again
-            known = bool(database.execute(_KNOWN, (self._destination, [""])).fetchall())
-            rows = database.execute(_TOLD, (self._destination,)).fetchall()
+            known = bool(database.execute(SQL["known"], (self._destination, [""])).fetchall())
+            told = database.cursor(row_factory=dict_row).execute(SQL["told"], (self._destination,)).fetchall()
         self._begun_ms = time.time_ns() // 1_000_000
         self.note([(MARK, False)])
-        return known, [dict(zip(COLUMNS, row, strict=True)) for row in reversed(rows)]
+        return known, told[::-1]
 
     def of(self, alerts: Sequence[Frame]) -> set[str]:
         """The ids of those of these alerts that are settled.
@@ -68,7 +54,7 @@ class Settled:
         ids = [alert["alert_id"] for alert in alerts]
 
         def ask(database: Connection) -> set[str]:
-            return {alert_id for (alert_id,) in database.execute(_KNOWN, (self._destination, ids))}
+            return {alert_id for (alert_id,) in database.execute(SQL["known"], (self._destination, ids))}
 
         if not ids or not self._url:
             return set()
@@ -85,9 +71,9 @@ class Settled:
         ]
 
         def store(database: Connection) -> None:
-            database.cursor().executemany(_NOTE, rows)
+            database.cursor().executemany(SQL["note"], rows)
             if time.monotonic() >= self._forget_s:
-                database.execute(_FORGET, (self._destination,))
+                database.execute(SQL["forget"], (self._destination,))
                 self._forget_s = time.monotonic() + FORGET_S
 
         if rows:

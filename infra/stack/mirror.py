@@ -20,7 +20,7 @@ import orjson
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
-from infra.clients.db import connected
+from infra.clients.db import connected, sql_of
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LogEnds, LogReader, admin, java_access, service_errors
 from infra.clients.leases import Lease, Term
@@ -31,6 +31,7 @@ from infra.stack import cache, fetch
 from infra.stack.kafka import JVM_OPTIONS, LOG_CONFIG, TIMEOUT_S
 from infra.stack.supervisor import MIRROR
 
+SQL: Final = sql_of(__file__)
 NAME: Final = MIRROR
 IVY: Final = Path(__file__).with_name("mirror.xml")
 COPIED: Final = tuple(t.name for t in KAFKA_TOPICS if t.name not in (CLOCK, "policy"))
@@ -52,10 +53,6 @@ shift
 exec "$@" < /dev/null
 """
 """A command, killed when nothing says within $1 s, and those said last, how long it may go on."""
-CAME: Final = """
-UPDATE odograph.uncopied SET came_at = now()
-WHERE came_at IS NULL AND region = %s AND topic = %s AND partition = %s AND known_to <= %s
-"""
 
 Place = tuple[str, int]
 """Topic (short name) and partition."""
@@ -259,7 +256,7 @@ class Mirror:
         """Whether this region's log is the copy; None while the database is away."""
         try:
             with connected(self._where.db_ingest_url) as database:
-                row = database.execute("SELECT copies_to FROM odograph.region").fetchone()
+                row = database.execute(SQL["copies_to"]).fetchone()
         except ServiceError:
             return None
         return row is not None and row[0] == self._settings.region.name
@@ -285,5 +282,5 @@ class Mirror:
         if not lacking:
             rows = [(self._other, *place, end) for place, (_, end) in spans.items()]
             with suppress(ServiceError), connected(self._where.db_ingest_url) as database:
-                database.cursor().executemany(CAME, rows)
+                database.cursor().executemany(SQL["came"], rows)
         return bool(broken)

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import errors, sql
 
 from infra.clients import database_url
-from infra.clients.db import Connection, session
+from infra.clients.db import Connection, session, sql_of
 from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Db
@@ -25,6 +25,7 @@ from infra.stack import cache, probes, rootfs
 from infra.stack.rootfs import CONFIG, DATA, inside
 from infra.stack.service import HOST, Service
 
+SQL: Final = sql_of(__file__)
 USER = "odograph-postgres"
 SUPERUSER = "postgres"
 DATABASE = "odograph"
@@ -56,20 +57,6 @@ rm -rf {DATA}/cluster.new &&
 mv -T {DATA}/cluster.new {DATA}/cluster
 """
 """Makes the cluster beside its place and renames it: a half-made one is never taken for a whole one."""
-
-
-USER_TABLES: Final = """
-DO $$
-DECLARE
-    of_before regclass;
-BEGIN
-    FOR of_before IN SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('user_sql')
-                     AND relkind = 'r' AND relowner = 'odograph_ingest'::regrole LOOP
-        EXECUTE format('ALTER TABLE %s OWNER TO odograph_jobs', of_before);
-    END LOOP;
-END $$
-"""
-"""Those of users' SQL, made when all programs had one login, go to the stream jobs, which made them."""
 
 
 class Passwords(dict[str, str]):
@@ -195,7 +182,7 @@ def ensure_database(superuser_url: str, name: str) -> None:
             connection.execute(statement.format(sql.Identifier(name), sql.Identifier(OWNER)))
     with as_superuser(superuser_url, dbname=name) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
-        connection.execute(USER_TABLES)
+        connection.execute(SQL["user_tables"])
 
 
 ROLES: Final = {f"{name}_url": role for name, role in SHARED.items()}

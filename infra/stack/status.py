@@ -30,7 +30,7 @@ from infra.stack.probes import page, readiness
 from infra.stack.service import HOST, Service
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import SUPERVISOR, read_state
-from infra.stack.watch.samples import KEYS, SKEWS, Skew, TopKey
+from infra.stack.watch.samples import Skew, TopKey
 
 SQL: Final = sql_of(__file__)
 TOP_SHOWN: Final = 5
@@ -164,8 +164,8 @@ def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
 def partitions(url: str) -> tuple[list[Skew], list[TopKey]]:
     """How unevenly readers are behind, and the keys that send most, by the watch; raises ServiceError."""
     with connected(url) as connection:
-        skews = [Skew(*row) for row in connection.execute(SKEWS)]
-        return skews, [TopKey(*row) for row in connection.execute(KEYS)]
+        skews = [Skew(*row) for row in connection.execute(SQL["skews"])]
+        return skews, [TopKey(*row) for row in connection.execute(SQL["top_keys"])]
 
 
 def _event_times(url: str) -> dict[str, float | None]:

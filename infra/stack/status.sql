@@ -19,3 +19,10 @@ FROM odograph.vehicle_latest
 -- name: tables
 SELECT schema || '.' || name, bytes, about_rows, since, kept_days, dropped_before FROM serving.table_size
 ORDER BY bytes DESC, 1
+
+-- name: skews
+SELECT reader, topic, partitions, most, most_partition, median, ratio FROM serving.partition_skew
+ORDER BY ratio DESC, reader, topic
+
+-- name: top_keys
+SELECT topic, vehicle_id, partition, share, rate_per_s FROM serving.top_key ORDER BY share DESC

@@ -31,7 +31,6 @@ from infra.stack.supervisor import read_state
 from infra.stack.watch import samples
 from infra.stack.watch.samples import (
     NOTHING,
-    SKEWS,
     Ends,
     Figures,
     Place,
@@ -192,7 +191,7 @@ class Watch:
     def _judge(self, connection: Connection) -> None:
         """Which partitions are hot: seen so in two looks. That it begins and ends is logged."""
         with service_errors():
-            skews = [Skew(*row) for row in connection.execute(SKEWS)]
+            skews = [Skew(*row) for row in connection.execute(status.SQL["skews"])]
         for skew in skews:
             self._skew.labels(skew.reader, skew.topic).set(skew.ratio)
         now = {(skew.reader, skew.topic): skew for skew in skews if skew.hot(self._settings.watch)}

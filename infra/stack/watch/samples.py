@@ -199,15 +199,6 @@ def places(
     ]
 
 
-SKEWS: Final = (
-    "SELECT reader, topic, partitions, most, most_partition, median, ratio FROM serving.partition_skew "
-    "ORDER BY ratio DESC, reader, topic"
-)
-KEYS: Final = (
-    "SELECT topic, vehicle_id, partition, share, rate_per_s FROM serving.top_key ORDER BY share DESC"
-)
-
-
 class Skew(NamedTuple):
     """A row of serving.partition_skew: how far a reader is behind in the worst partition of a topic."""
 

@@ -48,7 +48,7 @@ def test_without_the_database_what_is_new_is_told_and_what_the_other_region_may_
         def fetchall(self) -> list[Any]:
             return []
 
-        def cursor(self) -> Any:
+        def cursor(self, **_: object) -> Any:
             return self
 
         def executemany(self, _: object, rows: Sequence[Mapping[str, Any]]) -> None:
