@@ -37,10 +37,8 @@ JAVA: Final = ("java", "-Xmx192m", "-Dlog4j2.level=INFO", "-XX:TieredStopAtLevel
 HDFS: Final = "org.apache.hadoop.hdfs.server"
 SPARK: Final = "org.apache.spark.deploy"
 SPARK_HOME: Final = "/mnt/spark"
-CONF: Final = {
-    "spark.executor.cores": "1", "spark.executor.memory": "480m", "spark.hadoop.dfs.replication": "1",
-    "spark.rpc.askTimeout": "30s", "spark.network.timeout": "60s",
-}  # fmt: skip
+SPARK_CONF: Final = Path(__file__).with_name("spark-defaults.conf")
+HDFS_CONF: Final = Path(__file__).with_name("hdfs-site.xml")
 WORKER_MB: Final = 640
 """Of a worker, for each driver's executor on it."""
 CLEAN_UP: Final = " ".join(
@@ -278,28 +276,18 @@ class Cluster:
         return made
 
     def _write_hdfs_conf(self, format_command: Sequence[str]) -> None:
-        conf, name, data = self.base / "conf", self.base / "hdfs-name", self.base / "hdfs-data"
-        texts = {
-            "fs.defaultFS": f"hdfs://{HOST}:{self._ports['hdfs-name']}",
-            "dfs.namenode.name.dir": f"file://{name}/disk", "dfs.datanode.data.dir": f"file://{data}/disk",
-            "dfs.replication": "1", "dfs.permissions.enabled": "false",
-            "dfs.namenode.http-address": f"{HOST}:{self._ports['hdfs-name-page']}",
-            "dfs.datanode.address": f"{HOST}:{self._ports['hdfs-data']}",
-            **dict.fromkeys(("dfs.datanode.ipc.address", "dfs.datanode.http.address"), f"{HOST}:0"),
-        }  # fmt: skip
-        rows = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in texts.items())
+        names = {"host": HOST, "base": self.base, "ports": self._ports}
         for file in ("core-site.xml", "hdfs-site.xml"):
-            (conf / file).write_text(f"<configuration>{rows}</configuration>")
-        if not (name / "disk").exists():
+            (self.base / "conf" / file).write_text(HDFS_CONF.read_text().format(**names))
+        if not (self.base / "hdfs-name" / "disk").exists():
             _run("hdfs: the format", format_command, FORMAT_S)
 
     def _configure_spark(self) -> None:
         """What drivers are given: Spark's defaults, and the workers' environment as it is now."""
         conf = self.base / "conf"
         conf.mkdir(exist_ok=True)
-        most = {"spark.cores.max": str(self.profile.workers)}  # another host's driver has as much
-        lines = "".join(f"{key} {value}\n" for key, value in (CONF | most).items())
-        (conf / "spark-defaults.conf").write_text(lines)
+        text = SPARK_CONF.read_text().format(workers=self.profile.workers)
+        (conf / SPARK_CONF.name).write_text(text)
         if not self.runner.find("spark-master"):
             _run(
                 "the workers' environment",

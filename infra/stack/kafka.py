@@ -50,17 +50,7 @@ JVM_OPTIONS = (
 broker's work, and what it gave was requests that are a fifth cheaper."""
 
 TEMPLATE: Final = Path(__file__).with_name("kafka-server.conf")
-SECURE: Final = """
-security.inter.broker.protocol=SSL
-ssl.client.auth=required
-ssl.truststore.type=PEM
-ssl.truststore.location={folder}/ca.pem
-ssl.keystore.type=PEM
-ssl.keystore.location={folder}/{us}.pem
-ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:{us};User:{operator}
-"""
+SECURE: Final = Path(__file__).with_name("kafka-secure.conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +105,7 @@ def kafka(
     serves = "broker" in node.roles
     if identities is not None:
         names = {"us": policy.SERVER, "operator": policy.OPERATOR}
-        text = text.replace("PLAINTEXT", "SSL") + SECURE.format(folder=certificates, **names)
+        text = text.replace("PLAINTEXT", "SSL") + SECURE.read_text().format(folder=certificates, **names)
 
     def run(*words: str) -> tuple[str, ...]:
         home, archives = data.parents[1], (Path(option.partition("=")[2]) for option in options)

@@ -34,6 +34,7 @@ from infra.stack.supervisor import MIRROR
 SQL: Final = sql_of(__file__)
 NAME: Final = MIRROR
 IVY: Final = Path(__file__).with_name("mirror.xml")
+TEMPLATE: Final = Path(__file__).with_name("mirror.conf")
 COPIED: Final = tuple(t.name for t in KAFKA_TOPICS if t.name not in (CLOCK, "policy"))
 """Not the clock: what a region's jobs tell themselves of their own log. Nor what a region decides: its
 maintenance tells that when it begins to act, and what the other one decided would come behind it.
@@ -45,14 +46,7 @@ LOOK_S: Final = 2.0
 AGAIN_S: Final = 5.0
 STOP_S: Final = 20.0
 FENCE_S: Final = 0.2
-GUARD: Final = """
-exec 3<&0
-(while read -r -t "$1" -u 3 left || { [ $? -gt 128 ] && kill -KILL $$; exit; }; do set -- "$left"; done) &
-exec 3<&-
-shift
-exec "$@" < /dev/null
-"""
-"""A command, killed when nothing says within $1 s, and those said last, how long it may go on."""
+GUARD: Final = Path(__file__).with_name("guard.sh").read_text()
 
 Place = tuple[str, int]
 """Topic (short name) and partition."""
@@ -63,39 +57,14 @@ log = structlog.get_logger("infra.stack.mirror")
 
 def config(source: tuple[str, str], target: tuple[str, str], prefix: str, copies: int) -> str:
     """MirrorMaker's settings; name and address of either region's Kafka, copies of what it notes."""
-    names = [re.escape(kafka_topic(prefix, name)).replace("\\", "\\\\") for name in COPIED]
-    (old, _), (new, _) = source, target
-    lines = [f"clusters={old},{new}"]
-    for name, address in (source, target):
-        access = {k.removeprefix("kafka."): v for k, v in java_access(address).items()}
-        lines += [f"{name}.{key}={value}" for key, value in access.items()]
-    lines += [
-        f"{old}->{new}.enabled=true",
-        f"{old}->{new}.topics={','.join(names)}",
-        f"{new}->{old}.enabled=false",
-        "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
-        "tasks.max=1",
-        "refresh.topics.interval.seconds=10",
-        # What topics may hold is this region's own matter; groups' offsets are translated to nobody's use.
-        *(f"sync.{each}.enabled=false" for each in ("topic.configs", "topic.acls", "group.offsets")),
-        "emit.heartbeats.enabled=false",
-        "groups.exclude=.*",
-        "offset-syncs.topic.location=target",
-        "offset.lag.max=1000000",
-        f"replication.factor={copies}",
-        *(
-            f"{each}.topic.replication.factor={copies}"
-            for each in ("heartbeats", "checkpoints", "offset-syncs")
-        ),
-        *(f"{new}.{each}.storage.replication.factor={copies}" for each in ("offset", "status", "config")),
-        *(f"{new}.{each}.storage.partitions=1" for each in ("offset", "status")),
-        # They are read whole at each look: Kafka compacts closed segments only, after a week by itself.
-        *(f"{new}.{each}.storage.segment.ms=60000" for each in ("offset", "status")),
-        f"{new}.offset.flush.interval.ms={FLUSH_MS}",
-        *(f"{each}plugin.discovery=service_load" for each in ("", f"{new}.")),
-        f"{new}.producer.max.request.size={2 << 20}",
+    topics = ",".join(re.escape(kafka_topic(prefix, name)).replace("\\", "\\\\") for name in COPIED)
+    terms = {"old": source[0], "new": target[0], "topics": topics, "copies": copies, "flush_ms": FLUSH_MS}
+    access = [
+        f"{name}.{key.removeprefix('kafka.')}={value}\n"
+        for name, address in (source, target)
+        for key, value in java_access(address).items()
     ]
-    return "\n".join(lines) + "\n"
+    return TEMPLATE.read_text().format(**terms) + "".join(access)
 
 
 def copied(bootstrap: str, source: str, prefix: str) -> dict[Place, int]:

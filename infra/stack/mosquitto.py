@@ -25,30 +25,7 @@ CONFIG_FILE = "mosquitto.conf"
 
 TEMPLATE: Final = Path(__file__).with_name("mosquitto.conf")
 OPEN: Final = "allow_anonymous true"
-CERTIFICATES: Final = """\
-allow_anonymous true
-acl_file {folder}/acl
-cafile {folder}/services.pem
-crlfile {folder}/services.crl
-certfile {folder}/server.pem
-keyfile {folder}/server.key
-require_certificate true
-use_identity_as_username true
-listener {port} {address}
-cafile {folder}/devices.pem
-crlfile {folder}/devices.crl
-certfile {folder}/server.pem
-keyfile {folder}/server.key
-require_certificate true
-use_identity_as_username true
-use_username_as_clientid true"""
-"""The programs' listener stays on loopback; vehicles have one of their own, where a client id is its
-certificate's name, so that nobody takes another's session.
-
-Every listener asks for a certificate whose name is the user: nobody is anonymous. ``allow_anonymous false``
-would be about absent clients only: at a reread Mosquitto 2.0 judges those without the certificate they had,
-ends each once more, enters the end of its session twice, and later ends who has got the freed memory.
-"""
+CERTIFICATES: Final = Path(__file__).with_name("mosquitto-secure.conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +58,7 @@ def mosquitto(
     files: Mapping[str, str] = {}
     us = MqttBroker(HOST, port)
     if secure is not None:
-        access = CERTIFICATES.format(folder=CONFIG, port=secure.port, address=secure.address)
+        access = CERTIFICATES.read_text().format(folder=CONFIG, port=secure.port, address=secure.address)
         terms |= {"access": access, "connections": "true"}
         files, us = secure.files, secure.us
     text = TEMPLATE.read_text().format(port=port, host=HOST, data=DATA, **terms)

@@ -44,12 +44,7 @@ NEW_PASSWORD_FILE = "new-password"  # noqa: S105  a file's name
 
 TEMPLATE: Final = Path(__file__).with_name("postgresql.conf")
 ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
-TLS: Final = f"""
-ssl = on
-ssl_cert_file = '{CONFIG}/server.pem'
-ssl_key_file = '{CONFIG}/server.key'
-ssl_min_protocol_version = 'TLSv1.3'
-"""
+TLS: Final = Path(__file__).with_name("postgresql-secure.conf")
 NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
 INITDB = f"""
 rm -rf {DATA}/cluster.new &&
@@ -122,7 +117,8 @@ def configure(data: Path, config: Path, port: int, tls: Mapping[str, str] = NO_F
     """The folders of a server, and its settings."""
     settings, access = TEMPLATE.read_text().format(host=HOST, port=port), ACCESS
     if tls:
-        settings, access = settings + TLS, ACCESS.replace("host", "hostssl", 1)
+        settings += TLS.read_text().format(folder=CONFIG)
+        access = ACCESS.replace("host", "hostssl", 1)
     texts = {"postgresql.conf": settings, "pg_hba.conf": access, "pg_ident.conf": ""}
     rootfs.furnish(data, config, USER, {**tls, **texts})
 

@@ -18,14 +18,7 @@ from pathlib import Path
 
 from infra.stack.cache import remove_tree
 
-LAUNCH = """
-file=$1; signal=$2; shift 2
-ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)"
-read -r stat < /proc/$$/stat
-rest=${stat##*) }
-ticks=$(echo "$rest" | cut -d' ' -f20)
-printf '%s\\n%s\\n%s\\n' $$ "$ticks" "$signal" > "$file.new" && mv "$file.new" "$file" && exec "$@"
-"""
+LAUNCH = Path(__file__).with_name("launch.sh").read_text()
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 LOG_LIMIT_BYTES = 20 * 1024 * 1024
 Children = Mapping[int, Sequence[int]]

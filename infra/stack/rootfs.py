@@ -28,19 +28,7 @@ DATA = "/srv"
 CONFIG = "/mnt"
 """Where it finds its configuration, which root owns."""
 
-ENTER = """
-root=$1; data=$2; config=$3; user=$4; shift 4
-mount --rbind /dev "$root/dev" &&
-mount --bind /proc "$root/proc" &&
-mount -t tmpfs -o mode=1777 tmpfs "$root/tmp" &&
-mount --bind /etc/passwd "$root/etc/passwd" &&
-mount --bind /etc/group "$root/etc/group" &&
-mount --bind "$data" "$root/srv" &&
-mount --bind "$config" "$root/mnt" &&
-cd / &&
-exec chroot --userspec="$user:$user" --groups= "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-  LANG=C.UTF-8 TZ=UTC HOME=/srv "$@"
-"""
+ENTER = Path(__file__).with_name("enter.sh").read_text()
 
 
 def inside(root: Path, data: Path, config: Path, user: str, *command: str) -> tuple[str, ...]:
