@@ -27,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from infra.clients.kafka import CA, CERT, LogEnds, admin, service_errors
+from infra.clients.kafka import CA, CERT, LogEnds, admin, service_errors, topics_of
 from infra.contract import policy
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
@@ -178,7 +178,7 @@ def create_topics(
     topic with fewer copies too.
     """
     client = admin(bootstrap)
-    replicas, in_sync = _copies(client, bootstrap, terms)
+    replicas, in_sync = copies_in(bootstrap, terms)
     kept = (FOR_EVER if for_ever else {}) | {IN_SYNC: str(in_sync)}
     counts = {t.name: terms.partitions if t.name == "telemetry" else t.partitions for t in KAFKA_TOPICS}
     wanted = [
@@ -213,7 +213,9 @@ def create_topics(
     return created
 
 
-def _copies(client: AdminClient, bootstrap: str, terms: sections.Kafka) -> tuple[int, int]:
+def copies_in(bootstrap: str, terms: sections.Kafka) -> tuple[int, int]:
+    """Copies of a topic in this cluster, and how many must have a record. Raises ServiceError."""
+    client = admin(bootstrap)  # its end would end the request
     with service_errors(f"Kafka {bootstrap}"):
         nodes = client.describe_cluster(request_timeout=PROBE_S).result(PROBE_S + 1).nodes
     return terms.copies(len(nodes))
@@ -255,13 +257,11 @@ def topic_faults(bootstrap: str, prefix: str, terms: sections.Kafka) -> list[str
 
     Kafka's own topic of the consumers' offsets is one of them. Raises ServiceError.
     """
-    client = admin(bootstrap)
-    replicas, in_sync = _copies(client, bootstrap, terms)
-    found = []
+    replicas, in_sync = copies_in(bootstrap, terms)
+    there, found = topics_of(bootstrap), []
+    ours = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) in there]
     with service_errors(f"Kafka {bootstrap}"):
-        there = client.list_topics(timeout=PROBE_S).topics
-        ours = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) in there]
-        configs = _configs(client, ours)
+        configs = _configs(admin(bootstrap), ours)
     for name in [*ours, *({OFFSETS} & there.keys())]:
         copies = _copies_of(there[name])
         live = min(len(p.isrs) for p in there[name].partitions.values())
@@ -286,8 +286,7 @@ def topic_faults(bootstrap: str, prefix: str, terms: sections.Kafka) -> list[str
 
 def kafka_role(bootstrap: str, number: int) -> str:
     """What a broker of a cluster has: partitions that it leads, copies in sync of how many; ServiceError."""
-    with service_errors(f"Kafka {bootstrap}"):
-        topics = admin(bootstrap).list_topics(timeout=PROBE_S).topics.values()
+    topics = topics_of(bootstrap).values()
     parts = [p for topic in topics for p in topic.partitions.values() if number in p.replicas]
     leads, in_sync = sum(p.leader == number for p in parts), sum(number in p.isrs for p in parts)
     return f"leads {leads} partitions, {in_sync} of {len(parts)} copies in sync"
@@ -301,15 +300,19 @@ def records_by_topic(bootstrap: str, prefix: str) -> dict[str, int]:
 
 def missing_topics(bootstrap: str, prefix: str) -> list[str]:
     """The contract's topics that are not there; raises ServiceError."""
-    with service_errors(f"Kafka {bootstrap}"):
-        there = admin(bootstrap).list_topics(timeout=PROBE_S).topics
+    there = topics_of(bootstrap)
     return [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in there]
 
 
 def delete_topics(bootstrap: str, prefix: str) -> None:
     """Delete those of the contract's topics under ``prefix`` that are there. Raises ServiceError."""
-    client, gone = admin(bootstrap), missing_topics(bootstrap, prefix)  # its end would end the request
-    names = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone]
+    gone = missing_topics(bootstrap, prefix)
+    delete(bootstrap, [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone])
+
+
+def delete(bootstrap: str, names: list[str]) -> None:
+    """Delete topics by their full names. Raises ServiceError."""
+    client = admin(bootstrap)  # its end would end the request
     with service_errors(f"Kafka {bootstrap}: topics cannot be deleted"):
         for future in (client.delete_topics(names, operation_timeout=TIMEOUT_S) if names else {}).values():
             future.result(TIMEOUT_S)

@@ -22,13 +22,13 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from infra.clients.db import connected, sql_of
 from infra.clients.health import HealthServer, stopped_by_signals
-from infra.clients.kafka import LogEnds, LogReader, admin, java_access, service_errors
+from infra.clients.kafka import LogEnds, LogReader, java_access, topics_of
 from infra.clients.leases import Lease, Term
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import CLOCK, KAFKA_TOPICS, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import cache, fetch
-from infra.stack.kafka import JVM_OPTIONS, LOG_CONFIG, TIMEOUT_S
+from infra.stack.kafka import JVM_OPTIONS, LOG_CONFIG, TIMEOUT_S, copies_in, delete
 from infra.stack.supervisor import MIRROR
 
 SQL: Final = sql_of(__file__)
@@ -94,9 +94,8 @@ def failed(bootstrap: str, source: str, since_ms: int) -> list[str]:
 
 def _noted(bootstrap: str, topic: str) -> Iterator[tuple[Any, Any, int]]:
     """Keys, values and times of one of MirrorMaker's own topics, in order; none before it has made that."""
-    with service_errors(f"Kafka {bootstrap}"):
-        if topic not in admin(bootstrap).list_topics(timeout=TIMEOUT_S).topics:
-            return
+    if topic not in topics_of(bootstrap, TIMEOUT_S):
+        return
     with LogReader(bootstrap, "odograph-mirror", TIMEOUT_S) as reader:
         for partition, span in reader.spans(topic).items():
             for record in reader.records(topic, partition, *span):
@@ -119,12 +118,8 @@ def behind(spans: Mapping[Place, Span], to: Mapping[Place, int]) -> dict[Place, 
 
 def forget(bootstrap: str, source: str) -> None:
     """Remove MirrorMaker's notes on a source, so that it copies from the beginning. Raises ServiceError."""
-    client = admin(bootstrap)
-    with service_errors(f"Kafka {bootstrap}"):
-        there = client.list_topics(timeout=TIMEOUT_S).topics
-        ours = [name for name in there if name.startswith("mm2-") and name.endswith(f".{source}.internal")]
-        for done in (client.delete_topics(ours, operation_timeout=TIMEOUT_S) if ours else {}).values():
-            done.result(TIMEOUT_S)
+    there = topics_of(bootstrap, TIMEOUT_S)
+    delete(bootstrap, [n for n in there if n.startswith("mm2-") and n.endswith(f".{source}.internal")])
 
 
 def run(settings: Settings) -> None:
@@ -206,7 +201,7 @@ class Mirror:
         cache.verify(cache.jar_dir(folder, NAME))
         own, region = home / "config" / NAME, self._settings.region
         own.mkdir(parents=True, exist_ok=True)
-        copies = self._settings.kafka.copies(len(self._brokers()))[0]
+        copies, _ = copies_in(self._where.kafka_bootstrap, self._settings.kafka)
         ends = ((self._other, self._address), (region.name, self._where.kafka_bootstrap))
         (own / "mm2.properties").write_text(config(*ends, self._settings.kafka.prefix, copies))
         return (
@@ -214,12 +209,6 @@ class Mirror:
             f"-Dlog4j2.configurationFile={LOG_CONFIG}", "org.apache.kafka.connect.mirror.MirrorMaker",
             str(own / "mm2.properties"),
         )  # fmt: skip
-
-    def _brokers(self) -> Mapping[int, Any]:
-        bootstrap = self._where.kafka_bootstrap
-        with service_errors(f"Kafka {bootstrap}"):
-            found: Mapping[int, Any] = admin(bootstrap).list_topics(timeout=TIMEOUT_S).brokers
-            return found
 
     def _wanted(self) -> bool | None:
         """Whether this region's log is the copy; None while the database is away."""

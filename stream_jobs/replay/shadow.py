@@ -17,7 +17,7 @@ from typing import Final
 from infra.clients import database_url
 from infra.clients.db import sql_of
 from infra.clients.duck import table_of
-from infra.clients.kafka import TIMEOUT_S, admin, service_errors
+from infra.clients.kafka import topics_of
 from infra.contract.errors import ServiceError
 from infra.contract.topics import CLOCK, EVENT_TOPICS, kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings, endpoints, load
@@ -290,8 +290,7 @@ def run_shadow(
     """
     begun_s = time.monotonic()
     shadow, bootstrap = Shadow(run, settings, live), live.kafka_bootstrap
-    with service_errors(f"Kafka {bootstrap}"):
-        topics = admin(bootstrap).list_topics(timeout=TIMEOUT_S).topics
+    topics = topics_of(bootstrap)
     kept = len(topics[shadow.topic].partitions) if shadow.topic in topics else settings.kafka.partitions
     records = stored(settings, run, kept)
     plan = records.plan(bounds_of(run.speed))
