@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+
+from psycopg.rows import namedtuple_row
 
 from infra.clients.db import connected, sql_of
 from infra.contract.errors import ConfigError
@@ -13,18 +14,6 @@ from infra.contract.errors import ConfigError
 FILE = "truth.jsonl"
 SQL: Final = sql_of(__file__)
 _HEAD = ("kind", "what", "vehicle_id", "from_ms", "full_ms", "to_ms", "severity")
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """How much of one thing a run says happened."""
-
-    run_id: str
-    kind: str
-    what: str
-    count: int
-    first: datetime
-    last: datetime
 
 
 def find(home: Path, run_id: str) -> Path:
@@ -51,10 +40,10 @@ def load(url: str, run_id: str, path: Path) -> int:
         return cursor.rowcount
 
 
-def counts(url: str, run_id: str | None) -> list[Counted]:
-    """What the table says happened, counted; of one run or of all. Raises ServiceError."""
-    with connected(url) as connection:
-        return [Counted(*row) for row in connection.execute(SQL["counts"], (run_id, run_id)).fetchall()]
+def counts(url: str, run_id: str | None) -> list[Any]:
+    """Rows of what the table says happened, counted; of one run or of all. Raises ServiceError."""
+    with connected(url, row_factory=namedtuple_row) as connection:
+        return connection.execute(SQL["counts"], (run_id, run_id)).fetchall()
 
 
 def _rows(path: Path) -> Iterator[tuple[object, ...]]:

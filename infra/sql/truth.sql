@@ -17,5 +17,6 @@ ON CONFLICT (run_id, truth_id) DO UPDATE SET
     to_time = excluded.to_time, severity = excluded.severity, details = excluded.details
 
 -- name: counts
-SELECT run_id, kind, what, count(*), min(from_time), max(coalesce(to_time, from_time))
+SELECT run_id, kind, what, count(*) AS count, min(from_time) AS first,
+       max(coalesce(to_time, from_time)) AS last
 FROM serving.truth WHERE %s::text IS NULL OR run_id = %s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT 1000

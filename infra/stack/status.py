@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, namedtuple_row
 from rich.markup import escape
 from rich.table import Table
 
@@ -182,21 +181,10 @@ SHOWN_BYTES: Final = 1 << 20
 """Smaller tables without a retention are left out for people."""
 
 
-class TableSize(NamedTuple):
-    """A table with its indexes. ``about_rows`` is the database's estimate; ``kept_days`` None: for ever."""
-
-    name: str
-    bytes: int
-    about_rows: int
-    since: datetime | None
-    kept_days: int | None
-    dropped_before: datetime | None
-
-
-def table_sizes(url: str) -> list[TableSize]:
-    """Every table, the biggest first; raises ServiceError."""
-    with connected(url) as connection:
-        return [TableSize(*row) for row in connection.execute(SQL["tables"])]
+def table_sizes(url: str) -> list[Any]:
+    """A row for every table with its indexes, the biggest first; raises ServiceError."""
+    with connected(url, row_factory=namedtuple_row) as connection:
+        return connection.execute(SQL["tables"]).fetchall()
 
 
 def folder_sizes(home: Path) -> dict[str, int]:
@@ -294,7 +282,7 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     return rendered(shown, *lines, *(counts if topics else []), *lag, *kept, f"on the disk, MiB: {on_disk}")
 
 
-def _tables(sizes: Sequence[TableSize]) -> Table:
+def _tables(sizes: Sequence[Any]) -> Table:
     made = table("table", "MiB", "rows, about", "since", "kept")
     for one in sizes:
         if one.kept_days is not None or one.since is not None or one.bytes >= SHOWN_BYTES:

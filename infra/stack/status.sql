@@ -17,7 +17,8 @@ SELECT round(extract(epoch FROM now() - max(event_time)), 3)::double precision A
 FROM odograph.vehicle_latest
 
 -- name: tables
-SELECT schema || '.' || name, bytes, about_rows, since, kept_days, dropped_before FROM serving.table_size
+-- about_rows is the database's estimate; kept_days null: for ever.
+SELECT schema || '.' || name AS name, bytes, about_rows, since, kept_days, dropped_before FROM serving.table_size
 ORDER BY bytes DESC, 1
 
 -- name: skews
