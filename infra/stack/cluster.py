@@ -70,7 +70,7 @@ class Cluster:
         self.pair: PostgresPair | None = None
         if self.profile.postgres:
             words = postgres.passwords(self.home / "secrets.json")
-            self.pair = PostgresPair(self.home, self._cache, self.runner, words, synchronous=True)
+            self.pair = PostgresPair(self.home, self._cache, self.runner, words)
             if self._ports:
                 self.pair.know_ports((self._ports["postgres-1"], self._ports["postgres-2"]))
 

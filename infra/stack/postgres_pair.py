@@ -1,21 +1,19 @@
-"""A primary of PostgreSQL and the standby that follows it: promoted, fenced, joined again.
+"""A primary of PostgreSQL and the standby that follows it; promoting is done by hand (README, runbooks).
 
 Whoever is started reads ``standby.signal`` and follows. Both have that file, also the primary, which looks at
 it when it starts anew: one that was killed comes back read-only, and takes no writes until it is promoted.
 """
 
-import os
-import signal
 import subprocess
 import time
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from infra.clients.db import Connection, session
 from infra.contract.errors import ServiceError
-from infra.stack import cache, postgres, processes, rootfs
+from infra.stack import cache, postgres, rootfs
 from infra.stack.rootfs import CONFIG, DATA
 from infra.stack.service import HOST, Runner, Service
 
@@ -46,17 +44,15 @@ class Node:
 class PostgresPair:
     """``primary`` and ``standby``; ``synchronous``: a commit returns when both have it."""
 
-    def __init__(
-        self, home: Path, cache_dir: Path, runner: Runner, words: postgres.Passwords, *, synchronous: bool
-    ) -> None:
-        self._home, self._cache, self._runner, self._words = home, cache_dir, runner, words
-        self.synchronous = synchronous
-        self._file = home / "postgres-primary"
+    def __init__(self, home: Path, cache_dir: Path, runner: Runner, words: postgres.Passwords) -> None:
+        self._home, self._cache, self.runner, self._words = home, cache_dir, runner, words
+        self.synchronous = True
+        self.file = home / "postgres-primary"
         self.primary, self.standby = Node("postgres-1", 0), Node("postgres-2", 0)
 
     def names(self) -> list[str]:
         """The primary first: at its end it sends all it has."""
-        first = self._file.read_text() if self._file.exists() else "postgres-1"
+        first = self.file.read_text() if self.file.exists() else "postgres-1"
         return [first, *({"postgres-1", "postgres-2"} - {first})]
 
     def url(self) -> str:
@@ -74,25 +70,25 @@ class PostgresPair:
     def begin(self, ports: tuple[int, int]) -> None:
         """Start both on these ports, with database and roles. A standby that is not there is copied."""
         self.know_ports(ports)
-        self._runner.start(self.service(self.primary))
+        self.runner.start(self.service(self.primary))
         if self.row(self.primary, FOLLOWS, "postgres")[0]:
-            self._promote(self.primary)
-        self._file.write_text(self.primary.name)
+            self.promote(self.primary)
+        self.file.write_text(self.primary.name)
         postgres.ensure_roles(self._url(self.primary, "postgres"), self._words)
         postgres.ensure_database(self._url(self.primary, "postgres"), postgres.DATABASE)
         both = f"host={HOST},{HOST} port={ports[0]},{ports[1]} target_session_attrs=read-write {LOGIN}"
         self._change(self.primary, f"ALTER SYSTEM SET primary_conninfo = '{both}'")
-        self._run_in(self.primary, "/usr/bin/touch", SIGN)
+        self.run_in(self.primary, "/usr/bin/touch", SIGN)
         if not (self._data(self.standby) / "cluster").exists():
             self.service(self.standby, empty=True).prepare()
             copy = ("-D", f"{DATA}/cluster", "-d", both, "-X", "stream", "-c", "fast")
-            self._run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_basebackup", *copy)
+            self.run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_basebackup", *copy)
         self.follow()
 
     def follow(self) -> None:
         """Start the standby, and wait until it has all that the primary writes."""
-        self._run_in(self.standby, "/usr/bin/touch", SIGN)
-        self._runner.start(self.service(self.standby))
+        self.run_in(self.standby, "/usr/bin/touch", SIGN)
+        self.runner.start(self.service(self.standby))
         names = "'*'" if self.synchronous else "''"
         self._change(self.primary, f"ALTER SYSTEM SET synchronous_standby_names = {names}")
         wanted = ("streaming", "sync" if self.synchronous else "async")
@@ -109,31 +105,6 @@ class PostgresPair:
             return "standby"
         sync, behind = self.row(node, LAG, "postgres") or ("", 0)
         return f"primary, standby {sync}, {behind:,} bytes behind" if sync else "primary, nobody follows"
-
-    def kill(self) -> None:
-        """``kill -9`` the primary, with all its backends."""
-        found = self._runner.find(self.primary.name)
-        for pid in processes.tree(found.pid) if found else ():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def promote(self) -> None:
-        """The standby becomes the primary, which waits for nobody, and follows when it is started anew."""
-        self._promote(self.standby)
-        self.primary, self.standby = self.standby, self.primary
-        self._file.write_text(self.primary.name)
-
-    def bring_back(self) -> None:
-        """Start the killed one as it lies, as whatever keeps services running does."""
-        self._runner.start(self.service(self.standby))
-
-    def rejoin(self) -> None:
-        """Take what only the old one had out of it, and let it follow."""
-        self._runner.stop(self.standby.name)
-        source = f"host={HOST} port={self.primary.port} dbname=postgres {LOGIN}"
-        rewind = ("--target-pgdata", f"{DATA}/cluster", "--source-server", source)
-        self._run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_rewind", *rewind)
-        self.follow()
 
     def row(self, node: Node, statement: str, database: str = postgres.DATABASE) -> tuple[Any, ...]:
         """The row that one server gives, as its superuser; nothing where there is none."""
@@ -156,10 +127,11 @@ class PostgresPair:
 
         return replace(own, name=node.name, prepare=prepare)
 
-    def _promote(self, node: Node) -> None:
+    def promote(self, node: Node) -> None:
+        """Let it take writes; it waits for nobody."""
         self._change(node, "ALTER SYSTEM RESET synchronous_standby_names")
         self.row(node, "SELECT pg_promote()")
-        self._run_in(node, "/usr/bin/touch", SIGN)
+        self.run_in(node, "/usr/bin/touch", SIGN)
 
     def _change(self, node: Node, statement: str) -> None:
         with self._session(node, "postgres") as connection:
@@ -175,7 +147,7 @@ class PostgresPair:
     def _data(self, node: Node) -> Path:
         return self._home / "data" / node.name
 
-    def _run_in(self, node: Node, *command: str) -> None:
+    def run_in(self, node: Node, *command: str) -> None:
         places = (self._data(node), self._home / "config" / node.name, postgres.USER)
         done = subprocess.run(
             rootfs.inside(cache.rootfs(self._cache), *places, *command),

@@ -10,6 +10,7 @@ import pytest
 
 from infra.settings.settings import load
 from infra.stack.cluster import Cluster
+from load_tests.drills import pair_faults
 
 pytestmark = pytest.mark.integration
 
@@ -25,12 +26,12 @@ def test_who_was_promoted_is_the_primary_after_a_new_start_and_has_what_was_comm
         url = f"{cluster.sections()['db']['url']}?target_session_attrs=read-write"
         with psycopg.connect(url, autocommit=True) as client:
             client.execute("CREATE TABLE kept AS SELECT 7 AS n")
-            pair.kill()
-        pair.promote()
-        pair.bring_back()
+            pair_faults.kill(pair)
+        pair_faults.promote(pair)
+        pair_faults.bring_back(pair)
         with suppress(psycopg.Error):
             pair.row(pair.standby, "INSERT INTO kept VALUES (8) RETURNING n")
-        pair.rejoin()
+        pair_faults.rejoin(pair)
         assert pair.primary.name == "postgres-2"
         cluster.down()
         cluster.up()
