@@ -46,7 +46,7 @@ def setup(
     from infra.stack import fetch
 
     stack = _stack()
-    fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
+    fetch.fetch_all(stack.settings.paths.cache, stack.kinds)
     if browser:
         fetch.ensure_chromium()
     fetch.say(f"all there: {stack.settings.paths.cache}")
@@ -91,7 +91,7 @@ def _begin(stack: "Stack", services_only: bool, wait_s: float) -> None:
     from infra.stack import fetch, supervisor
     from infra.stack.probes import page
 
-    fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
+    fetch.fetch_all(stack.settings.paths.cache, stack.kinds)
     stack.up()
     if services_only:
         return

@@ -12,8 +12,7 @@ import sys
 import time
 import tomllib
 import urllib.request
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ import infra
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import DB_URLS, Profile
 from infra.settings.settings import HOME_FILE, Sections, Settings
-from infra.stack import cache, fetch, postgres, probes, service
+from infra.stack import cache, postgres, probes
 from infra.stack.kafka import Node, kafka, kafka_role, new_cluster_id
 from infra.stack.mosquitto import mosquitto
 from infra.stack.postgres_pair import PostgresPair
@@ -59,20 +58,25 @@ ALONE: Final = Profile()
 
 
 class Cluster:
-    """The servers of the settings' profile in one home. ``pair`` are the two of PostgreSQL, if any."""
+    """The servers of the settings' profile in one home. ``pair`` are the two of PostgreSQL, if any.
 
-    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
-        self._settings, self.profile, self._say = settings, settings.cluster, say
+    ``ports``: those that the last start chose, by name.
+    """
+
+    def __init__(self, settings: Settings, runner: Runner, ports: Mapping[str, int]) -> None:
+        self._settings, self.profile, self.runner = settings, settings.cluster, runner
         self._cache, self.home = settings.paths.cache.resolve(), settings.paths.home.resolve()
         self.base = self.home / "servers"
-        self.runner = Runner(self.home)
-        self._ports = service.kept_ports(self.base / "ports.json")
         self.pair: PostgresPair | None = None
         if self.profile.postgres:
             words = postgres.passwords(self.home / "secrets.json")
             self.pair = PostgresPair(self.home, self._cache, self.runner, words)
-            if self._ports:
-                self.pair.know_ports((self._ports["postgres-1"], self._ports["postgres-2"]))
+        self.know_ports(ports)
+
+    def know_ports(self, ports: Mapping[str, int]) -> None:
+        self._ports = ports
+        if self.pair is not None and "postgres-1" in ports:
+            self.pair.know_ports((ports["postgres-1"], ports["postgres-2"]))
 
     @property
     def names(self) -> list[str]:
@@ -83,38 +87,41 @@ class Cluster:
         numbered = [f"{name}-{n}" for name, count in more.items() for n in range(1, count + 1)]
         return (["kafka-controller"] if p.kafka else []) + spark + numbered
 
-    def up(self) -> Settings:
-        """Start what does not run; the settings with their addresses, which the home keeps.
+    @property
+    def parts(self) -> list[str]:
+        """What has a port: the servers, and the pages of some."""
+        return self.names + [f"{name}-page" for name in self.names if name.startswith(("spark", "hdfs"))]
 
-        Raises ServiceError naming the server that failed, ConfigError where it cannot be as the settings say.
-        """
+    def settle(self, ports: Mapping[str, int]) -> Settings:
+        """The settings with the servers' addresses on these ports, which the home keeps."""
+        self.know_ports(ports)
         if self.profile == ALONE:
             return self._settings
-        self._check()
-        self._fetch()
-        self.base.mkdir(parents=True, exist_ok=True)
-        for folder in (self.home, self.base):
-            folder.chmod(0o711)  # the services' users must reach their folders
-        self._choose_ports()
-        made = self.services()
-        first = [name for name in made if name in FIRST]
-        if self.profile.workers:
-            self._configure_spark()
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            for names in (first, [name for name in made if name not in first]):
-                for answer in [pool.submit(self._start, made[name]) for name in names]:
-                    answer.result()
-        end = time.monotonic() + UP_S
-        while self.profile.kafka and not self._all_brokers(last=time.monotonic() > end):
-            time.sleep(POLL_S)
-        if self.pair is not None:
-            self.pair.begin((self._ports["postgres-1"], self._ports["postgres-2"]))
         kept = {"cluster": self.profile.model_dump(), "bridge": {"shards": self._settings.bridge.shards}}
         postgres.write_private(self.home / HOME_FILE, toml(kept | self.sections()))
         return self._settings.changed(self.sections())
 
-    def _check(self) -> None:
+    def up(self, start: Callable[[Iterable[Service]], None]) -> None:
+        """Let ``start`` bring up what does not run, in order. Raises ServiceError."""
+        if self.profile == ALONE:
+            return
+        self.base.mkdir(exist_ok=True)
+        self.base.chmod(0o711)  # the services' users must reach their folders
+        made = self.services()
+        if self.profile.workers:
+            self._configure_spark()
+        for first in (True, False):
+            start(one for name, one in made.items() if (name in FIRST) is first)
+        end = time.monotonic() + UP_S
+        while self.profile.kafka and not self._all_brokers(last=time.monotonic() > end):
+            time.sleep(POLL_S)
+        if self.pair is not None:
+            self.pair.begin()
+
+    def check(self) -> None:
         """Raise ConfigError where the home holds other data, or the settings name servers of their own."""
+        if self.profile == ALONE:
+            return
         file, s = self.home / HOME_FILE, self._settings
         kept: dict[str, Any] = tomllib.loads(file.read_text()) if file.exists() else {}
         servers = partial(Profile.model_dump, exclude={"hosts"})
@@ -136,19 +143,6 @@ class Cluster:
                     f"ODOGRAPH_{section}_{key}".upper() + ": it names servers elsewhere, and the cluster has "
                     "its own; leave it out, or start none of these: odograph cluster up --help"
                 )
-
-    def down(self) -> list[str]:
-        """Stop every server; the names of those that ran."""
-        servers = [name for name in self.names if not name.startswith("postgres")]
-        ran: list[str] = []
-        with ThreadPoolExecutor(max_workers=max(1, len(servers))) as pool:
-            for last in (False, True):
-                names = [name for name in servers if (name in FIRST) is last]
-                ran += [
-                    name for name, did in zip(names, pool.map(self.runner.stop, names), strict=True) if did
-                ]
-        pair = [] if self.pair is None else self.pair.names()
-        return ran + [name for name in pair if self.runner.stop(name)]
 
     def sections(self) -> Sections:
         """The settings by which programs find the servers."""
@@ -177,7 +171,7 @@ class Cluster:
 
     def services(self) -> dict[str, Service]:
         """By name, without PostgreSQL's; none where no ports were chosen yet."""
-        if not self._ports:
+        if not {*self.names} <= self._ports.keys():
             return {}
         made: dict[str, Service] = {}
         if self.profile.kafka:
@@ -188,17 +182,18 @@ class Cluster:
             made[f"kafka-{n}"] = self._kafka(f"kafka-{n}", n + 1)
         for n in range(1, self.profile.mqtt + 1):
             name, mqtt = f"mosquitto-{n}", self._settings.mqtt
-            limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
             places = (cache.rootfs(self._cache), self.base / name, self.home / "config" / name)
-            made[name] = replace(mosquitto(*places, self._ports[name], *limits), name=name)
+            made[name] = replace(mosquitto(*places, self._ports[name], mqtt), name=name)
         for n in range(1, self.profile.workers + 1):
             made[f"spark-worker-{n}"] = self._spark_worker(n)
         return made
 
     def servers(self) -> dict[str, Service]:
         """All by name, PostgreSQL's too."""
-        nodes = () if self.pair is None or not self._ports else (self.pair.primary, self.pair.standby)
-        return self.services() | {node.name: self.pair.service(node) for node in nodes if self.pair}
+        if self.pair is None or not self.pair.primary.port:
+            return self.services()
+        nodes = (self.pair.primary, self.pair.standby)
+        return self.services() | {node.name: self.pair.service(node) for node in nodes}
 
     def role(self, name: str) -> str:
         """What a server that answers is to the others of its kind, where that may change; ServiceError."""
@@ -207,17 +202,6 @@ class Cluster:
         if name.startswith("kafka-") and name != "kafka-controller":
             return kafka_role(self._hosts("kafka", self.profile.kafka), int(name.partition("-")[2]) + 1)
         return ""
-
-    def _fetch(self) -> None:
-        folder = self._cache
-        fetch.fetch_all(folder, ("kafka", "postgres", "mosquitto"))
-        if self.profile.kafka:
-            cache.verify(cache.jars(folder, "kafka")[0].parent, *cache.class_archives(folder))
-        if self.profile.mqtt or self.profile.postgres:
-            cache.verify(cache.rootfs(folder))
-        if self.profile.workers:
-            fetch.fetch_jars(folder, "hdfs", Path(__file__).with_name("hdfs.xml"))
-            cache.verify(cache.jar_dir(folder, "hdfs"))
 
     def _all_brokers(self, *, last: bool) -> bool:
         """Topics are made for as many brokers as there are; raises ServiceError at the ``last`` look."""
@@ -231,22 +215,6 @@ class Cluster:
 
     def _hosts(self, name: str, count: int) -> str:
         return ",".join(f"{HOST}:{self._ports[f'{name}-{n}']}" for n in range(1, count + 1))
-
-    def _choose_ports(self) -> None:
-        path = self.base / "ports.json"
-        kept, chosen = service.kept_ports(path), dict[str, int]()
-        for name in [
-            *self.names,
-            *(f"{name}-page" for name in self.names if name.startswith(("spark", "hdfs"))),
-        ]:
-            running = name in kept and self.runner.find(name.removesuffix("-page")) is not None
-            taken = {*chosen.values(), *kept.values()} - {kept.get(name)}
-            chosen[name] = kept[name] if running else service.choose_port(0, kept.get(name), 0, taken)
-        path.write_text(json.dumps(chosen))
-        self._ports = chosen
-
-    def _start(self, wanted: Service) -> None:
-        self._say(f"{wanted.name}: {self.runner.start(wanted)}")
 
     def _kafka(self, name: str, number: int) -> Service:
         file = self.base / "kafka-cluster-id"

@@ -16,6 +16,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
+from infra.settings.sections import Mqtt
 from infra.stack import probes, rootfs
 from infra.stack.rootfs import CONFIG, DATA, inside
 from infra.stack.service import HOST, Service
@@ -25,6 +26,7 @@ CONFIG_FILE = "mosquitto.conf"
 
 TEMPLATE: Final = Path(__file__).with_name("mosquitto.conf")
 OPEN: Final = "allow_anonymous true"
+MQTT: Final = Mqtt()
 CERTIFICATES: Final = Path(__file__).with_name("mosquitto-secure.conf")
 
 
@@ -39,29 +41,21 @@ class Secure:
 
 
 def mosquitto(
-    root: Path,
-    data: Path,
-    config: Path,
-    port: int,
-    max_queued: int = 1_000_000,
-    autosave_s: int = 30,
-    max_packet: int = 1 << 20,
-    secure: Secure | None = None,
+    root: Path, data: Path, config: Path, port: int, settings: Mqtt = MQTT, secure: Secure | None = None
 ) -> Service:
     """Mosquitto on a loopback port with its data in ``data``, configured by ``config``.
 
-    It holds ``max_queued`` messages for an absent client and writes what it holds every ``autosave_s``. A
-    client that sends a packet of more than ``max_packet`` bytes is disconnected at the packet's header.
+    It holds ``max_queued_messages`` for an absent client and writes what it holds every ``autosave_s``. A
+    client that sends a packet of more than ``max_message_bytes`` is disconnected at the packet's header.
     """
-    terms: dict[str, object] = {"max_queued": max_queued, "autosave_s": autosave_s, "max_packet": max_packet}
-    terms |= {"access": OPEN, "connections": "false"}
+    terms: dict[str, object] = settings.model_dump() | {"access": OPEN, "connections": "false"}
     files: Mapping[str, str] = {}
     us = MqttBroker(HOST, port)
     if secure is not None:
         access = CERTIFICATES.read_text().format(folder=CONFIG, port=secure.port, address=secure.address)
         terms |= {"access": access, "connections": "true"}
         files, us = secure.files, secure.us
-    text = TEMPLATE.read_text().format(port=port, host=HOST, data=DATA, **terms)
+    text = TEMPLATE.read_text().format(**terms | {"port": port, "host": HOST, "data": DATA})
     return Service(
         name="mosquitto",
         command=inside(root, data, config, USER, "mosquitto", "-c", f"{CONFIG}/{CONFIG_FILE}"),

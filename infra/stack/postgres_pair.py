@@ -67,16 +67,16 @@ class PostgresPair:
         by_name = {name: Node(name, port) for name, port in numbered}
         self.primary, self.standby = (by_name[name] for name in self.names())
 
-    def begin(self, ports: tuple[int, int]) -> None:
-        """Start both on these ports, with database and roles. A standby that is not there is copied."""
-        self.know_ports(ports)
+    def begin(self) -> None:
+        """Start both, with database and roles. A standby that is not there is copied."""
         self.runner.start(self.service(self.primary))
         if self.row(self.primary, FOLLOWS, "postgres")[0]:
             self.promote(self.primary)
         self.file.write_text(self.primary.name)
         postgres.ensure_roles(self._url(self.primary, "postgres"), self._words)
         postgres.ensure_database(self._url(self.primary, "postgres"), postgres.DATABASE)
-        both = f"host={HOST},{HOST} port={ports[0]},{ports[1]} target_session_attrs=read-write {LOGIN}"
+        ports = ",".join(f"{node.port}" for node in sorted((self.primary, self.standby), key=str))
+        both = f"host={HOST},{HOST} port={ports} target_session_attrs=read-write {LOGIN}"
         self._change(self.primary, f"ALTER SYSTEM SET primary_conninfo = '{both}'")
         self.run_in(self.primary, "/usr/bin/touch", SIGN)
         if not (self._data(self.standby) / "cluster").exists():

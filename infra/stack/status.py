@@ -57,15 +57,12 @@ class Part:
 
 def parts(stack: Stack) -> list[Part]:
     """Every part of the stack, services first."""
-    chosen = stack.ports()
-    embedded = {s.name: s for s in stack.services(chosen)} if chosen else {}
-    servers = stack.cluster.servers()
-    kinds = {name.partition("-")[0] for name in servers}
-    kept = read_state(stack.home)
-    rows = [_service(stack, name, embedded.get(name), kept) for name in SERVICES if name not in kinds]
+    servers, kept, more = stack.servers(), read_state(stack.home), stack.cluster.servers()
+    kinds = {name.partition("-")[0] for name in more}
+    names = [name for name in SERVICES if name not in kinds] + [*more]
     with ThreadPoolExecutor(max_workers=4) as pool:
-        rows += pool.map(lambda name: _service(stack, name, servers[name], kept), servers)
-    if not chosen:
+        rows = [*pool.map(lambda name: _service(stack, name, servers.get(name), kept), names)]
+    if not stack.ports():
         return rows
     running = stack.runner.find(SUPERVISOR)
     part = Part(SUPERVISOR, "process", "stopped", "", trouble=NOT_RUNNING)
