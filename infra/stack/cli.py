@@ -216,17 +216,15 @@ def list_devices(as_json: Json = False) -> None:
     """List certificates with their state: valid, expires soon (30 days), expired, revoked."""
     import datetime as dt
 
+    import orjson
+
     from infra.stack import devices
 
     now = dt.datetime.now(dt.UTC)
     found = [(o.name, o.state(now), o.ends, o.fingerprint) for o in devices.authority(_stack()).issued()]
     heads = ("device", "state", "until", "serial")
-    if as_json:
-        import orjson
-
-        typer.echo(orjson.dumps([dict(zip(heads, row, strict=True)) for row in found]).decode())
-    else:
-        typer.echo(aligned(found, heads))
+    rows = [dict(zip(heads, row, strict=True)) for row in found]
+    typer.echo(orjson.dumps(rows).decode() if as_json else aligned(found, heads))
 
 
 def _files(made: "Issued", stack: "Stack") -> str:

@@ -18,7 +18,7 @@ from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink, policy
 from infra.contract.errors import ConfigError, ServiceError
-from infra.settings.sections import Dashboard, Mqtt, listed
+from infra.settings.sections import listed
 from infra.settings.settings import (
     ENDPOINTS_FILE,
     HOME_FILE,
@@ -268,13 +268,10 @@ class Stack:
 
     def _hosts(self, who: str) -> tuple[str, ...]:
         """Names and addresses of who serves; the servers share a certificate."""
-        serving: dict[str, Mqtt | Dashboard] = {
-            policy.SERVER: self.settings.mqtt,
-            "dashboard": self.settings.dashboard,
-        }
-        if who not in serving:
+        if who not in (policy.SERVER, "dashboard"):
             return ()
-        return identity.server_hosts(str(serving[who].address), listed(serving[who].hosts))
+        serving = self.settings.mqtt if who == policy.SERVER else self.settings.dashboard
+        return identity.server_hosts(str(serving.address), listed(serving.hosts))
 
     def _identities(self, port: int, device_port: int) -> Secure | None:
         if not self.secure:
@@ -502,13 +499,8 @@ class Stack:
 
     def _choose_ports(self) -> None:
         s, kept = self.settings, self.ports()
-        fixed = {
-            "mosquitto": s.mqtt.port,
-            DEVICES: s.mqtt.device_port,
-            "kafka": s.kafka.port,
-            "postgres": s.db.port,
-            **fixed_ports(s),
-        }
+        fixed = {"mosquitto": s.mqtt.port, DEVICES: s.mqtt.device_port, "kafka": s.kafka.port}
+        fixed |= {"postgres": s.db.port, **fixed_ports(s)}
         running = [r.name for r in processes.all_running(self.runner.run_dir)]
         running += ["kafka-controller"] * ("kafka" in running) + [DEVICES] * ("mosquitto" in running)
         running += [f"{name}-page" for name in running]
