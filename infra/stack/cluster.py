@@ -7,7 +7,6 @@ empty there. PostgreSQL and Mosquitto live in a root file system of their own an
 
 import json
 import os
-import subprocess
 import sys
 import time
 import tomllib
@@ -24,7 +23,7 @@ import infra
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import DB_URLS, Profile
 from infra.settings.settings import HOME_FILE, Sections, Settings
-from infra.stack import cache, postgres, probes
+from infra.stack import cache, postgres, probes, processes
 from infra.stack.kafka import Node, kafka, kafka_role, new_cluster_id
 from infra.stack.mosquitto import mosquitto
 from infra.stack.postgres_pair import PostgresPair
@@ -238,9 +237,9 @@ class Cluster:
             own, java = self.base / name, (*JAVA, "-cp", paths, f"{HDFS}.{program}")
             command = self._apart(own, java, (conf, jars[0].parent))
             lives = partial(_name_node, page, 0 if name == "hdfs-name" else 1)
-            prepare = partial(self._write_hdfs_conf, (*command, "-format", "-nonInteractive"))
-            first = prepare if name == "hdfs-name" else lambda: None
-            made[name] = Service(name, command, self._ports[name], "", lives, first)
+            made[name] = Service(name, command, self._ports[name], lives)
+        write = partial(self._write_hdfs_conf, (*made["hdfs-name"].command, "-format", "-nonInteractive"))
+        made["hdfs-name"] = replace(made["hdfs-name"], prepare=write)
         return made
 
     def _write_hdfs_conf(self, format_command: Sequence[str]) -> None:
@@ -248,7 +247,7 @@ class Cluster:
         for file in ("core-site.xml", "hdfs-site.xml"):
             (self.base / "conf" / file).write_text(HDFS_CONF.read_text().format(**names))
         if not (self.base / "hdfs-name" / "disk").exists():
-            _run("hdfs: the format", format_command, FORMAT_S)
+            processes.finished("hdfs: the format failed", format_command, FORMAT_S)
 
     def _configure_spark(self) -> None:
         """What drivers are given: Spark's defaults, and the workers' environment as it is now."""
@@ -257,47 +256,35 @@ class Cluster:
         text = SPARK_CONF.read_text().format(workers=self.profile.workers)
         (conf / SPARK_CONF.name).write_text(text)
         if not self.runner.find("spark-master"):
-            _run(
-                "the workers' environment",
-                odograph("jobs", "package", str(conf / "environment.tar.gz")),
-                PACK_S,
-            )
+            command = odograph("jobs", "package", str(conf / "environment.tar.gz"))
+            processes.finished("the workers' environment failed", command, PACK_S)
 
     def _spark_master(self) -> Service:
         """One that was killed knows its workers and applications from its recovery folder."""
-        own, port, page = (
-            self.base / "spark-master",
-            self._ports["spark-master"],
-            self._ports["spark-master-page"],
-        )
-        recovery = f"-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={own}/recovery"
-        words = ("--host", HOST, "--port", str(port), "--webui-port", str(page))
-        command = self._spark(
-            own, HOST, f"{SPARK}.master.Master", words, f"SPARK_DAEMON_JAVA_OPTS={recovery}"
-        )
-        return Service("spark-master", command, port, "", partial(_page, HOST, page, "status"), lambda: None)
+        recovery = f"-Dspark.deploy.recoveryDirectory={self.base}/spark-master/recovery"
+        options = f"SPARK_DAEMON_JAVA_OPTS=-Dspark.deploy.recoveryMode=FILESYSTEM {recovery}"
+        return self._spark("spark-master", HOST, "master.Master", "status", (), options)
 
     def _spark_worker(self, number: int) -> Service:
         """With an address of its own: of one host Spark reads files."""
-        name, address = f"spark-worker-{number}", f"127.0.1.{number}"
-        own, page = self.base / name, self._ports[f"{name}-page"]
+        name = f"spark-worker-{number}"
         words = (
-            "--host", address, "--port", str(self._ports[name]), "--cores", str(self.profile.hosts),
-            "--memory", f"{WORKER_MB * self.profile.hosts}m", "--webui-port", str(page),
-            "--work-dir", str(own / "work"), f"spark://{HOST}:{self._ports['spark-master']}",
+            "--cores", str(self.profile.hosts), "--memory", f"{WORKER_MB * self.profile.hosts}m",
+            "--work-dir", f"{self.base / name}/work", f"spark://{HOST}:{self._ports['spark-master']}",
         )  # fmt: skip
-        settings = (f"SPARK_LOCAL_DIRS={own}/local", f"SPARK_WORKER_OPTS={CLEAN_UP}")
-        command = self._spark(own, address, f"{SPARK}.worker.Worker", words, *settings)
-        return Service(
-            name, command, self._ports[name], "", partial(_page, address, page, "id"), lambda: None
-        )
+        settings = (f"SPARK_LOCAL_DIRS={self.base / name}/local", f"SPARK_WORKER_OPTS={CLEAN_UP}")
+        return self._spark(name, f"127.0.1.{number}", "worker.Worker", "id", words, *settings)
 
     def _spark(
-        self, own: Path, address: str, program: str, words: Sequence[str], *settings: str
-    ) -> tuple[str, ...]:
+        self, name: str, address: str, program: str, said: str, words: Sequence[str], *settings: str
+    ) -> Service:
+        """A server of Spark; ``said``: what of its page shows that it answers."""
+        own, port, page = self.base / name, self._ports[name], self._ports[f"{name}-page"]
         plain = {"SPARK_LOCAL_IP": address, "SPARK_DAEMON_MEMORY": "160m", "SPARK_HOME": SPARK_HOME}
         env = ("env", "-i", f"PATH={os.environ['PATH']}", *(f"{k}={v}" for k, v in plain.items()), *settings)
-        return self._apart(own, (*env, f"{SPARK_HOME}/bin/spark-class", program, *words))
+        places = ("--host", address, "--port", str(port), "--webui-port", str(page))
+        command = (*env, f"{SPARK_HOME}/bin/spark-class", f"{SPARK}.{program}", *places, *words)
+        return Service(name, self._apart(own, command), port, partial(_page, address, page, said))
 
     def _apart(self, own: Path, command: Sequence[str], shown: Sequence[Path] = ()) -> tuple[str, ...]:
         """``command`` where it sees its ``own`` folder, PySpark and what is ``shown``, and no other one."""
@@ -318,12 +305,6 @@ def toml(sections: Sections) -> str:
         for name, values in sections.items()
     }
     return "\n".join(f"[{name}]\n{text}" for name, text in tables.items())
-
-
-def _run(what: str, command: Sequence[str], limit_s: float) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
-    if done.returncode != 0:
-        raise ServiceError(f"{what} failed: {(done.stderr or done.stdout)[-2000:].strip()}")
 
 
 def _asked(url: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import base64
 import shutil
-import subprocess
 import time
 import uuid
 from collections.abc import Iterable, Sequence
@@ -32,7 +31,7 @@ from infra.contract import policy
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.settings import sections
-from infra.stack import probes, rootfs
+from infra.stack import probes, processes, rootfs
 from infra.stack.service import HOST, Service
 
 LOG_CONFIG = Path(__file__).with_name("kafka-log4j2.properties")
@@ -148,9 +147,7 @@ def _prepare(
         rootfs.give_folder(data / TMP, USER)
     if (data / "log" / "meta.properties").exists():
         return
-    done = subprocess.run(format_log, capture_output=True, text=True, timeout=FORMAT_S, check=False)
-    if done.returncode != 0:
-        raise ServiceError(f"kafka: formatting {data}/log failed: {(done.stderr or done.stdout).strip()}")
+    processes.finished(f"kafka: formatting {data}/log failed", format_log, FORMAT_S)
 
 
 TIMEOUT_S = 30.0

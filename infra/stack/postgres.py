@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Db
 from infra.sql.migrate import UNBOUNDED, make_roles, restates_compressed
-from infra.stack import cache, probes, rootfs
+from infra.stack import cache, probes, processes, rootfs
 from infra.stack.rootfs import CONFIG, DATA, inside
 from infra.stack.service import HOST, Service
 
@@ -132,10 +131,10 @@ def _prepare(root: Path, data: Path, config: Path, port: int, password: str, tls
     locale = ("--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums")
     initdb = ("/bin/sh", "-c", INITDB, "initdb", *options, *locale)
     command = inside(root, data, config, USER, *initdb)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=INITDB_S, check=False)
-    (config / NEW_PASSWORD_FILE).unlink()
-    if done.returncode != 0:
-        raise ServiceError(f"postgres: initdb in {data} failed: {(done.stderr or done.stdout).strip()}")
+    try:
+        processes.finished(f"postgres: initdb in {data} failed", command, INITDB_S)
+    finally:
+        (config / NEW_PASSWORD_FILE).unlink()
 
 
 as_superuser = partial(session, connect_timeout_s=None, autocommit=True)

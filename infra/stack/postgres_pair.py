@@ -4,7 +4,6 @@ Whoever is started reads ``standby.signal`` and follows. Both have that file, al
 it when it starts anew: one that was killed comes back read-only, and takes no writes until it is promoted.
 """
 
-import subprocess
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 from infra.clients.db import Connection, session
 from infra.contract.errors import ServiceError
-from infra.stack import cache, postgres, rootfs
+from infra.stack import cache, postgres, processes, rootfs
 from infra.stack.rootfs import CONFIG, DATA
 from infra.stack.service import HOST, Runner, Service
 
@@ -149,9 +148,5 @@ class PostgresPair:
 
     def run_in(self, node: Node, *command: str) -> None:
         places = (self._data(node), self._home / "config" / node.name, postgres.USER)
-        done = subprocess.run(
-            rootfs.inside(cache.rootfs(self._cache), *places, *command),
-            capture_output=True, text=True, timeout=COMMAND_S, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise ServiceError(f"{command[0]} of {node.name}: {(done.stderr or done.stdout).strip()}")
+        run = rootfs.inside(cache.rootfs(self._cache), *places, *command)
+        processes.finished(f"{command[0]} of {node.name}", run, COMMAND_S)

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.contract.errors import ServiceError
 from infra.stack.cache import remove_tree
 
 LAUNCH = Path(__file__).with_name("launch.sh").read_text()
@@ -138,6 +139,13 @@ def stop_all(run_dir: Path, deadline_s: float, names: Collection[str] | None = N
     for running in found:
         remove_pid_file(run_dir, running.name)
     return [running.name for running in found]
+
+
+def finished(what: str, command: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> None:
+    """Run a command to its end. Raises ServiceError, which begins with ``what``, where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=env)
+    if done.returncode != 0:
+        raise ServiceError(f"{what}: {(done.stderr or done.stdout)[-2000:].strip()}")
 
 
 def uptime_s(running: Running) -> float:

@@ -402,15 +402,12 @@ class Stack:
         write_private(home / ENDPOINTS_FILE, json.dumps(asdict(there)))
         self.runner.start(self._broker(port))
         try:
-            done = subprocess.run(
-                odograph("bridge", "--prepare"), env={**os.environ, "ODOGRAPH_PATHS_HOME": str(home)},
-                capture_output=True, text=True, timeout=SESSIONS_S, check=False,
-            )  # fmt: skip
+            env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
+            command = odograph("bridge", "--prepare")
+            processes.finished("the bridge's sessions cannot be made", command, SESSIONS_S, env)
         finally:
             self.runner.stop("mosquitto")
             (home / ENDPOINTS_FILE).unlink()
-        if done.returncode != 0:
-            raise ServiceError(f"the bridge's sessions cannot be made: {done.stderr.strip()}")
 
     def _verify_programs(self) -> None:
         """Raise ServiceError where what the services load is not what was fetched."""

@@ -156,7 +156,7 @@ class Watch:
         good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
         places_ = self._places(connection, ends, read_to)
         with _transaction(connection) as cursor:
-            cursor.executemany(SQL["sample"], [(row.stage, good_s, *row[1:]) for row in rows])
+            cursor.executemany(SQL["sample"], [row | {"good_s": good_s} for row in rows])
             if places_:
                 cursor.executemany(SQL["place"], [(*place, acting, good_s) for place in places_])
         self._before, self._log_before = readings, (time.monotonic(), ends)
