@@ -8,7 +8,6 @@ empty there. PostgreSQL and Mosquitto live in a root file system of their own an
 import json
 import os
 import sys
-import time
 import tomllib
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any, Final
 from pydantic import SecretStr
 
 import infra
+from infra.clients.waiting import looks
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import DB_URLS, Profile
 from infra.settings.settings import HOME_FILE, Sections, Settings
@@ -111,9 +111,13 @@ class Cluster:
             self._configure_spark()
         for first in (True, False):
             start(one for name, one in made.items() if (name in FIRST) is first)
-        end = time.monotonic() + UP_S
-        while self.profile.kafka and not self._all_brokers(last=time.monotonic() > end):
-            time.sleep(POLL_S)
+        for last in looks(UP_S, POLL_S) if self.profile.kafka else ():
+            try:  # topics are made for as many brokers as there are
+                probes.kafka_cluster(self._hosts("kafka", self.profile.kafka), self.profile.kafka)
+                break
+            except ServiceError:
+                if last:
+                    raise
         if self.pair is not None:
             self.pair.begin()
 
@@ -201,16 +205,6 @@ class Cluster:
         if name.startswith("kafka-") and name != "kafka-controller":
             return kafka_role(self._hosts("kafka", self.profile.kafka), int(name.partition("-")[2]) + 1)
         return ""
-
-    def _all_brokers(self, *, last: bool) -> bool:
-        """Topics are made for as many brokers as there are; raises ServiceError at the ``last`` look."""
-        try:
-            probes.kafka_cluster(self._hosts("kafka", self.profile.kafka), self.profile.kafka)
-        except ServiceError:
-            if last:
-                raise
-            return False
-        return True
 
     def _hosts(self, name: str, count: int) -> str:
         return ",".join(f"{HOST}:{self._ports[f'{name}-{n}']}" for n in range(1, count + 1))

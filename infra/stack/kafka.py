@@ -2,7 +2,6 @@
 
 import base64
 import shutil
-import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from infra.clients.kafka import CA, CERT, LogEnds, admin, service_errors, topics_of
+from infra.clients.waiting import looks
 from infra.contract import policy
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
@@ -192,15 +192,13 @@ def create_topics(
             if code != KafkaError.TOPIC_ALREADY_EXISTS:
                 why = f"{error}" + (f"; {COPIES}" if code == KafkaError.INVALID_REPLICATION_FACTOR else "")
                 raise ServiceError(f"Kafka {bootstrap}: topic {name} cannot be created: {why}") from error
-    end = time.monotonic() + TIMEOUT_S
-    while created:  # a new topic exists a moment before its partitions have a leader
-        try:
+    for last in looks(TIMEOUT_S, POLL_S) if created else ():
+        try:  # a new topic exists a moment before its partitions have a leader
             records_by_topic(bootstrap, prefix)
             break
         except ServiceError:
-            if time.monotonic() > end:
+            if last:
                 raise
-            time.sleep(POLL_S)
     old = {kafka_topic(prefix, t.name): t.bounds() for t in KAFKA_TOPICS}
     old = {name: bounds for name, bounds in old.items() if name not in created}
     with service_errors(f"Kafka {bootstrap}: the topics' settings cannot be changed"):

@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
@@ -15,6 +14,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.clients.mqtt_broker import MqttBroker
+from infra.clients.waiting import looks
 from infra.contract.errors import ServiceError
 from infra.settings.sections import Mqtt
 from infra.stack import probes, rootfs
@@ -78,13 +78,11 @@ def mosquitto_reread(pid: int, log: Path) -> None:
     """
     before = log.stat().st_size
     os.kill(pid, signal.SIGHUP)
-    end = time.monotonic() + REREAD_S
-    while time.monotonic() < end:
+    for _ in looks(REREAD_S, 0.02):
         with log.open("rb") as file:
             file.seek(min(before, log.stat().st_size))
             if REREAD in file.read():
                 return
-        time.sleep(0.02)
     raise ServiceError(f"mosquitto has not read its files anew after {REREAD_S:g} s; its log: {log}")
 
 

@@ -4,13 +4,13 @@ Whoever is started reads ``standby.signal`` and follows. Both have that file, al
 it when it starts anew: one that was killed comes back read-only, and takes no writes until it is promoted.
 """
 
-import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from infra.clients.db import Connection, session
+from infra.clients.waiting import looks
 from infra.contract.errors import ServiceError
 from infra.stack import cache, postgres, processes, rootfs
 from infra.stack.rootfs import CONFIG, DATA
@@ -91,11 +91,11 @@ class PostgresPair:
         names = "'*'" if self.synchronous else "''"
         self._change(self.primary, f"ALTER SYSTEM SET synchronous_standby_names = {names}")
         wanted = ("streaming", "sync" if self.synchronous else "async")
-        end = time.monotonic() + SYNC_S
-        while (found := self.row(self.primary, STREAMS)) != wanted:
-            if time.monotonic() > end:
+        for last in looks(SYNC_S, POLL_S):
+            if (found := self.row(self.primary, STREAMS)) == wanted:
+                break
+            if last:
                 raise ServiceError(f"{self.standby.name} does not follow within {SYNC_S:g} s: {found}")
-            time.sleep(POLL_S)
 
     def role(self, name: str) -> str:
         """Primary, and who follows it how far behind; or standby. Raises ServiceError."""

@@ -9,13 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.clients.waiting import looks
 from infra.contract.errors import ServiceError
 from infra.stack.cache import remove_tree
 
@@ -118,12 +118,7 @@ def stop_child(run_dir: Path, name: str, child: subprocess.Popen[bytes], deadlin
 
 def wait_gone(running: Running, deadline_s: float) -> bool:
     """Wait until the program has ended; False when it still runs after ``deadline_s``."""
-    end = time.monotonic() + deadline_s
-    while running.alive():
-        if time.monotonic() >= end:
-            return False
-        time.sleep(0.01)
-    return True
+    return any(not running.alive() for _ in looks(deadline_s, 0.01))
 
 
 def remove_pid_file(run_dir: Path, name: str) -> None:
