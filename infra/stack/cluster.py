@@ -26,7 +26,7 @@ from infra.settings.settings import HOME_FILE, Sections, Settings
 from infra.stack import cache, postgres, probes, processes
 from infra.stack.kafka import Node, kafka, kafka_role, new_cluster_id
 from infra.stack.mosquitto import mosquitto
-from infra.stack.postgres_pair import PostgresPair
+from infra.stack.postgres import PostgresPair
 from infra.stack.rootfs import apart
 from infra.stack.service import HOST, Runner, Service
 from infra.stack.supervisor import odograph

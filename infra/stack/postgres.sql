@@ -11,3 +11,13 @@ BEGIN
         EXECUTE format('ALTER TABLE %s OWNER TO odograph_jobs', of_before);
     END LOOP;
 END $$
+
+-- name: follows
+SELECT pg_is_in_recovery()
+
+-- name: streams
+SELECT state, sync_state FROM pg_stat_replication
+
+-- name: lag
+SELECT sync_state, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint FROM pg_stat_replication
+WHERE state = 'streaming'

@@ -16,7 +16,7 @@ import psycopg
 from infra.clients.db import session
 from infra.contract.errors import ServiceError
 from infra.stack import probes
-from infra.stack.postgres_pair import Node, PostgresPair
+from infra.stack.postgres import Node, PostgresPair
 from infra.stack.supervisor import COMMANDS, odograph
 from load_tests.drills import pair_faults
 from load_tests.drills.aggregates import accounted, balanced, windows

@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 
 from infra.stack import cache, processes
-from infra.stack.postgres_pair import LOGIN, PostgresPair
+from infra.stack.postgres import LOGIN, PostgresPair
 from infra.stack.rootfs import DATA
 from infra.stack.service import HOST
 

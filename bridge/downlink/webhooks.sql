@@ -1,4 +1,4 @@
--- Statements of settled.py.
+-- Statements of webhooks.py.
 
 -- name: known
 SELECT alert_id FROM odograph.webhook_settled WHERE destination = %s AND alert_id = ANY(%s)
