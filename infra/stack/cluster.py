@@ -21,6 +21,7 @@ from pydantic import SecretStr
 import infra
 from infra.clients.waiting import looks
 from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.files import write_private
 from infra.settings.sections import DB_URLS, Profile
 from infra.settings.settings import HOME_FILE, Sections, Settings
 from infra.stack import cache, postgres, probes, processes
@@ -97,7 +98,7 @@ class Cluster:
         if self.profile == ALONE:
             return self._settings
         kept = {"cluster": self.profile.model_dump(), "bridge": {"shards": self._settings.bridge.shards}}
-        postgres.write_private(self.home / HOME_FILE, toml(kept | self.sections()))
+        write_private(self.home / HOME_FILE, toml(kept | self.sections()))
         return self._settings.changed(self.sections())
 
     def up(self, start: Callable[[Iterable[Service]], None]) -> None:

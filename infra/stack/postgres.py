@@ -1,7 +1,6 @@
 """The embedded PostgreSQL with TimescaleDB: cluster, roles and databases; and a primary with a standby."""
 
 import json
-import os
 import secrets
 import signal
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from infra.clients.db import Connection, session, sql_of
 from infra.clients.waiting import looks
 from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.files import write_private
 from infra.settings.sections import Db
 from infra.sql.migrate import UNBOUNDED, make_roles, restates_compressed
 from infra.stack import cache, probes, processes, rootfs
@@ -71,15 +71,6 @@ def passwords(path: Path) -> Passwords:
         kept |= {name: secrets.token_urlsafe(24) for name in sorted(missing)}
         write_private(path, json.dumps(kept))
     return Passwords(kept)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file whole or not at all, with mode 0600 from the start."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
-        file.write(text)
-    new.replace(path)
 
 
 def url(user: str, password: str, port: int, database: str = DATABASE, ca: Path | None = None) -> str:

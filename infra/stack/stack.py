@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_urlsafe
 from typing import Any
 
 from infra.clients import database_url
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract import downlink, policy
+from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.files import write_private
 from infra.settings.sections import listed
 from infra.settings.settings import (
     ENDPOINTS_FILE,
@@ -35,7 +35,6 @@ from infra.stack import cache, identity, mirror, postgres, processes, regions, s
 from infra.stack.cluster import ALONE, FIRST, Cluster
 from infra.stack.kafka import acl_faults, create_topics, kafka, kafka_address
 from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread
-from infra.stack.postgres import write_private
 from infra.stack.service import HOST, Runner, Service
 from infra.stack.supervisor import SUPERVISOR, Program, odograph, programs
 
@@ -43,11 +42,6 @@ SERVICES = ("postgres", "mosquitto", "kafka")
 DEVICES = "mosquitto-devices"
 """The vehicles' port of a secure broker."""
 WELL_KNOWN = {"mosquitto": 1883, DEVICES: 8883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
-KEYS = (
-    downlink.KEY_FILE, downlink.PUBLIC_KEY_FILE, identity.KEY_FILE, identity.PUBLIC_KEY_FILE,
-    identity.PSEUDONYM_KEY_FILE, identity.FOLDER,
-)  # fmt: skip
-"""What ``ensure_keys`` makes in a home: the hosts of one installation share it."""
 SHARED = ("checkpoints", "archive", "lookups")
 """Folders of a home that its hosts share."""
 PRIVATE = (*SHARED, "logs", "sessions", "runs", "days", "anchors", "hosts", "replays")
@@ -133,7 +127,7 @@ class Stack:
                     folder.chmod(0o700)
             if self.by_users:
                 users.share(self.home, self.settings)
-            ensure_keys(self.settings)
+            identity.ensure_keys(self.settings)
             self._verify_programs()
             # One start at a time on this machine: two would find the same port free.
             with locked(self.settings.paths.cache / "start.lock"):
@@ -149,7 +143,7 @@ class Stack:
                 self._note_region()  # the other one may have been quicker
             if self.passive:
                 self._make_sessions(addresses)
-            postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
+            write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
             for number in range(2, self.settings.cluster.hosts + 1):
                 self._make_host(number, addresses)
         return addresses.logged_in(policy.OPERATOR)
@@ -188,7 +182,7 @@ class Stack:
         home.mkdir(parents=True, exist_ok=True)
         for name in SHARED:
             (self.home / name).mkdir(exist_ok=True)
-        for name in (*SHARED, *KEYS, HOME_FILE):
+        for name in (*SHARED, *identity.KEYS, HOME_FILE):
             link = home / name
             link.unlink(missing_ok=True)
             link.symlink_to(self.home / name)
@@ -509,7 +503,7 @@ class Stack:
                 preferred = self._preferred.get(part, 0)
                 chosen[part] = service.choose_port(fixed.get(part, 0), kept.get(part), preferred, taken)
         self.settings = self.cluster.settle(chosen)  # first: ports without a profile are one machine's
-        postgres.write_private(self._ports_file, json.dumps(chosen, indent=1))
+        write_private(self._ports_file, json.dumps(chosen, indent=1))
 
 
 def http_parts(settings: Settings) -> tuple[str, ...]:
@@ -525,32 +519,3 @@ def with_database(addresses: Endpoints, database: str) -> Endpoints:
     programs = addresses.db_program_urls.items()
     urls["db_program_urls"] = {name: database_url.with_name(url, database) for name, url in programs}
     return replace(addresses, **urls)
-
-
-def ensure_keys(settings: Settings) -> None:
-    """Make the home's keys where the settings name none. Idempotent; raises ConfigError.
-
-    The public key always follows from the private one; one that the settings name must be its counterpart.
-    """
-    home = settings.paths.home
-    own = home / downlink.KEY_FILE
-    if settings.downlink.key_file is None and not own.exists():
-        write_private(own, downlink.new_key())
-    if not (home / identity.KEY_FILE).exists():
-        write_private(home / identity.KEY_FILE, downlink.new_key())
-    if settings.crash.pseudonym_key_file is None and not (home / identity.PSEUDONYM_KEY_FILE).exists():
-        write_private(home / identity.PSEUDONYM_KEY_FILE, token_urlsafe(32))
-    signer = downlink.Signer(downlink.private_key(home / identity.KEY_FILE, identity.KEY_FILE))
-    (home / identity.PUBLIC_KEY_FILE).write_bytes(signer.public_pem())
-    identity.Authority(home, identity.DEVICES)  # vehicles sign crash records
-    pem = downlink.signer(settings).public_pem()
-    path = downlink.public_key_file(settings)
-    if settings.downlink.public_key_file is None:
-        path.write_bytes(pem)
-        return
-    downlink.verifier(settings)
-    if path.read_bytes().strip() != pem.strip():
-        raise ConfigError(
-            f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path} is not the public key of ODOGRAPH_DOWNLINK_KEY_FILE; "
-            "make it: openssl pkey -in KEY_FILE -pubout"
-        )

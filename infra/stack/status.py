@@ -19,6 +19,7 @@ from infra.clients.kafka import LogEnds
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.topics import LIVE, kafka_topic
+from infra.settings.files import write_private
 from infra.settings.sections import Watch
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets, regions
@@ -208,10 +209,7 @@ def sizes_kept(home: Path, every_s: float) -> Iterator[None]:
     def keep() -> None:
         while True:
             memory = {one.name: processes.memory_mb(one.pid) for one in processes.all_running(home / "run")}
-            new = file.with_name(f".{SIZES_FILE}.new")
-            new.write_text(json.dumps([memory, folder_sizes(home)]))
-            new.chmod(0o644)
-            new.replace(file)
+            write_private(file, json.dumps([memory, folder_sizes(home)]), 0o644)
             if stop.wait(every_s):
                 return
 

@@ -18,6 +18,7 @@ from typing import NamedTuple, Self
 
 from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ServiceError
+from infra.settings.files import write_private
 from infra.settings.sections import bridges as bridge_names
 from infra.stack import processes
 from infra.stack.probes import page, readyz
@@ -118,9 +119,7 @@ class Supervisor:
         now = time.monotonic()
         if sum(self._look_after(kept, now) for kept in self._kept.values()):
             state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
-            new = self._run_dir / f".{STATE_FILE}.new"
-            new.write_text(json.dumps(state))
-            new.replace(self._run_dir / STATE_FILE)
+            write_private(self._run_dir / STATE_FILE, json.dumps(state), 0o644)
 
     def _look_after(self, kept: _Kept, now: float) -> bool:
         """Whether it was found ended, or was started."""
