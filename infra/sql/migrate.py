@@ -116,12 +116,12 @@ def make_roles(connection: Connection, owner: str) -> None:
             connection.execute(grant)
 
 
-def pending(url: str, folder: Path = FOLDER) -> list[str]:
+def pending(url: str) -> list[str]:
     """Files that this database lacks or that changed since; raises ServiceError."""
     with connected(url, connect_timeout_s=None, autocommit=True) as connection:
         applied = _applied(connection)
         allowed = license_of(connection) == "timescale"
-    return [m.name for m in migrations(folder) if not m.stands_in(applied) and (allowed or not m.community)]
+    return [m.name for m in migrations() if not m.stands_in(applied) and (allowed or not m.community)]
 
 
 def _applied(connection: Connection) -> dict[str, str]:

@@ -278,7 +278,7 @@ class Stack:
         gone = {one.name for one in issued if one.revoked} - valid
         files = {
             **self._server(),
-            "acl": policy.mosquitto_acl(mqtt.root, gateways=named, revoked=tuple(sorted(gone))),
+            "acl": policy.mosquitto_acl(mqtt.root, named, tuple(sorted(gone))),
         }
         for one in (devices, services):
             files |= {f"{one.kind}.pem": one.pem, f"{one.kind}.crl": one.revocations()}
