@@ -18,7 +18,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, TopicMetadata
+from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 
 from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic

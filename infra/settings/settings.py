@@ -228,8 +228,8 @@ def _declared() -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Place, variable and meaning of every setting, in the order of the declaration."""
     for section, info in Settings.model_fields.items():
         own: dict[str, FieldInfo] = getattr(info.annotation, "model_fields", {})
-        fields = {(section, key): of for key, of in own.items()} or {(section,): info}
-        for path, of in fields.items():
+        fields: dict[tuple[str, ...], FieldInfo] = {(section, key): of for key, of in own.items()}
+        for path, of in (fields or {(section,): info}).items():
             yield path, f"{PREFIX}{'_'.join(path)}".upper(), of.description or ""
 
 
