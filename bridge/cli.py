@@ -1,6 +1,7 @@
 """The commands ``odograph bridge``, ``downlink``, ``notify``, ``undelivered`` and ``dead-letters``."""
 
 import sys
+from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.messages import Severity
 from infra.settings import settings
+from infra.settings.sections import Bridge
 from infra.settings.values import duration_ms, moment_ms
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ dead_letters = typer.Typer(no_args_is_help=True, help="Messages not understood: 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (bridge, downlink, notify, undelivered):
+    app.command(help=(getdoc(bridge) or "").format(settings=_settings_in_words()))(bridge)
+    for command in (downlink, notify, undelivered):
         app.command()(command)
     app.add_typer(dead_letters, name="dead-letters")
 
@@ -49,20 +52,7 @@ def bridge(
 
     Settings (environment, then .odograph.toml, then default):
 
-    \b
-      ODOGRAPH_BRIDGE_CLIENT_ID            MQTT client id, never changed: it names our queue (odograph-bridge)
-      ODOGRAPH_BRIDGE_SHARDS               bridges that share the fleet, as --prepare and --retire take it (1)
-      ODOGRAPH_BRIDGE_GUARANTEE            what --guarantee says (at-least-once)
-      ODOGRAPH_BRIDGE_VEHICLE_RATE         messages/s that one vehicle may send for long; 0: no limit (200)
-      ODOGRAPH_BRIDGE_VEHICLE_BURST        messages that one vehicle may send at once (20000)
-      ODOGRAPH_BRIDGE_CRASH_RATE, _BURST   the same for crash messages (20, 2000)
-      ODOGRAPH_BRIDGE_DEAD_LETTERS_PER_MINUTE  rejected messages kept, more are only counted; 0: all (6000)
-      ODOGRAPH_BRIDGE_USER, _PASSWORD_FILE login at the broker (anonymous)
-      ODOGRAPH_BRIDGE_IDENTITY_PROPERTY    MQTT 5 user property in which the broker names the sender (none)
-      ODOGRAPH_BRIDGE_MAX_IN_FLIGHT        messages between MQTT and Kafka, at most (20000)
-      ODOGRAPH_BRIDGE_MAX_IN_FLIGHT_BYTES  bytes between MQTT and Kafka, at most (67108864)
-      ODOGRAPH_BRIDGE_DRAIN_S              time to finish after SIGTERM, seconds (10)
-      ODOGRAPH_BRIDGE_HTTP_PORT            port of /livez /readyz /metrics; 0: a free one, kept (0)
+    {settings}
 
     Exit codes: 0 all that was read is stored; 1 some of it is not (it comes again) or a lane failed;
     2 a setting is wrong.
@@ -214,6 +204,12 @@ def reinject(
     typer.echo(json_of(report) if as_json else report_text(report, dry_run))
     if report.stays:
         raise typer.Exit(1)
+
+
+def _settings_in_words() -> str:
+    """The bridge's settings, what they mean and their defaults, a line each."""
+    named = {f"ODOGRAPH_BRIDGE_{key.upper()}": field for key, field in Bridge.model_fields.items()}
+    return "\b\n" + "\n".join(f"  {k:40} {f.description} ({f.default})" for k, f in named.items())
 
 
 def _letters() -> "DeadLetters":

@@ -55,12 +55,12 @@ from infra.contract.topics import (
     UPLINK_CHANNELS,
     mqtt_topic,
 )
+from infra.settings.files import write_private
 from infra.settings.settings import Endpoints, load
 from infra.stack import devices, identity, rootfs, users
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import Authority
 from infra.stack.postgres import PROGRAMS as PROGRAM_LOGINS
-from infra.stack.postgres import write_private
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from load_tests.mqtt_flood import vehicle_id

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from infra.clients.mqtt_broker import MqttBroker
+from infra.settings.files import write_private
 from infra.stack import mosquitto, probes
 from infra.stack.identity import SERVICES, Authority
-from infra.stack.postgres import write_private
 from infra.stack.rootfs import CONFIG, write_config
 from infra.stack.service import HOST, Runner, free_port
 

@@ -17,11 +17,13 @@ from typing import TypeVar
 
 import orjson
 
+from infra.settings.files import write_private
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings, load
 from infra.sql.migrate import migrate
 from infra.stack import kafka, postgres, processes
+from infra.stack.identity import ensure_keys
 from infra.stack.service import free_port
-from infra.stack.stack import Stack, ensure_keys, with_database
+from infra.stack.stack import Stack, with_database
 from infra.stack.supervisor import programs
 
 TEMPLATE_DATABASE = "odograph_template"
@@ -167,7 +169,7 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
     addresses = replace(with_database(stack.endpoints(stack.ports()), name), http_ports=_http_ports())
     if "kafka" in stack.only:
         kafka.create_topics(addresses.kafka_bootstrap, f"{name}.")
-    postgres.write_private(home / ENDPOINTS_FILE, orjson.dumps(asdict(addresses)).decode())
+    write_private(home / ENDPOINTS_FILE, orjson.dumps(asdict(addresses)).decode())
     settings = load(**sections)
     ensure_keys(settings)
     try:

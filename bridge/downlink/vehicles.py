@@ -20,6 +20,7 @@ from bridge.downlink.feed import Destination, Feed, Process, Skip
 from bridge.downlink.incidents import Incidents
 from infra.clients.kafka import Record
 from infra.clients.mqtt_broker import MqttBroker
+from infra.clients.waiting import looks
 from infra.contract import downlink
 from infra.contract.errors import ConfigError, ContractError, ServiceError
 from infra.contract.frame import Frame
@@ -292,14 +293,14 @@ def notify(
         for to, message in messages.items():
             topic = mqtt_topic(settings.mqtt.root, to, "notice")
             out.publish(topic, signer.sealed("notice", message), valid_s, retain=keep)
-        count, deadline_s = len(messages), time.monotonic() + NOTICE_S
-        codes = [code for _, code in out.acks()]
-        while len(codes) < count:
-            out.check()
-            if time.monotonic() > deadline_s:
-                raise ServiceError(f"the broker acknowledged {len(codes)} of {count} within {NOTICE_S:g} s")
-            time.sleep(POLL_S)
+        count, codes = len(messages), list[int]()
+        for last in looks(NOTICE_S, POLL_S):
             codes += [code for _, code in out.acks()]
+            if len(codes) == count:
+                break
+            out.check()
+            if last:
+                raise ServiceError(f"the broker acknowledged {len(codes)} of {count} within {NOTICE_S:g} s")
         refused = [code for code in codes if code >= REFUSED and code != NO_SUBSCRIBER]
         if refused:
             raise ServiceError(f"the broker refuses {len(refused)} of {count} (PUBACK 0x{refused[0]:02x})")

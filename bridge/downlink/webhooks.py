@@ -13,28 +13,31 @@ import socket
 import threading
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import orjson
+import structlog
+from psycopg.rows import dict_row
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from bridge.downlink import feed as alerts
 from bridge.downlink.feed import Destination, Feed, Process, Repeats, Skip
-from bridge.downlink.settled import Settled
+from infra.clients.db import Connection, connected, sql_of
 from infra.clients.kafka import LOST, Record
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.frame import Frame
 from infra.contract.messages import Severity
 from infra.settings.files import read_secret, wanted
 
+SQL: Final = sql_of(__file__)
 SECRET_BYTES: Final = 16  # a shorter secret can be guessed
 HEADER_TIMESTAMP: Final = "Odograph-Timestamp"
 HEADER_SIGNATURE: Final = "Odograph-Signature"
@@ -52,6 +55,13 @@ TROUBLE_CHARS: Final = 200  # a status line of 64 KB goes neither into a log nor
 BATCH: Final = 50
 READ_S: Final = 0.25
 
+AWAY_S: Final = 5.0
+FORGET_S: Final = 86_400.0
+COLUMNS: Final = ("alert_id", "vehicle_id", "rule", "incident_id", "fleet", "severity", "received_ms")
+MARK: Final = dict.fromkeys(COLUMNS, "") | {"fleet": False, "received_ms": 0}
+"""In the place of an alert: this webhook has been served."""
+
+T = TypeVar("T")
 _PLAIN: Final = re.compile(r"[!-~]+")
 
 Outcome = Literal["accepted", "again", "refused"]
@@ -215,6 +225,78 @@ def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: f
     finally:
         watch.cancel()
         connection.close()
+
+
+class Settled:
+    """Which alerts a webhook was told, or were not for it: in the database, where there are two regions.
+
+    A committed offset is a place in one region's log. After a failover the other region's log is read from
+    its beginning, and what is settled here is told nobody again. While the database is away, deliveries of
+    what is new go on: what is told meanwhile may be told again after a failover. Without a ``url`` nothing is
+    kept and nothing known. For one thread.
+    """
+
+    def __init__(self, url: str, destination: str) -> None:
+        self._url, self._destination = url, destination
+        self._not_before_s = self._forget_s = 0.0
+        self._begun_ms = 0
+        self._log = structlog.get_logger().bind(destination=destination)
+
+    def begin(self) -> tuple[bool, list[Frame]]:
+        """Whether this webhook was served before, in whichever region, and what it was told, oldest first."""
+        if not self._url:
+            return False, []
+        with connected(self._url) as database:  # without this answer all might be told again
+            known = bool(database.execute(SQL["known"], (self._destination, [""])).fetchall())
+            told = database.cursor(row_factory=dict_row).execute(SQL["told"], (self._destination,)).fetchall()
+        self._begun_ms = time.time_ns() // 1_000_000
+        self.note([(MARK, False)])
+        return known, told[::-1]
+
+    def of(self, alerts: Sequence[Frame]) -> set[str]:
+        """The ids of those of these alerts that are settled.
+
+        Raises ServiceError where the database is away and one is older than ``begin``: the other region may
+        have told it.
+        """
+        ids = [alert["alert_id"] for alert in alerts]
+
+        def ask(database: Connection) -> set[str]:
+            return {alert_id for (alert_id,) in database.execute(SQL["known"], (self._destination, ids))}
+
+        if not ids or not self._url:
+            return set()
+        if min(alert["received_ms"] for alert in alerts) < self._begun_ms:
+            with connected(self._url) as database:
+                return ask(database)
+        return self._try(ask, set())
+
+    def note(self, settled: Sequence[tuple[Frame, bool]]) -> None:
+        """Alerts, each with whether it was told; returns when they are stored."""
+        rows = [
+            {name: alert[name] for name in COLUMNS} | {"destination": self._destination, "told": told}
+            for alert, told in settled
+        ]
+
+        def store(database: Connection) -> None:
+            database.cursor().executemany(SQL["note"], rows)
+            if time.monotonic() >= self._forget_s:
+                database.execute(SQL["forget"], (self._destination,))
+                self._forget_s = time.monotonic() + FORGET_S
+
+        if rows:
+            self._try(store, None)
+
+    def _try(self, work: Callable[[Any], T], otherwise: T) -> T:
+        if not self._url or time.monotonic() < self._not_before_s:
+            return otherwise
+        try:
+            with connected(self._url) as database:
+                return work(database)
+        except ServiceError as error:
+            self._not_before_s = time.monotonic() + AWAY_S
+            self._log.warning("what is told now may be told again after a failover", reason=str(error))
+            return otherwise
 
 
 class HookDelivery(Destination):

@@ -155,24 +155,18 @@ class StatusLog:
     """
 
     def __init__(self, bootstrap: str, topic: str, policy: str) -> None:
-        self._topic, self._policy = topic, policy
+        self._bootstrap, self._topic, self._policy = bootstrap, topic, policy
         self.deferral = Deferral()
-        self._consumer = kafka.consumer(bootstrap, "odograph-bridge-silence")
         self._producer = kafka.producer(bootstrap, {"message.timeout.ms": 10_000})
         self._missing: dict[int, int] = {}
 
     def __enter__(self) -> Self:
-        try:
-            count = kafka.partition_counts(self._consumer, [self._topic], ASK_S)[self._topic]
-            places = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in range(count)]
-            for place in places:
-                low, high = self._consumer.get_watermark_offsets(place, timeout=ASK_S) or (0, 0)
-                if high > low:
-                    self._missing[place.partition] = high
-            self._consumer.assign([*places, TopicPartition(self._policy, 0, OFFSET_BEGINNING)])
-        except BaseException:
-            self._consumer.close()
-            raise
+        with kafka.LogReader(self._bootstrap, timeout_s=ASK_S) as log:
+            spans = log.spans(self._topic)
+        self._missing = {partition: high for partition, (low, high) in spans.items() if high > low}
+        places = [TopicPartition(self._topic, partition, OFFSET_BEGINNING) for partition in spans]
+        self._consumer = kafka.consumer(self._bootstrap, "odograph-bridge-silence")
+        self._consumer.assign([*places, TopicPartition(self._policy, 0, OFFSET_BEGINNING)])
         return self
 
     @property

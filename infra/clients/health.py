@@ -31,6 +31,7 @@ Check = Callable[[], str | None]
 
 Answer = tuple[int, str, bytes]
 """Status, content type and body."""
+STRANGER: Final = (403, TEXT, b"asked for under a name that is not in ODOGRAPH_HEALTH_HOSTS\n")
 
 
 def readiness(checks: Mapping[str, Check]) -> tuple[int, dict[str, str]]:
@@ -150,15 +151,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: HealthServer
 
     def do_GET(self) -> None:
-        status, content_type, body = (
-            403,
-            TEXT,
-            b"asked for under a name that is not in ODOGRAPH_HEALTH_HOSTS\n",
-        )
         hosts = self.headers.get_all("Host", [])
         names = self.server.names(host_name(hosts[0]) if hosts else None)
-        if is_ours(hosts, self.headers.get_all("Origin", []), names):
-            status, content_type, body = self.server.answer(self.path.partition("?")[0])
+        ours = is_ours(hosts, self.headers.get_all("Origin", []), names)
+        status, content_type, body = self.server.answer(self.path.partition("?")[0]) if ours else STRANGER
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))

@@ -18,7 +18,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 
 from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic
@@ -91,6 +91,12 @@ def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Produ
 def admin(bootstrap: str) -> AdminClient:
     """A client for topics and the cluster."""
     return AdminClient(access(bootstrap) | {"log_level": 0})
+
+
+def topics_of(bootstrap: str, timeout_s: float = TIMEOUT_S) -> dict[str, TopicMetadata]:
+    """All topics of a cluster by their full names. Raises ServiceError."""
+    with service_errors(f"Kafka {bootstrap}"):
+        return admin(bootstrap).list_topics(timeout=timeout_s).topics
 
 
 @contextmanager

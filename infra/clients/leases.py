@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 import structlog
 
-from infra.clients.db import Connection, open_connection, service_errors, socket_deadline
+from infra.clients.db import Connection, open_connection, service_errors, socket_deadline, sql_of
 from infra.contract.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -27,18 +27,7 @@ RENEWALS: Final = 4
 """So often a lease is renewed within its time."""
 WARMING_UP: Final = "; warming up"
 """End of what a standby says that would need longer to take over."""
-_TAKE: Final = (
-    b"SELECT taken, holds FROM odograph.take_lease(%(name)s, %(holder)s, %(ttl_s)s, %(from_itself)s,"
-    b" %(region)s)"
-)
-_JOIN: Final = b"SELECT pg_advisory_lock_shared(hashtext('odograph lease ' || %(name)s))"
-_OURS: Final = (
-    b"WHERE name = %(name)s AND epoch = %(epoch)s AND holder = %(holder)s AND expires_at > '-infinity'"
-)
-_CHECK: Final = b"SELECT 1 FROM odograph.lease " + _OURS
-_MOVE: Final = b"UPDATE odograph.lease SET expires_at = %b " + _OURS + b" RETURNING 1"
-_RENEW: Final = _MOVE.replace(b"%b", b"clock_timestamp() + %(ttl_s)s * INTERVAL '1 second'")
-_GIVE_BACK: Final = _MOVE.replace(b"%b", b"'-infinity'")
+SQL: Final = sql_of(__file__)
 
 log = structlog.get_logger("infra.clients.leases")
 
@@ -67,11 +56,11 @@ class Term(threading.Event):
     def join(self, connection: psycopg.Connection[Any]) -> None:
         """A new session: whoever takes the lease ends it."""
         with socket_deadline(connection.fileno(), self._mine["ttl_s"]):
-            connection.execute(_JOIN, self._mine)
+            connection.execute(SQL["join"], self._mine)
 
     def check(self, connection: psycopg.Connection[Any]) -> None:
         """In a transaction that writes, of a session that has joined; raises LeaseLostError."""
-        if connection.execute(_CHECK, self._mine).fetchone() is None:
+        if connection.execute(SQL["check"], self._mine).fetchone() is None:
             self._lose()
 
     @property
@@ -95,9 +84,9 @@ class Term(threading.Event):
             if self.lost.is_set():
                 self._lose()
             if self.epoch:
-                held = self._lease.ask(_RENEW, self._mine)
+                held = self._lease.ask("renew", self._mine)
             else:  # begun without the database
-                held = self._lease.ask(_TAKE, self._mine | {"from_itself": True})[0]
+                held = self._lease.ask("take", self._mine | {"from_itself": True})[0]
                 self.epoch = self._mine["epoch"] = held or 0
             if not held:
                 self._lose()
@@ -106,7 +95,7 @@ class Term(threading.Event):
     def give_back(self) -> None:
         """The next one need not wait; raises ServiceError."""
         self.lost.set()
-        self._lease.ask(_GIVE_BACK, self._mine)
+        self._lease.ask("give_back", self._mine)
 
     def _lose(self) -> None:
         if not self.lost.is_set():
@@ -178,7 +167,7 @@ class Lease:
         while not self._stop.is_set():
             asked_s, pause_s = _now_s(), POLL_S
             try:
-                epoch, holder = self.ask(_TAKE, self.values | {"from_itself": self._from_itself}) or (0, "")
+                epoch, holder = self.ask("take", self.values | {"from_itself": self._from_itself}) or (0, "")
             except ServiceError:
                 if self.optional and self._from_itself and _now_s() >= begun_s + self.values["ttl_s"]:
                     log.warning("the database is away: acting without the lease", lease=self.name)
@@ -207,8 +196,8 @@ class Lease:
                 with suppress(ServiceError):  # whoever writes is told
                     term.renew()
 
-    def ask(self, statement: bytes, values: dict[str, Any]) -> Any:
-        """The row that a statement gives; raises ServiceError."""
+    def ask(self, statement: str, values: dict[str, Any]) -> Any:
+        """The row that a statement of leases.sql gives; raises ServiceError."""
         if not self._url:
             return 1, self.values["holder"]
         with self._lock:
@@ -219,7 +208,7 @@ class Lease:
                         application_name=f"odograph-lease-{self.name}",
                     )  # fmt: skip
                     with socket_deadline(self._connection.fileno(), values["ttl_s"]):
-                        row = self._connection.execute(statement, values).fetchone()
+                        row = self._connection.execute(SQL[statement], values).fetchone()
             except ServiceError as error:
                 self._close()
                 self.problem = str(error)

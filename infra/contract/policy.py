@@ -190,23 +190,18 @@ def of_gateway(vehicles: tuple[str, ...]) -> Iterator[Rule]:
         yield from (Rule("", READ, f"{{root}}/{vehicle}/{name}") for name in DOWNLINK_CHANNELS)
 
 
-def mosquitto_acl(
-    root: str,
-    logins: Mapping[str, str] | None = None,
-    gateways: Mapping[str, tuple[str, ...]] | None = None,
-    revoked: tuple[str, ...] = (),
-) -> str:
-    """The access list of Mosquitto; ``logins``: user names other than the principals'.
+def mosquitto_acl(root: str, gateways: Mapping[str, tuple[str, ...]], revoked: tuple[str, ...] = ()) -> str:
+    """The access list of Mosquitto; ``gateways``: the vehicles that each names.
 
-    ``gateways``: the vehicles that each names. ``revoked`` devices may do nothing, though still connected.
+    ``revoked`` devices may do nothing, though still connected.
     """
     of_all = (rule for rule in MQTT if rule.principal in (VEHICLE, ANYBODY))
     lines = [f"pattern {rule.operation} {rule.resource.format(root=root, me='%u')}" for rule in of_all]
     rules = {name: [rule for rule in MQTT if rule.principal == name] for name in PROGRAMS}
-    rules |= {name: [*of_gateway(vehicles)] for name, vehicles in (gateways or {}).items()}
+    rules |= {name: [*of_gateway(vehicles)] for name, vehicles in gateways.items()}
     for name, ours in rules.items():
         if ours and name not in revoked:
-            lines += ["", f"user {(logins or {}).get(name, name)}"]
+            lines += ["", f"user {name}"]
             lines += [f"topic {rule.operation} {rule.resource.format(root=root)}" for rule in ours]
     for name in revoked:
         lines += ["", f"user {name}", "topic deny #"]

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -30,11 +31,7 @@ def demo(
     if duration_s is None and not sys.stdout.isatty():
         duration_s = UNATTENDED_S
     fleet = Fleet(vehicles, rate, seed, f"demo-{time.time_ns() // 1_000_000}", duration_s, roads=True)
-    ledger = run(load(), fleet, _say, typer.echo)
+    ledger = run(load(), fleet, partial(typer.echo, err=True), typer.echo)
     typer.echo(ledger_text(ledger))
     if ledger.residual != 0:
         raise typer.Exit(1)
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

@@ -56,7 +56,7 @@ def running(
     stopped at the end, however this process ends. Raises ServiceError where a part does not become ready.
     """
     stack = Stack(settings, say)
-    fetch.fetch_all(settings.paths.cache, stack.embedded)
+    fetch.fetch_all(settings.paths.cache, stack.kinds)
     if processes.find(stack.home / "run", SUPERVISOR) is not None:
         say("the pipeline runs already (odograph up): it is used and left running")
         endpoints = stack.up()

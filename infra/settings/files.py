@@ -1,5 +1,6 @@
 """Files that people write: private secrets, and YAML read within bounds."""
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +41,15 @@ def read_secret(path: Path, option: str) -> str:
     if mode & 0o077:
         raise ConfigError(f"{option} {path}: others may read it; run: chmod 600 {path}")
     return text.rstrip("\r\n")
+
+
+def write_private(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file whole or not at all, with this mode from the start."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:  # noqa: PTH123
+        file.write(text)
+    new.replace(path)
 
 
 def wanted(error: ErrorDetails) -> str:

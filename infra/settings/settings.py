@@ -10,13 +10,15 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import TomlConfigSettingsSource as TomlSource
 
@@ -219,11 +221,16 @@ def load(**overrides: Any) -> Settings:
 
 def known_variables() -> list[str]:
     """Every variable that the settings read."""
-    names = []
+    return [variable for _, variable, _ in _declared()]
+
+
+def _declared() -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Place, variable and meaning of every setting, in the order of the declaration."""
     for section, info in Settings.model_fields.items():
-        keys = getattr(info.annotation, "model_fields", None)
-        names += [f"{section}_{key}" for key in keys] if keys else [section]
-    return [f"{PREFIX}{name}".upper() for name in names]
+        own: dict[str, FieldInfo] = getattr(info.annotation, "model_fields", {})
+        fields: dict[tuple[str, ...], FieldInfo] = {(section, key): of for key, of in own.items()}
+        for path, of in (fields or {(section,): info}).items():
+            yield path, f"{PREFIX}{'_'.join(path)}".upper(), of.description or ""
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
@@ -327,29 +334,15 @@ def settings_in_force(settings: Settings) -> list[Setting]:
     paths = {CONFIG_FILE: Path(CONFIG_FILE), HOME_FILE: settings.paths.home / HOME_FILE}
     files = {name: tomllib.loads(path.read_text()) for name, path in paths.items() if path.exists()}
     found = []
-    for section, info in Settings.model_fields.items():
-        value = getattr(settings, section)
-        if not isinstance(value, BaseModel):
-            meaning = info.description or "time zone shown to people"
-            found.append(_setting((section,), value, meaning, files))
-            continue
-        for key, of in type(value).model_fields.items():
-            found.append(_setting((section, key), getattr(value, key), of.description or "", files))
+    for path, variable, meaning in _declared():
+        given = (name for name, file in files.items() if _at(file, path) is not None)
+        source = "environment" if variable in os.environ else next(given, "default")
+        found.append(Setting(variable, str(reduce(getattr, path, settings)), source, meaning))
     return found
 
 
-def _setting(path: tuple[str, ...], value: object, meaning: str, files: dict[str, Any]) -> Setting:
-    variable = f"{PREFIX}{'_'.join(path)}".upper()
-    source = "environment" if variable in os.environ else "default"
-    if source == "default":
-        source = next((name for name, file in files.items() if _has(file, path)), source)
-    return Setting(variable, str(value), source, meaning)
-
-
-def _has(node: Any, path: tuple[str, ...]) -> bool:
-    for key in path:
-        node = node.get(key) if isinstance(node, dict) else None
-    return node is not None
+def _at(file: Any, path: tuple[str, ...]) -> Any:
+    return reduce(lambda node, key: node.get(key) if isinstance(node, dict) else None, path, file)
 
 
 def report(rows: Sequence[Setting], as_json: bool) -> str:

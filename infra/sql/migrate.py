@@ -1,5 +1,6 @@
 """Applies the numbered SQL files of this folder, each once, in order, each in a transaction of its own.
 
+A file beside a module of its name is none of these: it holds that module's statements.
 ``NNN_name.community.sql`` only where TimescaleDB's license allows its community features. A file that took in
 a later one says so, ``-- Formerly SHA-256, with NNN_name.sql after it.``: both, applied, count as the file.
 """
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg import sql
 
-from infra.clients.db import Connection, connected
+from infra.clients.db import Connection, connected, sql_of
 from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
 from infra.sql import tenants
@@ -23,15 +24,6 @@ FORMER = re.compile(r"^-- Formerly ([0-9a-f]{64}), with (\S+) after it\.$", re.M
 LOCK_KEY = 0x0D06_12AF
 ROLES = (policy.INGEST, policy.DASHBOARD, policy.DISPATCH, policy.TENANT, *policy.LOGINS, policy.AGGREGATES)
 UNBOUNDED = "timescaledb.max_tuples_decompressed_per_dml_transaction"
-LEDGER = """
-CREATE SCHEMA IF NOT EXISTS odograph;
-CREATE TABLE IF NOT EXISTS odograph.migration (
-    name       text PRIMARY KEY,
-    sha256     text NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT now()
-);
-COMMENT ON TABLE odograph.migration IS 'SQL files applied to this database';
-"""
 
 
 class Migration(NamedTuple):
@@ -58,7 +50,7 @@ class Migration(NamedTuple):
 
 def migrations(folder: Path = FOLDER) -> list[Migration]:
     """The files of ``folder`` in the order they are applied; raises ConfigError on a wrong or double name."""
-    names = sorted(path.name for path in folder.glob("*.sql"))
+    names = sorted(path.name for path in folder.glob("*.sql") if not path.with_suffix(".py").exists())
     wrong = [name for name in names if NAME.fullmatch(name) is None]
     if wrong:
         raise ConfigError(f"{folder}: {', '.join(wrong)} is not of the form 001_name[.community].sql")
@@ -81,7 +73,7 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
         if connection.execute("SELECT current_setting(%s, true)", (UNBOUNDED,)).fetchone() != ("0",):
             connection.execute(restates_compressed("CURRENT_USER"))
         make_roles(connection, connection.info.user)
-        connection.execute(LEDGER)
+        connection.execute(sql_of(__file__)["ledger"])
         applied = _applied(connection)
         changed = [m.name for m in todo if m.name in applied and not m.stands_in(applied)]
         if changed:
@@ -124,12 +116,12 @@ def make_roles(connection: Connection, owner: str) -> None:
             connection.execute(grant)
 
 
-def pending(url: str, folder: Path = FOLDER) -> list[str]:
+def pending(url: str) -> list[str]:
     """Files that this database lacks or that changed since; raises ServiceError."""
     with connected(url, connect_timeout_s=None, autocommit=True) as connection:
         applied = _applied(connection)
         allowed = license_of(connection) == "timescale"
-    return [m.name for m in migrations(folder) if not m.stands_in(applied) and (allowed or not m.community)]
+    return [m.name for m in migrations() if not m.stands_in(applied) and (allowed or not m.community)]
 
 
 def _applied(connection: Connection) -> dict[str, str]:

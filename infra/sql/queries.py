@@ -8,56 +8,17 @@ from typing import Any, Final, NamedTuple
 import structlog
 from psycopg.rows import dict_row
 
-from infra.clients.db import connected, system_user
+from infra.clients.db import connected, sql_of, system_user
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import license_of
 
-_PULSE: Final = """
-SELECT l.frames_counted, l.records_late, f.lag_records,
-       extract(epoch FROM now() - f.watermark)::double precision AS watermark_lag_s,
-       (SELECT count(*) FROM serving.alert WHERE active) AS alerts_active,
-       (SELECT count(*) FROM serving.fleet_latest WHERE state <> 'silent') AS vehicles_reporting
-FROM serving.ledger l, serving.freshness f
-"""
-_ROADS: Final = """
-INSERT INTO odograph.road_edge (network, edge_id, road_class, speed_limit_kmh, length_m, path)
-VALUES (%s, %s, %s, %s, %s, %s)
-"""
-_NETWORK: Final = """
-INSERT INTO odograph.road_network (network) VALUES (%s) ON CONFLICT (network) DO UPDATE SET loaded_at = now()
-"""
-_ASK: Final = """
-INSERT INTO odograph.reinjection
-    (partition, log_offset, digest, kafka_topic, vehicle_id, boot_id, seq, asked_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, now())
-ON CONFLICT (partition, log_offset, digest) DO UPDATE SET asked_at = excluded.asked_at
-"""
-_DONE: Final = """
-UPDATE odograph.reinjection SET reinjected_at = now()
-WHERE partition = %s AND log_offset = %s AND digest = %s
-"""
-_STORED: Final = "SELECT log_offset, digest FROM serving.reinjection WHERE reinjected_at IS NOT NULL"
+SQL: Final = sql_of(__file__)
 AGGREGATES: Final = ("odograph.vehicle_minute_continuous", "odograph.vehicle_hour_continuous")
 """TimescaleDB's own, where its license has them. Hours are made of minutes: in this order."""
 PIECE: Final = timedelta(days=1)
-_SPAN: Final = """
-SELECT greatest(date_trunc('hour', %(since)s::timestamptz), dropped_before),
-       least(date_trunc('hour', %(until)s::timestamptz) + INTERVAL '1 hour', date_trunc('hour', now()))
-FROM odograph.retention WHERE table_name = 'vehicle_window'
-"""
-"""Whole hours of windows that are still there: a refresh over dropped ones deletes their aggregates."""
-_OURS: Final = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = %s::regclass"
-REFRESH: Final = "CALL refresh_continuous_aggregate(%s::regclass, %s::timestamptz, %s::timestamptz)"
-
 NOTE_S: Final = 5.0
 
 log = structlog.get_logger("infra.sql")
-_AUDIT_LOG: Final = """
-WITH whole AS (SELECT *, count(*) FILTER (WHERE NOT holds) OVER () AS broken FROM serving.audit_log)
-SELECT * FROM (SELECT * FROM whole WHERE (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
-               AND (%(actor)s::text IS NULL OR actor = %(actor)s) ORDER BY entry DESC LIMIT %(limit)s) newest
-ORDER BY entry
-"""
 
 RoadRow = tuple[int, str, float, float, list[tuple[float, float]]]
 """Edge id, class, limit [km/h], length [m], path [(lat, lon)] in degrees."""
@@ -77,12 +38,12 @@ class Reinjected(NamedTuple):
 
 def ledger(url: str) -> dict[str, int]:
     """The row of serving.ledger."""
-    return _one(url, "SELECT * FROM serving.ledger")
+    return _one(url, SQL["ledger"])
 
 
 def pulse(url: str) -> dict[str, Any]:
     """One row of live figures: frames counted, late, lag, watermark lag, alerts, vehicles reporting."""
-    return _one(url, _PULSE)
+    return _one(url, SQL["pulse"])
 
 
 def _one(url: str, query: str) -> dict[str, Any]:
@@ -96,8 +57,7 @@ def _one(url: str, query: str) -> dict[str, Any]:
 def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
     """Frames known to lie in dead letters: digest, vehicle id, boot id, seq."""
     with connected(url) as connection:
-        query = "SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame"
-        return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(query)]
+        return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(SQL["dead_frames"])]
 
 
 def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
@@ -107,28 +67,28 @@ def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
         for edge_id, road_class, limit, length_m, path in rows
     ]
     with connected(url) as connection, connection.cursor() as cursor:
-        cursor.execute(_NETWORK, (network,))
-        cursor.execute("DELETE FROM odograph.road_edge WHERE network = %s", (network,))
-        cursor.executemany(_ROADS, values)
+        cursor.execute(SQL["network"], (network,))
+        cursor.execute(SQL["no_roads"], (network,))
+        cursor.executemany(SQL["road"], values)
     return len(values)
 
 
 def ask(url: str, letters: Sequence[Reinjected]) -> None:
     """Note which dead letters are about to be sent in; again is fine."""
     with connected(url, actor=system_user()) as connection, connection.cursor() as cursor:
-        cursor.executemany(_ASK, letters)
+        cursor.executemany(SQL["ask"], letters)
 
 
 def done(url: str, letters: Sequence[Reinjected]) -> None:
     """Note that Kafka has them."""
     with connected(url) as connection, connection.cursor() as cursor:
-        cursor.executemany(_DONE, [letter[:3] for letter in letters])
+        cursor.executemany(SQL["done"], [letter[:3] for letter in letters])
 
 
 def stored(url: str) -> set[tuple[int, str]]:
     """Offset and digest of every letter that was sent in and reported stored."""
     with connected(url) as connection:
-        return set(connection.execute(_STORED).fetchall())
+        return set(connection.execute(SQL["stored"]).fetchall())
 
 
 def refresh(url: str, since: datetime, until: datetime, piece_s: float) -> int:
@@ -144,15 +104,15 @@ def refresh(url: str, since: datetime, until: datetime, piece_s: float) -> int:
     ) as connection:  # fmt: skip
         if license_of(connection) != "timescale":
             return 0
-        if connection.execute(_OURS, AGGREGATES[:1]).fetchone() != (True,):
+        if connection.execute(SQL["ours"], AGGREGATES[:1]).fetchone() != (True,):
             log.warning(
                 "continuous aggregates are not refreshed: they are another role's", to=until.isoformat()
             )
             return 0
-        found = pieces(*connection.execute(_SPAN, {"since": since, "until": until}).fetchall()[0])
+        found = pieces(*connection.execute(SQL["span"], {"since": since, "until": until}).fetchall()[0])
         for name in AGGREGATES:
             for begin, end in found:
-                connection.execute(REFRESH, (name, begin, end))
+                connection.execute(SQL["refresh"], (name, begin, end))
         return len(found)
 
 
@@ -168,19 +128,17 @@ def pieces(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
 def note(url: str, action: str, vehicle_id: str | None, detail: str, actor: str | None = None) -> None:
     """Note in the audit log what leaves no row elsewhere; ``actor``: who signed in, else the system user."""
     with connected(url, answer_s=NOTE_S, actor=actor or system_user()) as connection:
-        connection.execute("SELECT dispatch.audit(%s, %s, %s)", (action, vehicle_id, detail))
+        connection.execute(SQL["note"], (action, vehicle_id, detail))
 
 
 def audit_log(url: str, vehicle_id: str | None, actor: str | None, limit: int) -> list[dict[str, Any]]:
     """The newest entries, the oldest first; ``broken``: how many of the whole log do not hold."""
     with connected(url, row_factory=dict_row) as connection:
-        return connection.execute(
-            _AUDIT_LOG, {"vehicle": vehicle_id, "actor": actor, "limit": limit}
-        ).fetchall()
+        values = {"vehicle": vehicle_id, "actor": actor, "limit": limit}
+        return connection.execute(SQL["audit_log"], values).fetchall()
 
 
 def fleets(url: str) -> list[tuple[str, int]]:
     """Each fleet and how many vehicles it has."""
     with connected(url) as connection:
-        query = "SELECT fleet, count(*) FROM odograph.fleet_vehicle GROUP BY fleet ORDER BY fleet"
-        return connection.execute(query).fetchall()
+        return connection.execute(SQL["fleets"]).fetchall()

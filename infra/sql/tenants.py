@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from psycopg import errors, sql
 
-from infra.clients.db import Connection, connected, system_user
+from infra.clients.db import Connection, connected, sql_of, system_user
 from infra.contract.errors import ConfigError, ServiceError
 
+SQL: Final = sql_of(__file__)
 ROLE: Final = "odograph_tenant"
 FLEET: Final = r"[A-Za-z0-9_-]{1,40}"
 SHARED: Final = frozenset({
@@ -36,52 +37,20 @@ BY: Final = {
     "top_key": "false",
 }
 """Those, and what is the operator's though it names vehicles."""
-FLEET_MINUTE: Final = """
-CREATE VIEW fleet.fleet_minute WITH (security_barrier) AS
-SELECT bucket AS minute, count(*) AS vehicles, count(*) FILTER (WHERE moving_s > 0) AS moving,
-       count(*) FILTER (WHERE moving_s > 0 OR idle_s > 0) AS on_road, sum(frames) AS frames,
-       sum(samples) AS samples, sum(distance_m) AS distance_m, sum(moving_s) AS moving_s,
-       sum(idle_s) AS idle_s, sum(fuel_l) AS fuel_l,
-       sum(distance_m) FILTER (WHERE fuel_l IS NOT NULL) AS fuel_distance_m, sum(energy_kwh) AS energy_kwh,
-       sum(distance_m) FILTER (WHERE energy_kwh IS NOT NULL) AS energy_distance_m
-FROM fleet.vehicle_minute GROUP BY bucket
-"""
-"""The one table that sums up vehicles and can be summed up anew."""
 ROW_OF: Final = {"crash_digest": "crash_record", "custody_hash": "custody", "audit_hash": "audit_log"}
 """Functions of a table's row, which a view's is not."""
 _OF_ROW: Final = re.compile(rf"\bodograph\.({'|'.join(ROW_OF)})\((\w+)\.\*\)")
-_TABLES: Final = """
-SELECT c.relname, EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'vehicle_id'
-                          AND NOT a.attisdropped)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v') ORDER BY c.relname
-"""
-_MADE: Final = """
-SELECT 'CREATE VIEW serving.' || quote_ident(c.relname) || ' WITH (security_barrier) AS '
-       || pg_get_viewdef(c.oid), c.oid::bigint
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'serving' AND c.relkind = 'v'
-UNION ALL
-SELECT pg_get_functiondef(p.oid), p.oid::bigint
-FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'serving'
-ORDER BY 2
-"""
-_GRANTS: Final = """
-GRANT USAGE ON SCHEMA tenant TO odograph_tenant;
-GRANT SELECT ON ALL TABLES IN SCHEMA tenant TO odograph_tenant;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA tenant FROM PUBLIC;
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tenant TO odograph_tenant;
-"""
 
 
 def is_made(connection: Connection) -> bool:
     """Whether there is a schema tenant: the first fleet makes it."""
-    found = connection.execute("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'tenant')").fetchone()
+    found = connection.execute(SQL["is_made"]).fetchone()
     return bool(found and found[0])
 
 
 def is_empty(connection: Connection) -> bool:
     """Whether schema tenant waits to be made anew: what emptied it was broken off."""
-    return not connection.execute(_TABLES, ("tenant",)).fetchall()
+    return not connection.execute(SQL["tables"], ("tenant",)).fetchall()
 
 
 def give(owner_url: str, fleet: str, vehicles: Sequence[str]) -> dict[str, str]:
@@ -108,10 +77,7 @@ def lend(owner_url: str, driver: str, vehicle: str, seconds: float) -> None:
     with connected(owner_url, actor=system_user()) as connection:
         if not is_made(connection):
             rebuild(connection)
-        connection.execute(
-            "INSERT INTO odograph.driver_grant VALUES (%s, %s, now(), now() + make_interval(secs => %s))",
-            (driver, vehicle, seconds),
-        )
+        connection.execute(SQL["lend"], (driver, vehicle, seconds))
 
 
 def session_of(fleets: Sequence[str] = (), driver: str = "") -> dict[str, str]:
@@ -126,7 +92,7 @@ def empty(connection: Connection) -> None:
     with connection.transaction():
         connection.execute("DROP SCHEMA IF EXISTS tenant CASCADE")
         connection.execute("CREATE SCHEMA tenant")
-        for name, _ in connection.execute(_TABLES, ("fleet",)).fetchall():
+        for name, _ in connection.execute(SQL["tables"], ("fleet",)).fetchall():
             if name != "own":
                 connection.execute(
                     sql.SQL("DROP VIEW IF EXISTS fleet.{} CASCADE").format(sql.Identifier(name))
@@ -139,13 +105,13 @@ def rebuild(connection: Connection) -> None:
         connection.execute("SET LOCAL search_path = pg_catalog")
         empty(connection)
         tables = _base_views(connection)
-        left = [through_fleet(made, tables) for made, _ in connection.execute(_MADE).fetchall()]
+        left = [through_fleet(made, tables) for made, _ in connection.execute(SQL["served"]).fetchall()]
         while left:  # one may read another that comes later
             waiting = [made for made in left if not _made(connection, made)]
             if len(waiting) == len(left):
                 raise ServiceError(f"schema tenant: {waiting[0][:200]} reads what is not there")
             left = waiting
-        connection.execute(_GRANTS)
+        connection.execute(SQL["grants"])
 
 
 def through_fleet(definition: str, tables: frozenset[str]) -> str:
@@ -160,15 +126,15 @@ def through_fleet(definition: str, tables: frozenset[str]) -> str:
 
 def _base_views(connection: Connection) -> frozenset[str]:
     """Make the views of schema fleet; the names of the tables that have one there."""
-    tables: dict[str, bool] = dict(connection.execute(_TABLES, ("odograph",)).fetchall())
-    promoted = {name for name, _ in connection.execute(_TABLES, ("promoted",)).fetchall()}
+    tables: dict[str, bool] = dict(connection.execute(SQL["tables"], ("odograph",)).fetchall())
+    promoted = {name for name, _ in connection.execute(SQL["tables"], ("promoted",)).fetchall()}
     made: Any = sql.SQL("CREATE VIEW fleet.{} WITH (security_barrier) AS SELECT * FROM {} WHERE {}")
     for name, of_vehicles in sorted(tables.items(), key=lambda table: table[0] in BY):
         seen = BY.get(name, OWN if of_vehicles else "true" if name in SHARED else "false")
         source = sql.Identifier("promoted" if name in promoted else "odograph", name)
         if name != "fleet_minute":
             connection.execute(made.format(sql.Identifier(name), source, sql.SQL(seen)))
-    connection.execute(FLEET_MINUTE)
+    connection.execute(SQL["fleet_minute"])
     return frozenset(tables)
 
 

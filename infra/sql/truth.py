@@ -2,49 +2,18 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from infra.clients.db import connected
+from psycopg.rows import namedtuple_row
+
+from infra.clients.db import connected, sql_of
 from infra.contract.errors import ConfigError
 
 FILE = "truth.jsonl"
-
+SQL: Final = sql_of(__file__)
 _HEAD = ("kind", "what", "vehicle_id", "from_ms", "full_ms", "to_ms", "severity")
-_INSERT = """
-INSERT INTO odograph.truth
-    (run_id, truth_id, kind, what, vehicle_id, from_time, full_time, to_time, severity, details)
-SELECT DISTINCT ON (truth_id)
-    %s, truth_id, kind, what, vehicle_id, from_time, full_time, to_time, severity, details
-FROM incoming ORDER BY truth_id, line DESC
-ON CONFLICT (run_id, truth_id) DO UPDATE SET
-    vehicle_id = excluded.vehicle_id, from_time = excluded.from_time, full_time = excluded.full_time,
-    to_time = excluded.to_time, severity = excluded.severity, details = excluded.details
-"""
-_INCOMING = """
-CREATE TEMP TABLE incoming (
-    line integer, truth_id text, kind text, what text, vehicle_id text, from_time timestamptz,
-    full_time timestamptz, to_time timestamptz, severity double precision, details jsonb
-) ON COMMIT DROP
-"""
-_COUNTS = """
-SELECT run_id, kind, what, count(*), min(from_time), max(coalesce(to_time, from_time))
-FROM serving.truth WHERE %s::text IS NULL OR run_id = %s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LIMIT 1000
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """How much of one thing a run says happened."""
-
-    run_id: str
-    kind: str
-    what: str
-    count: int
-    first: datetime
-    last: datetime
 
 
 def find(home: Path, run_id: str) -> Path:
@@ -63,18 +32,18 @@ def load(url: str, run_id: str, path: Path) -> int:
     """
     rows = list(_rows(path))
     with connected(url) as connection, connection.cursor() as cursor:
-        cursor.execute(_INCOMING)
+        cursor.execute(SQL["incoming"])
         with cursor.copy("COPY incoming FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
-        cursor.execute(_INSERT, (run_id,))
+        cursor.execute(SQL["take_in"], (run_id,))
         return cursor.rowcount
 
 
-def counts(url: str, run_id: str | None) -> list[Counted]:
-    """What the table says happened, counted; of one run or of all. Raises ServiceError."""
-    with connected(url) as connection:
-        return [Counted(*row) for row in connection.execute(_COUNTS, (run_id, run_id)).fetchall()]
+def counts(url: str, run_id: str | None) -> list[Any]:
+    """Rows of what the table says happened, counted; of one run or of all. Raises ServiceError."""
+    with connected(url, row_factory=namedtuple_row) as connection:
+        return connection.execute(SQL["counts"], (run_id, run_id)).fetchall()
 
 
 def _rows(path: Path) -> Iterator[tuple[object, ...]]:

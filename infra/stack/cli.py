@@ -46,7 +46,7 @@ def setup(
     from infra.stack import fetch
 
     stack = _stack()
-    fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
+    fetch.fetch_all(stack.settings.paths.cache, stack.kinds)
     if browser:
         fetch.ensure_chromium()
     fetch.say(f"all there: {stack.settings.paths.cache}")
@@ -91,7 +91,7 @@ def _begin(stack: "Stack", services_only: bool, wait_s: float) -> None:
     from infra.stack import fetch, supervisor
     from infra.stack.probes import page
 
-    fetch.fetch_all(stack.settings.paths.cache, stack.embedded)
+    fetch.fetch_all(stack.settings.paths.cache, stack.kinds)
     stack.up()
     if services_only:
         return
@@ -216,17 +216,15 @@ def list_devices(as_json: Json = False) -> None:
     """List certificates with their state: valid, expires soon (30 days), expired, revoked."""
     import datetime as dt
 
+    import orjson
+
     from infra.stack import devices
 
     now = dt.datetime.now(dt.UTC)
     found = [(o.name, o.state(now), o.ends, o.fingerprint) for o in devices.authority(_stack()).issued()]
     heads = ("device", "state", "until", "serial")
-    if as_json:
-        import orjson
-
-        typer.echo(orjson.dumps([dict(zip(heads, row, strict=True)) for row in found]).decode())
-    else:
-        typer.echo(aligned(found, heads))
+    rows = [dict(zip(heads, row, strict=True)) for row in found]
+    typer.echo(orjson.dumps(rows).decode() if as_json else aligned(found, heads))
 
 
 def _files(made: "Issued", stack: "Stack") -> str:

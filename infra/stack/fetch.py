@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -30,6 +30,7 @@ WITHOUT_ROOT = (
     "; without it use infra/compose.yaml, or services of your own:"
     " ODOGRAPH_MQTT_URL, ODOGRAPH_KAFKA_BOOTSTRAP, ODOGRAPH_DB_URL"
 )
+HDFS_IVY = Path(__file__).with_name("hdfs.xml")
 EVERY_S = 5.0
 MIB = 1 << 20
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -41,8 +42,8 @@ ROOT_PROOF = (
 )
 
 
-def fetch_all(folder: Path, services: Sequence[str]) -> None:
-    """Everything that the embedded ``services`` and the Spark jobs need. Raises ServiceError."""
+def fetch_all(folder: Path, services: Collection[str]) -> None:
+    """Everything that the Spark jobs and ``services`` need, which are kinds. Raises ServiceError."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "fetch.lock").open("w") as file:
         try:
@@ -55,6 +56,8 @@ def fetch_all(folder: Path, services: Sequence[str]) -> None:
         if "kafka" in services:
             fetch_jars(folder, "kafka")
             archive_classes(folder)
+        if "hdfs" in services:
+            fetch_jars(folder, "hdfs", HDFS_IVY)
         if {"postgres", "mosquitto"} & set(services):
             build_rootfs(folder)
 

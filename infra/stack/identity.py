@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from ipaddress import ip_address
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Final
 
 from cryptography import x509
@@ -30,14 +31,13 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from infra.clients.locks import locked
-from infra.contract import evidence, policy
+from infra.contract import downlink, evidence, policy
 from infra.contract.downlink import Signer, Verifier, private_key, public_key
 from infra.contract.errors import ConfigError
 from infra.contract.frame import Frame
 from infra.contract.topics import VEHICLE_ID
-from infra.settings.files import read_secret
+from infra.settings.files import read_secret, write_private
 from infra.settings.settings import Settings
-from infra.stack.postgres import write_private
 from infra.stack.service import HOST
 
 FOLDER: Final = "ca"
@@ -50,6 +50,10 @@ KEY_FILE, PUBLIC_KEY_FILE = "evidence.key", "evidence.pub"
 """By which our programs sign what they do with crash records."""
 PSEUDONYM_KEY_FILE: Final = "pseudonym.key"
 PSEUDONYM_KEY_LEAST: Final = 32
+KEYS: Final = (
+    downlink.KEY_FILE, downlink.PUBLIC_KEY_FILE, KEY_FILE, PUBLIC_KEY_FILE, PSEUDONYM_KEY_FILE, FOLDER
+)  # fmt: skip
+"""What ``ensure_keys`` makes in a home: the hosts of one installation share it."""
 GOOD: Final = ("valid", "expires soon")
 DAYS: Final = 365
 WARN_DAYS: Final = 30
@@ -252,6 +256,35 @@ def _device(home: Path, vehicle_id: str) -> tuple[x509.Certificate, Signer]:
     ours = Authority(home, DEVICES).current(vehicle_id)
     certificate = x509.load_pem_x509_certificate(ours.certificate.read_bytes())
     return certificate, Signer(private_key(ours.key, f"key of {vehicle_id}"))
+
+
+def ensure_keys(settings: Settings) -> None:
+    """Make the home's keys where the settings name none. Idempotent; raises ConfigError.
+
+    The public key always follows from the private one; one that the settings name must be its counterpart.
+    """
+    home = settings.paths.home
+    own = home / downlink.KEY_FILE
+    if settings.downlink.key_file is None and not own.exists():
+        write_private(own, downlink.new_key())
+    if not (home / KEY_FILE).exists():
+        write_private(home / KEY_FILE, downlink.new_key())
+    if settings.crash.pseudonym_key_file is None and not (home / PSEUDONYM_KEY_FILE).exists():
+        write_private(home / PSEUDONYM_KEY_FILE, token_urlsafe(32))
+    signer = Signer(private_key(home / KEY_FILE, KEY_FILE))
+    (home / PUBLIC_KEY_FILE).write_bytes(signer.public_pem())
+    Authority(home, DEVICES)  # vehicles sign crash records
+    pem = downlink.signer(settings).public_pem()
+    path = downlink.public_key_file(settings)
+    if settings.downlink.public_key_file is None:
+        path.write_bytes(pem)
+        return
+    downlink.verifier(settings)
+    if path.read_bytes().strip() != pem.strip():
+        raise ConfigError(
+            f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path} is not the public key of ODOGRAPH_DOWNLINK_KEY_FILE; "
+            "make it: openssl pkey -in KEY_FILE -pubout"
+        )
 
 
 def device_trust(settings: Settings) -> Trust | None:

@@ -2,8 +2,6 @@
 
 import base64
 import shutil
-import subprocess
-import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,12 +25,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from confluent_kafka.cimpl import NewTopic
 
-from infra.clients.kafka import CA, CERT, LogEnds, admin, service_errors
+from infra.clients.kafka import CA, CERT, LogEnds, admin, service_errors, topics_of
+from infra.clients.waiting import looks
 from infra.contract import policy
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.settings import sections
-from infra.stack import probes, rootfs
+from infra.stack import probes, processes, rootfs
 from infra.stack.service import HOST, Service
 
 LOG_CONFIG = Path(__file__).with_name("kafka-log4j2.properties")
@@ -50,17 +49,7 @@ JVM_OPTIONS = (
 broker's work, and what it gave was requests that are a fifth cheaper."""
 
 TEMPLATE: Final = Path(__file__).with_name("kafka-server.conf")
-SECURE: Final = """
-security.inter.broker.protocol=SSL
-ssl.client.auth=required
-ssl.truststore.type=PEM
-ssl.truststore.location={folder}/ca.pem
-ssl.keystore.type=PEM
-ssl.keystore.location={folder}/{us}.pem
-ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:{us};User:{operator}
-"""
+SECURE: Final = Path(__file__).with_name("kafka-secure.conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +104,7 @@ def kafka(
     serves = "broker" in node.roles
     if identities is not None:
         names = {"us": policy.SERVER, "operator": policy.OPERATOR}
-        text = text.replace("PLAINTEXT", "SSL") + SECURE.format(folder=certificates, **names)
+        text = text.replace("PLAINTEXT", "SSL") + SECURE.read_text().format(folder=certificates, **names)
 
     def run(*words: str) -> tuple[str, ...]:
         home, archives = data.parents[1], (Path(option.partition("=")[2]) for option in options)
@@ -158,9 +147,7 @@ def _prepare(
         rootfs.give_folder(data / TMP, USER)
     if (data / "log" / "meta.properties").exists():
         return
-    done = subprocess.run(format_log, capture_output=True, text=True, timeout=FORMAT_S, check=False)
-    if done.returncode != 0:
-        raise ServiceError(f"kafka: formatting {data}/log failed: {(done.stderr or done.stdout).strip()}")
+    processes.finished(f"kafka: formatting {data}/log failed", format_log, FORMAT_S)
 
 
 TIMEOUT_S = 30.0
@@ -188,7 +175,7 @@ def create_topics(
     topic with fewer copies too.
     """
     client = admin(bootstrap)
-    replicas, in_sync = _copies(client, bootstrap, terms)
+    replicas, in_sync = copies_in(bootstrap, terms)
     kept = (FOR_EVER if for_ever else {}) | {IN_SYNC: str(in_sync)}
     counts = {t.name: terms.partitions if t.name == "telemetry" else t.partitions for t in KAFKA_TOPICS}
     wanted = [
@@ -205,15 +192,13 @@ def create_topics(
             if code != KafkaError.TOPIC_ALREADY_EXISTS:
                 why = f"{error}" + (f"; {COPIES}" if code == KafkaError.INVALID_REPLICATION_FACTOR else "")
                 raise ServiceError(f"Kafka {bootstrap}: topic {name} cannot be created: {why}") from error
-    end = time.monotonic() + TIMEOUT_S
-    while created:  # a new topic exists a moment before its partitions have a leader
-        try:
+    for last in looks(TIMEOUT_S, POLL_S) if created else ():
+        try:  # a new topic exists a moment before its partitions have a leader
             records_by_topic(bootstrap, prefix)
             break
         except ServiceError:
-            if time.monotonic() > end:
+            if last:
                 raise
-            time.sleep(POLL_S)
     old = {kafka_topic(prefix, t.name): t.bounds() for t in KAFKA_TOPICS}
     old = {name: bounds for name, bounds in old.items() if name not in created}
     with service_errors(f"Kafka {bootstrap}: the topics' settings cannot be changed"):
@@ -223,7 +208,9 @@ def create_topics(
     return created
 
 
-def _copies(client: AdminClient, bootstrap: str, terms: sections.Kafka) -> tuple[int, int]:
+def copies_in(bootstrap: str, terms: sections.Kafka) -> tuple[int, int]:
+    """Copies of a topic in this cluster, and how many must have a record. Raises ServiceError."""
+    client = admin(bootstrap)  # its end would end the request
     with service_errors(f"Kafka {bootstrap}"):
         nodes = client.describe_cluster(request_timeout=PROBE_S).result(PROBE_S + 1).nodes
     return terms.copies(len(nodes))
@@ -265,13 +252,11 @@ def topic_faults(bootstrap: str, prefix: str, terms: sections.Kafka) -> list[str
 
     Kafka's own topic of the consumers' offsets is one of them. Raises ServiceError.
     """
-    client = admin(bootstrap)
-    replicas, in_sync = _copies(client, bootstrap, terms)
-    found = []
+    replicas, in_sync = copies_in(bootstrap, terms)
+    there, found = topics_of(bootstrap), []
+    ours = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) in there]
     with service_errors(f"Kafka {bootstrap}"):
-        there = client.list_topics(timeout=PROBE_S).topics
-        ours = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) in there]
-        configs = _configs(client, ours)
+        configs = _configs(admin(bootstrap), ours)
     for name in [*ours, *({OFFSETS} & there.keys())]:
         copies = _copies_of(there[name])
         live = min(len(p.isrs) for p in there[name].partitions.values())
@@ -296,8 +281,7 @@ def topic_faults(bootstrap: str, prefix: str, terms: sections.Kafka) -> list[str
 
 def kafka_role(bootstrap: str, number: int) -> str:
     """What a broker of a cluster has: partitions that it leads, copies in sync of how many; ServiceError."""
-    with service_errors(f"Kafka {bootstrap}"):
-        topics = admin(bootstrap).list_topics(timeout=PROBE_S).topics.values()
+    topics = topics_of(bootstrap).values()
     parts = [p for topic in topics for p in topic.partitions.values() if number in p.replicas]
     leads, in_sync = sum(p.leader == number for p in parts), sum(number in p.isrs for p in parts)
     return f"leads {leads} partitions, {in_sync} of {len(parts)} copies in sync"
@@ -311,15 +295,19 @@ def records_by_topic(bootstrap: str, prefix: str) -> dict[str, int]:
 
 def missing_topics(bootstrap: str, prefix: str) -> list[str]:
     """The contract's topics that are not there; raises ServiceError."""
-    with service_errors(f"Kafka {bootstrap}"):
-        there = admin(bootstrap).list_topics(timeout=PROBE_S).topics
+    there = topics_of(bootstrap)
     return [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in there]
 
 
 def delete_topics(bootstrap: str, prefix: str) -> None:
     """Delete those of the contract's topics under ``prefix`` that are there. Raises ServiceError."""
-    client, gone = admin(bootstrap), missing_topics(bootstrap, prefix)  # its end would end the request
-    names = [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone]
+    gone = missing_topics(bootstrap, prefix)
+    delete(bootstrap, [name for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in gone])
+
+
+def delete(bootstrap: str, names: list[str]) -> None:
+    """Delete topics by their full names. Raises ServiceError."""
+    client = admin(bootstrap)  # its end would end the request
     with service_errors(f"Kafka {bootstrap}: topics cannot be deleted"):
         for future in (client.delete_topics(names, operation_timeout=TIMEOUT_S) if names else {}).values():
             future.result(TIMEOUT_S)

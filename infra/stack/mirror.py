@@ -20,19 +20,21 @@ import orjson
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
-from infra.clients.db import connected
+from infra.clients.db import connected, sql_of
 from infra.clients.health import HealthServer, stopped_by_signals
-from infra.clients.kafka import LogEnds, LogReader, admin, java_access, service_errors
+from infra.clients.kafka import LogEnds, LogReader, java_access, topics_of
 from infra.clients.leases import Lease, Term
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import CLOCK, KAFKA_TOPICS, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import cache, fetch
-from infra.stack.kafka import JVM_OPTIONS, LOG_CONFIG, TIMEOUT_S
+from infra.stack.kafka import JVM_OPTIONS, LOG_CONFIG, TIMEOUT_S, copies_in, delete
 from infra.stack.supervisor import MIRROR
 
+SQL: Final = sql_of(__file__)
 NAME: Final = MIRROR
 IVY: Final = Path(__file__).with_name("mirror.xml")
+TEMPLATE: Final = Path(__file__).with_name("mirror.conf")
 COPIED: Final = tuple(t.name for t in KAFKA_TOPICS if t.name not in (CLOCK, "policy"))
 """Not the clock: what a region's jobs tell themselves of their own log. Nor what a region decides: its
 maintenance tells that when it begins to act, and what the other one decided would come behind it.
@@ -44,18 +46,7 @@ LOOK_S: Final = 2.0
 AGAIN_S: Final = 5.0
 STOP_S: Final = 20.0
 FENCE_S: Final = 0.2
-GUARD: Final = """
-exec 3<&0
-(while read -r -t "$1" -u 3 left || { [ $? -gt 128 ] && kill -KILL $$; exit; }; do set -- "$left"; done) &
-exec 3<&-
-shift
-exec "$@" < /dev/null
-"""
-"""A command, killed when nothing says within $1 s, and those said last, how long it may go on."""
-CAME: Final = """
-UPDATE odograph.uncopied SET came_at = now()
-WHERE came_at IS NULL AND region = %s AND topic = %s AND partition = %s AND known_to <= %s
-"""
+GUARD: Final = Path(__file__).with_name("guard.sh").read_text()
 
 Place = tuple[str, int]
 """Topic (short name) and partition."""
@@ -66,39 +57,14 @@ log = structlog.get_logger("infra.stack.mirror")
 
 def config(source: tuple[str, str], target: tuple[str, str], prefix: str, copies: int) -> str:
     """MirrorMaker's settings; name and address of either region's Kafka, copies of what it notes."""
-    names = [re.escape(kafka_topic(prefix, name)).replace("\\", "\\\\") for name in COPIED]
-    (old, _), (new, _) = source, target
-    lines = [f"clusters={old},{new}"]
-    for name, address in (source, target):
-        access = {k.removeprefix("kafka."): v for k, v in java_access(address).items()}
-        lines += [f"{name}.{key}={value}" for key, value in access.items()]
-    lines += [
-        f"{old}->{new}.enabled=true",
-        f"{old}->{new}.topics={','.join(names)}",
-        f"{new}->{old}.enabled=false",
-        "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
-        "tasks.max=1",
-        "refresh.topics.interval.seconds=10",
-        # What topics may hold is this region's own matter; groups' offsets are translated to nobody's use.
-        *(f"sync.{each}.enabled=false" for each in ("topic.configs", "topic.acls", "group.offsets")),
-        "emit.heartbeats.enabled=false",
-        "groups.exclude=.*",
-        "offset-syncs.topic.location=target",
-        "offset.lag.max=1000000",
-        f"replication.factor={copies}",
-        *(
-            f"{each}.topic.replication.factor={copies}"
-            for each in ("heartbeats", "checkpoints", "offset-syncs")
-        ),
-        *(f"{new}.{each}.storage.replication.factor={copies}" for each in ("offset", "status", "config")),
-        *(f"{new}.{each}.storage.partitions=1" for each in ("offset", "status")),
-        # They are read whole at each look: Kafka compacts closed segments only, after a week by itself.
-        *(f"{new}.{each}.storage.segment.ms=60000" for each in ("offset", "status")),
-        f"{new}.offset.flush.interval.ms={FLUSH_MS}",
-        *(f"{each}plugin.discovery=service_load" for each in ("", f"{new}.")),
-        f"{new}.producer.max.request.size={2 << 20}",
+    topics = ",".join(re.escape(kafka_topic(prefix, name)).replace("\\", "\\\\") for name in COPIED)
+    terms = {"old": source[0], "new": target[0], "topics": topics, "copies": copies, "flush_ms": FLUSH_MS}
+    access = [
+        f"{name}.{key.removeprefix('kafka.')}={value}\n"
+        for name, address in (source, target)
+        for key, value in java_access(address).items()
     ]
-    return "\n".join(lines) + "\n"
+    return TEMPLATE.read_text().format(**terms) + "".join(access)
 
 
 def copied(bootstrap: str, source: str, prefix: str) -> dict[Place, int]:
@@ -128,9 +94,8 @@ def failed(bootstrap: str, source: str, since_ms: int) -> list[str]:
 
 def _noted(bootstrap: str, topic: str) -> Iterator[tuple[Any, Any, int]]:
     """Keys, values and times of one of MirrorMaker's own topics, in order; none before it has made that."""
-    with service_errors(f"Kafka {bootstrap}"):
-        if topic not in admin(bootstrap).list_topics(timeout=TIMEOUT_S).topics:
-            return
+    if topic not in topics_of(bootstrap, TIMEOUT_S):
+        return
     with LogReader(bootstrap, "odograph-mirror", TIMEOUT_S) as reader:
         for partition, span in reader.spans(topic).items():
             for record in reader.records(topic, partition, *span):
@@ -153,12 +118,8 @@ def behind(spans: Mapping[Place, Span], to: Mapping[Place, int]) -> dict[Place, 
 
 def forget(bootstrap: str, source: str) -> None:
     """Remove MirrorMaker's notes on a source, so that it copies from the beginning. Raises ServiceError."""
-    client = admin(bootstrap)
-    with service_errors(f"Kafka {bootstrap}"):
-        there = client.list_topics(timeout=TIMEOUT_S).topics
-        ours = [name for name in there if name.startswith("mm2-") and name.endswith(f".{source}.internal")]
-        for done in (client.delete_topics(ours, operation_timeout=TIMEOUT_S) if ours else {}).values():
-            done.result(TIMEOUT_S)
+    there = topics_of(bootstrap, TIMEOUT_S)
+    delete(bootstrap, [n for n in there if n.startswith("mm2-") and n.endswith(f".{source}.internal")])
 
 
 def run(settings: Settings) -> None:
@@ -240,7 +201,7 @@ class Mirror:
         cache.verify(cache.jar_dir(folder, NAME))
         own, region = home / "config" / NAME, self._settings.region
         own.mkdir(parents=True, exist_ok=True)
-        copies = self._settings.kafka.copies(len(self._brokers()))[0]
+        copies, _ = copies_in(self._where.kafka_bootstrap, self._settings.kafka)
         ends = ((self._other, self._address), (region.name, self._where.kafka_bootstrap))
         (own / "mm2.properties").write_text(config(*ends, self._settings.kafka.prefix, copies))
         return (
@@ -249,17 +210,11 @@ class Mirror:
             str(own / "mm2.properties"),
         )  # fmt: skip
 
-    def _brokers(self) -> Mapping[int, Any]:
-        bootstrap = self._where.kafka_bootstrap
-        with service_errors(f"Kafka {bootstrap}"):
-            found: Mapping[int, Any] = admin(bootstrap).list_topics(timeout=TIMEOUT_S).brokers
-            return found
-
     def _wanted(self) -> bool | None:
         """Whether this region's log is the copy; None while the database is away."""
         try:
             with connected(self._where.db_ingest_url) as database:
-                row = database.execute("SELECT copies_to FROM odograph.region").fetchone()
+                row = database.execute(SQL["copies_to"]).fetchone()
         except ServiceError:
             return None
         return row is not None and row[0] == self._settings.region.name
@@ -285,5 +240,5 @@ class Mirror:
         if not lacking:
             rows = [(self._other, *place, end) for place, (_, end) in spans.items()]
             with suppress(ServiceError), connected(self._where.db_ingest_url) as database:
-                database.cursor().executemany(CAME, rows)
+                database.cursor().executemany(SQL["came"], rows)
         return bool(broken)

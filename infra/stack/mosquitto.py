@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
@@ -15,7 +14,9 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.clients.mqtt_broker import MqttBroker
+from infra.clients.waiting import looks
 from infra.contract.errors import ServiceError
+from infra.settings.sections import Mqtt
 from infra.stack import probes, rootfs
 from infra.stack.rootfs import CONFIG, DATA, inside
 from infra.stack.service import HOST, Service
@@ -25,30 +26,8 @@ CONFIG_FILE = "mosquitto.conf"
 
 TEMPLATE: Final = Path(__file__).with_name("mosquitto.conf")
 OPEN: Final = "allow_anonymous true"
-CERTIFICATES: Final = """\
-allow_anonymous true
-acl_file {folder}/acl
-cafile {folder}/services.pem
-crlfile {folder}/services.crl
-certfile {folder}/server.pem
-keyfile {folder}/server.key
-require_certificate true
-use_identity_as_username true
-listener {port} {address}
-cafile {folder}/devices.pem
-crlfile {folder}/devices.crl
-certfile {folder}/server.pem
-keyfile {folder}/server.key
-require_certificate true
-use_identity_as_username true
-use_username_as_clientid true"""
-"""The programs' listener stays on loopback; vehicles have one of their own, where a client id is its
-certificate's name, so that nobody takes another's session.
-
-Every listener asks for a certificate whose name is the user: nobody is anonymous. ``allow_anonymous false``
-would be about absent clients only: at a reread Mosquitto 2.0 judges those without the certificate they had,
-ends each once more, enters the end of its session twice, and later ends who has got the freed memory.
-"""
+MQTT: Final = Mqtt()
+CERTIFICATES: Final = Path(__file__).with_name("mosquitto-secure.conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +41,21 @@ class Secure:
 
 
 def mosquitto(
-    root: Path,
-    data: Path,
-    config: Path,
-    port: int,
-    max_queued: int = 1_000_000,
-    autosave_s: int = 30,
-    max_packet: int = 1 << 20,
-    secure: Secure | None = None,
+    root: Path, data: Path, config: Path, port: int, settings: Mqtt = MQTT, secure: Secure | None = None
 ) -> Service:
     """Mosquitto on a loopback port with its data in ``data``, configured by ``config``.
 
-    It holds ``max_queued`` messages for an absent client and writes what it holds every ``autosave_s``. A
-    client that sends a packet of more than ``max_packet`` bytes is disconnected at the packet's header.
+    It holds ``max_queued_messages`` for an absent client and writes what it holds every ``autosave_s``. A
+    client that sends a packet of more than ``max_message_bytes`` is disconnected at the packet's header.
     """
-    terms: dict[str, object] = {"max_queued": max_queued, "autosave_s": autosave_s, "max_packet": max_packet}
-    terms |= {"access": OPEN, "connections": "false"}
+    terms: dict[str, object] = settings.model_dump() | {"access": OPEN, "connections": "false"}
     files: Mapping[str, str] = {}
     us = MqttBroker(HOST, port)
     if secure is not None:
-        access = CERTIFICATES.format(folder=CONFIG, port=secure.port, address=secure.address)
+        access = CERTIFICATES.read_text().format(folder=CONFIG, port=secure.port, address=secure.address)
         terms |= {"access": access, "connections": "true"}
         files, us = secure.files, secure.us
-    text = TEMPLATE.read_text().format(port=port, host=HOST, data=DATA, **terms)
+    text = TEMPLATE.read_text().format(**terms | {"port": port, "host": HOST, "data": DATA})
     return Service(
         name="mosquitto",
         command=inside(root, data, config, USER, "mosquitto", "-c", f"{CONFIG}/{CONFIG_FILE}"),
@@ -107,13 +78,11 @@ def mosquitto_reread(pid: int, log: Path) -> None:
     """
     before = log.stat().st_size
     os.kill(pid, signal.SIGHUP)
-    end = time.monotonic() + REREAD_S
-    while time.monotonic() < end:
+    for _ in looks(REREAD_S, 0.02):
         with log.open("rb") as file:
             file.seek(min(before, log.stat().st_size))
             if REREAD in file.read():
                 return
-        time.sleep(0.02)
     raise ServiceError(f"mosquitto has not read its files anew after {REREAD_S:g} s; its log: {log}")
 
 

@@ -1,11 +1,11 @@
-"""The embedded PostgreSQL with TimescaleDB: cluster, roles and databases."""
+"""The embedded PostgreSQL with TimescaleDB: cluster, roles and databases; and a primary with a standby."""
 
 import json
-import os
 import secrets
 import signal
-import subprocess
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -16,15 +16,18 @@ import psycopg
 from psycopg import errors, sql
 
 from infra.clients import database_url
-from infra.clients.db import Connection, session
+from infra.clients.db import Connection, session, sql_of
+from infra.clients.waiting import looks
 from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.files import write_private
 from infra.settings.sections import Db
 from infra.sql.migrate import UNBOUNDED, make_roles, restates_compressed
-from infra.stack import cache, probes, rootfs
+from infra.stack import cache, probes, processes, rootfs
 from infra.stack.rootfs import CONFIG, DATA, inside
-from infra.stack.service import HOST, Service
+from infra.stack.service import HOST, Runner, Service
 
+SQL: Final = sql_of(__file__)
 USER = "odograph-postgres"
 SUPERUSER = "postgres"
 DATABASE = "odograph"
@@ -43,12 +46,7 @@ NEW_PASSWORD_FILE = "new-password"  # noqa: S105  a file's name
 
 TEMPLATE: Final = Path(__file__).with_name("postgresql.conf")
 ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
-TLS: Final = f"""
-ssl = on
-ssl_cert_file = '{CONFIG}/server.pem'
-ssl_key_file = '{CONFIG}/server.key'
-ssl_min_protocol_version = 'TLSv1.3'
-"""
+TLS: Final = Path(__file__).with_name("postgresql-secure.conf")
 NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
 INITDB = f"""
 rm -rf {DATA}/cluster.new &&
@@ -56,20 +54,6 @@ rm -rf {DATA}/cluster.new &&
 mv -T {DATA}/cluster.new {DATA}/cluster
 """
 """Makes the cluster beside its place and renames it: a half-made one is never taken for a whole one."""
-
-
-USER_TABLES: Final = """
-DO $$
-DECLARE
-    of_before regclass;
-BEGIN
-    FOR of_before IN SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace('user_sql')
-                     AND relkind = 'r' AND relowner = 'odograph_ingest'::regrole LOOP
-        EXECUTE format('ALTER TABLE %s OWNER TO odograph_jobs', of_before);
-    END LOOP;
-END $$
-"""
-"""Those of users' SQL, made when all programs had one login, go to the stream jobs, which made them."""
 
 
 class Passwords(dict[str, str]):
@@ -87,15 +71,6 @@ def passwords(path: Path) -> Passwords:
         kept |= {name: secrets.token_urlsafe(24) for name in sorted(missing)}
         write_private(path, json.dumps(kept))
     return Passwords(kept)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file whole or not at all, with mode 0600 from the start."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
-        file.write(text)
-    new.replace(path)
 
 
 def url(user: str, password: str, port: int, database: str = DATABASE, ca: Path | None = None) -> str:
@@ -135,7 +110,8 @@ def configure(data: Path, config: Path, port: int, tls: Mapping[str, str] = NO_F
     """The folders of a server, and its settings."""
     settings, access = TEMPLATE.read_text().format(host=HOST, port=port), ACCESS
     if tls:
-        settings, access = settings + TLS, ACCESS.replace("host", "hostssl", 1)
+        settings += TLS.read_text().format(folder=CONFIG)
+        access = ACCESS.replace("host", "hostssl", 1)
     texts = {"postgresql.conf": settings, "pg_hba.conf": access, "pg_ident.conf": ""}
     rootfs.furnish(data, config, USER, {**tls, **texts})
 
@@ -149,10 +125,10 @@ def _prepare(root: Path, data: Path, config: Path, port: int, password: str, tls
     locale = ("--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums")
     initdb = ("/bin/sh", "-c", INITDB, "initdb", *options, *locale)
     command = inside(root, data, config, USER, *initdb)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=INITDB_S, check=False)
-    (config / NEW_PASSWORD_FILE).unlink()
-    if done.returncode != 0:
-        raise ServiceError(f"postgres: initdb in {data} failed: {(done.stderr or done.stdout).strip()}")
+    try:
+        processes.finished(f"postgres: initdb in {data} failed", command, INITDB_S)
+    finally:
+        (config / NEW_PASSWORD_FILE).unlink()
 
 
 as_superuser = partial(session, connect_timeout_s=None, autocommit=True)
@@ -195,7 +171,7 @@ def ensure_database(superuser_url: str, name: str) -> None:
             connection.execute(statement.format(sql.Identifier(name), sql.Identifier(OWNER)))
     with as_superuser(superuser_url, dbname=name) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
-        connection.execute(USER_TABLES)
+        connection.execute(SQL["user_tables"])
 
 
 ROLES: Final = {f"{name}_url": role for name, role in SHARED.items()}
@@ -266,3 +242,138 @@ def check_logins(db: Db, words: Passwords) -> None:
         if row is None or not row[0]:
             user = database_url.user(url)
             raise ConfigError(f"{setting}: {user} is no member of {role}: GRANT {role} TO {user}")
+
+
+REPLICATION: Final = ACCESS + ACCESS.replace("all all", "replication all")
+LOGIN_FILE: Final = "pgpass"
+LOGIN: Final = f"user={SUPERUSER} passfile={CONFIG}/{LOGIN_FILE}"
+"""As the superuser; other programs of this machine can read a command's arguments."""
+SIGN: Final = f"{DATA}/cluster/standby.signal"
+COMMAND_S: Final = 300.0
+SYNC_S: Final = 60.0
+POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One server: the name of its process and folders, and its port."""
+
+    name: str
+    port: int
+
+
+class PostgresPair:
+    """``primary`` and ``standby``; ``synchronous``: a commit returns when both have it.
+
+    Whoever is started reads ``standby.signal`` and follows. Both have that file, also the primary, which
+    looks at it when it starts anew: one that was killed comes back read-only, and takes no writes until it
+    is promoted, by hand (README, runbooks).
+    """
+
+    def __init__(self, home: Path, cache_dir: Path, runner: Runner, words: Passwords) -> None:
+        self._home, self._cache, self.runner, self._words = home, cache_dir, runner, words
+        self.synchronous = True
+        self.file = home / "postgres-primary"
+        self.primary, self.standby = Node("postgres-1", 0), Node("postgres-2", 0)
+
+    def names(self) -> list[str]:
+        """The primary first: at its end it sends all it has."""
+        first = self.file.read_text() if self.file.exists() else "postgres-1"
+        return [first, *({"postgres-1", "postgres-2"} - {first})]
+
+    def url(self) -> str:
+        """How the owner logs in, at both addresses."""
+        both = ",".join(f"{HOST}:{node.port}" for node in sorted((self.primary, self.standby), key=str))
+        made = url(OWNER, self._words["owner"], self.primary.port)
+        return made.replace(f"{HOST}:{self.primary.port}", both)
+
+    def know_ports(self, ports: tuple[int, int]) -> None:
+        """Of the first and the second one."""
+        numbered = zip(("postgres-1", "postgres-2"), ports, strict=True)
+        by_name = {name: Node(name, port) for name, port in numbered}
+        self.primary, self.standby = (by_name[name] for name in self.names())
+
+    def begin(self) -> None:
+        """Start both, with database and roles. A standby that is not there is copied."""
+        self.runner.start(self.service(self.primary))
+        if self.row(self.primary, SQL["follows"], "postgres")[0]:
+            self.promote(self.primary)
+        self.file.write_text(self.primary.name)
+        ensure_roles(self._url(self.primary, "postgres"), self._words)
+        ensure_database(self._url(self.primary, "postgres"), DATABASE)
+        ports = ",".join(f"{node.port}" for node in sorted((self.primary, self.standby), key=str))
+        both = f"host={HOST},{HOST} port={ports} target_session_attrs=read-write {LOGIN}"
+        self._change(self.primary, f"ALTER SYSTEM SET primary_conninfo = '{both}'")
+        self.run_in(self.primary, "/usr/bin/touch", SIGN)
+        if not (self._data(self.standby) / "cluster").exists():
+            self.service(self.standby, empty=True).prepare()
+            copy = ("-D", f"{DATA}/cluster", "-d", both, "-X", "stream", "-c", "fast")
+            self.run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_basebackup", *copy)
+        self.follow()
+
+    def follow(self) -> None:
+        """Start the standby, and wait until it has all that the primary writes."""
+        self.run_in(self.standby, "/usr/bin/touch", SIGN)
+        self.runner.start(self.service(self.standby))
+        names = "'*'" if self.synchronous else "''"
+        self._change(self.primary, f"ALTER SYSTEM SET synchronous_standby_names = {names}")
+        wanted = ("streaming", "sync" if self.synchronous else "async")
+        for last in looks(SYNC_S, POLL_S):
+            if (found := self.row(self.primary, SQL["streams"])) == wanted:
+                break
+            if last:
+                raise ServiceError(f"{self.standby.name} does not follow within {SYNC_S:g} s: {found}")
+
+    def role(self, name: str) -> str:
+        """Primary, and who follows it how far behind; or standby. Raises ServiceError."""
+        node = self.primary if self.primary.name == name else self.standby
+        if self.row(node, SQL["follows"], "postgres")[0]:
+            return "standby"
+        sync, behind = self.row(node, SQL["lag"], "postgres") or ("", 0)
+        return f"primary, standby {sync}, {behind:,} bytes behind" if sync else "primary, nobody follows"
+
+    def row(self, node: Node, statement: str, database: str = DATABASE) -> tuple[Any, ...]:
+        """The row that one server gives, as its superuser; nothing where there is none."""
+        with self._session(node, database) as connection:
+            return connection.execute(statement.encode()).fetchone() or ()
+
+    def service(self, node: Node, *, empty: bool = False) -> Service:
+        """One of the two; ``empty``: prepared for a copy of the other one."""
+        places = (self._data(node), self._home / "config" / node.name)
+        own = postgres(cache.rootfs(self._cache), *places, node.port, self._url(node, "postgres"))
+
+        def prepare() -> None:
+            if empty:
+                configure(*places, node.port)
+            else:
+                own.prepare()
+            rootfs.write_config(places[1], USER, {"pg_hba.conf": REPLICATION})
+            login = {LOGIN_FILE: f"*:*:*:{SUPERUSER}:{self._words['superuser']}\n"}
+            rootfs.write_config(places[1], USER, login, own=True)
+
+        return replace(own, name=node.name, prepare=prepare)
+
+    def promote(self, node: Node) -> None:
+        """Let it take writes; it waits for nobody."""
+        self._change(node, "ALTER SYSTEM RESET synchronous_standby_names")
+        self.row(node, "SELECT pg_promote()")
+        self.run_in(node, "/usr/bin/touch", SIGN)
+
+    def _change(self, node: Node, statement: str) -> None:
+        with self._session(node, "postgres") as connection:
+            connection.execute(statement.encode())
+            connection.execute("SELECT pg_reload_conf()")
+
+    def _session(self, node: Node, database: str) -> AbstractContextManager[Connection]:
+        return session(self._url(node, database), autocommit=True)
+
+    def _url(self, node: Node, database: str) -> str:
+        return url(SUPERUSER, self._words["superuser"], node.port, database)
+
+    def _data(self, node: Node) -> Path:
+        return self._home / "data" / node.name
+
+    def run_in(self, node: Node, *command: str) -> None:
+        places = (self._data(node), self._home / "config" / node.name, USER)
+        run = rootfs.inside(cache.rootfs(self._cache), *places, *command)
+        processes.finished(f"{command[0]} of {node.name}", run, COMMAND_S)

@@ -18,11 +18,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from infra.clients import kafka
-from infra.clients.db import connected, session
+from infra.clients.db import connected, session, sql_of
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 from infra.stack.service import HOST, port_is_free
 
+SQL = sql_of(__file__)
 TIMEOUT_S = 3.0
 RPC_FAILED = b"\x05"
 STRANGER_S = 1.0
@@ -123,9 +124,8 @@ _database = partial(connected, service="PostgreSQL", connect_timeout_s=int(TIMEO
 
 def database(url: str) -> str:
     """Run a query and ask for TimescaleDB's version; raises ServiceError."""
-    query = "SELECT default_version FROM pg_available_extensions WHERE name = 'timescaledb'"
     with _database(url) as connection:
-        row = connection.execute(query).fetchone()
+        row = connection.execute(SQL["timescaledb"]).fetchone()
         version = connection.info.server_version // 10_000
     if row is None:
         raise ServiceError("PostgreSQL answers, but TimescaleDB is not installed there")
@@ -135,8 +135,7 @@ def database(url: str) -> str:
 def database_tls(url: str) -> str:
     """The version of TLS at an address; raises ServiceError where it takes plain connections too."""
     with _database(url) as connection:
-        query = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl"
-        row = connection.execute(query).fetchone()
+        row = connection.execute(SQL["tls"]).fetchone()
     if row is None:
         raise ServiceError("sessions are not encrypted")
     with (
@@ -149,22 +148,15 @@ def database_tls(url: str) -> str:
 
 def failing_tasks(url: str) -> list[str]:
     """Periodic tasks whose last run failed, a line each; raises ServiceError."""
-    query = """
-        SELECT process, task, error, failures, date_trunc('second', failing_since AT TIME ZONE 'UTC')::text
-        FROM serving.maintenance_task WHERE failing_since IS NOT NULL ORDER BY failing_since
-        """
     with _database(url) as connection:
-        found = connection.execute(query).fetchall()
+        found = connection.execute(SQL["failing_tasks"]).fetchall()
     return [f"{p}/{task}: {error} (failing since {at} UTC, {n} failures)" for p, task, error, n, at in found]
 
 
 def session_losses(url: str, hours: int) -> list[tuple[datetime, str]]:
     """Sessions of bridges lost in the last ``hours``, oldest first: when, and why; raises ServiceError."""
-    query = (
-        "SELECT at, detail FROM serving.session_loss WHERE at > now() - %s * INTERVAL '1 hour' ORDER BY at"
-    )
     with _database(url) as connection:
-        return connection.execute(query, (hours,)).fetchall()
+        return connection.execute(SQL["session_losses"], (hours,)).fetchall()
 
 
 def page(where: int | str) -> tuple[str, ssl.SSLContext | None]:

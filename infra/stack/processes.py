@@ -9,23 +9,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.clients.waiting import looks
+from infra.contract.errors import ServiceError
 from infra.stack.cache import remove_tree
 
-LAUNCH = """
-file=$1; signal=$2; shift 2
-ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -Hn)"
-read -r stat < /proc/$$/stat
-rest=${stat##*) }
-ticks=$(echo "$rest" | cut -d' ' -f20)
-printf '%s\\n%s\\n%s\\n' $$ "$ticks" "$signal" > "$file.new" && mv "$file.new" "$file" && exec "$@"
-"""
+LAUNCH = Path(__file__).with_name("launch.sh").read_text()
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 LOG_LIMIT_BYTES = 20 * 1024 * 1024
 Children = Mapping[int, Sequence[int]]
@@ -124,12 +118,7 @@ def stop_child(run_dir: Path, name: str, child: subprocess.Popen[bytes], deadlin
 
 def wait_gone(running: Running, deadline_s: float) -> bool:
     """Wait until the program has ended; False when it still runs after ``deadline_s``."""
-    end = time.monotonic() + deadline_s
-    while running.alive():
-        if time.monotonic() >= end:
-            return False
-        time.sleep(0.01)
-    return True
+    return any(not running.alive() for _ in looks(deadline_s, 0.01))
 
 
 def remove_pid_file(run_dir: Path, name: str) -> None:
@@ -145,6 +134,13 @@ def stop_all(run_dir: Path, deadline_s: float, names: Collection[str] | None = N
     for running in found:
         remove_pid_file(run_dir, running.name)
     return [running.name for running in found]
+
+
+def finished(what: str, command: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> None:
+    """Run a command to its end. Raises ServiceError, which begins with ``what``, where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=env)
+    if done.returncode != 0:
+        raise ServiceError(f"{what}: {(done.stderr or done.stdout)[-2000:].strip()}")
 
 
 def uptime_s(running: Running) -> float:

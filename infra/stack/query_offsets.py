@@ -64,14 +64,6 @@ def ends_in(text: str) -> Offsets | None:
     return ends or None
 
 
-class Line(NamedTuple):
-    """A line of the ledger."""
-
-    query_id: str
-    batch_id: int
-    ends: Offsets
-
-
 class Taken(NamedTuple):
     """The batch that a record is in; this or an earlier one where not ``exact``: older ones are forgotten."""
 
@@ -80,15 +72,18 @@ class Taken(NamedTuple):
     exact: bool
 
 
-def lines_of(connection: psycopg.Connection[Any], query: str) -> list[Line]:
-    """The ledger of a query since it last began anew, in order: the newest thousand batches or so."""
+def lines_of(connection: psycopg.Connection[Any], query: str) -> list[Committed]:
+    """The ledger of a query since it last began anew, in order: the newest thousand batches or so.
+
+    Each says the id that the query had then in the place of its name.
+    """
     rows = connection.cursor(row_factory=tuple_row).execute(SQL["lines"], (query,)).fetchall()
-    return [Line(query_id, batch_id, offsets_of(ends)) for query_id, batch_id, ends in rows]
+    return [Committed(query_id, batch_id, offsets_of(ends)) for query_id, batch_id, ends in rows]
 
 
-def batch_of(lines: Sequence[Line], topic: str, partition: int, offset: int) -> Taken | None:
+def batch_of(lines: Sequence[Committed], topic: str, partition: int, offset: int) -> Taken | None:
     """The batch of these that took a record; None while none has."""
     for place, line in enumerate(lines):
         if line.ends.get(topic, {}).get(partition, 0) > offset:
-            return Taken(line.query_id, line.batch_id, exact=line.batch_id == 0 or place > 0)
+            return Taken(line.query, line.batch_id, exact=line.batch_id == 0 or place > 0)
     return None

@@ -7,12 +7,14 @@ begins anew.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import psycopg
 
 from infra.clients.db import Connection, connected, session, sql_of
+from infra.clients.waiting import looks
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.sections import Region
 from infra.settings.settings import Settings, endpoints
@@ -108,7 +110,7 @@ def fail_over(settings: Settings, to: str, catch_up_s: float, say: Say) -> None:
         raise ConfigError(
             f"the log here is no copy of that of {now.active}: first, here: odograph failover --follow"
         )
-    spans = _caught_up(settings, where.kafka_bootstrap, time.monotonic() + catch_up_s)
+    spans = _caught_up(settings, where.kafka_bootstrap, catch_up_s)
     copied = mirror.copied(where.kafka_bootstrap, region.other_name, prefix)
     with connected(where.db_owner_url) as database:
         lacking = mirror.behind(known_spans(database, prefix) if spans is None else spans, copied)
@@ -139,7 +141,7 @@ def follow(settings: Settings, wait_s: float, say: Say) -> None:
     if not passive.exists():
         raise ConfigError("programs here may still write to the log; first, here: odograph up")
     if now.copies_to != region.name and passive.read_text() != BEGUN:  # a copy has nothing of its own
-        _require_whole(settings, where.kafka_bootstrap, time.monotonic() + wait_s)
+        _require_whole(settings, where.kafka_bootstrap, wait_s)
     passive.write_text(BEGUN)
     _copy_to("", where.db_owner_url, region.name)
     _until_mirror_ended(where.db_owner_url)
@@ -176,43 +178,37 @@ def _known_role(url: str) -> Role:
     return now
 
 
-def _caught_up(settings: Settings, bootstrap: str, end_s: float) -> Mapping[Place, Span] | None:
-    """What the other region's log holds, once the copy has that or at ``end_s``; None where it is away."""
+def _caught_up(settings: Settings, bootstrap: str, wait_s: float) -> Mapping[Place, Span] | None:
+    """What the other region's log holds, once the copy has that or in ``wait_s``; None: it is away."""
     region, prefix = settings.region, settings.kafka.prefix
-    while True:
-        try:
+    spans: Mapping[Place, Span] = {}
+    with suppress(ServiceError):
+        for _ in looks(wait_s, POLL_S):
             spans = mirror.spans_of(region.other_kafka, prefix)
-        except ServiceError:
-            return None
-        lacking = mirror.behind(spans, mirror.copied(bootstrap, region.other_name, prefix))
-        if not lacking or time.monotonic() > end_s:
-            return spans
-        time.sleep(POLL_S)
+            if not mirror.behind(spans, mirror.copied(bootstrap, region.other_name, prefix)):
+                break
+        return spans
+    return None
 
 
-def _require_whole(settings: Settings, bootstrap: str, end_s: float) -> None:
+def _require_whole(settings: Settings, bootstrap: str, wait_s: float) -> None:
     """Raises ServiceError unless the other region's log has all of this one's."""
     region, prefix = settings.region, settings.kafka.prefix
-    while lacking := mirror.behind(
-        mirror.spans_of(bootstrap, prefix), mirror.copied(region.other_kafka, region.name, prefix)
-    ):
-        if time.monotonic() > end_s:
-            spans = ", ".join(f"{t} {p}: {a} to {b - 1}" for (t, p), (a, b) in sorted(lacking.items()))
-            raise ServiceError(
-                f"{region.other_name} has not got all of this log, its mirror brings it: {spans}"
-            )
-        time.sleep(POLL_S)
+    lacking: Mapping[Place, Span] = {}
+    for _ in looks(wait_s, POLL_S):
+        copied = mirror.copied(region.other_kafka, region.name, prefix)
+        if not (lacking := mirror.behind(mirror.spans_of(bootstrap, prefix), copied)):
+            return
+    spans = ", ".join(f"{t} {p}: {a} to {b - 1}" for (t, p), (a, b) in sorted(lacking.items()))
+    raise ServiceError(f"{region.other_name} has not got all of this log, its mirror brings it: {spans}")
 
 
 def _until_mirror_ended(url: str) -> None:
-    end = time.monotonic() + MIRROR_ENDS_S
-    while True:
+    for _ in looks(MIRROR_ENDS_S, POLL_S):
         with connected(url) as database:
             if database.execute(SQL["mirrors"]).fetchone() is None:
                 return
-        if time.monotonic() > end:
-            raise ServiceError(f"the other region's mirror has not ended within {MIRROR_ENDS_S:g} s")
-        time.sleep(POLL_S)
+    raise ServiceError(f"the other region's mirror has not ended within {MIRROR_ENDS_S:g} s")
 
 
 def _copy_to(to: str, url: str, region: str) -> None:

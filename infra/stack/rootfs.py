@@ -10,8 +10,8 @@ import pwd
 import shlex
 import stat
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from shutil import which
@@ -28,19 +28,7 @@ DATA = "/srv"
 CONFIG = "/mnt"
 """Where it finds its configuration, which root owns."""
 
-ENTER = """
-root=$1; data=$2; config=$3; user=$4; shift 4
-mount --rbind /dev "$root/dev" &&
-mount --bind /proc "$root/proc" &&
-mount -t tmpfs -o mode=1777 tmpfs "$root/tmp" &&
-mount --bind /etc/passwd "$root/etc/passwd" &&
-mount --bind /etc/group "$root/etc/group" &&
-mount --bind "$data" "$root/srv" &&
-mount --bind "$config" "$root/mnt" &&
-cd / &&
-exec chroot --userspec="$user:$user" --groups= "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-  LANG=C.UTF-8 TZ=UTC HOME=/srv "$@"
-"""
+ENTER = Path(__file__).with_name("enter.sh").read_text()
 
 
 def inside(root: Path, data: Path, config: Path, user: str, *command: str) -> tuple[str, ...]:
@@ -163,32 +151,13 @@ def give_folder(folder: Path, user: str) -> None:
             f"{folder} cannot be given to the user {user}: run as root, or use infra/compose.yaml"
         )
     uid, gid = ids(user)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        top = os.open(folder, UNFOLLOWED | os.O_DIRECTORY)
-    except OSError as error:
-        raise ServiceError(f"{folder} must be a folder, no link: {error.strerror}; move it away") from error
-    try:
+    with _opened(folder) as top:
         owner = os.fstat(top).st_uid
-        if owner not in (0, uid):
-            _give_content(top, owner, uid, gid)
+        for fd, found in _content(top) if owner not in (0, uid) else ():
+            if found.st_uid == owner:
+                os.fchown(fd, uid, gid)
         os.fchown(top, uid, gid)  # last: what was interrupted begins again
         os.fchmod(top, 0o700)
-    finally:
-        os.close(top)
-
-
-def _give_content(top: int, owner: int, uid: int, gid: int) -> None:
-    for _, folders, files, here in os.fwalk(".", topdown=False, dir_fd=top):
-        for name in (*folders, *files):
-            try:
-                opened = os.open(name, UNFOLLOWED, dir_fd=here)
-            except OSError:
-                continue  # a link, a socket, or gone
-            found = os.fstat(opened)
-            if found.st_uid == owner and (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-                os.fchown(opened, uid, gid)
-            os.close(opened)
 
 
 def share(folder: Path, uid: int, gid: int, mode: int) -> None:
@@ -197,19 +166,46 @@ def share(folder: Path, uid: int, gid: int, mode: int) -> None:
     The group may in it what the owner may, as far as ``mode`` lets it. Links, files with a second name and
     files of others stay as they are. Raises ServiceError.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        top = os.open(folder.resolve(), UNFOLLOWED | os.O_DIRECTORY)
-    except OSError as error:
-        raise ServiceError(f"{folder} must be a folder: {error.strerror}; move it away") from error
-    try:
-        for _, folders, files, here in os.fwalk(".", dir_fd=top):
-            for name in (*folders, *files):
-                _share_one(name, here, uid, gid, mode)
+    with _opened(folder, through_links=True) as top:
+        for fd, found in _content(top):
+            is_folder = stat.S_ISDIR(found.st_mode)
+            ours = found.st_uid == 0 and (is_folder or found.st_nlink == 1)
+            if ours and (found.st_gid != gid or uid > 0):
+                os.fchown(fd, uid, gid)
+                inherits = stat.S_ISGID if is_folder else 0
+                of_group = (found.st_mode & 0o700) >> 3 & mode
+                os.fchmod(fd, found.st_mode & 0o700 | of_group | found.st_mode & 0o007 | inherits)
         os.fchown(top, uid, gid)
         os.fchmod(top, mode)
+
+
+@contextmanager
+def _opened(folder: Path, *, through_links: bool = False) -> Iterator[int]:
+    """The folder's descriptor; it is made where it is missing. Raises ServiceError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        top = os.open(folder.resolve() if through_links else folder, UNFOLLOWED | os.O_DIRECTORY)
+    except OSError as error:
+        what = "a folder" if through_links else "a folder, no link"
+        raise ServiceError(f"{folder} must be {what}: {error.strerror}; move it away") from error
+    try:
+        yield top
     finally:
         os.close(top)
+
+
+def _content(top: int) -> Iterator[tuple[int, os.stat_result]]:
+    """Descriptors of the files and folders below a folder, the deepest first; of no links and sockets."""
+    for _, folders, files, here in os.fwalk(".", topdown=False, dir_fd=top):
+        for name in (*folders, *files):
+            with suppress(OSError):  # a link, a socket, or gone
+                fd = os.open(name, UNFOLLOWED, dir_fd=here)
+                try:
+                    found = os.fstat(fd)
+                    if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
+                        yield fd, found
+                finally:
+                    os.close(fd)
 
 
 _NAMESPACE, _BIND, _REMOUNT, _SLAVE, _NO_LINKS = 0x20000, 0x1000, 0x20, 0x84000, 0x100
@@ -232,22 +228,6 @@ def unfollow(folders: Iterable[Path]) -> None:
             raise ServiceError(
                 f"links in folders of programs cannot be closed to root: {why}; Linux 5.10 can"
             )
-
-
-def _share_one(name: str, here: int, uid: int, gid: int, mode: int) -> None:
-    try:
-        opened = os.open(name, UNFOLLOWED, dir_fd=here)
-    except OSError:
-        return  # a link, a socket, or gone
-    found = os.fstat(opened)
-    folder = stat.S_ISDIR(found.st_mode)
-    ours = folder or (stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
-    if ours and found.st_uid == 0 and (found.st_gid != gid or uid > 0):
-        os.fchown(opened, uid, gid)
-        inherits = stat.S_ISGID if folder else 0
-        of_group = (found.st_mode & 0o700) >> 3 & mode
-        os.fchmod(opened, found.st_mode & 0o700 | of_group | found.st_mode & 0o007 | inherits)
-    os.close(opened)
 
 
 def write_config(folder: Path, user: str, files: Mapping[str, str], *, own: bool = False) -> None:

@@ -39,9 +39,9 @@ class Service:
     name: str
     command: tuple[str, ...]
     port: int
-    port_setting: str
     probe: Callable[[], str]
-    prepare: Callable[[], None]
+    prepare: Callable[[], None] = lambda: None
+    port_setting: str = ""
     stop_signal: signal.Signals = signal.SIGTERM
     ready_s: float = 60.0
     again_on: str = ""

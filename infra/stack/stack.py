@@ -4,21 +4,21 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_urlsafe
 from typing import Any
 
 from infra.clients import database_url
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract import downlink, policy
+from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
-from infra.settings.sections import Dashboard, Mqtt, listed
+from infra.settings.files import write_private
+from infra.settings.sections import listed
 from infra.settings.settings import (
     ENDPOINTS_FILE,
     HOME_FILE,
@@ -32,10 +32,9 @@ from infra.settings.settings import (
 )
 from infra.sql.migrate import migrate
 from infra.stack import cache, identity, mirror, postgres, processes, regions, service, supervisor, users
-from infra.stack.cluster import ALONE, Cluster
+from infra.stack.cluster import ALONE, FIRST, Cluster
 from infra.stack.kafka import acl_faults, create_topics, kafka, kafka_address
 from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread
-from infra.stack.postgres import write_private
 from infra.stack.service import HOST, Runner, Service
 from infra.stack.supervisor import SUPERVISOR, Program, odograph, programs
 
@@ -43,11 +42,6 @@ SERVICES = ("postgres", "mosquitto", "kafka")
 DEVICES = "mosquitto-devices"
 """The vehicles' port of a secure broker."""
 WELL_KNOWN = {"mosquitto": 1883, DEVICES: 8883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
-KEYS = (
-    downlink.KEY_FILE, downlink.PUBLIC_KEY_FILE, identity.KEY_FILE, identity.PUBLIC_KEY_FILE,
-    identity.PSEUDONYM_KEY_FILE, identity.FOLDER,
-)  # fmt: skip
-"""What ``ensure_keys`` makes in a home: the hosts of one installation share it."""
 SHARED = ("checkpoints", "archive", "lookups")
 """Folders of a home that its hosts share."""
 PRIVATE = (*SHARED, "logs", "sessions", "runs", "days", "anchors", "hosts", "replays")
@@ -76,15 +70,24 @@ class Stack:
         self.only = tuple(only)
         self._preferred = WELL_KNOWN if preferred is None else preferred
         self._ports_file = self.home / "ports.json"
-        self.cluster = Cluster(settings, say)
+        self.cluster = Cluster(settings, self.runner, self.ports())
 
     @property
     def embedded(self) -> tuple[str, ...]:
         """The services that run here; the others have an address in the settings."""
-        s = self.settings
-        elsewhere = {"postgres": s.db.given(), "mosquitto": s.mqtt.brokers(), "kafka": s.kafka.bootstrap}
+        s, p = self.settings, self.cluster.profile
+        elsewhere = {
+            "postgres": s.db.given() or p.postgres,
+            "mosquitto": s.mqtt.brokers() or p.mqtt,
+            "kafka": s.kafka.bootstrap or p.kafka,
+        }
         waits = ("mosquitto",) if self.passive else ()
         return tuple(n for n in SERVICES if n in self.only and n not in waits and not elsewhere[n])
+
+    @property
+    def kinds(self) -> set[str]:
+        """What runs here, of the cluster's servers the first word of their names."""
+        return {*self.embedded, *(name.partition("-")[0] for name in self.cluster.names)}
 
     @property
     def passive(self) -> bool:
@@ -113,6 +116,7 @@ class Stack:
                 f"and ODOGRAPH_HEALTH_ADDRESS {HOST} or 0.0.0.0"
             )
         self._check_secure()
+        self.cluster.check()
         with self.lock():
             for folder in (self.home, self.home / "data", self.home / "config"):
                 folder.mkdir(exist_ok=True)
@@ -123,27 +127,23 @@ class Stack:
                     folder.chmod(0o700)
             if self.by_users:
                 users.share(self.home, self.settings)
-            ensure_keys(self.settings)
+            identity.ensure_keys(self.settings)
             self._verify_programs()
             # One start at a time on this machine: two would find the same port free.
             with locked(self.settings.paths.cache / "start.lock"):
-                self.settings = self.cluster.up()
+                self._choose_ports()
+                self.cluster.up(self._start)
                 postgres.check_owner(self.settings.db)
                 self._note_region()
-                chosen = self._choose_ports()
                 self._renew_identities()
-                services = self.services(chosen)
-                with ThreadPoolExecutor(max_workers=len(SERVICES)) as pool:
-                    started = [pool.submit(self._start, service) for service in services]
-                for future in started:
-                    future.result()
+                self._start(self.services().values())
             addresses = self.endpoints(self.ports())
             self.furnish(addresses.logged_in(policy.OPERATOR))
             if self.settings.region.other and not self.passive:
                 self._note_region()  # the other one may have been quicker
             if self.passive:
                 self._make_sessions(addresses)
-            postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
+            write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(addresses), indent=1))
             for number in range(2, self.settings.cluster.hosts + 1):
                 self._make_host(number, addresses)
         return addresses.logged_in(policy.OPERATOR)
@@ -182,7 +182,7 @@ class Stack:
         home.mkdir(parents=True, exist_ok=True)
         for name in SHARED:
             (self.home / name).mkdir(exist_ok=True)
-        for name in (*SHARED, *KEYS, HOME_FILE):
+        for name in (*SHARED, *identity.KEYS, HOME_FILE):
             link = home / name
             link.unlink(missing_ok=True)
             link.symlink_to(self.home / name)
@@ -243,7 +243,7 @@ class Stack:
             write_private(services.folder / f"{who}.pem", both)
         found = {name: self.runner.find(name) for name in self.embedded if name != "kafka"}
         running = {name: one for name, one in found.items() if one is not None}
-        for each in self.services(self.ports()) if running else ():
+        for each in self.services().values() if running else ():
             if (one := running.get(each.name)) is None:
                 continue
             folder = self.home / "config" / each.name
@@ -262,13 +262,10 @@ class Stack:
 
     def _hosts(self, who: str) -> tuple[str, ...]:
         """Names and addresses of who serves; the servers share a certificate."""
-        serving: dict[str, Mqtt | Dashboard] = {
-            policy.SERVER: self.settings.mqtt,
-            "dashboard": self.settings.dashboard,
-        }
-        if who not in serving:
+        if who not in (policy.SERVER, "dashboard"):
             return ()
-        return identity.server_hosts(str(serving[who].address), listed(serving[who].hosts))
+        serving = self.settings.mqtt if who == policy.SERVER else self.settings.dashboard
+        return identity.server_hosts(str(serving.address), listed(serving.hosts))
 
     def _identities(self, port: int, device_port: int) -> Secure | None:
         if not self.secure:
@@ -281,7 +278,7 @@ class Stack:
         gone = {one.name for one in issued if one.revoked} - valid
         files = {
             **self._server(),
-            "acl": policy.mosquitto_acl(mqtt.root, gateways=named, revoked=tuple(sorted(gone))),
+            "acl": policy.mosquitto_acl(mqtt.root, named, tuple(sorted(gone))),
         }
         for one in (devices, services):
             files |= {f"{one.kind}.pem": one.pem, f"{one.kind}.crl": one.revocations()}
@@ -335,16 +332,23 @@ class Stack:
     def respawn(self, name: str) -> subprocess.Popen[bytes] | None:
         """Start again a service that ended by itself; None while another changes the stack."""
         with suppress(BlockingIOError), locked(self.home / LOCK_FILE, busy=BlockingIOError()):
-            every = {one.name: one for one in self.services(self.ports())} | self.cluster.services()
-            every[name].prepare()
-            return self.runner.spawn(every[name])
+            service = self.servers()[name]
+            service.prepare()
+            return self.runner.spawn(service)
         return None
 
     def down(self) -> list[str]:
         """Stop every service of this home; the names of those that ran."""
+        stopped: list[str] = []
         with self.lock():
-            stopped = [name for name in reversed(SERVICES) if self.runner.stop(name)]
-            stopped += self.cluster.down()
+            alone = [n for n in (*reversed(SERVICES), *self.cluster.names) if not n.startswith("postgres-")]
+            last = [name for name in alone if name in FIRST]
+            with ThreadPoolExecutor(max_workers=len(alone)) as pool:
+                for names in ([name for name in alone if name not in last], last):
+                    ran = zip(names, pool.map(self.runner.stop, names), strict=True)
+                    stopped += [name for name, did in ran if did]
+            pair = self.cluster.pair.names() if self.cluster.pair is not None else ()
+            stopped += [name for name in pair if self.runner.stop(name)]
             for home in (self.home, *self.home.glob("hosts/*"), *self.home.glob(f"{users.FOLDER}/*")):
                 (home / ENDPOINTS_FILE).unlink(missing_ok=True)
         return stopped
@@ -353,34 +357,32 @@ class Stack:
         """One change of this stack at a time; a second one waits."""
         return locked(self.home / LOCK_FILE)
 
-    def services(self, chosen: dict[str, int]) -> list[Service]:
-        """The embedded services on the chosen ports."""
-        folder = self.settings.paths.cache
-        made = []
-        for name in self.embedded:
+    def servers(self) -> dict[str, Service]:
+        """All that run here by name, on the ports that the last start chose; none before the first one."""
+        return self.services() | self.cluster.servers()
+
+    def services(self) -> dict[str, Service]:
+        """The embedded ones of these."""
+        folder, chosen, made = self.settings.paths.cache, self.ports(), dict[str, Service]()
+        for name in self.embedded if chosen else ():
             data, config, port = self.home / "data" / name, self.home / "config" / name, chosen[name]
             if name == "kafka":
                 jars, heap_mb = cache.jars(folder, "kafka")[0].parent, self.settings.kafka.heap_mb
                 options = cache.class_options(folder, "kafka")
                 control, ours = chosen["kafka-controller"], self._services if self.secure else None
                 own = config if self.by_users else None
-                made.append(kafka(jars, data, port, control, heap_mb, options, identities=ours, own=own))
+                made[name] = kafka(jars, data, port, control, heap_mb, options, identities=ours, own=own)
             elif name == "postgres":
                 places = (cache.rootfs(folder), data, config, port)
-                made.append(postgres.postgres(*places, self._url("superuser", port), self._server()))
+                made[name] = postgres.postgres(*places, self._url("superuser", port), self._server())
             else:
-                made.append(self._broker(port, self._identities(port, chosen.get(DEVICES, 0))))
+                made[name] = self._broker(port, self._identities(port, chosen.get(DEVICES, 0)))
         return made
 
     def _broker(self, port: int, secure: Secure | None = None) -> Service:
-        mqtt, name = self.settings.mqtt, "mosquitto"
-        limits = (mqtt.max_queued_messages, mqtt.autosave_s, mqtt.max_message_bytes)
-        places = (
-            cache.rootfs(self.settings.paths.cache),
-            self.home / "data" / name,
-            self.home / "config" / name,
-        )
-        return mosquitto(*places, port, *limits, secure)
+        root, name = cache.rootfs(self.settings.paths.cache), "mosquitto"
+        places = (root, self.home / "data" / name, self.home / "config" / name)
+        return mosquitto(*places, port, self.settings.mqtt, secure)
 
     def _make_sessions(self, addresses: Endpoints) -> None:
         """Let our broker make the bridge's sessions, at a port that no vehicle knows; it keeps them on disk.
@@ -394,23 +396,22 @@ class Stack:
         write_private(home / ENDPOINTS_FILE, json.dumps(asdict(there)))
         self.runner.start(self._broker(port))
         try:
-            done = subprocess.run(
-                odograph("bridge", "--prepare"), env={**os.environ, "ODOGRAPH_PATHS_HOME": str(home)},
-                capture_output=True, text=True, timeout=SESSIONS_S, check=False,
-            )  # fmt: skip
+            env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
+            command = odograph("bridge", "--prepare")
+            processes.finished("the bridge's sessions cannot be made", command, SESSIONS_S, env)
         finally:
             self.runner.stop("mosquitto")
             (home / ENDPOINTS_FILE).unlink()
-        if done.returncode != 0:
-            raise ServiceError(f"the bridge's sessions cannot be made: {done.stderr.strip()}")
 
     def _verify_programs(self) -> None:
-        """Raise ServiceError where what the embedded services load is not what was fetched."""
-        folder, embedded = self.settings.paths.cache, self.embedded
-        if {"postgres", "mosquitto"} & {*embedded}:
+        """Raise ServiceError where what the services load is not what was fetched."""
+        folder, kinds = self.settings.paths.cache, self.kinds
+        if {"postgres", "mosquitto"} & kinds:
             cache.verify(cache.rootfs(folder))
-        if "kafka" in embedded:
+        if "kafka" in kinds:
             cache.verify(cache.jars(folder, "kafka")[0].parent, *cache.class_archives(folder))
+        if "hdfs" in kinds:
+            cache.verify(cache.jar_dir(folder, "hdfs"))
 
     def endpoints(self, chosen: dict[str, int]) -> Endpoints:
         """The addresses that follow from the ports and from the settings of external services."""
@@ -446,11 +447,19 @@ class Stack:
             database = "postgres"
         return postgres.url(role, self._passwords()[name], port, database, self._ca)
 
-    def _start(self, service: Service) -> None:
-        ran = self.runner.find(service.name)
-        answer = self.runner.start(service)
-        same = ran is not None and self.runner.find(service.name) == ran
-        self._say(f"{service.name}: {'runs already' if same else 'ready'}, {answer}")
+    def _start(self, services: Iterable[Service]) -> None:
+        """All at once. Raises ServiceError naming the one that failed; the others keep running."""
+
+        def start(service: Service) -> None:
+            ran = self.runner.find(service.name)
+            answer = self.runner.start(service)
+            same = ran is not None and self.runner.find(service.name) == ran
+            self._say(f"{service.name}: {'runs already' if same else 'ready'}, {answer}")
+
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            started = [pool.submit(start, service) for service in services]
+        for future in started:
+            future.result()
 
     def furnish(self, addresses: Endpoints) -> None:
         """Create roles, database, tables and topics that are missing. Raises ServiceError, ConfigError."""
@@ -479,26 +488,22 @@ class Stack:
         every = postgres.ROLES.keys() <= self.settings.db.given().keys()
         return postgres.Passwords() if every else postgres.passwords(self.home / "secrets.json")
 
-    def _choose_ports(self) -> dict[str, int]:
+    def _choose_ports(self) -> None:
         s, kept = self.settings, self.ports()
-        fixed = {
-            "mosquitto": s.mqtt.port,
-            DEVICES: s.mqtt.device_port,
-            "kafka": s.kafka.port,
-            "postgres": s.db.port,
-            **fixed_ports(s),
-        }
+        fixed = {"mosquitto": s.mqtt.port, DEVICES: s.mqtt.device_port, "kafka": s.kafka.port}
+        fixed |= {"postgres": s.db.port, **fixed_ports(s)}
         running = [r.name for r in processes.all_running(self.runner.run_dir)]
         running += ["kafka-controller"] * ("kafka" in running) + [DEVICES] * ("mosquitto" in running)
+        running += [f"{name}-page" for name in running]
         chosen = {name: kept[name] for name in running if name in kept}
         devices = (DEVICES,) if self.secure else ()
-        for part in (*SERVICES, "kafka-controller", *devices, *http_parts(s)):
+        for part in (*SERVICES, "kafka-controller", *devices, *http_parts(s), *self.cluster.parts):
             if part not in chosen:
-                taken = chosen.values()
+                taken = {*chosen.values(), *kept.values()} - {kept.get(part)}
                 preferred = self._preferred.get(part, 0)
                 chosen[part] = service.choose_port(fixed.get(part, 0), kept.get(part), preferred, taken)
-        postgres.write_private(self._ports_file, json.dumps(chosen, indent=1))
-        return chosen
+        self.settings = self.cluster.settle(chosen)  # first: ports without a profile are one machine's
+        write_private(self._ports_file, json.dumps(chosen, indent=1))
 
 
 def http_parts(settings: Settings) -> tuple[str, ...]:
@@ -514,32 +519,3 @@ def with_database(addresses: Endpoints, database: str) -> Endpoints:
     programs = addresses.db_program_urls.items()
     urls["db_program_urls"] = {name: database_url.with_name(url, database) for name, url in programs}
     return replace(addresses, **urls)
-
-
-def ensure_keys(settings: Settings) -> None:
-    """Make the home's keys where the settings name none. Idempotent; raises ConfigError.
-
-    The public key always follows from the private one; one that the settings name must be its counterpart.
-    """
-    home = settings.paths.home
-    own = home / downlink.KEY_FILE
-    if settings.downlink.key_file is None and not own.exists():
-        write_private(own, downlink.new_key())
-    if not (home / identity.KEY_FILE).exists():
-        write_private(home / identity.KEY_FILE, downlink.new_key())
-    if settings.crash.pseudonym_key_file is None and not (home / identity.PSEUDONYM_KEY_FILE).exists():
-        write_private(home / identity.PSEUDONYM_KEY_FILE, token_urlsafe(32))
-    signer = downlink.Signer(downlink.private_key(home / identity.KEY_FILE, identity.KEY_FILE))
-    (home / identity.PUBLIC_KEY_FILE).write_bytes(signer.public_pem())
-    identity.Authority(home, identity.DEVICES)  # vehicles sign crash records
-    pem = downlink.signer(settings).public_pem()
-    path = downlink.public_key_file(settings)
-    if settings.downlink.public_key_file is None:
-        path.write_bytes(pem)
-        return
-    downlink.verifier(settings)
-    if path.read_bytes().strip() != pem.strip():
-        raise ConfigError(
-            f"ODOGRAPH_DOWNLINK_PUBLIC_KEY_FILE {path} is not the public key of ODOGRAPH_DOWNLINK_KEY_FILE; "
-            "make it: openssl pkey -in KEY_FILE -pubout"
-        )

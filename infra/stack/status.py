@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, namedtuple_row
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,6 +19,7 @@ from infra.clients.kafka import LogEnds
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.topics import LIVE, kafka_topic
+from infra.settings.files import write_private
 from infra.settings.sections import Watch
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets, regions
@@ -30,7 +30,7 @@ from infra.stack.probes import page, readiness
 from infra.stack.service import HOST, Service
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import SUPERVISOR, read_state
-from infra.stack.watch.samples import KEYS, SKEWS, Skew, TopKey
+from infra.stack.watch.samples import Skew, TopKey
 
 SQL: Final = sql_of(__file__)
 TOP_SHOWN: Final = 5
@@ -58,15 +58,12 @@ class Part:
 
 def parts(stack: Stack) -> list[Part]:
     """Every part of the stack, services first."""
-    chosen = stack.ports()
-    embedded = {s.name: s for s in stack.services(chosen)} if chosen else {}
-    servers = stack.cluster.servers()
-    kinds = {name.partition("-")[0] for name in servers}
-    kept = read_state(stack.home)
-    rows = [_service(stack, name, embedded.get(name), kept) for name in SERVICES if name not in kinds]
+    servers, kept, more = stack.servers(), read_state(stack.home), stack.cluster.servers()
+    kinds = {name.partition("-")[0] for name in more}
+    names = [name for name in SERVICES if name not in kinds] + [*more]
     with ThreadPoolExecutor(max_workers=4) as pool:
-        rows += pool.map(lambda name: _service(stack, name, servers[name], kept), servers)
-    if not chosen:
+        rows = [*pool.map(lambda name: _service(stack, name, servers.get(name), kept), names)]
+    if not stack.ports():
         return rows
     running = stack.runner.find(SUPERVISOR)
     part = Part(SUPERVISOR, "process", "stopped", "", trouble=NOT_RUNNING)
@@ -164,8 +161,8 @@ def records_behind(settings: Settings, addresses: Endpoints) -> dict[str, int]:
 def partitions(url: str) -> tuple[list[Skew], list[TopKey]]:
     """How unevenly readers are behind, and the keys that send most, by the watch; raises ServiceError."""
     with connected(url) as connection:
-        skews = [Skew(*row) for row in connection.execute(SKEWS)]
-        return skews, [TopKey(*row) for row in connection.execute(KEYS)]
+        skews = [Skew(*row) for row in connection.execute(SQL["skews"])]
+        return skews, [TopKey(*row) for row in connection.execute(SQL["top_keys"])]
 
 
 def _event_times(url: str) -> dict[str, float | None]:
@@ -182,21 +179,10 @@ SHOWN_BYTES: Final = 1 << 20
 """Smaller tables without a retention are left out for people."""
 
 
-class TableSize(NamedTuple):
-    """A table with its indexes. ``about_rows`` is the database's estimate; ``kept_days`` None: for ever."""
-
-    name: str
-    bytes: int
-    about_rows: int
-    since: datetime | None
-    kept_days: int | None
-    dropped_before: datetime | None
-
-
-def table_sizes(url: str) -> list[TableSize]:
-    """Every table, the biggest first; raises ServiceError."""
-    with connected(url) as connection:
-        return [TableSize(*row) for row in connection.execute(SQL["tables"])]
+def table_sizes(url: str) -> list[Any]:
+    """A row for every table with its indexes, the biggest first; raises ServiceError."""
+    with connected(url, row_factory=namedtuple_row) as connection:
+        return connection.execute(SQL["tables"]).fetchall()
 
 
 def folder_sizes(home: Path) -> dict[str, int]:
@@ -223,10 +209,7 @@ def sizes_kept(home: Path, every_s: float) -> Iterator[None]:
     def keep() -> None:
         while True:
             memory = {one.name: processes.memory_mb(one.pid) for one in processes.all_running(home / "run")}
-            new = file.with_name(f".{SIZES_FILE}.new")
-            new.write_text(json.dumps([memory, folder_sizes(home)]))
-            new.chmod(0o644)
-            new.replace(file)
+            write_private(file, json.dumps([memory, folder_sizes(home)]), 0o644)
             if stop.wait(every_s):
                 return
 
@@ -294,7 +277,7 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     return rendered(shown, *lines, *(counts if topics else []), *lag, *kept, f"on the disk, MiB: {on_disk}")
 
 
-def _tables(sizes: Sequence[TableSize]) -> Table:
+def _tables(sizes: Sequence[Any]) -> Table:
     made = table("table", "MiB", "rows, about", "since", "kept")
     for one in sizes:
         if one.kept_days is not None or one.since is not None or one.bytes >= SHOWN_BYTES:

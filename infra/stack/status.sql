@@ -17,5 +17,13 @@ SELECT round(extract(epoch FROM now() - max(event_time)), 3)::double precision A
 FROM odograph.vehicle_latest
 
 -- name: tables
-SELECT schema || '.' || name, bytes, about_rows, since, kept_days, dropped_before FROM serving.table_size
+-- about_rows is the database's estimate; kept_days null: for ever.
+SELECT schema || '.' || name AS name, bytes, about_rows, since, kept_days, dropped_before FROM serving.table_size
 ORDER BY bytes DESC, 1
+
+-- name: skews
+SELECT reader, topic, partitions, most, most_partition, median, ratio FROM serving.partition_skew
+ORDER BY ratio DESC, reader, topic
+
+-- name: top_keys
+SELECT topic, vehicle_id, partition, share, rate_per_s FROM serving.top_key ORDER BY share DESC

@@ -1,6 +1,7 @@
 """Keeps programs running: starts them, restarts what ends, stops all at its own end."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from typing import NamedTuple, Self
 
 from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ServiceError
+from infra.settings.files import write_private
 from infra.settings.sections import bridges as bridge_names
 from infra.stack import processes
 from infra.stack.probes import page, readyz
@@ -52,14 +54,18 @@ class _Kept:
     """What is known about a program, or a service, while it is kept running."""
 
     program: Program
+    due_s: float
     child: subprocess.Popen[bytes] | None = None
-    seen: bool = False
-    """Of a service: it ran."""
+    runs: bool = False
     started_s: float = 0.0
-    due_s: float = 0.0
     in_a_row: int = 0
     restarts: int = 0
     last_exit: int | None = None
+
+    @property
+    def is_service(self) -> bool:
+        """Whether somebody else starts it first."""
+        return not self.program.command
 
 
 @dataclass(slots=True)
@@ -80,20 +86,19 @@ class Supervisor:
     services: Sequence[str] = ()
     respawn: Callable[[str], subprocess.Popen[bytes] | None] = lambda _name: None
     _kept: dict[str, _Kept] = field(default_factory=dict)
-    _served: dict[str, _Kept] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         """Start all; what an earlier supervisor left running is ended first."""
         processes.stop_all(self._run_dir, STOP_S, [program.name for program in self.programs])
-        self._kept.update((program.name, _Kept(program)) for program in self.programs)
-        self._served.update((name, _Kept(Program(name, ()))) for name in self.services)
+        self._kept.update((name, _Kept(Program(name, ()), math.inf)) for name in self.services)
+        self.add(self.programs)
         self.tick()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Stop all, at the same time."""
         with ThreadPoolExecutor(max_workers=max(1, len(self._kept))) as pool:
-            list(pool.map(self._stop, self._kept.values()))
+            list(pool.map(self._stop, (kept for kept in self._kept.values() if not kept.is_service)))
         (self._run_dir / STATE_FILE).unlink(missing_ok=True)
 
     @property
@@ -107,71 +112,57 @@ class Supervisor:
 
     def add(self, programs: Sequence[Program]) -> None:
         """Keep these running too; ``watch`` starts them."""
-        self._kept = self._kept | {program.name: _Kept(program) for program in programs}
+        self._kept = self._kept | {program.name: _Kept(program, 0.0) for program in programs}
 
     def tick(self) -> None:
         """Notice what ended, start what is due."""
         now = time.monotonic()
-        changed = sum(self._tick_service(kept, now) for kept in self._served.values()) > 0
-        for name, kept in self._kept.items():
-            if kept.child is not None and kept.child.poll() is not None:
-                with suppress(ProcessLookupError):
-                    os.killpg(kept.child.pid, signal.SIGKILL)  # what it left behind, as the JVM of a driver
-                self._note_exit(kept, now, kept.child.returncode)
-                changed = True
-            if kept.child is None and now >= kept.due_s:
-                command, env = kept.program.command, os.environ if self.env is None else self.env
-                own = {**env, **kept.program.env}
-                kept.child = processes.spawn(self._run_dir, name, command, self.log(name), env=own)
-                kept.started_s = now
-                self.say(f"{name}: started, pid {kept.child.pid}")
-                changed = True
-        if changed:
-            every = self._kept | self._served
-            state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in every.items()}
-            new = self._run_dir / f".{STATE_FILE}.new"
-            new.write_text(json.dumps(state))
-            new.replace(self._run_dir / STATE_FILE)
+        if sum(self._look_after(kept, now) for kept in self._kept.values()):
+            state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
+            write_private(self._run_dir / STATE_FILE, json.dumps(state), 0o644)
 
-    def _tick_service(self, kept: _Kept, now: float) -> bool:
-        """Whether anything is to be noted of it."""
+    def _look_after(self, kept: _Kept, now: float) -> bool:
+        """Whether it was found ended, or was started."""
         name, child = kept.program.name, kept.child
-        if processes.find(self._run_dir, name) is not None or (child and child.poll() is None):
-            kept.seen, kept.due_s = True, 0.0
+        found = processes.find(self._run_dir, name) if kept.is_service else None
+        if found is not None or (child is not None and child.poll() is None):
+            kept.runs = True
             return False
-        if not processes.pid_file(self._run_dir, name).exists():
-            kept.seen, kept.due_s = False, 0.0  # it was stopped
+        if kept.is_service and not processes.pid_file(self._run_dir, name).exists():
+            kept.runs, kept.due_s = False, math.inf  # it was stopped
             return False
-        if kept.seen:
-            kept.seen = False
+        if kept.runs:
+            if child is not None and not kept.is_service:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)  # what it left behind, as the JVM of a driver
             self._note_exit(kept, now, child.returncode if child else None)
             return True
-        if not kept.due_s or now < kept.due_s:
+        if now < kept.due_s:
             return False
         try:
-            kept.child = self.respawn(name)
+            kept.child = self.respawn(name) if kept.is_service else self._spawn(kept.program)
         except (ServiceError, OSError) as error:
             self.say(f"{name}: {error}")
             self._note_exit(kept, now, None)
             return True
         if kept.child is not None:
-            kept.seen, kept.started_s = True, now
-            self.say(f"{name}: started again, pid {kept.child.pid}")
-        return False
+            kept.runs, kept.started_s = True, now
+            self.say(f"{name}: started{' again' if kept.is_service else ''}, pid {kept.child.pid}")
+        return kept.child is not None
+
+    def _spawn(self, program: Program) -> subprocess.Popen[bytes]:
+        env = {**(os.environ if self.env is None else self.env), **program.env}
+        return processes.spawn(self._run_dir, program.name, program.command, self.log(program.name), env=env)
 
     def log(self, name: str) -> Path:
         """The log of a program."""
         return self.home / "logs" / f"{name}.log"
 
-    def child(self, name: str) -> subprocess.Popen[bytes] | None:
-        """The running child of a program; None between two of its runs."""
-        return self._kept[name].child
-
     def _note_exit(self, kept: _Kept, now: float, code: int | None) -> None:
         if now - kept.started_s >= self.backoff.good_s:
             kept.in_a_row = 0
         pause_s = self.backoff.pause_s(kept.in_a_row)
-        kept.child, kept.last_exit, kept.due_s = None, code, now + pause_s
+        kept.child, kept.runs, kept.last_exit, kept.due_s = None, False, code, now + pause_s
         kept.in_a_row += 1
         kept.restarts += 1
         log = self.log(kept.program.name)

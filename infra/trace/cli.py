@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -39,7 +40,7 @@ def trace(
     span = timedelta(milliseconds=duration_ms(look_back, "--look-back"))
     wanted = Wanted(vehicle, seq, boot)
     places = endpoints(settings)
-    found = follow(settings, places, wanted, span, lambda text: typer.echo(text, err=True))
+    found = follow(settings, places, wanted, span, partial(typer.echo, err=True))
     if not found.found:
         of = "" if boot is None else f" of boot {boot}"
         raise ServiceError(

@@ -16,8 +16,9 @@ import psycopg
 from infra.clients.db import session
 from infra.contract.errors import ServiceError
 from infra.stack import probes
-from infra.stack.postgres_pair import Node, PostgresPair
+from infra.stack.postgres import Node, PostgresPair
 from infra.stack.supervisor import COMMANDS, odograph
+from load_tests.drills import pair_faults
 from load_tests.drills.aggregates import accounted, balanced, windows
 from load_tests.drills.alert_faults import CRASHES
 from load_tests.drills.evidence import Log, compare, sent
@@ -154,7 +155,7 @@ def amid_copy(site: Site, pair: PostgresPair) -> None:
         site.signal_group("jobs", signal.SIGSTOP)
         caught = pair.row(pair.primary, COPIES)[0]
         if caught:
-            pair.kill()
+            pair_faults.kill(pair)
         site.signal_group("jobs", signal.SIGCONT)
         if caught:
             return
@@ -169,7 +170,7 @@ def lagging(site: Site, pair: PostgresPair) -> None:
         if pair.row(pair.primary, WAITS)[0]:
             break
         time.sleep(TURN_S)
-    pair.kill()
+    pair_faults.kill(pair)
 
 
 def _failed_over(
@@ -177,7 +178,7 @@ def _failed_over(
 ) -> Failover:
     fault(site, pair)
     fallen_s = time.monotonic()
-    pair.promote()
+    pair_faults.promote(pair)
     before, again_s = _counts(site), dict[str, float]()
 
     def all_again() -> bool:
@@ -190,10 +191,10 @@ def _failed_over(
         until(all_again, BEGIN_S, "everything writes again")
     for name in COUNTED:
         again_s.setdefault(name, BEGIN_S)
-    pair.bring_back()
+    pair_faults.bring_back(pair)
     wrote = _writes_at(pair, pair.standby)
     lost = witness.missing()
-    pair.rejoin()
+    pair_faults.rejoin(pair)
     return Failover(fault.__name__, again_s, wrote, lost)
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from bridge.downlink.settled import Settled
+from bridge.downlink.webhooks import Settled
 from infra import cli
 from load_tests.drills.defects import put_in, replace
 

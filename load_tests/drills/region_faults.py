@@ -20,6 +20,7 @@ from infra.stack import processes, regions
 from infra.stack.service import free_port
 from infra.stack.stack import Stack
 from infra.stack.supervisor import COMMANDS, MIRROR, odograph
+from load_tests.drills import pair_faults
 from load_tests.drills.aggregates import accounted, balanced, windows
 from load_tests.drills.alert_faults import CLEAR_FOR_S, CRASHES, RULES_ENV
 from load_tests.drills.alert_truth import rules_text
@@ -178,7 +179,7 @@ def _taken_over(site: Site, second: Site, load: Load, hook: Receiver, mutant: st
     fallen_s, fallen = time.monotonic(), time.time()
     _kill_all(site)
     assert site.cluster.pair is not None
-    site.cluster.pair.promote()
+    pair_faults.promote(site.cluster.pair)
     said = _command(second, "failover", "--to", "B", "--services-only")
     switched_s = round(time.monotonic() - fallen_s, 1)
     second.start(MIRROR, odograph(MIRROR))
@@ -246,7 +247,7 @@ def _kill_all(site: Site) -> None:
     for name in ("mosquitto", "kafka"):
         site.kill(name)
     assert site.cluster.pair is not None
-    site.cluster.pair.kill()
+    pair_faults.kill(site.cluster.pair)
 
 
 def _identities(log: Log) -> set[Identity]:

@@ -23,7 +23,7 @@ from infra.stack.cache import remove_tree
 from infra.stack.cluster import ALONE, Cluster
 from infra.stack.fetch import fetch_all
 from infra.stack.processes import guarded
-from infra.stack.stack import SERVICES, Stack
+from infra.stack.stack import Stack
 from infra.stack.supervisor import odograph
 from load_tests.drills.small_disk import small_disk
 
@@ -167,11 +167,7 @@ class Site:
 
     def restart_service(self, name: str) -> None:
         """Bring a service back that was killed; returns when it answers."""
-        if name in self.cluster.names:
-            self.cluster.runner.start(self.cluster.services()[name])
-            return
-        service = next(s for s in self.stack.services(self.stack.ports()) if s.name == name)
-        self.stack.runner.start(service)
+        self.stack.runner.start(self.stack.servers()[name])
 
     def metrics(self, name: str = "bridge") -> dict[str, float]:
         """A program's metrics, each summed over its labels; empty while its page is away."""
@@ -241,7 +237,6 @@ def opened(
         for section, values in part.items():
             sections[section] = sections.get(section, {}) | values
     settings = load(**sections)
-    fetch_all(settings.paths.cache, SERVICES)
     home.mkdir(parents=True)
     for folder in (home, home.parent, home.parent.parent):
         folder.chmod(0o711)  # the services' users must reach their folders
@@ -251,6 +246,7 @@ def opened(
         ending.enter_context(guarded(home))
         say(f"starting services in {home}")
         stack = Stack(settings, say=lambda _: None, preferred={})
+        fetch_all(settings.paths.cache, stack.kinds)
         ending.callback(stack.down)
         addresses = stack.up()
         for section, found in stack.cluster.sections().items():

@@ -13,10 +13,10 @@ import msgspec
 
 from infra.clients import locks
 from infra.contract.errors import ConfigError
+from infra.settings.files import write_private
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.settings.settings import load as settings_in_force
 from infra.stack import processes
-from infra.stack.postgres import write_private
 from stream_jobs.replay.records import INPUT, Span
 
 FILE: Final = "run.json"

@@ -16,11 +16,12 @@ from typing import Final
 from infra.clients import database_url
 from infra.clients.db import sql_of
 from infra.clients.duck import table_of
-from infra.clients.kafka import TIMEOUT_S, admin, service_errors
+from infra.clients.kafka import topics_of
 from infra.contract.errors import ServiceError
 from infra.contract.topics import CLOCK, EVENT_TOPICS, kafka_topic
+from infra.settings.files import write_private
 from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings, endpoints, load
-from infra.stack import kafka, postgres, processes, query_offsets
+from infra.stack import kafka, processes, query_offsets
 from infra.stack.probes import metrics, readyz
 from infra.stack.processes import guarded
 from infra.stack.service import free_port
@@ -99,7 +100,7 @@ class Shadow:
         for program in chain.from_iterable(JOBS.values()):
             chosen[program.name] = free_port(chosen.values())
         own = replace(with_database(self.live, self.run.database), http_ports=chosen)
-        postgres.write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
+        write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
 
     def _look_up(self) -> None:
         """The live lookups as they are at the begin of the run, all of them or none."""
@@ -284,8 +285,7 @@ def run_shadow(
     """
     begun_s = time.monotonic()
     shadow, bootstrap = Shadow(run, settings, live), live.kafka_bootstrap
-    with service_errors(f"Kafka {bootstrap}"):
-        topics = admin(bootstrap).list_topics(timeout=TIMEOUT_S).topics
+    topics = topics_of(bootstrap)
     kept = len(topics[shadow.topic].partitions) if shadow.topic in topics else settings.kafka.partitions
     records = stored(settings, run, kept)
     plan = records.plan(bounds_of(run.speed))

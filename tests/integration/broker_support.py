@@ -20,10 +20,10 @@ from infra.contract import frame
 from infra.settings.settings import load
 from infra.stack import cache
 from infra.stack.fetch import fetch_all
+from infra.stack.identity import ensure_keys
 from infra.stack.mosquitto import mosquitto
 from infra.stack.processes import guarded
 from infra.stack.service import Runner, Service, free_port
-from infra.stack.stack import ensure_keys
 from tests.support import odograph_command
 
 ROOT = "sim-test"

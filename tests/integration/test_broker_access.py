@@ -44,7 +44,7 @@ def named_broker(stack: Stack, home: Path, root: str) -> Iterator[int]:
     service = mosquitto.mosquitto(rootfs, home / "data", home / "config", port)
     files = {
         "passwords": password_file(WORDS),
-        "acl": mosquitto_acl(root, {"bridge": "odograph-bridge"}),
+        "acl": mosquitto_acl(root, {}).replace("user bridge\n", "user odograph-bridge\n"),
     }
 
     def prepare() -> None:

@@ -23,9 +23,9 @@ from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
 from infra.stack import cache, probes
 from infra.stack.fetch import fetch_all
+from infra.stack.identity import ensure_keys
 from infra.stack.mosquitto import broker_figures
 from infra.stack.processes import guarded
-from infra.stack.stack import ensure_keys
 from load_tests.secure_broker import secure_broker
 from tests.support import eventually
 

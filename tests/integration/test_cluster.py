@@ -9,7 +9,9 @@ import psycopg
 import pytest
 
 from infra.settings.settings import load
-from infra.stack.cluster import Cluster
+from infra.stack.fetch import fetch_all
+from infra.stack.stack import Stack
+from load_tests.drills import pair_faults
 
 pytestmark = pytest.mark.integration
 
@@ -17,24 +19,26 @@ pytestmark = pytest.mark.integration
 def test_who_was_promoted_is_the_primary_after_a_new_start_and_has_what_was_committed(tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o711)
-    cluster = Cluster(load(paths={"home": str(tmp_path)}, cluster={"mqtt": 2, "postgres": 2}), print)
-    pair = cluster.pair
+    settings = load(paths={"home": str(tmp_path)}, cluster={"mqtt": 2, "postgres": 2})
+    stack = Stack(settings, print, only=("postgres", "mosquitto"))
+    fetch_all(settings.paths.cache, stack.kinds)
+    cluster, pair = stack.cluster, stack.cluster.pair
     assert pair is not None
     try:
-        cluster.up()
+        stack.up()
         url = f"{cluster.sections()['db']['url']}?target_session_attrs=read-write"
         with psycopg.connect(url, autocommit=True) as client:
             client.execute("CREATE TABLE kept AS SELECT 7 AS n")
-            pair.kill()
-        pair.promote()
-        pair.bring_back()
+            pair_faults.kill(pair)
+        pair_faults.promote(pair)
+        pair_faults.bring_back(pair)
         with suppress(psycopg.Error):
             pair.row(pair.standby, "INSERT INTO kept VALUES (8) RETURNING n")
-        pair.rejoin()
+        pair_faults.rejoin(pair)
         assert pair.primary.name == "postgres-2"
-        cluster.down()
-        cluster.up()
+        stack.down()
+        stack.up()
         assert (pair.primary.name, pair.row(pair.standby, "SELECT sum(n) FROM kept")) == ("postgres-2", (7,))
         assert cluster.sections()["mqtt"]["url"].count(":") == 3
     finally:
-        cluster.down()
+        stack.down()

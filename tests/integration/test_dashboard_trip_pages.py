@@ -18,8 +18,8 @@ from playwright.sync_api import BrowserContext, Locator, expect
 from dashboard.basemap import COLOURS
 from dashboard.shared import maps
 from dashboard.shared.theme import CONGESTION, STATES, TONES, rgba
+from infra.settings.files import write_private
 from infra.settings.settings import ENDPOINTS_FILE
-from infra.stack import postgres
 from infra.stack.stack import with_database
 from stream_jobs.replay import databases, runs
 from stream_jobs.replay.runs import Run
@@ -183,9 +183,7 @@ def run(site: Site) -> Iterator[str]:
     runs.save(lane.home, kept)
     databases.create(lane.endpoints.db_owner_url, kept.database)
     own = with_database(lane.endpoints, kept.database)
-    postgres.write_private(
-        runs.folder_of(lane.home, name) / ENDPOINTS_FILE, orjson.dumps(asdict(own)).decode()
-    )
+    write_private(runs.folder_of(lane.home, name) / ENDPOINTS_FILE, orjson.dumps(asdict(own)).decode())
     with psycopg.connect(own.db_owner_url) as connection:  # the known rows have these too
         connection.execute(
             "TRUNCATE " + ", ".join(f"odograph.{t}" for t in databases.REFERENCES) + " CASCADE"

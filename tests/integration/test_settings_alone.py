@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 from infra.clients import database_url
 from infra.contract import downlink
+from infra.settings.files import write_private
 from infra.settings.settings import PREFIX
 from infra.stack import kafka, postgres, processes
 from infra.stack.probes import readyz
@@ -108,7 +109,7 @@ def test_all_of_it_is_installed_once_and_each_program_runs_by_its_own_settings(
         "dashboard": (site.dashboard,),
     }
     key, public = downlink.new_key(), tmp_path / "key.pub"
-    postgres.write_private(tmp_path / "key.pem", key)
+    write_private(tmp_path / "key.pem", key)
     signer = downlink.Signer(serialization.load_pem_private_key(key.encode(), None))
     public.write_bytes(signer.public_pem())
     ports: dict[str, int] = {}

@@ -236,7 +236,7 @@ def test_continuous_aggregates_are_left_alone_in_the_apache_edition(lane: Lane) 
     with psycopg.connect(lane.endpoints.db_owner_url, autocommit=True) as connection:
         connection.execute("CREATE VIEW odograph.stand_in AS SELECT 1 AS n")
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="not supported under the current"):
-            connection.execute(queries.REFRESH, ("odograph.stand_in", *span))
+            connection.execute(queries.SQL["refresh"], ("odograph.stand_in", *span))
 
 
 def test_community_files_wait_for_the_community_edition(lane: Lane, tmp_path: Path) -> None:

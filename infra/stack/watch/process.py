@@ -31,7 +31,6 @@ from infra.stack.supervisor import read_state
 from infra.stack.watch import samples
 from infra.stack.watch.samples import (
     NOTHING,
-    SKEWS,
     Ends,
     Figures,
     Place,
@@ -157,7 +156,7 @@ class Watch:
         good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
         places_ = self._places(connection, ends, read_to)
         with _transaction(connection) as cursor:
-            cursor.executemany(SQL["sample"], [(row.stage, good_s, *row[1:]) for row in rows])
+            cursor.executemany(SQL["sample"], [row | {"good_s": good_s} for row in rows])
             if places_:
                 cursor.executemany(SQL["place"], [(*place, acting, good_s) for place in places_])
         self._before, self._log_before = readings, (time.monotonic(), ends)
@@ -192,7 +191,7 @@ class Watch:
     def _judge(self, connection: Connection) -> None:
         """Which partitions are hot: seen so in two looks. That it begins and ends is logged."""
         with service_errors():
-            skews = [Skew(*row) for row in connection.execute(SKEWS)]
+            skews = [Skew(*row) for row in connection.execute(status.SQL["skews"])]
         for skew in skews:
             self._skew.labels(skew.reader, skew.topic).set(skew.ratio)
         now = {(skew.reader, skew.topic): skew for skew in skews if skew.hot(self._settings.watch)}

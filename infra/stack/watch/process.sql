@@ -3,7 +3,8 @@
 -- name: sample
 INSERT INTO odograph.stage_sample
     (stage, at, good_until, ready, reason, rate_per_s, errors, lag, saturation, cores, memory_mb, restarts)
-VALUES (%s, now(), now() + make_interval(secs => %s), %s, %s, %s, %s, %s, %s, %s, %s, %s)
+VALUES (%(stage)s, now(), now() + make_interval(secs => %(good_s)s), %(ready)s, %(reason)s, %(rate_per_s)s,
+        %(errors)s, %(lag)s, %(saturation)s, %(cores)s, %(memory_mb)s, %(restarts)s)
 ON CONFLICT DO NOTHING
 
 -- name: place

@@ -6,7 +6,7 @@ or do, 1: full. What a part does not publish is None, never 0.
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -134,38 +134,23 @@ class Reading(NamedTuple):
     restarts: int | None = None
 
 
-class Sample(NamedTuple):
-    """A row of odograph.stage_sample; ``errors`` are those since the reading before."""
+def sample(now: Reading, before: Reading | None) -> dict[str, Any]:
+    """What a part did since it was read before, by the columns of odograph.stage_sample.
 
-    stage: str
-    ready: bool
-    reason: str | None
-    rate_per_s: float | None
-    errors: int | None
-    lag: int | None
-    saturation: float | None
-    cores: float | None
-    memory_mb: float | None
-    restarts: int | None
-
-
-def sample(now: Reading, before: Reading | None) -> Sample:
-    """What a part did since it was read before; a rate needs two readings of one run of it."""
+    A rate needs two readings of one run of it; ``errors`` are those since the reading before.
+    """
     old = before or Reading(now.stage, now.at_s, None)
     figures, seconds = now.figures, now.at_s - old.at_s
     passed, errors = _risen(figures.passed, old.figures.passed), _risen(figures.errors, old.figures.errors)
-    return Sample(
-        stage=now.stage,
-        ready=now.trouble is None,
-        reason=None if now.trouble is None else now.trouble[:REASON_CHARS],
-        rate_per_s=figures.rate_per_s if passed is None else _per(passed, seconds),
-        errors=None if errors is None else round(errors),
-        lag=None if figures.lag is None else round(figures.lag),
-        saturation=figures.saturation,
-        cores=_per(_risen(now.cpu_s, old.cpu_s), seconds),
-        memory_mb=now.memory_mb,
-        restarts=now.restarts,
-    )
+    return {
+        "stage": now.stage, "ready": now.trouble is None,
+        "reason": None if now.trouble is None else now.trouble[:REASON_CHARS],
+        "rate_per_s": figures.rate_per_s if passed is None else _per(passed, seconds),
+        "errors": None if errors is None else round(errors),
+        "lag": None if figures.lag is None else round(figures.lag), "saturation": figures.saturation,
+        "cores": _per(_risen(now.cpu_s, old.cpu_s), seconds), "memory_mb": now.memory_mb,
+        "restarts": now.restarts,
+    }  # fmt: skip
 
 
 def _risen(now: float | None, before: float | None) -> float | None:
@@ -197,15 +182,6 @@ def places(
         Place(reader, topic, n, end, min(end, read.get(n, 0)), _per(_risen(end, old.get(n)), seconds))
         for n, end in sorted(ends.items())
     ]
-
-
-SKEWS: Final = (
-    "SELECT reader, topic, partitions, most, most_partition, median, ratio FROM serving.partition_skew "
-    "ORDER BY ratio DESC, reader, topic"
-)
-KEYS: Final = (
-    "SELECT topic, vehicle_id, partition, share, rate_per_s FROM serving.top_key ORDER BY share DESC"
-)
 
 
 class Skew(NamedTuple):

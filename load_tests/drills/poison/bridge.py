@@ -23,6 +23,7 @@ from bridge.uplink.mqtt_source import MqttSource
 from bridge.uplink.translate import Letters
 from edge_simulator.sending import mqtt_packets
 from infra.contract import topics
+from infra.settings.sections import Mqtt
 from infra.settings.settings import ENDPOINTS_FILE
 from infra.stack import cache
 from infra.stack.mosquitto import mosquitto
@@ -162,7 +163,7 @@ def _open_broker(site: Site) -> Iterator[tuple[Site, int]]:
     folders = (home / "data" / "mosquitto", home / "config" / "mosquitto")
     runner = Runner(home)
     (home / "data").mkdir()
-    runner.start(mosquitto(rootfs, *folders, port, max_packet=MQTT_MAX))
+    runner.start(mosquitto(rootfs, *folders, port, Mqtt(max_message_bytes=MQTT_MAX)))
     addresses = changed(site.endpoints, mqtt_port=port)
     (home / ENDPOINTS_FILE).write_text(json.dumps(asdict(addresses)))
     found = runner.find("mosquitto")

@@ -24,17 +24,8 @@ def of_image(file: dict[str, Any], image: str) -> list[dict[str, Any]]:
 
 @BOTH
 def test_mosquitto_has_the_same_settings(file: dict[str, Any]) -> None:
-    defaults = Mqtt()
-    text = mosquitto.TEMPLATE.read_text().format(
-        port=0,
-        host="",
-        data="",
-        max_queued=defaults.max_queued_messages,
-        autosave_s=defaults.autosave_s,
-        max_packet=defaults.max_message_bytes,
-        access=mosquitto.OPEN,
-        connections="false",
-    )
+    own = {"port": 0, "host": "", "data": "", "access": mosquitto.OPEN, "connections": "false"}
+    text = mosquitto.TEMPLATE.read_text().format(**Mqtt().model_dump() | own)
     embedded = [line for line in text.splitlines() if not line.startswith(OWN_PLACES)]
     composed = file["configs"]["mosquitto"]["content"].splitlines()
     assert [line for line in composed if not line.startswith(OWN_PLACES)] == embedded

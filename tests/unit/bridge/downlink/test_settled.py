@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bridge.downlink import settled, webhooks
+from bridge.downlink import webhooks
 from bridge.downlink.feed import DownlinkMetrics, Process
-from bridge.downlink.settled import Settled
+from bridge.downlink.webhooks import Settled
 from infra.clients.kafka import Record
 from infra.contract.errors import ServiceError
 from infra.contract.frame import Frame
@@ -48,7 +48,7 @@ def test_without_the_database_what_is_new_is_told_and_what_the_other_region_may_
         def fetchall(self) -> list[Any]:
             return []
 
-        def cursor(self) -> Any:
+        def cursor(self, **_: object) -> Any:
             return self
 
         def executemany(self, _: object, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -58,12 +58,12 @@ def test_without_the_database_what_is_new_is_told_and_what_the_other_region_may_
     def there(*_: object) -> Iterator[Database]:
         yield Database()
 
-    monkeypatch.setattr(settled, "connected", there)
+    monkeypatch.setattr(webhooks, "connected", there)
     told = Settled("url", "ops")
     assert told.begin() == (False, [])
     told.note([(found(1), True)])
     assert asked == [("ops", [""]), ("ops",), "", ("ops",), "a1"]  # what is old is deleted once a day
-    monkeypatch.setattr(settled, "connected", away)
+    monkeypatch.setattr(webhooks, "connected", away)
     new_ms = time.time_ns() // 1_000_000
     assert told.of([found(2, new_ms)]) == set()
     with pytest.raises(ServiceError, match="away"):

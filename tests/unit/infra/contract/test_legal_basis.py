@@ -8,9 +8,9 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.contract.legal_basis import BASES, legal_basis
+from infra.settings.files import write_private
 from infra.settings.settings import load
 from infra.stack.identity import PSEUDONYM_KEY_FILE, pseudonym
-from infra.stack.postgres import write_private
 
 VIN = "1HGCM82633A004352"
 

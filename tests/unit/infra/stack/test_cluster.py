@@ -10,7 +10,6 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import load
-from infra.stack.cluster import Cluster
 from infra.stack.rootfs import apart
 from infra.stack.stack import Stack
 
@@ -39,7 +38,7 @@ def test_a_folder_within_a_hidden_one_stays_where_it_is_for_who_owns_it(tmp_path
 
 def test_what_others_need_is_named_first(tmp_path: Path) -> None:
     profile = {"kafka": 3, "mqtt": 2, "postgres": 2, "workers": 3}
-    names = Cluster(load(paths={"home": str(tmp_path)}, cluster=profile), print).names
+    names = Stack(load(paths={"home": str(tmp_path)}, cluster=profile), print).cluster.names
     assert names[:4] == ["kafka-controller", "hdfs-name", "spark-master", "hdfs-data"]
     assert names[4:8] == ["kafka-1", "kafka-2", "kafka-3", "mosquitto-1"]
     assert len(names) == 4 + 3 + 2 + 3 + 2
@@ -48,9 +47,8 @@ def test_what_others_need_is_named_first(tmp_path: Path) -> None:
 def test_each_host_of_programs_has_a_home_and_the_jobs_are_told_of_spark_and_of_their_hosts_lookups(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "servers").mkdir()
-    (tmp_path / "servers" / "ports.json").write_text('{"spark-master": 7077}')
-    (tmp_path / "ports.json").write_text('{"maintenance": 81, "maintenance-2": 82}')
+    ports = '{"maintenance": 81, "maintenance-2": 82, "spark-master": 7077}'
+    (tmp_path / "ports.json").write_text(ports)
     profile = {"workers": 2, "hosts": 2}
     stack = Stack(load(paths={"home": str(tmp_path)}, cluster=profile, bridge={"shards": 2}), print)
     found = {program.name: dict(program.env) for program in stack.programs()}
@@ -80,7 +78,7 @@ def test_a_cluster_is_refused_beside_other_servers_and_over_other_data(
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "ports.json").write_text("{}")
     with pytest.raises(ConfigError, match=told):
-        Cluster(load(**{"paths": {"home": "new"}} | given), print).up()
+        Stack(load(**{"paths": {"home": "new"}} | given), print).up()
 
 
 def test_a_profile_is_read_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_what_a_killed_supervisor_left_running_is_ended_by_the_next(tmp_path: Pa
 
 def test_a_supervisor_that_stops_right_after_its_start_leaves_nothing(tmp_path: Path) -> None:
     with Supervisor(tmp_path, [SLEEPER], lambda _: None) as supervisor:
-        child = supervisor.child("sleeper")
+        child = supervisor._kept["sleeper"].child
     assert child is not None
     assert child.returncode is not None
 

@@ -11,10 +11,10 @@ import pytest
 from bridge.downlink import webhooks
 from infra.contract import policy
 from infra.contract.errors import ConfigError
+from infra.settings.files import write_private
 from infra.settings.settings import Endpoints, Settings, external, load
 from infra.stack import identity, rootfs, users
-from infra.stack.postgres import write_private
-from infra.stack.stack import ensure_keys
+from infra.stack.identity import ensure_keys
 
 OURS = [name for name in policy.PROGRAMS if name != policy.OPERATOR]
 
