@@ -163,27 +163,17 @@ class Memory:
         return event
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What the recorder knows of a crash besides ring and pulse. ``power_lost_ms`` counts from time zero."""
-
-    vehicle_id: str
-    boot_id: int
-    seq: int
-    event_ms: int
-    lat_deg: float
-    lon_deg: float
-    has_engine: bool
-    ignition_cycle: int
-    power_lost_ms: int | None = None
-
-
 def record(
-    profile: Profile, scene: Scene, table: Mapping[str, Floats], finding: Finding, event: Event,
-    pulse_mps2: dict[str, Any] | None = None, sign: Callable[[Frame], bytes] | None = None,
+    profile: Profile, table: Mapping[str, Floats], finding: Finding, event: Event, *,
+    vehicle_id: str, boot_id: int, seq: int, event_ms: int, lat_deg: float, lon_deg: float, has_engine: bool,
+    ignition_cycle: int, lost_ms: int | None = None, pulse_mps2: dict[str, Any] | None = None,
+    sign: Callable[[Frame], bytes] | None = None,
 ) -> bytes:  # fmt: skip
-    """The crash message: a sealed record as JSON. ``table`` is the ring's harvest in ``profile``."""
-    lost_ms, first = scene.power_lost_ms, event.first
+    """The crash message: a sealed record as JSON. ``table`` is the ring's harvest in ``profile``.
+
+    ``lost_ms``: when the power went, after time zero; None: it stayed.
+    """
+    first = event.first
     fired = {k: ms for k, ms in finding.deployed_ms.items() if lost_ms is None or ms <= lost_ms}
     bags = [fired[restraint.name] for restraint in FITTED if restraint.air_bag and restraint.name in fired]
     belt = table["driver_belt_on"][-1 - BELT_MS // profile.dt_ms]
@@ -192,16 +182,16 @@ def record(
         name: [None if np.isnan(v) else (int if name in NUMBERS else bool)(v) for v in table[name]]
         for name in PRE_CRASH
     }
-    if not scene.has_engine:
+    if not has_engine:
         pre_crash["engine_rpm"] = [None] * profile.samples
     body = {
         "schema": SCHEMA,
-        "vehicle_id": scene.vehicle_id,
-        "boot_id": scene.boot_id,
-        "seq": scene.seq,
+        "vehicle_id": vehicle_id,
+        "boot_id": boot_id,
+        "seq": seq,
         "crash_id": event.crash_id,
-        "event_ms": scene.event_ms,
-        "sent_ms": scene.event_ms + RECORDED_MS,
+        "event_ms": event_ms,
+        "sent_ms": event_ms + RECORDED_MS,
         "profile": profile.name,
         "pre_crash_dt_ms": profile.dt_ms,
         "pre_crash": pre_crash,
@@ -218,14 +208,14 @@ def record(
         "belt_on": None if np.isnan(belt) else bool(belt),
         "passenger_belt_on": None,
         "warning_lamp_on": False,
-        "ignition_cycle": min(scene.ignition_cycle, MAX_IGNITION_CYCLE),
+        "ignition_cycle": min(ignition_cycle, MAX_IGNITION_CYCLE),
         "multi_event": event.number,
         "first_crash_id": None if first is None else first.crash_id,
         "event_1_to_2_ms": None if first is None else round((event.zero_ms - first.zero_ms) / 100) * 100,
         "locked": event.locked,
         "complete": lost_ms is None and not bool(np.isnan(table["speed_kmh"]).any()),
-        "lat_deg": round(scene.lat_deg, 6),
-        "lon_deg": round(scene.lon_deg, 6),
+        "lat_deg": round(lat_deg, 6),
+        "lon_deg": round(lon_deg, 6),
     }
     if pulse_mps2 is not None:
         body["pulse_mps2"] = pulse_mps2
@@ -316,14 +306,14 @@ class BlackBoxes:
             event = memory.store(f"{start_ms}-{memory.sealed}", zero_ms, bool(finding.deployed_ms))
             if event is None:
                 continue
-            scene = Scene(
-                vehicle_id=self._ids[i], boot_id=start_ms, seq=memory.sealed, event_ms=start_ms + zero_ms,
+            setup, event_ms = self._setup, start_ms + zero_ms
+            raw = raw_pulse(burst.pulse, shown_from_ms, finding.zero_ms) if setup.keep_pulse else None
+            sealed = record(
+                setup.profile, self._ring.harvest(i, zero_ms), finding, event,
+                vehicle_id=self._ids[i], boot_id=start_ms, seq=memory.sealed, event_ms=event_ms,
                 lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]), has_engine=self._has_engine[i],
-                ignition_cycle=FIRST_CYCLE + i, power_lost_ms=burst.fault.details.get("power_lost_ms"),
+                ignition_cycle=FIRST_CYCLE + i, lost_ms=burst.fault.details.get("power_lost_ms"),
+                pulse_mps2=raw, sign=setup.sign,
             )  # fmt: skip
             memory.sealed += 1
-            raw = raw_pulse(burst.pulse, shown_from_ms, finding.zero_ms) if self._setup.keep_pulse else None
-            table = self._ring.harvest(i, zero_ms)
-            sealed = record(self._setup.profile, scene, table, finding, event, raw, self._setup.sign)
-            payloads = tuple(split_crash(sealed, self._setup.chunk_bytes))
-            yield Sealed(i, scene.event_ms + RECORDED_MS, payloads)
+            yield Sealed(i, event_ms + RECORDED_MS, tuple(split_crash(sealed, setup.chunk_bytes)))
