@@ -11,7 +11,7 @@ import orjson
 
 from edge_simulator.geo import Bools, Ints
 from edge_simulator.scenario import SAMPLES, Scenario, on_line, turns
-from edge_simulator.telemetry.encoding import Encoder, Heads, Rows, SampleRing
+from edge_simulator.telemetry.encoding import Encoder, Rows, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
 from edge_simulator.telemetry.outbox import Outgoing, Queue
 from edge_simulator.vehicle.vehicles import VehicleModel
@@ -158,7 +158,8 @@ class Emitter:
         begun, sent = self.radio.stamps(rows, fate, t0, due)
         slow = self._instruments.slow(reported=group)
         flags = {name: states[group] for name, states in self._instruments.flags().items()}
-        heads = Heads(self.scenario.start_ms, self._seq[group], begun, self.scenario.cadence.dt_ms, sent)
+        heads: dict[str, int | Ints] = {"seq": self._seq[group], "t0_ms": begun, "sent_ms": sent}
+        heads |= {"boot_id": self.scenario.start_ms, "dt_ms": self.scenario.cadence.dt_ms}
         payloads = self._encoder.encode(group, self._samples.window(group), slow, flags, codes, heads)
         for vehicle in rows[fate == link.LOST].tolist():
             self.radio.sequences.lost((self._ids[vehicle], self.scenario.start_ms), int(self._seq[vehicle]))
@@ -199,9 +200,8 @@ class Emitter:
         """Queue the frames of a slot, each with what happens to it, which is counted."""
         flags = [link.FATE_NAMES[k] for k in fate.tolist()]
         self.counts.update(flags)
-        rows = zip(
-            due.tolist(), self._order, vehicles.tolist(), payloads, flags, strict=False
-        )  # the order counts on
+        # the order counts on
+        rows = zip(due.tolist(), self._order, vehicles.tolist(), payloads, flags, strict=False)
         items = [Outgoing(at, order, k, "telemetry", body, flag) for at, order, k, body, flag in rows]
         self.queue.put(compress(items, (fate != link.LOST).tolist()))
         for k in np.flatnonzero(fate == link.DUPLICATE).tolist():
