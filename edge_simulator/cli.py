@@ -89,6 +89,7 @@ def simulate(
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
     from edge_simulator.sending import fleet_processes
+    from edge_simulator.sending.run import RunOptions
 
     if day is not None and (begins is not None or start_ms is not None):
         raise ConfigError("--day is a whole local day: neither --begins nor --start-ms goes with it")
@@ -107,18 +108,16 @@ def simulate(
     wanted = run_setup.read(scenario, in_force, options, start_ms, day)
     name = run_id or (f"day-{day}-{wanted.seed}" if day else f"sim-{now_ms()}-{wanted.seed}")
     if roads:
-        place, url = (
-            (wanted.lat_deg, wanted.lon_deg),
-            settings.endpoints(in_force, ("db_ingest_url",)).db_ingest_url,
-        )
+        place = wanted.lat_deg, wanted.lon_deg
+        url = settings.endpoints(in_force, ("db_ingest_url",)).db_ingest_url
         say(f"map: {launch.store_roads(url, wanted.seed, place, wanted.profile, wanted.vehicles)} road edges")
     if day is not None and into == "archive":
         show(make(wanted, in_force, name, say), json)
         return
-    run_options = launch.RunOptions(
-        name, launch.connection_names(connections, wanted.vehicles, name), max_in_flight,
-        duration_ms(drain, "--drain") / 1000, log_frames, paced=day is None,
-        live=start_ms is None and day is None, client=client, react=react,
+    run_options = RunOptions(
+        name, in_force.mqtt.root, max_in_flight, duration_ms(drain, "--drain") / 1000, paced=day is None,
+        clients=launch.connection_names(connections, wanted.vehicles, name), client=client,
+        log_frames=log_frames, live=start_ms is None and day is None, react=react,
         keep_s=duration_ms(keep_sent, "--keep-sent") / 1000 if keep_sent else 0.0,
     )  # fmt: skip
     if processes == 1:

@@ -2,7 +2,6 @@
 
 import resource
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from edge_simulator.console import now_ms, say, stop_flag
@@ -11,7 +10,7 @@ from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.sending import run
 from edge_simulator.sending.publishing import Message
-from edge_simulator.sending.run import Client, Plan, Run, Say, publisher_of
+from edge_simulator.sending.run import Run, RunOptions, Say, publisher_of
 from edge_simulator.town.roads import region, towns
 from edge_simulator.world import World
 from infra.clients.mqtt_broker import MqttBroker
@@ -23,22 +22,6 @@ from infra.sql import queries
 from infra.stack import devices
 
 KEEP_S = 60.0  # longer than a broker takes to write what it holds, or the bridge to fetch it
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How a run is carried out, whatever it simulates."""
-
-    run_id: str
-    clients: Sequence[str]  # MQTT client identifiers, one a connection
-    max_in_flight: int
-    drain_s: float
-    log_frames: bool
-    paced: bool  # messages leave at their times; else as fast as the broker takes them
-    live: bool  # the run begins now, not at the scenario's start
-    client: Client = "auto"
-    keep_s: float = 0.0  # frames are kept so long after their PUBACK, for a connection that is lost
-    react: bool = True  # vehicles listen to the service in a live run; else they never do
 
 
 def publish(
@@ -58,17 +41,16 @@ def publish(
         own, clients = devices.connected_as(in_force, address, named), [*named]
     if options.live:
         world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
-    plan = Plan(options.run_id, in_force.mqtt.root, options.max_in_flight, options.drain_s, options.paced)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file, and 1,024 are usual
     if len(clients) == wanted.vehicles > 1:
         for last in world.emitter.farewells(world.scenario.start_ms):
-            topic = mqtt_topic(in_force.mqtt.root, world.vehicle_ids[last.vehicle], "status")
+            topic = mqtt_topic(options.mqtt_root, world.vehicle_ids[last.vehicle], "status")
             wills[last.vehicle] = Message(topic, last.payload)
     subscriptions, verifier = {}, None
     if options.live and options.react:
         verifier = downlink.verifier(in_force)
-        subscriptions = run.filters(in_force.mqtt.root, world.vehicle_ids, len(clients), bool(own))
+        subscriptions = run.filters(options.mqtt_root, world.vehicle_ids, len(clients), bool(own))
     with (
         stop_flag(say) as stop,
         publisher_of(options.client, wanted.vehicles, keep_s)(
@@ -78,9 +60,9 @@ def publish(
         publisher.connect(deadline_s=5.0 + (0.05 if own else 0.01) * len(clients))
         if wanted.first == 0 and not own:  # a vehicle of another run is not ours to speak for
             kept = crash_store.unacked_of(crash_store.files(in_force.paths.home), say)
-            crash_store.resend(publisher, plan.mqtt_root, kept)
+            crash_store.resend(publisher, options.mqtt_root, kept)
         with RunFiles(in_force.paths.home, options.run_id, options.log_frames) as files:
-            return Run(plan, world, publisher, files, say, verifier).go(stop)
+            return Run(options, world, publisher, files, say, verifier).go(stop)
 
 
 def connection_names(text: str, vehicles: int, run_id: str) -> list[str]:

@@ -145,14 +145,20 @@ def publisher_of(client: Client, vehicles: int, keep_s: float = 0.0) -> Callable
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How a run is carried out."""
+class RunOptions:
+    """How a run is carried out, whatever it simulates."""
 
     run_id: str
     mqtt_root: str
     max_in_flight: int
     drain_s: float
     paced: bool = True  # messages leave at their times; else as fast as the broker takes them
+    clients: Sequence[str] = ()  # MQTT client identifiers, one a connection
+    client: Client = "auto"
+    log_frames: bool = False
+    live: bool = False  # the run begins now, not at the scenario's start
+    keep_s: float = 0.0  # frames are kept so long after their PUBACK, for a connection that is lost
+    react: bool = True  # vehicles listen to the service in a live run; else they never do
 
 
 class Sender:
@@ -163,13 +169,13 @@ class Sender:
     """
 
     def __init__(
-        self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int,
+        self, options: RunOptions, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int,
         tick: Callable[[], None], mark: Callable[[Outgoing], AckMark | None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self._plan, self._publisher, self._tick, self._mark = plan, publisher, tick, mark
+        self._options, self._publisher, self._tick, self._mark = options, publisher, tick, mark
         self._origin_ms = origin_ms
         self._begun = time.monotonic()
-        self._topic = cache(lambda channel, k: topics.mqtt_topic(plan.mqtt_root, vehicle_ids[k], channel))
+        self._topic = cache(lambda channel, k: topics.mqtt_topic(options.mqtt_root, vehicle_ids[k], channel))
         self.behind_s = 0.0
         self.overrun = 0
 
@@ -200,17 +206,17 @@ class Sender:
 
     def _await(self, items: Sequence[Outgoing], at: int, end: int, stopped: Stopped) -> int:
         """Wait until a message is due and there is room; returns up to where ``items`` may go by then."""
-        paced, due = self._plan.paced, self._due_s(items[at])
+        paced, due = self._options.paced, self._due_s(items[at])
         while not stopped():
             wait = due - time.monotonic() if paced else 0.0
-            full = self._publisher.owed >= self._plan.max_in_flight
+            full = self._publisher.owed >= self._options.max_in_flight
             if wait < GATHER_S and not full:
                 break
             if not full:
                 time.sleep(GATHER_S)
             self._publisher.drive(0.05 if full else min(wait - GATHER_S, 0.05))
             self._tick()
-        end = min(end, at + max(1, self._plan.max_in_flight - self._publisher.owed))
+        end = min(end, at + max(1, self._options.max_in_flight - self._publisher.owed))
         if not paced:
             return end
         now = time.monotonic()
@@ -230,17 +236,18 @@ class Run:
     """
 
     def __init__(
-        self, plan: Plan, world: World, publisher: Publishing, files: RunFiles, say: Say,
+        self, options: RunOptions, world: World, publisher: Publishing, files: RunFiles, say: Say,
         verifier: Verifier | None = None,
     ) -> None:  # fmt: skip
-        self._plan, self._world, self._publisher, self._files, self._say = plan, world, publisher, files, say
+        self._options, self._world, self._publisher = options, world, publisher
+        self._files, self._say = files, say
         sc, ids = world.scenario, world.vehicle_ids
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
         self._crashes = CrashStore(files.folder / crash_store.FILE, ids)
-        self._sender = Sender(plan, ids, publisher, origin_ms, self._tick, self._crashes.mark)
+        self._sender = Sender(options, ids, publisher, origin_ms, self._tick, self._crashes.mark)
         self._reactions: Reactions | None = None
         if verifier is not None:
-            self._reactions = Reactions(plan.mqtt_root, ids, world.limp_home.enter, verifier, now_ms)
+            self._reactions = Reactions(options.mqtt_root, ids, world.limp_home.enter, verifier, now_ms)
         self._started_ms = now_ms()
         self._next_look = self._next_sequences = time.monotonic() + SECOND_S
         self._said_at, self._said_sent = time.monotonic(), 0
@@ -266,7 +273,7 @@ class Run:
         self._held_at_end = len(rest)
         self._files.frames(rest)
         self._sender.send_now([*rest, *emitter.farewells(last_ms)])
-        self._publisher.drain(self._plan.drain_s)
+        self._publisher.drain(self._options.drain_s)
         summary = self.summary(finished=True)
         self._sync(summary, sequences=True)
         return summary
@@ -310,7 +317,7 @@ class Run:
         made, counts, times = self._world.counts, self._publisher.counts, self._publisher.latency
         reactions = dict.fromkeys(COUNTS, 0) if self._reactions is None else self._reactions.counts
         return {
-            "run_id": self._plan.run_id, "seed": sc.seed, "vehicles": sc.vehicles, "boot_id": sc.start_ms,
+            "run_id": self._options.run_id, "seed": sc.seed, "vehicles": sc.vehicles, "boot_id": sc.start_ms,
             "start_ms": sc.start_ms, "interval_ms": sc.cadence.interval_ms, "target_rate": sc.full_rate,
             "generated": made["generated"], "sent": counts.sent["telemetry"],
             "acked": counts.acked["telemetry"], "lost_on_link": made["lost"],

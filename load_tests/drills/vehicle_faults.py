@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from edge_simulator import launch, run_setup
+from edge_simulator.sending.run import RunOptions
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, windows
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish
@@ -108,7 +109,8 @@ def _burst(site: Site, run_id: str, seed: int) -> float:
     start_ms = time.time_ns() // 1_000_000 - 1000 * lasts_s
     wanted = run_setup.scenario(file, site.settings, start_ms, None)
     names = launch.connection_names(str(STORED_VEHICLES), STORED_VEHICLES, run_id)
-    run_options = launch.RunOptions(run_id, names, 20_000, 60.0, log_frames=True, paced=False, live=False)
+    root = site.settings.mqtt.root
+    run_options = RunOptions(run_id, root, 20_000, 60.0, paced=False, clients=names, log_frames=True)
     begun = time.monotonic()
     launch.publish(site.settings, wanted, run_options, site.say)
     return round(time.monotonic() - begun, 1)
