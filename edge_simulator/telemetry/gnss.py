@@ -7,12 +7,12 @@ Figures: domain facts of the project (Gauss-Markov 2 m and 60 s, 0.5 m white, ca
 from typing import Annotated, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree
 from edge_simulator.town import streets
 from edge_simulator.town.roads import RoadNetwork
-from edge_simulator.wireless.settings import NOT_NEGATIVE, Amount, Positive, Share
+from edge_simulator.wireless.settings import Amount, Positive, Share
 
 HOLD_KMH = 3.0
 REFRESH_S = 1.0  # how often the error's size follows the position: nobody leaves a canyon faster
@@ -32,7 +32,7 @@ class GnssSettings(BaseModel, frozen=True, strict=True, extra="forbid"):
     jump_share: Share = 0.01  # share of fixes that are thrown off by a reflection
     jump_min_m: Amount = 20.0
     jump_max_m: Amount = 60.0
-    tunnels: Annotated[int, NOT_NEGATIVE] = 4  # streets of a town underground, half motorway, half arterial
+    tunnels: Annotated[int, Field(ge=0)] = 4  # streets of a town underground, half motorway, half arterial
     relock_m: Amount = 12.0  # extra error of the first fix after a tunnel
 
     @model_validator(mode="after")
