@@ -156,9 +156,7 @@ def _vehicles(want: Wanted, machine: Machine, free: Bools, rng: np.random.Genera
             what = f"vehicle {vehicle} cannot have it, or there is no such vehicle"
             raise ConfigError(f"fault {want.name}: {what}")
         if not free[vehicle]:
-            raise ConfigError(
-                f"fault {want.name}: vehicle {vehicle} has a fault already; one each is the most"
-            )
+            raise ConfigError(f"fault {want.name}: vehicle {vehicle} has a fault already; one is the most")
         found = [vehicle]
     else:
         count = want.count if want.count is not None else round((want.share or 0.0) * len(free))

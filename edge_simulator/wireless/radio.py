@@ -42,9 +42,8 @@ class Clocks:
         self.free = rng.random(n) >= settings.gnss_sync
         far = self.free & (rng.random(n) < settings.clock_far_share)
         usual, rate = rng.standard_normal(n), rng.standard_normal(n)
-        self._offset_ms = (
-            1000 * np.where(far, settings.clock_far_s, settings.clock_offset_s) * usual * self.free
-        )
+        spread_s = np.where(far, settings.clock_far_s, settings.clock_offset_s)
+        self._offset_ms = 1000 * spread_s * usual * self.free
         self._ppm = np.where(far, settings.clock_far_ppm, settings.clock_drift_ppm) * rate
         self.free &= (self._offset_ms != 0) | (self._ppm != 0)
 
@@ -240,9 +239,8 @@ class Radio:
         ahead = fate == CLOCK_AHEAD
         broken = ahead | (fate == CLOCK_UNSET)
         if broken.any():
-            off_ms = (
-                np.where(ahead, CLOCK_SAYS_MS["clock_ahead"], CLOCK_SAYS_MS["clock_unset"]) + UP_MS - start
-            )
+            says_ms = np.where(ahead, CLOCK_SAYS_MS["clock_ahead"], CLOCK_SAYS_MS["clock_unset"])
+            off_ms = says_ms + UP_MS - start
             first, sent = np.where(broken, t0 + off_ms, first), np.where(broken, due + off_ms, sent)
         return first, sent
 
