@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from dashboard.db import Connection
 from dashboard.report import queries
 from dashboard.screens.routing.queries import road_hours
-from dashboard.screens.vehicle import tables as vehicle_tables
+from dashboard.screens.vehicle import charts as vehicle_charts
 from dashboard.shared import text
 from dashboard.shared.text import NONE, ONE, WHOLE, Columns, Record, number
 from dashboard.shared.theme import SEVERITIES
@@ -82,8 +82,8 @@ DRIVING: Final[Columns] = {
     "Cornering": "corner",
     "Score": ("score", float, WHOLE),
 }
-TRENDS: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_tables.TRENDS, "As of": ("as_of", text.minute)}
-CODES: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_tables.CODES}
+TRENDS: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_charts.TRENDS, "As of": ("as_of", text.minute)}
+CODES: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_charts.CODES}
 ROADS: Final[Columns] = {
     "Road": "road",
     "Class": ("road_class", text.known),

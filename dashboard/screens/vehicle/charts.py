@@ -1,4 +1,4 @@
-"""Charts of one vehicle, its trace on the map, its signals against the limits of rules. Pure.
+"""Charts and tables of one vehicle, its trace on the map, its signals against the limits of rules. Pure.
 
 Times are in the column ``bucket`` of its history.
 """
@@ -10,12 +10,16 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 import pydeck as pdk
+from pandas.io.formats.style import Styler
 
+from dashboard.screens.crashes.charts import RECORDS
+from dashboard.screens.trips import path
+from dashboard.screens.vehicle.queries import METRICS
 from dashboard.shared import charts as vega
 from dashboard.shared import text
 from dashboard.shared.charts import Drawing, Window, drawing, layer, number, tip
 from dashboard.shared.maps import joined, literal, placed
-from dashboard.shared.text import Record, rows_of
+from dashboard.shared.text import Columns, Record, clock, duration, known, minute, rows_of, severity
 from dashboard.shared.theme import LIMIT, SERIES, SEVERITIES, SEVERITY_SIGNS, STATES, rgba, speed_colour
 
 A_DAY: Final = pd.Timedelta(hours=26)
@@ -227,14 +231,14 @@ class Reading(NamedTuple):
 
 def readings(signals: Mapping[str, Any], rules: pd.DataFrame, vehicle_class: str | None) -> list[Reading]:
     """The signals of a vehicle that have a value, in the order of GAUGES; limits are serving.rule's."""
-    known = {str(row["rule"]): row for row in rules.to_dict("records") if row["in_force"]}
+    in_force = {str(row["rule"]): row for row in rules.to_dict("records") if row["in_force"]}
     found = []
     for gauge in GAUGES:
         if text.missing(signals.get(gauge.column)):
             continue
         names = [HEAVY_RULES.get(name, name) if vehicle_class == "heavy" else name for name in gauge.rules]
         limits = []
-        for rule in (known[name] for name in names if name in known):
+        for rule in (in_force[name] for name in names if name in in_force):
             bound = gauge.floor if gauge.floor is not None else plain_number(rule["limit_sql"])
             if bound is not None and rule["beyond"] in ("above", "below"):
                 limits.append(Limit(bound, rule["beyond"], str(rule["severity"]), str(rule["rule"])))
@@ -288,3 +292,52 @@ def _bar(reading: Reading) -> str:
         f'<div style="{_BAR};width:{gauge.share(reading.value):.1f}%;background:{colour}"></div>{marks}</div>'
         f'<div style="opacity:0.8">{escape(words(reading))}</div></div>'
     )
+
+
+def days(value: Any) -> str:
+    """Days to a threshold in words."""
+    if text.missing(value):
+        return "not heading there"
+    return "beyond its threshold" if value <= 0 else f"threshold in {duration(86_400 * value)}"
+
+
+_HEADS: Final = {"up": "▲", "down": "▼"}
+TRENDS: Final[Columns] = {  # where slow quantities are heading
+    "Signal": ("metric", lambda metric: METRICS.get(metric, (metric,))[0]),
+    "Threshold": ("days_to_threshold", days),
+    "Now": lambda row: text.number(row["value"], row["unit"], 1),
+    "A day": lambda row: f"{row['slope_per_day']:+.2f} {row['unit']}",
+    "90 % sure": lambda row: f"{row['slope_low_per_day']:+.2f} to {row['slope_high_per_day']:+.2f}",
+    "Limit": lambda row: f"{_HEADS[row['heads']]} {text.number(row['threshold'], row['unit'], 1)}",
+    "Met on": ("threshold_at", minute),
+    "Hours": "points",
+    "Over": ("span_days", lambda days: duration(86_400 * days)),
+}
+
+
+def tinted(table: pd.DataFrame, found: pd.DataFrame) -> Styler:
+    """The trends with the near ones in colour; the words say the same."""
+    _, major, minor, warning = SEVERITIES.values()
+    colours = [
+        "" if pd.isna(d) else f"color: {major if d <= 0 else minor if d < 7 else warning}; font-weight: 600"
+        for d in found["days_to_threshold"].astype(float)
+    ]
+    return table.style.apply(lambda c: colours if c.name == "Threshold" else [""] * len(c))
+
+
+_ITS: Final = ("Vehicle", "Model")  # what the page says above
+TRIPS: Final[Columns] = {label: column for label, column in path.TRIPS.items() if label not in _ITS}
+CRASHES: Final[Columns] = {label: column for label, column in RECORDS.items() if label not in _ITS} | {
+    "Complete": ("complete", {True: "complete", False: "incomplete"}.get),
+    "Why": ("reasons", "; ".join),
+}
+
+CODES: Final[Columns] = {  # trouble codes of alerts
+    "Code": ("code", known),
+    "What": ("rule", {"dtc_active": "set", "dtc_intermittent": "comes and goes"}.get),
+    "Severity": ("severity", severity),
+    "Status": ("active", {True: "active", False: "cleared"}.get),
+    "First": ("opened_at", clock),
+    "Last": ("last_at", clock),
+    "Seen": "findings",
+}

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 
-from dashboard.screens.vehicle import charts, queries, tables
+from dashboard.screens.vehicle import charts, queries
 from dashboard.shared import text
 
 AT = pd.Timestamp("2026-03-01 12:00", tz="UTC")
@@ -24,7 +24,7 @@ def trend(days: float | None, slope: float = -9.6) -> dict[str, object]:
 
 
 def test_a_trend_says_when_its_threshold_is_met_or_that_it_does_not_head_there() -> None:
-    table = text.table(pd.DataFrame([trend(0.26), trend(0.0), trend(None)]), tables.TRENDS, BERLIN)
+    table = text.table(pd.DataFrame([trend(0.26), trend(0.0), trend(None)]), charts.TRENDS, BERLIN)
     assert table["Threshold"].tolist() == [
         "threshold in 6 h 14 min",
         "beyond its threshold",
@@ -60,7 +60,7 @@ def test_codes_are_told_with_their_status() -> None:
         "code": "P0301", "rule": "dtc_intermittent", "severity": "MINOR", "active": True, "opened_at": AT,
         "last_at": AT, "findings": 3,
     }  # fmt: skip
-    told = text.table(pd.DataFrame([row]), tables.CODES, BERLIN, AT).iloc[0]
+    told = text.table(pd.DataFrame([row]), charts.CODES, BERLIN, AT).iloc[0]
     assert told.tolist()[:4] == ["P0301", "comes and goes", "■ MINOR", "active"]
 
 
