@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
 from edge_simulator.edr.recorder import Setup
 from edge_simulator.faults.plan import Wanted
-from edge_simulator.geo import Ints
 from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.wireless.settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
@@ -51,20 +48,6 @@ class Schedule:
         if most > full * 1.0001:
             less = f"all vehicles together report {full:g}/s; more vehicles or a shorter interval is needed"
             raise ConfigError(f"stages: {most:g} frames/s are wanted, but {less}")
-
-
-def on_line(rate: float, full: float, n_vehicles: int) -> int:
-    """How many of ``n_vehicles`` have to report for a rate."""
-    return min(n_vehicles, round(n_vehicles * rate / full))
-
-
-def turns(n_vehicles: int) -> Ints:
-    """Each vehicle's place in the order of coming on line, [n_vehicles]: any first few are spread evenly."""
-    golden = (5**0.5 - 1) / 2
-    order = np.argsort(np.arange(n_vehicles) * golden % 1.0, kind="stable")
-    place = np.empty(n_vehicles, dtype=np.int64)
-    place[order] = np.arange(n_vehicles)
-    return place
 
 
 def stages_of(entries: Sequence[tuple[int, float | None, float | None]]) -> Schedule:

@@ -96,7 +96,7 @@ def generate(vehicles: int, seconds: int, encode: bool) -> Measured:
     clock = Clock()
     world = fleet(vehicles, seconds, clock)
     if not encode:
-        world.emitter.emit = lambda *_: 0  # type: ignore[method-assign]
+        world.emitter.emit = lambda *_: None  # type: ignore[method-assign]
     begun, begun_cpu = time.monotonic(), time.process_time()
     for _ in world.slots():
         pass
