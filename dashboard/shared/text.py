@@ -147,6 +147,25 @@ def tinted(frame: pd.DataFrame, column: str, colours: Mapping[str, str]) -> Styl
     return frame.style.map(tint, subset=[column])
 
 
+def vehicle(now: Record, moment: pd.Timestamp) -> dict[str, str]:
+    """The figures of a vehicle's newest state, a row of serving.fleet_latest, at this moment."""
+    # a gauge pressure made comparable (20 °C) is a little below none in a tyre that is flat and warm
+    tyre_kpa = None if now["tyre_min_kpa20"] is None else max(0.0, now["tyre_min_kpa20"])
+    return {
+        "State": now["state"],
+        "Last seen": f"{duration((moment - now['event_time']).total_seconds())} ago",
+        "Speed": number(now["speed_kmh"], "km/h"),
+        "Limit": number(now["speed_limit_kmh"], "km/h"),
+        "Odometer": number(divided(1000)(now["odometer_m"]), "km"),
+        "Coolant": number(now["coolant_c"], "°C", 1),
+        "12 V system": number(now["battery_v"], "V", 2),
+        "Lowest tyre": number(tyre_kpa, "kPa"),
+        "Fuel": number(now["fuel_level_pct"], "%"),
+        "Charge": number(now["soc_pct"], "%", 1),
+        "Active alerts": number(now["alerts"]),
+    }
+
+
 def message(row: Record) -> Any:
     """Of an alert; of a crash with the verdict on it, where there is one."""
     return f"{row['message']} ({row['verdict']})" if row.get("verdict") else row["message"]

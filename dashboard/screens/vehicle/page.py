@@ -76,21 +76,7 @@ def _newest() -> None:
     auth.viewed(now["vehicle_id"])
     place = None if now["lat_deg"] is None else f"at {now['lat_deg']:.5f}, {now['lon_deg']:.5f}"
     st.text(text.joined(now["vehicle_id"], now["model"], now["powertrain"], now["vehicle_class"], place))
-    # a gauge pressure made comparable (20 °C) is a little below none in a tyre that is flat and warm
-    tyre_kpa = None if now["tyre_min_kpa20"] is None else max(0.0, now["tyre_min_kpa20"])
-    tiles = {
-        "State": now["state"],
-        "Last seen": f"{text.duration((live.now() - now['event_time']).total_seconds())} ago",
-        "Speed": text.number(now["speed_kmh"], "km/h"),
-        "Limit": text.number(now["speed_limit_kmh"], "km/h"),
-        "Odometer": text.number(None if now["odometer_m"] is None else now["odometer_m"] / 1000, "km"),
-        "Coolant": text.number(now["coolant_c"], "°C", 1),
-        "12 V system": text.number(now["battery_v"], "V", 2),
-        "Lowest tyre": text.number(tyre_kpa, "kPa"),
-        "Fuel": text.number(now["fuel_level_pct"], "%"),
-        "Charge": text.number(now["soc_pct"], "%", 1),
-        "Active alerts": text.number(now["alerts"]),
-    }
+    tiles = text.vehicle(now, live.now())
     live.figures("figures", tiles, always={"State", "Last seen", "Speed", "Active alerts"})
     rules = live.rows(ask_rarely(shared_queries.rules))
     found = live.first(ask(queries.signals, now["vehicle_id"], now["event_time"]))
