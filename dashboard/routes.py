@@ -17,22 +17,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from dashboard import auth, basemap
+from dashboard import auth, basemap, query_cache
 from dashboard.auth import LOCAL, Roles, identity
-from dashboard.query_cache import (
-    RARE_S,
-    SHARED,
-    SLOW_S,
-    Build,
-    acting,
-    ask_for_all,
-    cache,
-    database,
-    measures,
-    run_now,
-    scope,
-    scoped,
-)
+from dashboard.query_cache import RARE_S, SHARED, SLOW_S, Build, acting, ask_for_all, run_now, scoped
 from dashboard.report import report
 from dashboard.screens.crashes.queries import Key, crash
 from dashboard.screens.fleet import queries as fleet_queries
@@ -85,7 +72,7 @@ def answering(route: Route, known: Roles | None) -> Route:
 
 def health_routes() -> list[Route]:
     """Liveness of the server's loop, readiness of the views (503 with the reason), metrics."""
-    measured = measures()
+    measured = query_cache.measures()
 
     def reason() -> str | None:
         with acting(None):
@@ -174,8 +161,8 @@ def layer_routes(refresh_s: float) -> list[Route]:
 
 
 def _layer(request: Request, kind: str, variant: str, build: Build, now: Rows) -> Response:
-    known = cache().layer_rows((scoped(kind), request.query_params.get("at", "")))
-    rows = known or cache().layer(scoped(kind), now())
+    cache, layer = query_cache.cache(), scoped(kind)
+    rows = cache.layer_rows((layer, request.query_params.get("at", ""))) or cache.layer(layer, now())
     headers = {"Content-Encoding": "gzip", "Cache-Control": "no-store"}
     return Response(rows.body(variant, build), media_type="application/json", headers=headers)
 
@@ -191,7 +178,7 @@ def data_route(note: Note) -> Route:
         asked = request.query_params
         shown, key = downloads.sessions().get(asked.get("of", "")), asked.get("key", "")
         rows, form = None if shown is None else shown.rows.get(key), downloads.FORMS.get(asked.get("as", ""))
-        if rows is None or form is None or (shown is not None and shown.scope != scope()):
+        if rows is None or form is None or (shown is not None and shown.scope != query_cache.scope()):
             return PlainTextResponse("these rows are no longer shown: open the page anew\n", 410)
         body = form[1](rows() if callable(rows) else rows)
         stem = re.sub(r"\W+", "_", f"odograph_{key}_{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
@@ -207,7 +194,7 @@ def report_route(tz: str, note: Note) -> Route:
 
     def answer(request: Request) -> Response:
         day, vehicle = request.query_params.get("day", ""), request.query_params.get("vehicle") or None
-        with database().connection() as connection:
+        with query_cache.database().connection() as connection:
             html = report.made(connection, day, vehicle, tz)
         note(request, vehicle, f"report of {day}")
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})

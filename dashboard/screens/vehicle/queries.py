@@ -12,15 +12,10 @@ from dashboard.shared.queries import QUIET
 SQL: Final = queries_of(__file__)
 
 TRIP_LIMIT: Final = 200
+_WHEELS: Final = {"fl": "front left", "fr": "front right", "rl": "rear left", "rr": "rear right"}
 METRICS: Final[dict[str, tuple[str, LiteralString]]] = {
-    "tyre_fl": ("Tyre, front left", "tyre_fl_kpa20"),
-    "tyre_fr": ("Tyre, front right", "tyre_fr_kpa20"),
-    "tyre_rl": ("Tyre, rear left", "tyre_rl_kpa20"),
-    "tyre_rr": ("Tyre, rear right", "tyre_rr_kpa20"),
-    "brake_pad_fl": ("Brake pad, front left", "brake_pad_wear_fl_pct"),
-    "brake_pad_fr": ("Brake pad, front right", "brake_pad_wear_fr_pct"),
-    "brake_pad_rl": ("Brake pad, rear left", "brake_pad_wear_rl_pct"),
-    "brake_pad_rr": ("Brake pad, rear right", "brake_pad_wear_rr_pct"),
+    **{f"tyre_{k}": (f"Tyre, {wheel}", f"tyre_{k}_kpa20") for k, wheel in _WHEELS.items()},
+    **{f"brake_pad_{k}": (f"Brake pad, {wheel}", f"brake_pad_wear_{k}_pct") for k, wheel in _WHEELS.items()},
     "battery_rest": ("12 V at rest", "battery_rest_v"),
     "dpf_soot": ("Filter soot", "dpf_soot_max_pct"),
     "cell_spread_rest": ("Cells apart at rest", "cell_spread_rest_mv"),
