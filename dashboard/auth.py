@@ -56,19 +56,7 @@ HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 """Not for loopback's names: it would hold for every port of the reader's own machine."""
 _NEEDED: Final = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
 _COOKIE_SECRET: Final = 32  # characters at least: whoever guesses it signs themselves in as anybody
-_WANTED: Final = "odograph-wanted"
-_KEEP: Final = f"""<script>
-sessionStorage.setItem("{_WANTED}", window.location.pathname + window.location.search)
-</script>"""
-_RETURN: Final = f"""<script>
-const wanted = sessionStorage.getItem("{_WANTED}")
-sessionStorage.removeItem("{_WANTED}")
-const here = window.location.pathname + window.location.search
-if (wanted && /^\\/(?![\\/\\\\])/.test(wanted) && wanted !== here) {{
-  window.location.replace(wanted)
-}}
-</script>"""
-"""Back to the page that was asked for, of this server only: signing in ends at the first page."""
+_HERE: Final = Path(__file__).parent
 
 
 class Reader(NamedTuple):
@@ -179,7 +167,7 @@ def gate() -> None:
         st.header("Odograph", anchor=False)
         st.write("Sign in to see the fleet.")
         st.button("Sign in", on_click=st.login, icon=":material/login:", type="primary")
-        st.html(_KEEP, unsafe_allow_javascript=True)
+        st.html(_HERE / "keep_address.html", unsafe_allow_javascript=True)
         st.stop()
     claims = st.user.to_dict()
     found = known.reader(claims)
@@ -192,7 +180,7 @@ def gate() -> None:
         st.stop()
     if "returned" not in st.session_state:
         st.session_state["returned"] = True
-        st.html(_RETURN, unsafe_allow_javascript=True)
+        st.html(_HERE / "return_to_address.html", unsafe_allow_javascript=True)
     st.session_state[SESSION_SCOPE] = found.scope
     _once("signed in", None, found.name)
     with st.sidebar:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pandas as pd
-from jinja2 import Environment, StrictUndefined
 
 from dashboard.db import Connection
 from dashboard.report import queries
@@ -248,5 +247,5 @@ def _words(value: Any, look: str) -> str:
 
 def rendered(title: str, about: str, sections: Sequence[Section]) -> str:
     """The file; all words are escaped."""
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text())
-    return str(template.render(title=title, about=about, sections=sections, high_px=HIGH_PX))
+    made = text.template(TEMPLATE)
+    return made.render(title=title, about=about, sections=sections, high_px=HIGH_PX)

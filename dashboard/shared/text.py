@@ -3,10 +3,13 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pandas as pd
+from jinja2 import Environment, StrictUndefined, Template
 from pandas.io.formats.style import Styler
 
 from dashboard.shared.theme import SEVERITIES, SEVERITY_SIGNS
@@ -164,6 +167,12 @@ def vehicle(now: Record, moment: pd.Timestamp) -> dict[str, str]:
         "Charge": number(now["soc_pct"], "%", 1),
         "Active alerts": number(now["alerts"]),
     }
+
+
+@cache
+def template(file: Path) -> Template:
+    """A file of HTML; what is put into it is escaped."""
+    return Environment(autoescape=True, undefined=StrictUndefined).from_string(file.read_text())
 
 
 def message(row: Record) -> Any:

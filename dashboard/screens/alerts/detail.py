@@ -16,7 +16,6 @@ from dashboard.screens.alerts.tables import ALERT, INCIDENT, Kind
 from dashboard.shared import live, text
 from dashboard.shared.queries import alerts, incidents, rules
 from dashboard.shared.text import Record
-from dashboard.shared.theme import SEVERITY_SIGNS
 from infra.contract.downlink import silence_file, write_silences
 from infra.contract.errors import ConfigError, OdographError
 from infra.settings import settings as contract
@@ -130,8 +129,8 @@ def opened(kind: Kind, number: int) -> None:
 
 def _alert(number: int) -> None:
     found = live.first(ask(queries.alert, number))
-    what = f"{SEVERITY_SIGNS[found['severity']]} {found['severity']} · {tables.status(found)}"
-    st.text(f"{what} · {found['rule']} v{found['rule_version']} · {found['message']}")
+    rule = f"{found['rule']} v{found['rule_version']}"
+    st.text(text.joined(text.severity(found["severity"]), tables.status(found), rule, found["message"]))
     tiles = {
         "Since": text.clock(found["since_at"] or found["opened_at"], live.tz(), live.now()),
         "Duration": text.duration(found["duration_s"]),
@@ -162,8 +161,8 @@ def _alert(number: int) -> None:
 
 def _incident(number: int) -> None:
     found = live.first(ask(incidents, numbers=(number,)))
-    sign = f"{SEVERITY_SIGNS[found['severity']]} {found['severity']} · {tables.status(found)}"
-    st.text(text.joined(sign, tables.cause(found["cause"]), found["message"]))
+    what = (text.severity(found["severity"]), tables.status(found), tables.cause(found["cause"]))
+    st.text(text.joined(*what, found["message"]))
     tiles = {
         "Since": text.clock(found["opened_at"], live.tz(), live.now()),
         "Age": text.duration(found["age_s"]),

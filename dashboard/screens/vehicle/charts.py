@@ -4,8 +4,8 @@ Times are in the column ``bucket`` of its history.
 """
 
 from collections.abc import Mapping
-from html import escape
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
@@ -167,8 +167,6 @@ NOMINAL_12_V: Final = 18.0
 HEAVY_RULES: Final = {"coolant_hot": "coolant_hot_heavy"}
 """The rule that a heavy vehicle has in the place of another."""
 CALM: Final = "#12937e"
-_GRID: Final = "display:grid;grid-template-columns:repeat(auto-fill,minmax(250px,1fr));gap:10px 26px"
-_BAR: Final = "height:8px;border-radius:4px"
 
 
 class Gauge(NamedTuple):
@@ -272,26 +270,9 @@ def words(reading: Reading) -> str:
 
 
 def picture(found: list[Reading]) -> str:
-    """A bar a reading with its limits marked, and in words what it says: HTML of our own words."""
-    return f'<div style="{_GRID}">{"".join(map(_bar, found))}</div>'
-
-
-def _bar(reading: Reading) -> str:
-    gauge, worst = reading.gauge, reading.worst
-    colour = CALM if worst is None else SEVERITIES[worst.severity]
-    marks = "".join(
-        f'<div style="position:absolute;top:-3px;left:{gauge.share(limit.value):.1f}%;width:2px;height:14px;'
-        f'background:{SEVERITIES.get(limit.severity, CALM)}"></div>'
-        for limit in reading.limits
-    )
-    value = text.number(reading.value, gauge.unit, gauge.digits)
-    return (
-        '<div style="font-size:0.85rem"><div style="display:flex;justify-content:space-between">'
-        f"<span>{escape(gauge.label)}</span><b>{value}</b></div>"
-        f'<div style="{_BAR};position:relative;background:rgba(128,140,155,0.25);margin:4px 0">'
-        f'<div style="{_BAR};width:{gauge.share(reading.value):.1f}%;background:{colour}"></div>{marks}</div>'
-        f'<div style="opacity:0.8">{escape(words(reading))}</div></div>'
-    )
+    """A bar a reading with its limits marked, and in words what it says."""
+    made = text.template(Path(__file__).with_name("gauges.html"))
+    return made.render(readings=found, words=words, number=text.number, colours=SEVERITIES, calm=CALM)
 
 
 def days(value: Any) -> str:
