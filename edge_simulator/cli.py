@@ -85,9 +85,10 @@ def simulate(
 
     Exit codes: 0 all was acknowledged; 1 broker away or messages without PUBACK; 2 wrong option.
     """
-    from edge_simulator import launch, run_setup
+    from edge_simulator import launch
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
+    from edge_simulator.scenario import over, read, settings_of
     from edge_simulator.sending import fleet_processes
     from edge_simulator.sending.run import RunOptions
 
@@ -104,8 +105,8 @@ def simulate(
         "place": {"lat": lat, "lon": lon}, "clock": {"begins": begins},
         "recorders": {"profile": edr_profile, "keep_pulse": crash_pulse, "chunk_bytes": crash_chunk_bytes},
     }  # fmt: skip
-    options = run_setup.over(run_setup.settings_of(set_ or ()), options)
-    wanted = run_setup.read(scenario, in_force, options, start_ms, day)
+    options = over(settings_of(set_ or ()), options)
+    wanted = read(scenario, in_force, options, start_ms, day)
     name = run_id or (f"day-{day}-{wanted.seed}" if day else f"sim-{now_ms()}-{wanted.seed}")
     if roads:
         place = wanted.lat_deg, wanted.lon_deg
@@ -133,20 +134,20 @@ def simulate(
 @scenarios.command("list")
 def list_scenarios() -> None:
     """Names and titles of the ready scenarios."""
-    from edge_simulator import run_setup
+    from edge_simulator import scenario
 
-    for name in run_setup.ready():
-        sys.stdout.write(f"{name:16} {run_setup.load(name, {}).title}\n")
+    for name in scenario.ready():
+        sys.stdout.write(f"{name:16} {scenario.load(name, {}).title}\n")
 
 
 @scenarios.command("show")
 def show_scenario(name: Annotated[str, Argument(help="a ready scenario")]) -> None:
     """Print a ready scenario: a start for one of your own."""
-    from edge_simulator import run_setup
+    from edge_simulator import scenario
 
-    path = run_setup.ready().get(name)
+    path = scenario.ready().get(name)
     if path is None:
-        raise ConfigError(f"{name}: no such scenario; there are {', '.join(run_setup.ready())}")
+        raise ConfigError(f"{name}: no such scenario; there are {', '.join(scenario.ready())}")
     sys.stdout.write(path.read_text())
 
 
@@ -161,9 +162,9 @@ def list_faults() -> None:
 @scenarios.command("check")
 def check_scenario(file: Annotated[str, Argument(help="a ready scenario or a YAML file")]) -> None:
     """Check a scenario whole and say what it comes to. Exit 2 with the first thing that is wrong."""
-    from edge_simulator import run_setup
+    from edge_simulator import scenario
 
-    found = run_setup.read(file, settings.load(), {})
+    found = scenario.read(file, settings.load(), {})
     length = "until stopped" if found.frames_per_vehicle is None else f"{found.span_ms / 1000:g} s"
     every = f"every {found.cadence.interval_ms} ms, {found.full_rate:g} frames/s"
     sys.stdout.write(f"{found.vehicles} vehicles, {every}, {length}\n")

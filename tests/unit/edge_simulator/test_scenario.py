@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator import faults, run_setup
+from edge_simulator import faults, scenario
 from edge_simulator.scenario import Cadence, LinkShares, Scenario, cadence, stages_of
 from edge_simulator.telemetry.emitter import ReportingSchedule
 from edge_simulator.wireless import radio
@@ -77,9 +77,9 @@ def test_faults_by_count_by_share_and_at_a_rate() -> None:
 
 def test_shares_beyond_one_are_refused() -> None:
     with pytest.raises(ConfigError, match="exceed 1"):
-        run_setup.load(None, {"link": {"late": 0.6, "lost": 0.6}})
+        scenario.load(None, {"link": {"late": 0.6, "lost": 0.6}})
     with pytest.raises(ConfigError, match=r"link\.late 2: at most 1 is wanted"):
-        run_setup.load(None, {"link": {"late": 2}})
+        scenario.load(None, {"link": {"late": 2}})
 
 
 def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_bound() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge_simulator import run_setup
+from edge_simulator import scenario
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.telemetry.gnss import Gnss, GnssSettings, Sky, open_sigma_m, sky_of
 from edge_simulator.town import streets
@@ -144,4 +144,4 @@ def test_frames_from_a_tunnel_say_null_for_place_and_course_together() -> None:
 @pytest.mark.parametrize("wrong", [{"sigma_m": -1}, {"jump_share": 0.6}, {"jump_min_m": 70}, {"tau_s": 0}])
 def test_senseless_receiver_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=f"gnss.*{next(iter(wrong))}"):
-        run_setup.load(None, {"gnss": wrong})
+        scenario.load(None, {"gnss": wrong})

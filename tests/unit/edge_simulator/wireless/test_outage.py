@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator import run_setup
+from edge_simulator import scenario
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.wireless.outage import Outages, Store, stamped
 from edge_simulator.wireless.settings import LinkShares
@@ -156,4 +156,4 @@ def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
 )
 def test_a_wrong_link_setting_is_named(raw: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        run_setup.load(None, {"link": raw})
+        scenario.load(None, {"link": raw})
