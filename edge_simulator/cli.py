@@ -85,12 +85,13 @@ def simulate(
 
     Exit codes: 0 all was acknowledged; 1 broker away or messages without PUBACK; 2 wrong option.
     """
-    from edge_simulator import launch
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
     from edge_simulator.scenario import over, read, settings_of
     from edge_simulator.sending import fleet_processes
-    from edge_simulator.sending.run import RunOptions
+    from edge_simulator.sending.run import RunOptions, connection_names, publish
+    from edge_simulator.town.roads import region, towns
+    from infra.sql import queries
 
     if day is not None and (begins is not None or start_ms is not None):
         raise ConfigError("--day is a whole local day: neither --begins nor --start-ms goes with it")
@@ -109,20 +110,20 @@ def simulate(
     wanted = read(scenario, in_force, options, start_ms, day)
     name = run_id or (f"day-{day}-{wanted.seed}" if day else f"sim-{now_ms()}-{wanted.seed}")
     if roads:
-        place = wanted.lat_deg, wanted.lon_deg
+        net = region(wanted.seed, wanted.lat_deg, wanted.lon_deg, towns(wanted.profile, wanted.vehicles))
         url = settings.endpoints(in_force, ("db_ingest_url",)).db_ingest_url
-        say(f"map: {launch.store_roads(url, wanted.seed, place, wanted.profile, wanted.vehicles)} road edges")
+        say(f"map: {queries.store_roads(url, f'city-{wanted.seed}', net.edges())} road edges")
     if day is not None and into == "archive":
         show(make(wanted, in_force, name, say), json)
         return
     run_options = RunOptions(
         name, in_force.mqtt.root, max_in_flight, duration_ms(drain, "--drain") / 1000, paced=day is None,
-        clients=launch.connection_names(connections, wanted.vehicles, name), client=client,
+        clients=connection_names(connections, wanted.vehicles, name), client=client,
         log_frames=log_frames, live=start_ms is None and day is None, react=react,
         keep_s=duration_ms(keep_sent, "--keep-sent") / 1000 if keep_sent else 0.0,
     )  # fmt: skip
     if processes == 1:
-        summary = launch.publish(in_force, wanted, run_options)
+        summary = publish(in_force, wanted, run_options)
     else:
         summary = fleet_processes.run(in_force, wanted, run_options, processes, connections)
     show(summary, json)

@@ -24,10 +24,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from edge_simulator.console import now_ms, say, stop_flag
-from edge_simulator.launch import connection_names, publish
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import Scenario, Schedule, Stage
-from edge_simulator.sending.run import RunOptions
+from edge_simulator.sending.run import RunOptions, connection_names, publish
 from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.settings.settings import Settings
 

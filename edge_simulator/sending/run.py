@@ -1,8 +1,9 @@
-"""A run: the world's messages at their times, published, counted and reported.
+"""A run, from its options to its summary: the world's messages at their times, published and counted.
 
 The wall clock only paces; what is sent follows from the scenario. A run that falls behind reports it.
 """
 
+import resource
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -11,22 +12,25 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal
 
-from edge_simulator.console import line_s, now_ms
+from edge_simulator.console import line_s, now_ms, say, stop_flag
 from edge_simulator.edr import crash_store
 from edge_simulator.edr.crash_store import CHANNEL, CrashStore
 from edge_simulator.runfiles import RunFiles, write_sequences
-from edge_simulator.scenario import SAMPLES
+from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.mqtt_packets import Incoming
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import AckMark, Message, Publishing
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink, topics
 from infra.contract.downlink import Verifier
 from infra.contract.errors import ConfigError, ContractError
 from infra.contract.frame import Frame
 from infra.contract.topics import EVERYBODY, mqtt_filter, mqtt_topic
+from infra.settings.settings import Settings, endpoints
+from infra.stack import devices
 
 FEW = 10  # a connection of so many vehicles names each; one of more takes all and drops what is not its own
 REMEMBERED = 100_000  # identities of messages kept to know a repetition
@@ -332,3 +336,58 @@ class Run:
             "started_ms": self._started_ms, "ended_ms": now_ms() if finished else None,
             "finished": finished and owed == 0,
         }  # fmt: skip
+
+
+KEEP_S = 60.0  # longer than a broker takes to write what it holds, or the bridge to fetch it
+
+
+def publish(
+    in_force: Settings, wanted: Scenario, options: RunOptions, say: Say = say,
+    begin_ms: Callable[[], int] = now_ms,
+) -> Mapping[str, Any]:  # fmt: skip
+    """Simulate and publish; the summary. ``begin_ms`` is asked for a live one once the world is ready."""
+    address = endpoints(in_force, ("mqtt_host",))
+    # A broker that is left may still hold what it acknowledged: that goes again by the next one.
+    keep_s = options.keep_s or (KEEP_S if len(address.brokers) > 1 else 0.0)
+    world = World(wanted)
+    world.warm_up()
+    wills, clients = {}, options.clients
+    own: Sequence[MqttBroker] = ()
+    if address.device_port:
+        named = devices.speakers(options.run_id, world.vehicle_ids, len(clients))
+        own, clients = devices.connected_as(in_force, address, named), [*named]
+    if options.live:
+        world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file, and 1,024 are usual
+    if len(clients) == wanted.vehicles > 1:
+        for last in world.emitter.farewells(world.scenario.start_ms):
+            topic = mqtt_topic(options.mqtt_root, world.vehicle_ids[last.vehicle], "status")
+            wills[last.vehicle] = Message(topic, last.payload)
+    subscriptions, verifier = {}, None
+    if options.live and options.react:
+        verifier = downlink.verifier(in_force)
+        subscriptions = filters(options.mqtt_root, world.vehicle_ids, len(clients), bool(own))
+    with (
+        stop_flag(say) as stop,
+        publisher_of(options.client, wanted.vehicles, keep_s)(
+            address.brokers, clients, wills, filters=subscriptions, own=own
+        ) as publisher,
+    ):
+        publisher.connect(deadline_s=5.0 + (0.05 if own else 0.01) * len(clients))
+        if wanted.first == 0 and not own:  # a vehicle of another run is not ours to speak for
+            kept = crash_store.unacked_of(crash_store.files(in_force.paths.home), say)
+            crash_store.resend(publisher, options.mqtt_root, kept)
+        with RunFiles(in_force.paths.home, options.run_id, options.log_frames) as files:
+            return Run(options, world, publisher, files, say, verifier).go(stop)
+
+
+def connection_names(text: str, vehicles: int, run_id: str) -> list[str]:
+    """Client identifiers for ``--connections``: a number, or per-vehicle. Raises ConfigError."""
+    if text == "per-vehicle":
+        count = vehicles
+    elif text.isdecimal() and int(text) >= 1:
+        count = min(int(text), vehicles)
+    else:
+        raise ConfigError(f"--connections {text}: a number from 1 on, or per-vehicle, is wanted")
+    return [f"odograph-{run_id}-{k}" for k in range(count)]

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from edge_simulator import launch, scenario
-from edge_simulator.sending.run import RunOptions
+from edge_simulator import scenario
+from edge_simulator.sending import run
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, windows
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish
@@ -108,11 +108,11 @@ def _burst(site: Site, run_id: str, seed: int) -> float:
     file = scenario.load(None, options)
     start_ms = time.time_ns() // 1_000_000 - 1000 * lasts_s
     wanted = scenario.run_of(file, site.settings, start_ms, None)
-    names = launch.connection_names(str(STORED_VEHICLES), STORED_VEHICLES, run_id)
+    names = run.connection_names(str(STORED_VEHICLES), STORED_VEHICLES, run_id)
     root = site.settings.mqtt.root
-    run_options = RunOptions(run_id, root, 20_000, 60.0, paced=False, clients=names, log_frames=True)
+    run_options = run.RunOptions(run_id, root, 20_000, 60.0, paced=False, clients=names, log_frames=True)
     begun = time.monotonic()
-    launch.publish(site.settings, wanted, run_options, site.say)
+    run.publish(site.settings, wanted, run_options, site.say)
     return round(time.monotonic() - begun, 1)
 
 
