@@ -3,10 +3,10 @@
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
@@ -22,7 +22,7 @@ from infra.contract.errors import ConfigError
 from infra.contract.messages import MIN_CHUNK_BYTES
 from infra.settings.files import parse_yaml, read_yaml, wanted
 from infra.settings.settings import Settings
-from infra.settings.values import duration_ms
+from infra.settings.values import day_ms, duration_ms
 from infra.stack.identity import record_signer
 
 Profile = Literal["steady", "day"]
@@ -356,21 +356,11 @@ def run_of(file: ScenarioFile, settings: Settings, start_ms: int | None, day: st
     every = cadence(file.vehicles, file.rate, file.interval)
     schedule.check(1000 * file.vehicles / every.interval_ms)
     length_ms = file.duration or schedule.span_ms or None
-    try:
-        zone = ZoneInfo(settings.tz)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        wanted = "a name such as Europe/Berlin is wanted"
-        raise ConfigError(f"tz {settings.tz!r}: no such time zone; {wanted}") from error
     if day is not None:
-        try:
-            first = date.fromisoformat(day)
-        except ValueError as error:
-            raise ConfigError(f"--day {day}: a date such as 2026-11-20 is wanted") from error
-        midnights = (datetime.combine(d, time(), zone) for d in (first, first + timedelta(days=1)))
-        start_ms, end_ms = (round(at.timestamp() * 1000) for at in midnights)
+        start_ms, end_ms = day_ms(day, "--day", settings.tz)
         length_ms = min(filter(None, (end_ms - start_ms, length_ms)))
     begin_ms = start_ms if start_ms is not None else now_ms() - SAMPLES * every.dt_ms
-    here = datetime.fromtimestamp(begin_ms / 1000, zone)
+    here = datetime.fromtimestamp(begin_ms / 1000, ZoneInfo(settings.tz))
     clock_s = here.hour * 3600.0 + here.minute * 60.0 + here.second
     clock_s = file.clock.begins if file.clock.begins is not None else clock_s
     edr = file.recorders

@@ -98,7 +98,7 @@ def test_a_day_is_the_local_one_and_an_hour_short_when_clocks_go_forward() -> No
 
 
 def test_a_day_that_is_none_is_told() -> None:
-    with pytest.raises(ConfigError, match="--day 2026-02-30: a date such as 2026-11-20 is wanted"):
+    with pytest.raises(ConfigError, match="--day '2026-02-30': a day such as 2026-11-20 is wanted"):
         scenario.run_of(scenario.load(None, {}), Settings(), None, "2026-02-30")
 
 
