@@ -72,5 +72,5 @@ def test_a_span_of_the_readers_own_has_its_ends_in_order() -> None:
 
 def test_long_steps_are_read_from_roll_ups() -> None:
     steps = (10, 300, 600, 1800, 3600, 21_600, 86_400, 864_000)
-    levels = [queries.level(step).view.removeprefix("serving.vehicle_") for step in steps]
-    assert levels == ["window", "window", "minute", "minute", "hour", "hour", "day", "day"]
+    levels = [queries.level(step).__name__.removeprefix("history_") for step in steps]
+    assert levels == ["windows", "windows", "minutes", "minutes", "hours", "hours", "days", "days"]
