@@ -249,15 +249,6 @@ class Sealed(NamedTuple):
     payloads: tuple[bytes, ...]
 
 
-class _Pending(NamedTuple):
-    """An event found in a burst that has not happened yet; ``zero_ms`` counts from the run's start."""
-
-    zero_ms: int
-    finding: Finding
-    burst: Burst
-    shown_from_ms: int
-
-
 class BlackBoxes:
     """One recorder a vehicle. ``h_ms`` is the length of a physics step."""
 
@@ -270,7 +261,8 @@ class BlackBoxes:
         self._h_ms = max(1, round(h_ms))
         self._setup = setup
         self._ring = Ring(len(vehicle_ids), setup.profile.samples, setup.profile.dt_ms)
-        self._pending: list[_Pending] = []
+        self._pending: list[tuple[int, Finding, Burst, int]] = []
+        """Events found in a burst: time zero, ms from the run's start, and the first one's in the burst."""
         self.memories: defaultdict[int, Memory] = defaultdict(Memory)  # by vehicle
 
     def sample(self, now_ms: int) -> None:
@@ -290,7 +282,7 @@ class BlackBoxes:
             # Time zero of the first event lies within the step; what follows keeps its distance.
             first_ms = found[0].zero_ms
             begin_ms = burst.start_ms - self._h_ms + first_ms % self._h_ms - first_ms
-            self._pending.append(_Pending(begin_ms + finding.zero_ms, finding, burst, first_ms))
+            self._pending.append((begin_ms + finding.zero_ms, finding, burst, first_ms))
 
     def sealed(self, now_ms: int, start_ms: int) -> Iterator[Sealed]:
         """Records of the events up to ``now_ms``, to be asked for before that moment is sampled.
@@ -298,8 +290,8 @@ class BlackBoxes:
         ``start_ms`` is the run's start on the device's clock. An event that the memory has no room for has
         no record.
         """
-        ready = [event for event in self._pending if event.zero_ms <= now_ms]
-        self._pending = [event for event in self._pending if event.zero_ms > now_ms]
+        ready = [event for event in self._pending if event[0] <= now_ms]
+        self._pending = [event for event in self._pending if event[0] > now_ms]
         for zero_ms, finding, burst, shown_from_ms in ready:
             i, motion = burst.fault.vehicle, self._fleet.state
             memory = self.memories[i]
