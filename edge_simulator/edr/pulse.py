@@ -237,8 +237,7 @@ def _limits(change: Floats, marks: list[int], begin: int, at: int) -> tuple[int,
 def _moves(change: Floats, over_ms: int) -> Bools:
     """Whether more than 0.8 km/h change within ``over_ms`` from each moment on; the burst's end is held."""
     held = np.pad(change, (0, over_ms), mode="edge")
-    moves: Bools = np.abs(held[over_ms:] - held[:-over_ms]) > WAKE_KMH
-    return moves
+    return np.abs(held[over_ms:] - held[:-over_ms]) > WAKE_KMH
 
 
 def _axis(change: Floats, zero: int, end: int) -> Axis:

@@ -344,8 +344,7 @@ class Injector:
 
     def _driving(self) -> Bools:
         motion = self._fleet.state
-        driving: Bools = (motion.v > ON_ROAD_ABOVE_MPS) & ~motion.parked & ~motion.crashed
-        return driving
+        return (motion.v > ON_ROAD_ABOVE_MPS) & ~motion.parked & ~motion.crashed
 
     def _on_the_move(self, fault: Fault, now_ms: int) -> Fault | None:
         """The fault itself; on the road it goes to the next sound vehicle that drives, or to None."""

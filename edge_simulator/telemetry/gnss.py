@@ -150,5 +150,4 @@ def open_sigma_m(settings: GnssSettings, east_m: Floats, north_m: Floats) -> Flo
         return np.full(len(east_m), settings.sigma_m)
     dense = np.exp(-(((east_m**2 + north_m**2) / settings.canyon_radius_m**2) ** 2))
     blocks = 2.0 * np.sin(2 * np.pi * east_m / 310.0) * np.sin(2 * np.pi * north_m / 270.0)
-    sigma: Floats = settings.sigma_m + dense * (settings.canyon_m + blocks - settings.sigma_m)
-    return sigma
+    return settings.sigma_m + dense * (settings.canyon_m + blocks - settings.sigma_m)

@@ -62,8 +62,7 @@ class Clocks:
 
     def unset(self, rows: Ints, now_ms: int) -> Bools:
         """Whose clock is not set yet, of ``rows``."""
-        waits: Bools = self._unset_until_ms[rows] > now_ms
-        return waits
+        return self._unset_until_ms[rows] > now_ms
 
     def read(self, rows: Ints, true_ms: Ints, now_ms: int, start_ms: int) -> Ints:
         """What the clocks of ``rows`` say at ``true_ms`` after the start, by their state at ``now_ms``."""
@@ -71,8 +70,7 @@ class Clocks:
         adrift_s = np.where(self.free[rows], since_s, np.remainder(since_s, SYNC_S))
         shown = start_ms + true_ms + np.rint(self._offset_ms[rows] + 1e-3 * self._ppm[rows] * adrift_s)
         uptime = np.maximum(true_ms - self._boot_ms[rows], 0.0)
-        read: Ints = np.where(self.unset(rows, now_ms), uptime, shown).astype(np.int64)
-        return read
+        return np.where(self.unset(rows, now_ms), uptime, shown).astype(np.int64)
 
     def worst(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The vehicles whose clock is wrong for the whole run: error at the start and drift."""
