@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 import streamlit as st
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
@@ -27,7 +26,7 @@ from starlette.websockets import WebSocketClose
 from streamlit.web.server.starlette.starlette_auth_routes import _get_cookie_value_from_request
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
-from dashboard.query_cache import SESSION_SCOPE, VehicleScope, acting, settings
+from dashboard.query_cache import SESSION_SCOPE, VehicleScope, settings
 from dashboard.shared import text
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import read_secret
@@ -57,19 +56,7 @@ HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 """Not for loopback's names: it would hold for every port of the reader's own machine."""
 _NEEDED: Final = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
 _COOKIE_SECRET: Final = 32  # characters at least: whoever guesses it signs themselves in as anybody
-_WANTED: Final = "odograph-wanted"
-_KEEP: Final = f"""<script>
-sessionStorage.setItem("{_WANTED}", window.location.pathname + window.location.search)
-</script>"""
-_RETURN: Final = f"""<script>
-const wanted = sessionStorage.getItem("{_WANTED}")
-sessionStorage.removeItem("{_WANTED}")
-const here = window.location.pathname + window.location.search
-if (wanted && /^\\/(?![\\/\\\\])/.test(wanted) && wanted !== here) {{
-  window.location.replace(wanted)
-}}
-</script>"""
-"""Back to the page that was asked for, of this server only: signing in ends at the first page."""
+_HERE: Final = Path(__file__).parent
 
 
 class Reader(NamedTuple):
@@ -180,7 +167,7 @@ def gate() -> None:
         st.header("Odograph", anchor=False)
         st.write("Sign in to see the fleet.")
         st.button("Sign in", on_click=st.login, icon=":material/login:", type="primary")
-        st.html(_KEEP, unsafe_allow_javascript=True)
+        st.html(_HERE / "keep_address.html", unsafe_allow_javascript=True)
         st.stop()
     claims = st.user.to_dict()
     found = known.reader(claims)
@@ -193,7 +180,7 @@ def gate() -> None:
         st.stop()
     if "returned" not in st.session_state:
         st.session_state["returned"] = True
-        st.html(_RETURN, unsafe_allow_javascript=True)
+        st.html(_HERE / "return_to_address.html", unsafe_allow_javascript=True)
     st.session_state[SESSION_SCOPE] = found.scope
     _once("signed in", None, found.name)
     with st.sidebar:
@@ -245,22 +232,6 @@ def name_field(who: Reader, key: str) -> str:
     return str(given).strip()
 
 
-def guarded(route: Route, known: Roles | None) -> Route:
-    """The route (no coroutine), for those only who have a role; as it is where nobody has to sign in."""
-    if known is None:
-        return route
-
-    def checked(request: Request) -> Response:
-        found = known.reader(identity(request))
-        if found is None:
-            return PlainTextResponse("sign in first\n", 403)
-        with acting(found.scope):
-            answer: Response = route.endpoint(request)
-        return answer
-
-    return Route(route.path, checked)
-
-
 def identity(request: Request) -> dict[str, Any]:
     """What a request's signed cookie says; nothing where there is none, or one that was not signed here."""
     found = _get_cookie_value_from_request(request, USER_COOKIE_NAME)
@@ -302,12 +273,9 @@ class HostCheck:
 async def _secured(send: Send, keep: bool, message: Message) -> None:
     """Cookies only over TLS: Streamlit leaves the one of who signed in open. ``keep``: HSTS."""
     if message["type"] == "http.response.start":
-        headers = [
-            (
-                name,
-                value + b"; Secure" if name == b"set-cookie" and b"; secure" not in value.lower() else value,
-            )
-            for name, value in message["headers"]
-        ]
+        headers = []
+        for name, value in message["headers"]:
+            bare = name == b"set-cookie" and b"; secure" not in value.lower()
+            headers.append((name, value + b"; Secure" if bare else value))
         message = {**message, "headers": headers + [HSTS] * keep}
     await send(message)

@@ -11,7 +11,7 @@ import typer
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from infra.clients.db import connected
+from infra.clients.db import connected, sql_of
 from infra.clients.tables import rendered, table
 from infra.contract.errors import ConfigError
 from infra.settings.settings import endpoints, load
@@ -77,9 +77,6 @@ def report(
     typer.echo(f"report: {file}", err=True)
 
 
-LAST_S = 86_400
-
-
 def trips(
     vehicle: Annotated[str | None, typer.Argument(help="vehicle id; none: all vehicles")] = None,
     since: Annotated[
@@ -100,12 +97,11 @@ def trips(
     import orjson
 
     end = moment_at(until, "--to") if until else datetime.now(UTC)
-    begin = moment_at(since, "--from") if since else end - timedelta(seconds=LAST_S)
+    begin = moment_at(since, "--from") if since else end - timedelta(days=1)
     values = {"vehicle": vehicle, "since": begin, "until": end, "most": MOST}
-    with connected(
-        endpoints(load(), ("db_dashboard_url",)).db_dashboard_url, row_factory=dict_row
-    ) as connection:
-        rows = connection.execute(_TRIPS, values).fetchall()[::-1]
+    url = endpoints(load(), ("db_dashboard_url",)).db_dashboard_url
+    with connected(url, row_factory=dict_row) as connection:
+        rows = connection.execute(sql_of(__file__)["trips"].encode(), values).fetchall()[::-1]
         ways = None if export is None else _ways(connection, rows, export)
     if ways is not None:
         typer.echo(ways)
@@ -146,14 +142,3 @@ _SHOWN: Final[dict[str, Callable[[dict[str, Any]], object]]] = {
     "phase": itemgetter("phase"),
 }
 MOST: Final = 1000
-_TRIPS: Final = """
-SELECT vehicle_id, trip_id, phase, started_at, ended_at, distance_m, unseen_m, known_share, duration_s, moving_s,
-       standing_s, idle_s, halts, speed_mean_kmh, speed_max_kmh, speeding_s, fuel_l, fuel_l_per_100km, energy_kwh, energy_kwh_per_100km,
-       co2_g, harsh_brake, harsh_accelerate, harsh_corner, start_lat_deg, start_lon_deg, end_lat_deg, end_lon_deg,
-       start_h3_r7, end_h3_r7, revision
-FROM serving.trip
-WHERE (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
-  AND started_at < %(until)s AND ended_at >= %(since)s
-ORDER BY started_at DESC LIMIT %(most)s
-"""  # noqa: E501  a list of columns
-"""Trips that lie in [since, until) at least in part; of many the newest."""

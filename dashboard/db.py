@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from inspect import Parameter, Signature
 from typing import Any, Concatenate, Final, LiteralString, ParamSpec
 
@@ -158,6 +159,17 @@ def query(head: str, sql: str) -> Any:
 
 
 def queries_of(module: str) -> dict[str, Any]:
-    """The queries of the SQL file beside a module, by name; each is named by its head."""
-    found = [query(head, sql) for head, sql in sql_of(module).items()]
-    return {each.__name__: each for each in found}
+    """The queries of the SQL file beside a module, by name; each is named by its head.
+
+    A head in braces, as ``{measures}``, is a part of those below it: its text stands where they say so.
+    """
+    parts: dict[str, str] = {}
+    found: dict[str, Any] = {}
+    for head, text in sql_of(module).items():
+        sql = reduce(lambda whole, part: whole.replace(*part), parts.items(), text.rstrip())
+        if head.startswith("{"):
+            parts[head] = sql
+        else:
+            made = query(head, sql)
+            found[made.__name__] = made
+    return found

@@ -17,22 +17,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from dashboard import auth, basemap
-from dashboard.auth import LOCAL, Roles, guarded, identity
-from dashboard.query_cache import (
-    RARE_S,
-    SHARED,
-    SLOW_S,
-    Build,
-    acting,
-    ask_for_all,
-    cache,
-    database,
-    measures,
-    run_now,
-    scope,
-    scoped,
-)
+from dashboard import auth, basemap, query_cache
+from dashboard.auth import LOCAL, Roles, identity
+from dashboard.query_cache import RARE_S, SHARED, SLOW_S, Build, acting, ask_for_all, run_now, scoped
 from dashboard.report import report
 from dashboard.screens.crashes.queries import Key, crash
 from dashboard.screens.fleet import queries as fleet_queries
@@ -62,12 +49,30 @@ def routes(known: Roles | None, settings: contract.Settings) -> list[Route]:
 
     taken = (data_route(note), report_route(settings.tz, note))
     ours = (roads_route(), *layer_routes(settings.dashboard.refresh_s), *ground_routes(), *taken)
-    return [*health_routes(), *(guarded(route, known) for route in ours), bundle_route(settings, known)]
+    return [*health_routes(), *(answering(route, known) for route in ours), bundle_route(settings, known)]
+
+
+def answering(route: Route, known: Roles | None) -> Route:
+    """The route (no coroutine) for those who have a role, where people sign in; errors as answers."""
+
+    def answer(request: Request) -> Response:
+        reader = LOCAL if known is None else known.reader(identity(request))
+        if reader is None:
+            return PlainTextResponse("sign in first\n", 403)
+        try:
+            with acting(reader.scope):
+                found: Response = route.endpoint(request)
+            return found
+        except (ConfigError, ServiceError) as error:
+            status = 400 if isinstance(error, ConfigError) else 503
+            return PlainTextResponse(f"{error}\n", 404 if isinstance(error, report.EmptyDayError) else status)
+
+    return Route(route.path, answer)
 
 
 def health_routes() -> list[Route]:
     """Liveness of the server's loop, readiness of the views (503 with the reason), metrics."""
-    measured = measures()
+    measured = query_cache.measures()
 
     def reason() -> str | None:
         with acting(None):
@@ -93,10 +98,7 @@ def roads_route() -> Route:
     """The road layer. Its address carries a version, so the browser may keep it."""
 
     def roads(_: Request) -> Response:
-        try:
-            body = orjson.dumps(maps.road_rows(run_now(queries.road_edges)))
-        except ServiceError as error:
-            return PlainTextResponse(str(error), 503)
+        body = orjson.dumps(maps.road_rows(run_now(queries.road_edges)))
         headers = {"Cache-Control": f"max-age={86_400}"}
         return Response(body, media_type="application/json", headers=headers)
 
@@ -124,8 +126,7 @@ def ground_routes() -> list[Route]:
 def layer_routes(refresh_s: float) -> list[Route]:
     """Vehicles and bubbles of the fleet; cells and edges of the traffic: what pages have put into layers."""
 
-    def fleet_now() -> pd.DataFrame:
-        return ask_for_all(fleet_queries.fleet_latest, refresh_s * SHARED)
+    fleet_now = partial(ask_for_all, fleet_queries.fleet_latest, refresh_s * SHARED)
 
     def traffic_now(by_cell: bool) -> pd.DataFrame:
         of_now = fleet_queries.road_cells if by_cell else fleet_queries.road_edge_traffic
@@ -147,25 +148,21 @@ def layer_routes(refresh_s: float) -> list[Route]:
             return PlainTextResponse("no such tile\n", 404)
         return of_states(request, lambda fleet: tile(fleet, z, x, y), f"{z}/{x}/{y}")
 
-    paths: dict[str, Callable[[Request], Response]] = {
-        maps.VEHICLES_PATH: lambda request: of_states(request, maps.vehicle_rows, "vehicles"),
-        TILE: bubbles,
-        maps.CELLS_PATH: lambda request: _layer(
-            request, "traffic", "cells", maps.cell_rows, partial(traffic_now, by_cell=True)
-        ),
-        maps.EDGES_PATH: lambda request: _layer(
-            request, "traffic", "edges", maps.edge_rows, partial(traffic_now, by_cell=False)
-        ),
-    }
-    return [Route(path, endpoint) for path, endpoint in paths.items()]
+    def traffic(request: Request) -> Response:
+        by_cell = request.url.path == maps.CELLS_PATH
+        kind, rows = ("cells", maps.cell_rows) if by_cell else ("edges", maps.edge_rows)
+        return _layer(request, "traffic", kind, rows, partial(traffic_now, by_cell))
+
+    def vehicles(request: Request) -> Response:
+        return of_states(request, maps.vehicle_rows, "vehicles")
+
+    of_traffic = (Route(path, traffic) for path in (maps.CELLS_PATH, maps.EDGES_PATH))
+    return [Route(maps.VEHICLES_PATH, vehicles), Route(TILE, bubbles), *of_traffic]
 
 
 def _layer(request: Request, kind: str, variant: str, build: Build, now: Rows) -> Response:
-    rows = cache().layer_rows((scoped(kind), request.query_params.get("at", "")))
-    try:
-        rows = rows or cache().layer(scoped(kind), now())
-    except ServiceError as error:
-        return PlainTextResponse(f"{error}\n", 503)
+    cache, layer = query_cache.cache(), scoped(kind)
+    rows = cache.layer_rows((layer, request.query_params.get("at", ""))) or cache.layer(layer, now())
     headers = {"Content-Encoding": "gzip", "Cache-Control": "no-store"}
     return Response(rows.body(variant, build), media_type="application/json", headers=headers)
 
@@ -181,15 +178,12 @@ def data_route(note: Note) -> Route:
         asked = request.query_params
         shown, key = downloads.sessions().get(asked.get("of", "")), asked.get("key", "")
         rows, form = None if shown is None else shown.rows.get(key), downloads.FORMS.get(asked.get("as", ""))
-        if rows is None or form is None or (shown is not None and shown.scope != scope()):
+        if rows is None or form is None or (shown is not None and shown.scope != query_cache.scope()):
             return PlainTextResponse("these rows are no longer shown: open the page anew\n", 410)
-        try:
-            body = form[1](rows() if callable(rows) else rows)
-            stem = re.sub(r"\W+", "_", f"odograph_{key}_{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-            name = f"{stem}.{asked['as'].lower()}"
-            note(request, None, name)
-        except ServiceError as error:
-            return PlainTextResponse(f"{error}\n", 503)
+        body = form[1](rows() if callable(rows) else rows)
+        stem = re.sub(r"\W+", "_", f"odograph_{key}_{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+        name = f"{stem}.{asked['as'].lower()}"
+        note(request, None, name)
         return _file(body, name, form[0])
 
     return Route(downloads.PATH, answer)
@@ -199,14 +193,10 @@ def report_route(tz: str, note: Note) -> Route:
     """A day's report, as ``odograph report`` makes it."""
 
     def answer(request: Request) -> Response:
-        asked = request.query_params
-        try:
-            with database().connection() as connection:
-                html = report.made(connection, asked.get("day", ""), asked.get("vehicle") or None, tz)
-            note(request, asked.get("vehicle") or None, f"report of {asked.get('day', '')}")
-        except (ConfigError, ServiceError) as error:
-            wrong = 400 if isinstance(error, ConfigError) else 503
-            return PlainTextResponse(f"{error}\n", 404 if isinstance(error, report.EmptyDayError) else wrong)
+        day, vehicle = request.query_params.get("day", ""), request.query_params.get("vehicle") or None
+        with query_cache.database().connection() as connection:
+            html = report.made(connection, day, vehicle, tz)
+        note(request, vehicle, f"report of {day}")
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})
 
     return Route(live.REPORT_PATH, answer)

@@ -85,10 +85,13 @@ def simulate(
 
     Exit codes: 0 all was acknowledged; 1 broker away or messages without PUBACK; 2 wrong option.
     """
-    from edge_simulator import launch, run_setup
     from edge_simulator.console import now_ms, say, show
     from edge_simulator.day import make
+    from edge_simulator.scenario import over, read, settings_of
     from edge_simulator.sending import fleet_processes
+    from edge_simulator.sending.run import RunOptions, connection_names, publish
+    from edge_simulator.town.roads import region, towns
+    from infra.sql import queries
 
     if day is not None and (begins is not None or start_ms is not None):
         raise ConfigError("--day is a whole local day: neither --begins nor --start-ms goes with it")
@@ -103,26 +106,24 @@ def simulate(
         "place": {"lat": lat, "lon": lon}, "clock": {"begins": begins},
         "recorders": {"profile": edr_profile, "keep_pulse": crash_pulse, "chunk_bytes": crash_chunk_bytes},
     }  # fmt: skip
-    options = run_setup.over(run_setup.settings_of(set_ or ()), options)
-    wanted = run_setup.read(scenario, in_force, options, start_ms, day)
+    options = over(settings_of(set_ or ()), options)
+    wanted = read(scenario, in_force, options, start_ms, day)
     name = run_id or (f"day-{day}-{wanted.seed}" if day else f"sim-{now_ms()}-{wanted.seed}")
     if roads:
-        place, url = (
-            (wanted.lat_deg, wanted.lon_deg),
-            settings.endpoints(in_force, ("db_ingest_url",)).db_ingest_url,
-        )
-        say(f"map: {launch.store_roads(url, wanted.seed, place, wanted.profile, wanted.vehicles)} road edges")
+        net = region(wanted.seed, wanted.lat_deg, wanted.lon_deg, towns(wanted.profile, wanted.vehicles))
+        url = settings.endpoints(in_force, ("db_ingest_url",)).db_ingest_url
+        say(f"map: {queries.store_roads(url, f'city-{wanted.seed}', net.edges())} road edges")
     if day is not None and into == "archive":
         show(make(wanted, in_force, name, say), json)
         return
-    run_options = launch.RunOptions(
-        name, launch.connection_names(connections, wanted.vehicles, name), max_in_flight,
-        duration_ms(drain, "--drain") / 1000, log_frames, paced=day is None,
-        live=start_ms is None and day is None, client=client, react=react,
+    run_options = RunOptions(
+        name, in_force.mqtt.root, max_in_flight, duration_ms(drain, "--drain") / 1000, paced=day is None,
+        clients=connection_names(connections, wanted.vehicles, name), client=client,
+        log_frames=log_frames, live=start_ms is None and day is None, react=react,
         keep_s=duration_ms(keep_sent, "--keep-sent") / 1000 if keep_sent else 0.0,
     )  # fmt: skip
     if processes == 1:
-        summary = launch.publish(in_force, wanted, run_options)
+        summary = publish(in_force, wanted, run_options)
     else:
         summary = fleet_processes.run(in_force, wanted, run_options, processes, connections)
     show(summary, json)
@@ -134,20 +135,20 @@ def simulate(
 @scenarios.command("list")
 def list_scenarios() -> None:
     """Names and titles of the ready scenarios."""
-    from edge_simulator import run_setup
+    from edge_simulator import scenario
 
-    for name in run_setup.ready():
-        sys.stdout.write(f"{name:16} {run_setup.load(name, {}).title}\n")
+    for name in scenario.ready():
+        sys.stdout.write(f"{name:16} {scenario.load(name, {}).title}\n")
 
 
 @scenarios.command("show")
 def show_scenario(name: Annotated[str, Argument(help="a ready scenario")]) -> None:
     """Print a ready scenario: a start for one of your own."""
-    from edge_simulator import run_setup
+    from edge_simulator import scenario
 
-    path = run_setup.ready().get(name)
+    path = scenario.ready().get(name)
     if path is None:
-        raise ConfigError(f"{name}: no such scenario; there are {', '.join(run_setup.ready())}")
+        raise ConfigError(f"{name}: no such scenario; there are {', '.join(scenario.ready())}")
     sys.stdout.write(path.read_text())
 
 
@@ -162,9 +163,9 @@ def list_faults() -> None:
 @scenarios.command("check")
 def check_scenario(file: Annotated[str, Argument(help="a ready scenario or a YAML file")]) -> None:
     """Check a scenario whole and say what it comes to. Exit 2 with the first thing that is wrong."""
-    from edge_simulator import run_setup
+    from edge_simulator import scenario
 
-    found = run_setup.read(file, settings.load(), {})
+    found = scenario.read(file, settings.load(), {})
     length = "until stopped" if found.frames_per_vehicle is None else f"{found.span_ms / 1000:g} s"
     every = f"every {found.cadence.interval_ms} ms, {found.full_rate:g} frames/s"
     sys.stdout.write(f"{found.vehicles} vehicles, {every}, {length}\n")

@@ -1,19 +1,31 @@
-"""What a run is: seed, fleet, times, stages and mishaps, checked before anything starts."""
+"""What a run is: a scenario file (YAML) with options set over it, checked whole before anything starts."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+from zoneinfo import ZoneInfo
 
-import numpy as np
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from edge_simulator.edr.recorder import Setup
-from edge_simulator.faults.plan import Wanted
-from edge_simulator.geo import Ints
+from edge_simulator.console import now_ms
+from edge_simulator.edr.recorder import PROFILES, Setup
+from edge_simulator.faults import Wanted
+from edge_simulator.faults import read as read_fault
 from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.telemetry.instruments import Sensors
-from edge_simulator.wireless.settings import LinkShares as LinkShares  # noqa: PLC0414  others take it from here
+from edge_simulator.wireless.settings import LinkShares
 from infra.contract.errors import ConfigError
+from infra.contract.messages import MIN_CHUNK_BYTES
+from infra.settings.files import parse_yaml, read_yaml, wanted
+from infra.settings.settings import Settings
+from infra.settings.values import day_ms, duration_ms
+from infra.stack.identity import record_signer
 
+Profile = Literal["steady", "day"]
 STEP_MS = 1000  # the number on line changes at most so often
 
 
@@ -53,20 +65,6 @@ class Schedule:
             raise ConfigError(f"stages: {most:g} frames/s are wanted, but {less}")
 
 
-def on_line(rate: float, full: float, n_vehicles: int) -> int:
-    """How many of ``n_vehicles`` have to report for a rate."""
-    return min(n_vehicles, round(n_vehicles * rate / full))
-
-
-def turns(n_vehicles: int) -> Ints:
-    """Each vehicle's place in the order of coming on line, [n_vehicles]: any first few are spread evenly."""
-    golden = (5**0.5 - 1) / 2
-    order = np.argsort(np.arange(n_vehicles) * golden % 1.0, kind="stable")
-    place = np.empty(n_vehicles, dtype=np.int64)
-    place[order] = np.arange(n_vehicles)
-    return place
-
-
 def stages_of(entries: Sequence[tuple[int, float | None, float | None]]) -> Schedule:
     """Stages from (length in ms, rate, ramp_to): a ramp begins where the stage before it ended, else at 0."""
     stages: list[Stage] = []
@@ -83,8 +81,6 @@ def stages_of(entries: Sequence[tuple[int, float | None, float | None]]) -> Sche
 
 SAMPLES = 10
 LONGEST_COVERED_MS = 10_000  # by a frame: its first sample must not be late when the last one is taken
-
-Profile = Literal["steady", "day"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +153,227 @@ def cadence(vehicles: int, rate: float | None, interval_ms: int | None) -> Caden
             f"next: every {found.interval_ms} ms ({1000 * vehicles / found.interval_ms:g} frames/s)"
         )
     return found
+
+
+DAY_DEFAULTS = {"profile": "day", "interval": "10s", "step": "500ms", "parked_every": "10m"}  # of a --day
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+def _time_of_day_s(value: object) -> float:
+    """``07:30`` in seconds after midnight. YAML reads an unquoted 7:30 as 450: a number is minutes."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 24 * 60:
+        value = f"{int(value) // 60:02d}:{int(value) % 60:02d}"
+    hours, _, minutes = str(value).partition(":")
+    if not (hours.isdecimal() and minutes.isdecimal() and int(hours) < 24 and int(minutes) < 60):
+        raise ValueError(f"{value!r} is no time of day such as 07:30")
+    return int(hours) * 3600.0 + int(minutes) * 60.0
+
+
+def _length_ms(value: object) -> int:
+    try:
+        return duration_ms(str(value), "")
+    except ConfigError as error:
+        raise ValueError(str(error).partition(": ")[2]) from error
+
+
+def _short_step(step_ms: int) -> int:
+    if step_ms > 500:
+        raise ValueError("1ms to 500ms is wanted; beyond it drivers react too late")
+    return step_ms
+
+
+Length = Annotated[int, BeforeValidator(_length_ms)]
+
+
+class _Part(BaseModel, extra="forbid", frozen=True, populate_by_name=True):
+    pass
+
+
+class Place(_Part):
+    """Centre of the city, degrees."""
+
+    lat: float = Field(48.137, ge=-80, le=80)
+    lon: float = Field(11.575, ge=-179, le=179)
+
+
+class Clock(_Part):
+    """Local time of the simulated day at the start of the run; what is stamped stays true time."""
+
+    begins: Annotated[float, BeforeValidator(_time_of_day_s)] | None = None
+    weekday: Weekday | None = None
+
+
+class StageEntry(_Part):
+    """A stage as written: ``{for: 60s, rate: 100}`` or ``{for: 60s, ramp_to: 1000}``."""
+
+    lasts: Length = Field(alias="for")
+    rate: float | None = None
+    ramp_to: float | None = None
+
+
+class Recorders(_Part):
+    """How event data recorders are set up; see recorder.Setup."""
+
+    profile: Literal["us563_2006", "us563_2024"] = "us563_2024"
+    keep_pulse: bool = False
+    chunk_bytes: int | None = Field(None, ge=MIN_CHUNK_BYTES)
+
+
+class ScenarioFile(_Part):
+    """All that a scenario file may say; every key has a default."""
+
+    title: str = ""
+    seed: int = Field(1, ge=0)
+    vehicles: int = Field(100, ge=1)
+    rate: float | None = Field(None, gt=0)
+    interval: Length | None = None
+    duration: Length | None = None
+    limit: int | None = Field(None, ge=1)
+    step: Annotated[Length, AfterValidator(_short_step)] = 100
+    profile: Profile = "steady"
+    parked_every: Length | None = None
+    place: Place = Place()
+    clock: Clock = Clock()
+    recorders: Recorders = Recorders()
+    truth_edges: bool = False
+    ambient_c: float = Field(16.0, ge=-40, le=55)
+    faults: tuple[str | dict[str, Any], ...] = ()
+    link: LinkShares = LinkShares()
+    gnss: GnssSettings = GnssSettings()
+    sensors: Sensors = "fine"
+    stages: tuple[StageEntry, ...] = ()
+
+
+PARTS = ("link", "gnss", "place", "clock", "recorders")  # hold keys: options are set over them one by one
+_MODELS: dict[str, type[BaseModel]] = {
+    "place": Place, "clock": Clock, "recorders": Recorders, "stages": StageEntry, "link": LinkShares,
+    "gnss": GnssSettings,
+}  # fmt: skip
+
+
+def ready() -> dict[str, Path]:
+    """The scenarios that come with the simulator, by name."""
+    return {path.stem: path for path in sorted(Path(__file__).with_name("scenarios").glob("*.yaml"))}
+
+
+def load(
+    name_or_path: str | None, options: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> ScenarioFile:
+    """A scenario by name or file, over ``defaults``, under the ``options`` given. Raises ConfigError."""
+    raw: Any = {}
+    where = "the options" if name_or_path is None else f"--scenario {name_or_path}"
+    if name_or_path is not None:
+        path = ready().get(name_or_path, Path(name_or_path))
+        if not path.exists():
+            raise ConfigError(f"{where}: no such scenario or file; ready ones: {', '.join(ready())}")
+        raw = read_yaml(path, "--scenario")
+        if not isinstance(raw, dict):
+            raise ConfigError(f"{where}: a mapping of keys is wanted, as: odograph scenarios show city-day")
+    for part in PARTS:
+        if not isinstance(raw.get(part) or {}, Mapping):
+            raise ConfigError(f"{where}: {part} {raw[part]!r}: keys with values are wanted")
+    given = _without_none(options)
+    if given.keys() & {"rate", "interval"}:
+        raw = {key: value for key, value in raw.items() if key not in {"rate", "interval"}}
+    merged = _merged({**(defaults or {}), **raw}, given)
+    if merged.get("rate") is not None and "interval" not in given:
+        merged.pop("interval", None)
+    try:
+        return ScenarioFile.model_validate(merged)
+    except ValidationError as error:
+        message = _first_error(error)
+        raise ConfigError(f"{where}: {message}" if name_or_path else f"--{message}") from error
+
+
+def settings_of(texts: Iterable[str]) -> dict[str, Any]:
+    """Options such as ``link.outage_share=0.3`` as a scenario file would have them; raises ConfigError."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        part, dot, name = key.strip().partition(".")
+        if not (equals and part) or (dot and part not in PARTS):
+            wanted = "KEY=VALUE is wanted, as ambient_c=-8, or PART.KEY=VALUE with one of"
+            raise ConfigError(f"--set {text}: {wanted} {', '.join(PARTS)}")
+        try:
+            read = parse_yaml(value)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"--set {text}: not readable as YAML ({reason})") from error
+        (found.setdefault(part, {}) if dot else found)[name if dot else part] = read
+    return found
+
+
+def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Options ``above`` set over those ``below``; what is None is not given."""
+    return _merged(_without_none(below), _without_none(above))
+
+
+def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    return {**low, **high, **{part: {**(low.get(part) or {}), **high.get(part, {})} for part in PARTS}}
+
+
+def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given; empty parts are left out."""
+    kept = {k: _without_none(v) if isinstance(v, Mapping) else v for k, v in options.items()}
+    return {k: v for k, v in kept.items() if v is not None and v not in ((), {})}
+
+
+def _first_error(error: ValidationError) -> str:
+    """The first thing wrong, as key: reason."""
+    first = error.errors()[0]
+    key, value = ".".join(str(part) for part in first["loc"]), first["input"]
+    if first["type"] == "extra_forbidden":
+        part = str(first["loc"][0]) if len(first["loc"]) > 1 else ""
+        known = [f.alias or k for k, f in _MODELS.get(part, ScenarioFile).model_fields.items()]
+        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        return f"{key}: unknown key; {hint}"
+    shown = f"{value:g}" if isinstance(value, float) else repr(value)
+    return f"{key}: {wanted(first)}" if isinstance(value, Mapping) else f"{key} {shown}: {wanted(first)}"
+
+
+def read(
+    name_or_path: str | None, settings: Settings, options: Mapping[str, Any], start_ms: int | None = None,
+    day: str | None = None,
+) -> Scenario:  # fmt: skip
+    """The run that a scenario by name or file describes, with options set over it. Raises ConfigError."""
+    file = load(name_or_path, options, DAY_DEFAULTS if day else None)
+    try:
+        return run_of(file, settings, start_ms, day)
+    except ConfigError as error:
+        if name_or_path is None:
+            raise
+        raise ConfigError(f"--scenario {name_or_path}: {error}") from error
+
+
+def run_of(file: ScenarioFile, settings: Settings, start_ms: int | None, day: str | None) -> Scenario:
+    """The run that a scenario file describes. Raises ConfigError.
+
+    ``start_ms`` None begins one frame before now; ``day`` (2026-11-20) is a whole day in the settings' zone,
+    of 23 or 25 hours when clocks change.
+    """
+    schedule = stages_of([(s.lasts, s.rate, s.ramp_to) for s in file.stages])
+    every = cadence(file.vehicles, file.rate, file.interval)
+    schedule.check(1000 * file.vehicles / every.interval_ms)
+    length_ms = file.duration or schedule.span_ms or None
+    if day is not None:
+        start_ms, end_ms = day_ms(day, "--day", settings.tz)
+        length_ms = min(filter(None, (end_ms - start_ms, length_ms)))
+    begin_ms = start_ms if start_ms is not None else now_ms() - SAMPLES * every.dt_ms
+    here = datetime.fromtimestamp(begin_ms / 1000, ZoneInfo(settings.tz))
+    clock_s = here.hour * 3600.0 + here.minute * 60.0 + here.second
+    clock_s = file.clock.begins if file.clock.begins is not None else clock_s
+    edr = file.recorders
+    chunk_bytes = edr.chunk_bytes or settings.mqtt.crash_chunk_bytes
+    return Scenario(
+        seed=file.seed, vehicles=file.vehicles, cadence=every, start_ms=begin_ms, limit=file.limit,
+        frames_per_vehicle=None if length_ms is None else max(1, length_ms // every.interval_ms),
+        lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
+        lateness_ms=1000 * settings.jobs.lateness_s, faults=tuple(map(read_fault, file.faults)),
+        link=file.link, gnss=file.gnss, sensors=file.sensors,
+        profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
+        weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),
+        parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=min(file.step, every.dt_ms),
+        truth_edges=file.truth_edges,
+        recorders=Setup(PROFILES[edr.profile], edr.keep_pulse, chunk_bytes, record_signer(settings)),
+    )  # fmt: skip

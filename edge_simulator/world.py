@@ -32,7 +32,6 @@ class Slot:
 
     end_ms: int
     messages: list[Outgoing]
-    generated: int
     truth: list[Truth] = field(default_factory=list)
     crashes: list[Sealed] = field(default_factory=list)  # sealed now; their messages come when they are due
 
@@ -88,11 +87,12 @@ class World:
             truth = self._run_fine((k - 1) * dt, self._substeps)
             self.emitter.sample(dt / 1000)
             self.emitter.radio.step(self.scenario.start_ms, slot_ms, st.lat, st.lon, self.fleet.ignition_on())
-            made = self.emitter.emit(k, slot_ms, self._injector.codes) if k >= SAMPLES else 0
+            if k >= SAMPLES:
+                self.emitter.emit(k, slot_ms, self._injector.codes)
             leaving = self.emitter.take(slot_ms + dt)
             truth += self.emitter.radio.truth()
             sealed, self._sealed = self._sealed, []
-            yield Slot(slot_ms + dt, leaving, made, truth, sealed)
+            yield Slot(slot_ms + dt, leaving, truth, sealed)
 
     def warm_up(self) -> None:
         """Simulate the time before the start, once: the recorder's ring is full then and traffic flows."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from edge_simulator.edr import pulse, recorder
-from edge_simulator.edr.pulse import Pulse
+from edge_simulator.edr.pulse import Finding, Kind, Pulse
+from edge_simulator.geo import Floats
 from infra.contract.messages import crash_digest, decode_crash
 
 DELTA_VS_KMH = (6.0, 8.0, 10.0, 16.0, 25.0, 40.0, 56.0)
 STRIKE = (7.0, 20)  # a stone under the car, km/h and ms: below 8 km/h, and a pretensioner fires
 VEHICLE_ID = "1HGCM82633A004352"
 ZERO_MS = 1_760_000_000_000
+SCENE: dict[str, Any] = {
+    "vehicle_id": VEHICLE_ID, "boot_id": 0, "seq": 0, "event_ms": ZERO_MS, "lat_deg": 0.0, "lon_deg": 0.0,
+    "has_engine": True, "ignition_cycle": 1,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ def table(profile: recorder.Profile, seeds: Sequence[int]) -> list[Line]:
 def _pulses(seeds: Sequence[int]) -> Iterator[tuple[float | None, list[Pulse]]]:
     for kind in pulse.KINDS.values():
         for delta_v_kmh in DELTA_VS_KMH:
-            yield delta_v_kmh, [pulse.drawn(kind, delta_v_kmh, np.random.default_rng(k)) for k in seeds]
+            yield delta_v_kmh, [drawn(kind, delta_v_kmh, np.random.default_rng(k)) for k in seeds]
     yield STRIKE[0], [strike(*STRIKE)]
     for draw in KNOCKS.values():
         yield None, [draw(np.random.default_rng(k)) for k in seeds]
@@ -71,16 +77,26 @@ def _judged(
 
     Whole: it holds all samples, passes the contract and has its digest. None: nothing triggers.
     """
-    finding = pulse.judge(burst.long, burst.lat)
+    finding = judge(burst.long, burst.lat)
     if finding is None:
         return None
     event = recorder.Memory().store("0-0", ZERO_MS, bool(finding.deployed_ms))
     assert event is not None  # an empty memory has room
-    scene = recorder.Scene(VEHICLE_ID, 0, 0, ZERO_MS, 0.0, 0.0, has_engine=True, ignition_cycle=1)
-    record = decode_crash(recorder.record(profile, scene, ring.harvest(0, ZERO_MS), finding, event))
+    record = decode_crash(recorder.record(profile, ring.harvest(0, ZERO_MS), finding, event, **SCENE))
     axis = finding.lat if np.abs(burst.lat).max() > np.abs(burst.long).max() else finding.long
     whole = record["complete"] and record["sha256"] == crash_digest(record)
     return axis.max_kmh, axis.max_ms, record["airbag_deployed"], whole
+
+
+def drawn(kind: Kind, delta_v_kmh: float, rng: np.random.Generator) -> Pulse:
+    """A crash of ``kind`` with a width out of its range."""
+    low, high = kind.width_ms
+    return pulse.crash(kind, delta_v_kmh, int(rng.integers(low, high + 1)), rng)
+
+
+def judge(long: Floats, lat: Floats | None = None) -> Finding | None:
+    """The first event in a burst, or None."""
+    return next(iter(pulse.events(long, lat)), None)
 
 
 def reaches_threshold(burst: Pulse) -> bool:

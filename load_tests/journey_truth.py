@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from edge_simulator import day
-from edge_simulator.scenario import LinkShares, Scenario, cadence
+from edge_simulator.scenario import Scenario, cadence
+from edge_simulator.wireless.settings import LinkShares
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from load_tests.archived import features_read

@@ -25,7 +25,7 @@ from typing import get_args
 
 import orjson
 
-from edge_simulator import run_setup
+from edge_simulator import scenario
 from edge_simulator.faults.kinds import KINDS
 from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.telemetry.outbox import Outgoing
@@ -112,8 +112,8 @@ def world_of(plan: Plan, settings: Settings, profile: str, seed: int, start_ms: 
         "profile": profile, "faults": plan.faults, "clock": {"begins": plan.begins},
         "parked_every": "60s" if profile == "day" else None, "step": "500ms", "sensors": plan.sensors,
     }  # fmt: skip
-    file = run_setup.load(None, wanted)
-    return World(run_setup.scenario(file, settings, start_ms, None))
+    file = scenario.load(None, wanted)
+    return World(scenario.run_of(file, settings, start_ms, None))
 
 
 class Feed:

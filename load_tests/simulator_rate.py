@@ -21,7 +21,7 @@ from typing import Any
 
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import SAMPLES, Scenario, cadence
-from edge_simulator.sending.run import Client, Plan, Run, filters, publisher_of
+from edge_simulator.sending.run import Client, Run, RunOptions, filters, publisher_of
 from edge_simulator.world import World
 from infra.clients.mqtt_broker import MqttBroker
 from load_tests.rate_support import Broker, Clock, broker_in, cpu_s
@@ -96,7 +96,7 @@ def generate(vehicles: int, seconds: int, encode: bool) -> Measured:
     clock = Clock()
     world = fleet(vehicles, seconds, clock)
     if not encode:
-        world.emitter.emit = lambda *_: 0  # type: ignore[method-assign]
+        world.emitter.emit = lambda *_: None  # type: ignore[method-assign]
     begun, begun_cpu = time.monotonic(), time.process_time()
     for _ in world.slots():
         pass
@@ -120,9 +120,8 @@ def all_in(
         clock.time(publisher, "publish_many", "publish")
         clock.time(publisher, "drive", "publish")
         with RunFiles(home, run_id, log_frames=False) as files:
-            run = Run(
-                Plan(run_id, "rate", 20_000, 30.0, paced=rate > 0), world, publisher, files, lambda _: None
-            )
+            options = RunOptions(run_id, "rate", 20_000, 30.0, paced=rate > 0)
+            run = Run(options, world, publisher, files, lambda _: None)
             begun, begun_cpu, broker_cpu = time.monotonic(), time.process_time(), cpu_s(broker.pid)
             summary = run.go(lambda: False)
             wall_s, cpu = time.monotonic() - begun, time.process_time() - begun_cpu

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from edge_simulator import run_setup
+from edge_simulator import scenario
 from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.world import World
 from infra.contract.signals import SIGNALS
@@ -39,7 +39,7 @@ def world_of(seed: int, duration: str) -> World:
     """A fleet without faults, at 2 Hz."""
     wanted = {"vehicles": FLEET, "interval": f"{DT_MS * SAMPLES}ms", "duration": duration, "seed": seed,
               "step": f"{DT_MS}ms", "sensors": "obd", "ambient_c": 8.0}  # fmt: skip
-    return World(run_setup.scenario(run_setup.load(None, wanted), load(), START_MS, None))
+    return World(scenario.run_of(scenario.load(None, wanted), load(), START_MS, None))
 
 
 def rows(frame: dict[str, Any]) -> Iterator[list[object]]:

@@ -24,11 +24,7 @@ INK: Final[dict[Mode, dict[str, str]]] = {
     },
     "dark": {"ink": "#a9b6c4", "grid": "#26303c", "casing": "#0b0f14", "cursor": "#ff7ab2", "end": "#5b6a7a"},
 }
-
-
 SCRIPTS: Final = {"trip": ("trip.js",), "replay": ("timeline.js", "stretch.js", "stock.js", "replay.js")}
-
-
 DECK_SCALE: Final = (
     f"<script>(() => {{{''.join((HERE / f).read_text() for f in ('scale.js', 'deck_scale.js'))}}})()</script>"
 )

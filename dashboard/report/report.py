@@ -8,12 +8,11 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pandas as pd
-from jinja2 import Environment, StrictUndefined
 
 from dashboard.db import Connection
 from dashboard.report import queries
 from dashboard.screens.routing.queries import road_hours
-from dashboard.screens.vehicle import tables as vehicle_tables
+from dashboard.screens.vehicle import charts as vehicle_charts
 from dashboard.shared import text
 from dashboard.shared.text import NONE, ONE, WHOLE, Columns, Record, number
 from dashboard.shared.theme import SEVERITIES
@@ -82,8 +81,8 @@ DRIVING: Final[Columns] = {
     "Cornering": "corner",
     "Score": ("score", float, WHOLE),
 }
-TRENDS: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_tables.TRENDS, "As of": ("as_of", text.minute)}
-CODES: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_tables.CODES}
+TRENDS: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_charts.TRENDS, "As of": ("as_of", text.minute)}
+CODES: Final[Columns] = {"Vehicle": "vehicle_id", **vehicle_charts.CODES}
 ROADS: Final[Columns] = {
     "Road": "road",
     "Class": ("road_class", text.known),
@@ -248,5 +247,5 @@ def _words(value: Any, look: str) -> str:
 
 def rendered(title: str, about: str, sections: Sequence[Section]) -> str:
     """The file; all words are escaped."""
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text())
-    return str(template.render(title=title, about=about, sections=sections, high_px=HIGH_PX))
+    made = text.template(TEMPLATE)
+    return made.render(title=title, about=about, sections=sections, high_px=HIGH_PX)

@@ -3,38 +3,17 @@
 Nothing from a device goes in here.
 """
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from dashboard.shared.theme import CONGESTION, LIMIT, SERIES, SEVERITIES, STATES, TONES, Mode, speed_labels
 
 CELL_PX: Final = 64
-WHITE: Final = "#ffffff"
-_CROSS: Final = "M27 27L73 73M27 73L73 27"
-_SIGNS: Final = {  # of a state, on 100 x 100; {c} is its colour, {o} the ground's outline
-    "moving": '<path d="M50 8L80 88L50 70L20 88Z" fill="{c}" stroke="{o}" stroke-width="6"/>',
-    "idling": '<circle cx="50" cy="50" r="31" fill="{c}" stroke="{o}" stroke-width="6"/>'
-    f'<path d="M37 34h9v32h-9zM54 34h9v32h-9z" fill="{WHITE}"/>',
-    "parked": '<rect x="23" y="23" width="54" height="54" rx="8" fill="{c}" stroke="{o}" stroke-width="6"/>',
-    "silent": f'<path d="{_CROSS}" stroke="{{o}}" stroke-width="24"/>'
-    f'<path d="{_CROSS}" stroke="{{c}}" stroke-width="13"/>',
-    "unknown": '<g fill="none"><circle cx="50" cy="50" r="21" stroke="{o}" stroke-width="22"/>'
-    '<circle cx="50" cy="50" r="21.5" stroke="{c}" stroke-width="13"/></g>',
-}
-_PIN: Final = (
-    '<path d="M24 54L50 98L76 54A34 34 0 1 0 24 54Z" fill="{o}"/>'
-    '<path d="M31 55L50 89L69 55A28 28 0 1 0 31 55Z" fill="{c}"/>'
-    f'<rect x="45.5" y="20" width="9" height="23" rx="4" fill="{WHITE}"/>'
-    f'<circle cx="50" cy="52" r="5" fill="{WHITE}"/>'
-)
-"""Of a severity: with an exclamation mark."""
-_MARK: Final = (
-    f'<rect x="2" y="2" width="96" height="96" rx="22" fill="{STATES["moving"]}"/>'
-    f'<g fill="none" stroke="{WHITE}" stroke-width="8"><path d="M26.6 65.5A26 26 0 1 1 73.4 65.5"/>'
-    f'<path d="M50 52L68 36"/></g><circle cx="51" cy="53" r="8" fill="{WHITE}"/>'
-)
+_SIGNS: Final = tomllib.loads(Path(__file__).with_name("icons.toml").read_text())
 
 
 def _svg(body: str, wide: int, high: int, box: str) -> str:
@@ -48,7 +27,7 @@ def _data_url(svg: str) -> str:
 
 @lru_cache(maxsize=2)
 def _icons(mode: Mode) -> dict[str, str]:
-    signs = _SIGNS | dict.fromkeys(SEVERITIES, _PIN)
+    signs = {name: _SIGNS[name] for name in STATES} | dict.fromkeys(SEVERITIES, _SIGNS["pin"])
     colours = STATES | SEVERITIES
     return {name: sign.format(c=colours[name], o=TONES[mode].outline) for name, sign in signs.items()}
 
@@ -77,14 +56,15 @@ def single(mode: Mode) -> dict[str, str]:
 
 def mark() -> str:
     """The sign of the product, a dial, as SVG: a named icon would be fetched from outside."""
-    return _svg(_MARK, CELL_PX, CELL_PX, "0 0 100 100")
+    return _svg(_SIGNS["mark"].format(c=STATES["moving"]), CELL_PX, CELL_PX, "0 0 100 100")
 
 
 def wordmark(mode: Mode) -> str:
     """The sign with the name, as SVG."""
     ink = {"light": "#1d2733", "dark": "#dbe3ec"}[mode]
     look = f'x="40" y="23" font-family="sans-serif" font-size="20" font-weight="600" fill="{ink}"'
-    body = f'<g transform="translate(0 1) scale(0.3)">{_MARK}</g><text {look}>Odograph</text>'
+    sign = _SIGNS["mark"].format(c=STATES["moving"])
+    body = f'<g transform="translate(0 1) scale(0.3)">{sign}</g><text {look}>Odograph</text>'
     return _svg(body, 150, 32, "0 0 150 32")
 
 

@@ -3,10 +3,13 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pandas as pd
+from jinja2 import Environment, StrictUndefined, Template
 from pandas.io.formats.style import Styler
 
 from dashboard.shared.theme import SEVERITIES, SEVERITY_SIGNS
@@ -145,6 +148,31 @@ def tinted(frame: pd.DataFrame, column: str, colours: Mapping[str, str]) -> Styl
         return f"color: {colour}; font-weight: 600" if colour else ""
 
     return frame.style.map(tint, subset=[column])
+
+
+def vehicle(now: Record, moment: pd.Timestamp) -> dict[str, str]:
+    """The figures of a vehicle's newest state, a row of serving.fleet_latest, at this moment."""
+    # a gauge pressure made comparable (20 °C) is a little below none in a tyre that is flat and warm
+    tyre_kpa = None if now["tyre_min_kpa20"] is None else max(0.0, now["tyre_min_kpa20"])
+    return {
+        "State": now["state"],
+        "Last seen": f"{duration((moment - now['event_time']).total_seconds())} ago",
+        "Speed": number(now["speed_kmh"], "km/h"),
+        "Limit": number(now["speed_limit_kmh"], "km/h"),
+        "Odometer": number(divided(1000)(now["odometer_m"]), "km"),
+        "Coolant": number(now["coolant_c"], "°C", 1),
+        "12 V system": number(now["battery_v"], "V", 2),
+        "Lowest tyre": number(tyre_kpa, "kPa"),
+        "Fuel": number(now["fuel_level_pct"], "%"),
+        "Charge": number(now["soc_pct"], "%", 1),
+        "Active alerts": number(now["alerts"]),
+    }
+
+
+@cache
+def template(file: Path) -> Template:
+    """A file of HTML; what is put into it is escaped."""
+    return Environment(autoescape=True, undefined=StrictUndefined).from_string(file.read_text())
 
 
 def message(row: Record) -> Any:

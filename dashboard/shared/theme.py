@@ -77,7 +77,7 @@ def speed_labels() -> dict[str, str]:
     return dict(zip([*labels, f"{lows[-1]:.0f}+"], (colour for _, colour in SPEED_BANDS), strict=True))
 
 
-STYLE: Final = f"<style>{Path(__file__).with_name('style.css').read_text()}</style>"
+STYLE: Final = Path(__file__).with_name("style.css")
 """What the options cannot say: margins, the grid of figures, no fading while a part is updated."""
 
 

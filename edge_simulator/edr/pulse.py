@@ -87,12 +87,6 @@ def crash(kind: Kind, delta_v_kmh: float, width_ms: float, rng: np.random.Genera
     return Pulse(kind.name, along, across) if kind.axis == "long" else Pulse(kind.name, across, along)
 
 
-def drawn(kind: Kind, delta_v_kmh: float, rng: np.random.Generator) -> Pulse:
-    """A crash of ``kind`` with a width out of its range."""
-    low, high = kind.width_ms
-    return crash(kind, delta_v_kmh, int(rng.integers(low, high + 1)), rng)
-
-
 def kerb(peak_g: float, width_ms: float) -> Floats:
     """A pothole or kerb: one swing back and one forth, so that little speed is lost."""
     t = np.arange(300) - BEFORE_MS
@@ -155,11 +149,6 @@ class Finding(NamedTuple):
     long: Axis
     lat: Axis
     deployed_ms: Mapping[str, int]  # what fired, and when after time zero
-
-
-def judge(long: Floats, lat: Floats | None = None) -> Finding | None:
-    """The first event in a burst, or None."""
-    return next(iter(events(long, lat)), None)
 
 
 def events(long: Floats, lat: Floats | None = None, spent: Collection[str] = ()) -> list[Finding]:
@@ -248,8 +237,7 @@ def _limits(change: Floats, marks: list[int], begin: int, at: int) -> tuple[int,
 def _moves(change: Floats, over_ms: int) -> Bools:
     """Whether more than 0.8 km/h change within ``over_ms`` from each moment on; the burst's end is held."""
     held = np.pad(change, (0, over_ms), mode="edge")
-    moves: Bools = np.abs(held[over_ms:] - held[:-over_ms]) > WAKE_KMH
-    return moves
+    return np.abs(held[over_ms:] - held[:-over_ms]) > WAKE_KMH
 
 
 def _axis(change: Floats, zero: int, end: int) -> Axis:

@@ -163,27 +163,17 @@ class Memory:
         return event
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What the recorder knows of a crash besides ring and pulse. ``power_lost_ms`` counts from time zero."""
-
-    vehicle_id: str
-    boot_id: int
-    seq: int
-    event_ms: int
-    lat_deg: float
-    lon_deg: float
-    has_engine: bool
-    ignition_cycle: int
-    power_lost_ms: int | None = None
-
-
 def record(
-    profile: Profile, scene: Scene, table: Mapping[str, Floats], finding: Finding, event: Event,
-    pulse_mps2: dict[str, Any] | None = None, sign: Callable[[Frame], bytes] | None = None,
+    profile: Profile, table: Mapping[str, Floats], finding: Finding, event: Event, *,
+    vehicle_id: str, boot_id: int, seq: int, event_ms: int, lat_deg: float, lon_deg: float, has_engine: bool,
+    ignition_cycle: int, lost_ms: int | None = None, pulse_mps2: dict[str, Any] | None = None,
+    sign: Callable[[Frame], bytes] | None = None,
 ) -> bytes:  # fmt: skip
-    """The crash message: a sealed record as JSON. ``table`` is the ring's harvest in ``profile``."""
-    lost_ms, first = scene.power_lost_ms, event.first
+    """The crash message: a sealed record as JSON. ``table`` is the ring's harvest in ``profile``.
+
+    ``lost_ms``: when the power went, after time zero; None: it stayed.
+    """
+    first = event.first
     fired = {k: ms for k, ms in finding.deployed_ms.items() if lost_ms is None or ms <= lost_ms}
     bags = [fired[restraint.name] for restraint in FITTED if restraint.air_bag and restraint.name in fired]
     belt = table["driver_belt_on"][-1 - BELT_MS // profile.dt_ms]
@@ -192,16 +182,16 @@ def record(
         name: [None if np.isnan(v) else (int if name in NUMBERS else bool)(v) for v in table[name]]
         for name in PRE_CRASH
     }
-    if not scene.has_engine:
+    if not has_engine:
         pre_crash["engine_rpm"] = [None] * profile.samples
     body = {
         "schema": SCHEMA,
-        "vehicle_id": scene.vehicle_id,
-        "boot_id": scene.boot_id,
-        "seq": scene.seq,
+        "vehicle_id": vehicle_id,
+        "boot_id": boot_id,
+        "seq": seq,
         "crash_id": event.crash_id,
-        "event_ms": scene.event_ms,
-        "sent_ms": scene.event_ms + RECORDED_MS,
+        "event_ms": event_ms,
+        "sent_ms": event_ms + RECORDED_MS,
         "profile": profile.name,
         "pre_crash_dt_ms": profile.dt_ms,
         "pre_crash": pre_crash,
@@ -218,14 +208,14 @@ def record(
         "belt_on": None if np.isnan(belt) else bool(belt),
         "passenger_belt_on": None,
         "warning_lamp_on": False,
-        "ignition_cycle": min(scene.ignition_cycle, MAX_IGNITION_CYCLE),
+        "ignition_cycle": min(ignition_cycle, MAX_IGNITION_CYCLE),
         "multi_event": event.number,
         "first_crash_id": None if first is None else first.crash_id,
         "event_1_to_2_ms": None if first is None else round((event.zero_ms - first.zero_ms) / 100) * 100,
         "locked": event.locked,
         "complete": lost_ms is None and not bool(np.isnan(table["speed_kmh"]).any()),
-        "lat_deg": round(scene.lat_deg, 6),
-        "lon_deg": round(scene.lon_deg, 6),
+        "lat_deg": round(lat_deg, 6),
+        "lon_deg": round(lon_deg, 6),
     }
     if pulse_mps2 is not None:
         body["pulse_mps2"] = pulse_mps2
@@ -259,15 +249,6 @@ class Sealed(NamedTuple):
     payloads: tuple[bytes, ...]
 
 
-class _Pending(NamedTuple):
-    """An event found in a burst that has not happened yet; ``zero_ms`` counts from the run's start."""
-
-    zero_ms: int
-    finding: Finding
-    burst: Burst
-    shown_from_ms: int
-
-
 class BlackBoxes:
     """One recorder a vehicle. ``h_ms`` is the length of a physics step."""
 
@@ -280,7 +261,8 @@ class BlackBoxes:
         self._h_ms = max(1, round(h_ms))
         self._setup = setup
         self._ring = Ring(len(vehicle_ids), setup.profile.samples, setup.profile.dt_ms)
-        self._pending: list[_Pending] = []
+        self._pending: list[tuple[int, Finding, Burst, int]] = []
+        """Events found in a burst: time zero, ms from the run's start, and the first one's in the burst."""
         self.memories: defaultdict[int, Memory] = defaultdict(Memory)  # by vehicle
 
     def sample(self, now_ms: int) -> None:
@@ -300,7 +282,7 @@ class BlackBoxes:
             # Time zero of the first event lies within the step; what follows keeps its distance.
             first_ms = found[0].zero_ms
             begin_ms = burst.start_ms - self._h_ms + first_ms % self._h_ms - first_ms
-            self._pending.append(_Pending(begin_ms + finding.zero_ms, finding, burst, first_ms))
+            self._pending.append((begin_ms + finding.zero_ms, finding, burst, first_ms))
 
     def sealed(self, now_ms: int, start_ms: int) -> Iterator[Sealed]:
         """Records of the events up to ``now_ms``, to be asked for before that moment is sampled.
@@ -308,22 +290,22 @@ class BlackBoxes:
         ``start_ms`` is the run's start on the device's clock. An event that the memory has no room for has
         no record.
         """
-        ready = [event for event in self._pending if event.zero_ms <= now_ms]
-        self._pending = [event for event in self._pending if event.zero_ms > now_ms]
+        ready = [event for event in self._pending if event[0] <= now_ms]
+        self._pending = [event for event in self._pending if event[0] > now_ms]
         for zero_ms, finding, burst, shown_from_ms in ready:
             i, motion = burst.fault.vehicle, self._fleet.state
             memory = self.memories[i]
             event = memory.store(f"{start_ms}-{memory.sealed}", zero_ms, bool(finding.deployed_ms))
             if event is None:
                 continue
-            scene = Scene(
-                vehicle_id=self._ids[i], boot_id=start_ms, seq=memory.sealed, event_ms=start_ms + zero_ms,
+            setup, event_ms = self._setup, start_ms + zero_ms
+            raw = raw_pulse(burst.pulse, shown_from_ms, finding.zero_ms) if setup.keep_pulse else None
+            sealed = record(
+                setup.profile, self._ring.harvest(i, zero_ms), finding, event,
+                vehicle_id=self._ids[i], boot_id=start_ms, seq=memory.sealed, event_ms=event_ms,
                 lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]), has_engine=self._has_engine[i],
-                ignition_cycle=FIRST_CYCLE + i, power_lost_ms=burst.fault.details.get("power_lost_ms"),
+                ignition_cycle=FIRST_CYCLE + i, lost_ms=burst.fault.details.get("power_lost_ms"),
+                pulse_mps2=raw, sign=setup.sign,
             )  # fmt: skip
             memory.sealed += 1
-            raw = raw_pulse(burst.pulse, shown_from_ms, finding.zero_ms) if self._setup.keep_pulse else None
-            table = self._ring.harvest(i, zero_ms)
-            sealed = record(self._setup.profile, scene, table, finding, event, raw, self._setup.sign)
-            payloads = tuple(split_crash(sealed, self._setup.chunk_bytes))
-            yield Sealed(i, scene.event_ms + RECORDED_MS, payloads)
+            yield Sealed(i, event_ms + RECORDED_MS, tuple(split_crash(sealed, setup.chunk_bytes)))

@@ -156,9 +156,7 @@ def _vehicles(want: Wanted, machine: Machine, free: Bools, rng: np.random.Genera
             what = f"vehicle {vehicle} cannot have it, or there is no such vehicle"
             raise ConfigError(f"fault {want.name}: {what}")
         if not free[vehicle]:
-            raise ConfigError(
-                f"fault {want.name}: vehicle {vehicle} has a fault already; one each is the most"
-            )
+            raise ConfigError(f"fault {want.name}: vehicle {vehicle} has a fault already; one is the most")
         found = [vehicle]
     else:
         count = want.count if want.count is not None else round((want.share or 0.0) * len(free))
@@ -346,8 +344,7 @@ class Injector:
 
     def _driving(self) -> Bools:
         motion = self._fleet.state
-        driving: Bools = (motion.v > ON_ROAD_ABOVE_MPS) & ~motion.parked & ~motion.crashed
-        return driving
+        return (motion.v > ON_ROAD_ABOVE_MPS) & ~motion.parked & ~motion.crashed
 
     def _on_the_move(self, fault: Fault, now_ms: int) -> Fault | None:
         """The fault itself; on the road it goes to the next sound vehicle that drives, or to None."""

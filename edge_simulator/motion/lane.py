@@ -98,10 +98,7 @@ class Lane:
         rank = eta + patience * lesser - 500.0 * impatient - 2000.0 * through
         clears = eta + BEHIND_S + self.own_m[at] / speed
         order = np.lexsort((rank, target))
-        one, two = (
-            order[:-1],
-            order[1:],
-        )  # the one before, from another street into the same one, is in the way
+        one, two = order[:-1], order[1:]  # the one before, from another street into the same, is in the way
         waits = (target[one] == target[two]) & (track[one] != track[two]) & (clears[one] > eta[two])
         yields = np.zeros(len(at), dtype=np.bool_)
         yields[two[waits]] = True

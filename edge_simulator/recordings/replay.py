@@ -23,7 +23,7 @@ from edge_simulator.recordings.mapping import Meaning
 from edge_simulator.runfiles import RunFiles, write_sequences
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Publishing
-from edge_simulator.sending.run import Plan, Say, Sender, Stopped
+from edge_simulator.sending.run import RunOptions, Say, Sender, Stopped
 from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences, identity
 from infra.contract.errors import ConfigError
 from infra.contract.frame import MAX_INT, SCHEMA
@@ -144,7 +144,7 @@ def parse_start(text: str) -> Start:
 
 
 def run(
-    plan: Plan, drives: Convoy, publisher: Publishing, files: RunFiles, say: Say, stopped: Stopped
+    options: RunOptions, drives: Convoy, publisher: Publishing, files: RunFiles, say: Say, stopped: Stopped
 ) -> dict[str, Any]:
     """Send all drives, with lines on how far it is; returns the summary, which is also the run's run.json."""
     frames = drives.frames()
@@ -159,7 +159,7 @@ def run(
                 f"acked {counts.acked['telemetry']}  errors {counts.refused}  reconnects {counts.reconnects}"
             )
 
-    sender = Sender(plan, drives.vehicle_ids, publisher, drives.origin_ms, tick)
+    sender = Sender(options, drives.vehicle_ids, publisher, drives.origin_ms, tick)
     for recording in drives.recordings:
         if recording.ignored:
             say(f"{recording.name}: columns without a meaning, not sent: {', '.join(recording.ignored)}")
@@ -174,9 +174,9 @@ def run(
         if stopped():
             break
     sender.send_now(drives.status("offline", now_ms()))
-    publisher.drain(plan.drain_s)
+    publisher.drain(options.drain_s)
     summary = {
-        "run_id": plan.run_id, "vehicles": len(drives.drives), "generated": sent,
+        "run_id": options.run_id, "vehicles": len(drives.drives), "generated": sent,
         "sent": counts.sent["telemetry"], "acked": counts.acked["telemetry"],
         "lost_on_link": 0, "poison": 0, "crashes": 0,
         "errors": counts.refused, "reconnects": counts.reconnects,
@@ -204,8 +204,8 @@ def publish(
     with stop_flag(say) as stop, PahoPublisher(address.brokers, [f"odograph-{name}"], own=own) as publisher:
         publisher.connect(deadline_s=5.0)
         with RunFiles(in_force.paths.home, name, log_frames) as files:
-            plan = Plan(name, in_force.mqtt.root, 20_000, drain_s)
-            summary = run(plan, drives, publisher, files, say, stop)
+            options = RunOptions(name, in_force.mqtt.root, 20_000, drain_s)
+            summary = run(options, drives, publisher, files, say, stop)
     if as_json:
         show(summary, as_json)
     else:

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from edge_simulator.console import now_ms, say, stop_flag
-from edge_simulator.launch import RunOptions, connection_names, publish
 from edge_simulator.runfiles import RunFiles
 from edge_simulator.scenario import Scenario, Schedule, Stage
+from edge_simulator.sending.run import RunOptions, connection_names, publish
 from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.settings.settings import Settings
 
@@ -36,9 +36,7 @@ POLL_INTERVAL_S = 1.0
 def split(whole: Scenario, count: int) -> list[Scenario]:
     """``count`` parts whose vehicles, frames, faults and rates add up to the whole. Raises ConfigError."""
     if not 1 <= count <= whole.vehicles:
-        raise ConfigError(
-            f"--processes {count}: 1 to {whole.vehicles}, one vehicle each at least, are wanted"
-        )
+        raise ConfigError(f"--processes {count}: 1 to {whole.vehicles}, one vehicle each at least, is wanted")
     return [_part(whole, k, count) for k in range(count)]
 
 

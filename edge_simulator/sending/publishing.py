@@ -180,19 +180,11 @@ class Publishing:
         self.context = cache(MqttBroker.context)  # what TLS is spoken with, where a broker wants it
         self._brokers = own[:1] or brokers
         ends, ears = wills or {}, filters or {}
-        self._links = [
-            self.kind(
-                Identity(
-                    own[k : k + 1] or _from(brokers, k),
-                    name,
-                    keepalive_s,
-                    ends.get(k),
-                    tuple(ears.get(k, ())),
-                ),
-                self,
-            )
-            for k, name in enumerate(client_ids)
-        ]
+        self._links: list[Link] = []
+        for k, name in enumerate(client_ids):
+            at, heard = k % max(len(brokers), 1), tuple(ears.get(k, ()))
+            tried = own[k : k + 1] or (*brokers[at:], *brokers[:at])
+            self._links.append(self.kind(Identity(tried, name, keepalive_s, ends.get(k), heard), self))
         self._selector = selectors.DefaultSelector()
         self._watched: dict[Link, tuple[int, int]] = {}
         self._away = set(self._links)
@@ -297,9 +289,3 @@ class Publishing:
                         sock.sendall(packets.connect(client_id, 1, login=login))
                         sock.recv(4)  # CONNACK: the old session is gone
                         sock.sendall(packets.DISCONNECT)
-
-
-def _from(brokers: Sequence[MqttBroker], first: int) -> Sequence[MqttBroker]:
-    """The brokers, beginning with number ``first`` modulo how many there are."""
-    at = first % len(brokers)
-    return (*brokers[at:], *brokers[:at])

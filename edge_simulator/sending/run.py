@@ -1,8 +1,9 @@
-"""A run: the world's messages at their times, published, counted and reported.
+"""A run, from its options to its summary: the world's messages at their times, published and counted.
 
 The wall clock only paces; what is sent follows from the scenario. A run that falls behind reports it.
 """
 
+import resource
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -11,22 +12,25 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal
 
-from edge_simulator.console import line_s, now_ms
+from edge_simulator.console import line_s, now_ms, say, stop_flag
 from edge_simulator.edr import crash_store
 from edge_simulator.edr.crash_store import CHANNEL, CrashStore
 from edge_simulator.runfiles import RunFiles, write_sequences
-from edge_simulator.scenario import SAMPLES
+from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.mqtt_packets import Incoming
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import AckMark, Message, Publishing
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
+from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink, topics
 from infra.contract.downlink import Verifier
 from infra.contract.errors import ConfigError, ContractError
 from infra.contract.frame import Frame
 from infra.contract.topics import EVERYBODY, mqtt_filter, mqtt_topic
+from infra.settings.settings import Settings, endpoints
+from infra.stack import devices
 
 FEW = 10  # a connection of so many vehicles names each; one of more takes all and drops what is not its own
 REMEMBERED = 100_000  # identities of messages kept to know a repetition
@@ -145,14 +149,20 @@ def publisher_of(client: Client, vehicles: int, keep_s: float = 0.0) -> Callable
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How a run is carried out."""
+class RunOptions:
+    """How a run is carried out, whatever it simulates."""
 
     run_id: str
     mqtt_root: str
     max_in_flight: int
     drain_s: float
     paced: bool = True  # messages leave at their times; else as fast as the broker takes them
+    clients: Sequence[str] = ()  # MQTT client identifiers, one a connection
+    client: Client = "auto"
+    log_frames: bool = False
+    live: bool = False  # the run begins now, not at the scenario's start
+    keep_s: float = 0.0  # frames are kept so long after their PUBACK, for a connection that is lost
+    react: bool = True  # vehicles listen to the service in a live run; else they never do
 
 
 class Sender:
@@ -163,13 +173,13 @@ class Sender:
     """
 
     def __init__(
-        self, plan: Plan, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int,
+        self, options: RunOptions, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int,
         tick: Callable[[], None], mark: Callable[[Outgoing], AckMark | None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self._plan, self._publisher, self._tick, self._mark = plan, publisher, tick, mark
+        self._options, self._publisher, self._tick, self._mark = options, publisher, tick, mark
         self._origin_ms = origin_ms
         self._begun = time.monotonic()
-        self._topic = cache(lambda channel, k: topics.mqtt_topic(plan.mqtt_root, vehicle_ids[k], channel))
+        self._topic = cache(lambda channel, k: topics.mqtt_topic(options.mqtt_root, vehicle_ids[k], channel))
         self.behind_s = 0.0
         self.overrun = 0
 
@@ -200,17 +210,17 @@ class Sender:
 
     def _await(self, items: Sequence[Outgoing], at: int, end: int, stopped: Stopped) -> int:
         """Wait until a message is due and there is room; returns up to where ``items`` may go by then."""
-        paced, due = self._plan.paced, self._due_s(items[at])
+        paced, due = self._options.paced, self._due_s(items[at])
         while not stopped():
             wait = due - time.monotonic() if paced else 0.0
-            full = self._publisher.owed >= self._plan.max_in_flight
+            full = self._publisher.owed >= self._options.max_in_flight
             if wait < GATHER_S and not full:
                 break
             if not full:
                 time.sleep(GATHER_S)
             self._publisher.drive(0.05 if full else min(wait - GATHER_S, 0.05))
             self._tick()
-        end = min(end, at + max(1, self._plan.max_in_flight - self._publisher.owed))
+        end = min(end, at + max(1, self._options.max_in_flight - self._publisher.owed))
         if not paced:
             return end
         now = time.monotonic()
@@ -230,17 +240,18 @@ class Run:
     """
 
     def __init__(
-        self, plan: Plan, world: World, publisher: Publishing, files: RunFiles, say: Say,
+        self, options: RunOptions, world: World, publisher: Publishing, files: RunFiles, say: Say,
         verifier: Verifier | None = None,
     ) -> None:  # fmt: skip
-        self._plan, self._world, self._publisher, self._files, self._say = plan, world, publisher, files, say
+        self._options, self._world, self._publisher = options, world, publisher
+        self._files, self._say = files, say
         sc, ids = world.scenario, world.vehicle_ids
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
         self._crashes = CrashStore(files.folder / crash_store.FILE, ids)
-        self._sender = Sender(plan, ids, publisher, origin_ms, self._tick, self._crashes.mark)
+        self._sender = Sender(options, ids, publisher, origin_ms, self._tick, self._crashes.mark)
         self._reactions: Reactions | None = None
         if verifier is not None:
-            self._reactions = Reactions(plan.mqtt_root, ids, world.limp_home.enter, verifier, now_ms)
+            self._reactions = Reactions(options.mqtt_root, ids, world.limp_home.enter, verifier, now_ms)
         self._started_ms = now_ms()
         self._next_look = self._next_sequences = time.monotonic() + SECOND_S
         self._said_at, self._said_sent = time.monotonic(), 0
@@ -266,7 +277,7 @@ class Run:
         self._held_at_end = len(rest)
         self._files.frames(rest)
         self._sender.send_now([*rest, *emitter.farewells(last_ms)])
-        self._publisher.drain(self._plan.drain_s)
+        self._publisher.drain(self._options.drain_s)
         summary = self.summary(finished=True)
         self._sync(summary, sequences=True)
         return summary
@@ -310,7 +321,7 @@ class Run:
         made, counts, times = self._world.counts, self._publisher.counts, self._publisher.latency
         reactions = dict.fromkeys(COUNTS, 0) if self._reactions is None else self._reactions.counts
         return {
-            "run_id": self._plan.run_id, "seed": sc.seed, "vehicles": sc.vehicles, "boot_id": sc.start_ms,
+            "run_id": self._options.run_id, "seed": sc.seed, "vehicles": sc.vehicles, "boot_id": sc.start_ms,
             "start_ms": sc.start_ms, "interval_ms": sc.cadence.interval_ms, "target_rate": sc.full_rate,
             "generated": made["generated"], "sent": counts.sent["telemetry"],
             "acked": counts.acked["telemetry"], "lost_on_link": made["lost"],
@@ -325,3 +336,58 @@ class Run:
             "started_ms": self._started_ms, "ended_ms": now_ms() if finished else None,
             "finished": finished and owed == 0,
         }  # fmt: skip
+
+
+KEEP_S = 60.0  # longer than a broker takes to write what it holds, or the bridge to fetch it
+
+
+def publish(
+    in_force: Settings, wanted: Scenario, options: RunOptions, say: Say = say,
+    begin_ms: Callable[[], int] = now_ms,
+) -> Mapping[str, Any]:  # fmt: skip
+    """Simulate and publish; the summary. ``begin_ms`` is asked for a live one once the world is ready."""
+    address = endpoints(in_force, ("mqtt_host",))
+    # A broker that is left may still hold what it acknowledged: that goes again by the next one.
+    keep_s = options.keep_s or (KEEP_S if len(address.brokers) > 1 else 0.0)
+    world = World(wanted)
+    world.warm_up()
+    wills, clients = {}, options.clients
+    own: Sequence[MqttBroker] = ()
+    if address.device_port:
+        named = devices.speakers(options.run_id, world.vehicle_ids, len(clients))
+        own, clients = devices.connected_as(in_force, address, named), [*named]
+    if options.live:
+        world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file, and 1,024 are usual
+    if len(clients) == wanted.vehicles > 1:
+        for last in world.emitter.farewells(world.scenario.start_ms):
+            topic = mqtt_topic(options.mqtt_root, world.vehicle_ids[last.vehicle], "status")
+            wills[last.vehicle] = Message(topic, last.payload)
+    subscriptions, verifier = {}, None
+    if options.live and options.react:
+        verifier = downlink.verifier(in_force)
+        subscriptions = filters(options.mqtt_root, world.vehicle_ids, len(clients), bool(own))
+    with (
+        stop_flag(say) as stop,
+        publisher_of(options.client, wanted.vehicles, keep_s)(
+            address.brokers, clients, wills, filters=subscriptions, own=own
+        ) as publisher,
+    ):
+        publisher.connect(deadline_s=5.0 + (0.05 if own else 0.01) * len(clients))
+        if wanted.first == 0 and not own:  # a vehicle of another run is not ours to speak for
+            kept = crash_store.unacked_of(crash_store.files(in_force.paths.home), say)
+            crash_store.resend(publisher, options.mqtt_root, kept)
+        with RunFiles(in_force.paths.home, options.run_id, options.log_frames) as files:
+            return Run(options, world, publisher, files, say, verifier).go(stop)
+
+
+def connection_names(text: str, vehicles: int, run_id: str) -> list[str]:
+    """Client identifiers for ``--connections``: a number, or per-vehicle. Raises ConfigError."""
+    if text == "per-vehicle":
+        count = vehicles
+    elif text.isdecimal() and int(text) >= 1:
+        count = min(int(text), vehicles)
+    else:
+        raise ConfigError(f"--connections {text}: a number from 1 on, or per-vehicle, is wanted")
+    return [f"odograph-{run_id}-{k}" for k in range(count)]

@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 
 from edge_simulator.geo import Bools, Ints
-from edge_simulator.scenario import SAMPLES, Scenario, on_line, turns
-from edge_simulator.telemetry.encoding import Encoder, Heads, Rows, SampleRing
+from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.telemetry.encoding import Encoder, Rows, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
 from edge_simulator.telemetry.outbox import Outgoing, Queue
 from edge_simulator.vehicle.vehicles import VehicleModel
@@ -30,7 +30,9 @@ class ReportingSchedule:
     def __init__(self, scenario: Scenario) -> None:
         self._sc = scenario
         n = scenario.vehicles
-        self._place = turns(n)
+        golden = (5**0.5 - 1) / 2  # in the order of coming on line any first few are spread evenly
+        order = np.argsort(np.arange(n) * golden % 1.0, kind="stable")
+        self._place = np.argsort(order)
         self._count = self._wanted(0)
         self._drove_ms, self._sent_ms = np.full((2, n), NEVER_MS)
         self.everybody = not scenario.schedule.stages and scenario.parked_every_ms is None
@@ -66,8 +68,8 @@ class ReportingSchedule:
         return 1000 * (moving / interval_ms + standing / (self._sc.parked_every_ms or interval_ms))
 
     def _wanted(self, since_ms: int) -> int:
-        full = self._sc.full_rate
-        return on_line(self._sc.schedule.rate(since_ms, full), full, self._sc.vehicles)
+        full, n = self._sc.full_rate, self._sc.vehicles
+        return min(n, round(n * self._sc.schedule.rate(since_ms, full) / full))
 
 
 class Emitter:
@@ -141,24 +143,25 @@ class Emitter:
     def limit_reached(self) -> bool:
         return self.scenario.limit is not None and self.counts["generated"] >= self.scenario.limit
 
-    def emit(self, k: int, slot_ms: int, codes: Mapping[int, list[str]]) -> int:
-        """Queue the frames of the vehicles whose turn it is; returns how many.
+    def emit(self, k: int, slot_ms: int, codes: Mapping[int, list[str]]) -> None:
+        """Queue the frames of the vehicles whose turn it is; ``codes`` are trouble codes by vehicle.
 
-        Vehicles come on line with a birth, and leave with a farewell. ``codes`` are trouble codes by vehicle.
+        Vehicles come on line with a birth, and leave with a farewell.
         """
         coming, leaving = self._reporting.advance(slot_ms - self.scenario.start_ms)
         self.queue.put(self._status(coming, "online", slot_ms) + self._status(leaving, "offline", slot_ms))
         group = self._group(k % self.scenario.cadence.period, slot_ms)
         rows, offset = self._rows[group], self._offset_ms[group]
         if len(rows) == 0:
-            return 0
+            return
         fate, delay = self.radio.fates(rows)
         t0 = slot_ms - (SAMPLES - 1) * self.scenario.cadence.dt_ms + offset
         due = slot_ms + offset + np.where(fate == link.DUPLICATE, 0, delay)
         begun, sent = self.radio.stamps(rows, fate, t0, due)
         slow = self._instruments.slow(reported=group)
         flags = {name: states[group] for name, states in self._instruments.flags().items()}
-        heads = Heads(self.scenario.start_ms, self._seq[group], begun, self.scenario.cadence.dt_ms, sent)
+        heads: dict[str, int | Ints] = {"seq": self._seq[group], "t0_ms": begun, "sent_ms": sent}
+        heads |= {"boot_id": self.scenario.start_ms, "dt_ms": self.scenario.cadence.dt_ms}
         payloads = self._encoder.encode(group, self._samples.window(group), slow, flags, codes, heads)
         for vehicle in rows[fate == link.LOST].tolist():
             self.radio.sequences.lost((self._ids[vehicle], self.scenario.start_ms), int(self._seq[vehicle]))
@@ -173,7 +176,6 @@ class Emitter:
             for place, victim, payload in clones
         )
         self.counts["generated"] += len(clones)
-        return len(rows) + len(clones)
 
     def sequences(self) -> Iterator[dict[str, Any]]:
         """A row a device: how far it counted, and which of its frames did not leave (yet)."""
@@ -199,9 +201,8 @@ class Emitter:
         """Queue the frames of a slot, each with what happens to it, which is counted."""
         flags = [link.FATE_NAMES[k] for k in fate.tolist()]
         self.counts.update(flags)
-        rows = zip(
-            due.tolist(), self._order, vehicles.tolist(), payloads, flags, strict=False
-        )  # the order counts on
+        # the order counts on
+        rows = zip(due.tolist(), self._order, vehicles.tolist(), payloads, flags, strict=False)
         items = [Outgoing(at, order, k, "telemetry", body, flag) for at, order, k, body, flag in rows]
         self.queue.put(compress(items, (fate != link.LOST).tolist()))
         for k in np.flatnonzero(fate == link.DUPLICATE).tolist():

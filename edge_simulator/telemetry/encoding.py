@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -42,16 +42,6 @@ _TURN = 3600  # steps of a full turn of the heading
 
 Steps = NDArray[np.int32]  # fast signals as whole steps on the wire
 Rows = slice | Ints  # which vehicles: a slice where they follow one another, else their indices
-
-
-class Heads(NamedTuple):
-    """Identity and clock of the frames of a group, each [n_group]; the boot id may be one for all."""
-
-    boot_id: int | Ints
-    seq: Ints
-    t0_ms: Ints
-    dt_ms: int
-    sent_ms: Ints
 
 
 class _Grid:
@@ -138,16 +128,17 @@ class Encoder:
 
     def encode(
         self, group: Rows, fast: Steps, slow: Mapping[str, Floats], flags: Mapping[str, Bools],
-        codes: Mapping[int, list[str]], heads: Heads,
+        codes: Mapping[int, list[str]], heads: Mapping[str, int | Ints],
     ) -> list[bytes]:  # fmt: skip
         """The frames of a group as bytes, in the order of its vehicles.
 
         ``fast`` is the ring's window, ``slow`` and ``flags`` are the group's values, [n_group] each;
-        ``codes`` names vehicles by their place among all.
+        ``codes`` names vehicles by their place among all. ``heads`` are identity and clock of the frames,
+        ``boot_id`` to ``sent_ms`` of the contract's head: one for all, or [n_group].
         """
         vehicles = np.arange(len(self._ids))[group].tolist()
         n, steps = len(vehicles), self._grid.steps(np.stack([slow[s.name] for s in NUMBERS]))
-        texts = dict(zip(Heads._fields, (_split(np.broadcast_to(head, n)) for head in heads), strict=True))
+        texts = {name: _split(np.broadcast_to(head, n)) for name, head in heads.items()}
         texts["vehicle_id"] = [self._ids[vehicle] for vehicle in vehicles]
         texts |= {s.name: _texts(s, fast[:, k].T) for k, s in enumerate(FAST)}
         texts |= {s.name: _texts(s, steps[k].astype(np.int64)) for k, s in enumerate(NUMBERS)}

@@ -4,15 +4,15 @@ Figures: domain facts of the project (Gauss-Markov 2 m and 60 s, 0.5 m white, ca
 20-60 m). NaN means "no fix" and becomes null on the wire.
 """
 
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Self
 
 import numpy as np
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree
 from edge_simulator.town import streets
 from edge_simulator.town.roads import RoadNetwork
-from edge_simulator.wireless.settings import NOT_NEGATIVE, Amount, Positive, Share
+from edge_simulator.wireless.settings import Amount, Positive, Share
 
 HOLD_KMH = 3.0
 REFRESH_S = 1.0  # how often the error's size follows the position: nobody leaves a canyon faster
@@ -32,7 +32,7 @@ class GnssSettings(BaseModel, frozen=True, strict=True, extra="forbid"):
     jump_share: Share = 0.01  # share of fixes that are thrown off by a reflection
     jump_min_m: Amount = 20.0
     jump_max_m: Amount = 60.0
-    tunnels: Annotated[int, NOT_NEGATIVE] = 4  # streets of a town underground, half motorway, half arterial
+    tunnels: Annotated[int, Field(ge=0)] = 4  # streets of a town underground, half motorway, half arterial
     relock_m: Amount = 12.0  # extra error of the first fix after a tunnel
 
     @model_validator(mode="after")
@@ -45,53 +45,40 @@ class GnssSettings(BaseModel, frozen=True, strict=True, extra="forbid"):
         return self
 
 
-class Sky(NamedTuple):
-    """What a receiver sees of the sky: where each town's centre is, and which streets could be tunnels."""
+def tunnels(net: RoadNetwork, count: int) -> Bools:
+    """Whether each edge is in a tunnel, both directions, ``count`` streets a town; [n_edges].
 
-    lat_deg: Floats  # centre of the town of each edge, [n_edges]
-    lon_deg: Floats
-    north_m: float  # metres a degree of latitude; one figure does for errors of all towns
-    east_m: float
-    deep: tuple[Ints, ...]
-    """Edges of each town by the order in which they are made tunnels, one direction of each street."""
-
-    def tunnels(self, count: int) -> Bools:
-        """Whether each edge is in a tunnel, both directions, ``count`` streets a town; [n_edges]."""
-        under = np.zeros(len(self.lat_deg), dtype=np.bool_)
-        for deep in self.deep:
-            under[deep[:count]] = under[deep[:count] ^ 1] = True
-        return under
-
-
-def sky_of(net: RoadNetwork) -> Sky:
-    """The sky over the towns of a network; it follows from the network alone."""
-    north, east = metres_per_degree(np.float64(net.town_lat.mean()))
-    town = net.node_town[net.edge_from]
-    deep = []
-    for k in range(len(net.town_lat)):  # a town's longer main streets, motorway and arterial by turns
+    A town's longer main streets, motorway and arterial by turns; they follow from the network alone.
+    """
+    under, town = np.zeros(len(net.length_m), dtype=np.bool_), net.node_town[net.edge_from]
+    for k in range(len(net.town_lat)):
         edges = np.flatnonzero(town == k)
         rng = np.random.default_rng(int(1000 * net.length_m[edges].sum()))
         kinds = []
         for road_class in (streets.MOTORWAY, streets.ARTERIAL):
             alike = edges[net.road_class[edges] == road_class][::2]
             kinds.append(rng.permutation(alike[net.length_m[alike] >= np.median(net.length_m[alike])]))
-        deep.append(np.array(list(zip(*kinds, strict=False)), dtype=np.int64).ravel())
-    return Sky(net.town_lat[town], net.town_lon[town], float(north), float(east), tuple(deep))
+        deep = np.array(list(zip(*kinds, strict=False)), dtype=np.int64).ravel()[:count]
+        under[deep] = under[deep ^ 1] = True
+    return under
 
 
 class Gnss:
     """A receiver per vehicle. ``rng`` makes the noise; arrays are [n_vehicles]."""
 
     def __init__(
-        self, settings: GnssSettings, rng: np.random.Generator, heading_deg: Floats, sky: Sky
+        self, settings: GnssSettings, rng: np.random.Generator, heading_deg: Floats, net: RoadNetwork
     ) -> None:
-        n = len(heading_deg)
-        self._set, self._rng, self._sky = settings, rng, sky
+        n, town = len(heading_deg), net.node_town[net.edge_from]
+        self._set, self._rng = settings, rng
+        self._town_lat, self._town_lon = net.town_lat[town], net.town_lon[town]  # of each edge
+        # metres a degree: one figure does for errors of all towns
+        self.north_m, self.east_m = map(float, metres_per_degree(np.float64(net.town_lat.mean())))
         self._error = rng.standard_normal((2, n))  # east and north, in units of the local sigma
         self._sigma_m: Floats = np.full(n, settings.sigma_m)
         self._relock_m = np.zeros(n)
         self._since_refresh_s = np.inf
-        self._tunnel = sky.tunnels(settings.tunnels)
+        self._tunnel = tunnels(net, settings.tunnels)
         self._blind = np.empty(0, dtype=np.int64)
         self._course = heading_deg.copy()
         self._t_s = 0.0
@@ -108,7 +95,7 @@ class Gnss:
         east_m, north_m = self._sigma_m * self._error + s.white_m * noise[2:]
         if s.jump_share:
             self._jump(east_m, north_m, h_s)
-        measured_lat, measured_lon = lat + north_m / self._sky.north_m, lon + east_m / self._sky.east_m
+        measured_lat, measured_lon = lat + north_m / self.north_m, lon + east_m / self.east_m
         measured_lat[self._blind] = measured_lon[self._blind] = np.nan
         return measured_lat, measured_lon
 
@@ -129,8 +116,8 @@ class Gnss:
         self._since_refresh_s = 0.0
         self._relock_m *= np.exp(-past_s / RELOCK_TAU_S)
         self._relock_m[self._blind] = self._set.relock_m
-        east_m = (lon - self._sky.lon_deg[edge]) * self._sky.east_m
-        north_m = (lat - self._sky.lat_deg[edge]) * self._sky.north_m
+        east_m = (lon - self._town_lon[edge]) * self.east_m
+        north_m = (lat - self._town_lat[edge]) * self.north_m
         self._sigma_m = open_sigma_m(self._set, east_m, north_m) + self._relock_m
 
     def _jump(self, east_m: Floats, north_m: Floats, h_s: float) -> None:
@@ -163,5 +150,4 @@ def open_sigma_m(settings: GnssSettings, east_m: Floats, north_m: Floats) -> Flo
         return np.full(len(east_m), settings.sigma_m)
     dense = np.exp(-(((east_m**2 + north_m**2) / settings.canyon_radius_m**2) ** 2))
     blocks = 2.0 * np.sin(2 * np.pi * east_m / 310.0) * np.sin(2 * np.pi * north_m / 270.0)
-    sigma: Floats = settings.sigma_m + dense * (settings.canyon_m + blocks - settings.sigma_m)
-    return sigma
+    return settings.sigma_m + dense * (settings.canyon_m + blocks - settings.sigma_m)

@@ -86,8 +86,8 @@ class Instruments:
         self._fleet, self._machine, self._rng = fleet, machine, rng
         self._filtered = sensors == "obd"
         self._sensors = [s for s in SIGNALS if self._filtered and s.sensor_step > s.resolution]
-        heading_deg, sky = np.degrees(fleet.state.heading), gnss.sky_of(fleet.net)
-        self._gnss = gnss.Gnss(receiver or gnss.GnssSettings(), rng, heading_deg, sky)
+        heading_deg = np.degrees(fleet.state.heading)
+        self._gnss = gnss.Gnss(receiver or gnss.GnssSettings(), rng, heading_deg, fleet.net)
         self._held: tuple[Floats, Floats, Floats]
         self._controls_at_s = -1.0
 

@@ -51,9 +51,7 @@ class RoadNetwork:
         heading = bearing_rad(lat[:, :-1], lon[:, :-1], lat[:, 1:], lon[:, 1:])
         self.heading_in, self.heading_out = heading[:, 0].copy(), heading[:, -1].copy()  # rad
         self.drive_s = self.length_m / self.limit_mps + 4.0  # free-flow time of each edge
-        self.node_class = np.full(
-            n, streets.RESIDENTIAL, dtype=np.int64
-        )  # the best road class that meets there
+        self.node_class = np.full(n, streets.RESIDENTIAL)  # the best road class that meets there
         np.minimum.at(self.node_class, self.edge_to, self.road_class)
         self.signal_cycle_s = _signals(rng, self.edge_to, self.road_class, n)  # 0: there is no signal
         alt, v2 = _altitude(rng, _both_ways(plan.path_m)), _curve_v2(s, heading)

@@ -129,9 +129,7 @@ class Machine:
         self.engine_s = np.zeros(n)  # how long the engine has run, to a second at each start and stop
         self.regeneration_s = np.zeros(n)  # clock of the particulate filter: thermal.regeneration_s
         self.runaway_k = np.zeros(n)  # how much hotter than its pack a failing cell is
-        self._dragging = self._slipping = self._burning = (
-            False  # whether somebody has these; by the slow step
-        )
+        self._dragging = self._slipping = self._burning = False  # whether somebody does; by the slow step
         self._pack_j_k = thermal.cell_j_k(specs("pack_kwh"))
         self.state = MachineState(specs, rng, ambient_c, soak_s)
         self.drivetrain = Drivetrain(specs, self.state, self.charging)

@@ -8,11 +8,14 @@ van is ours.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from edge_simulator.geo import Floats, Ints
+from infra.settings.files import read_yaml
 
 ALPHABET = "ABCDEFGHJKLMNPRSTUVWXYZ0123456789"  # without I, O and Q, which look like digits
 
@@ -82,44 +85,9 @@ class VehicleModel:
     disc_cooling: float = 1.0  # its cooling surface relative to a car's
 
 
-MODELS: tuple[VehicleModel, ...] = (
-    VehicleModel(
-        "compact-1.8", "petrol", "car", 0.36, 1360, 0.771, 0.010, 98, 4.6, 2.70, 1.5, 1.8, 1.2, 180, 230,
-        rpm_per_kmh=(115.0, 69.3, 48.0, 35.4, 29.1), idle_rpm=719, shift_up_rpm=2200, shift_down_rpm=1200,
-        top_rpm=6200, engine_l=1.8, fmep_kpa=160, efficiency=0.40, fuel_kj_per_l=32_000, torque_nm=173,
-        tank_l=50, thermal_kj_k=46, cooling_w_k=18,
-    ),
-    VehicleModel(
-        "panel-van-2.1d", "diesel", "van", 0.21, 2450, 1.68, 0.011, 105, 5.9, 3.66, 1.2, 1.7, 1.4, 150, 340,
-        rpm_per_kmh=(118.0, 66.0, 42.0, 30.0, 23.5, 19.5), idle_rpm=760, shift_up_rpm=2000,
-        shift_down_rpm=1150, top_rpm=4400, engine_l=2.1, fmep_kpa=200, efficiency=0.43, fuel_kj_per_l=35_800,
-        torque_nm=330, tank_l=75, thermal_kj_k=62, cooling_w_k=24, aux_kw=0.9, disc_kg=12, disc_cooling=1.4,
-    ),
-    VehicleModel(
-        "line-haul-12.8d", "diesel", "heavy", 0.11, 21_000, 5.10, 0.006, 321, 14.0, 3.80, 0.6, 1.3, 1.7, 89,
-        790, rpm_per_kmh=(190.0, 135.0, 97.0, 70.0, 50.0, 36.0, 26.0, 20.0, 16.2, 13.8), idle_rpm=600,
-        shift_up_rpm=1500, shift_down_rpm=950, top_rpm=2300, engine_l=12.8, fmep_kpa=200, efficiency=0.43,
-        fuel_kj_per_l=35_800, torque_nm=2300, tank_l=600, thermal_kj_k=310, cooling_w_k=110, aux_kw=4.0,
-        disc_kg=84, disc_cooling=6.0,
-    ),
-    VehicleModel(
-        "sedan-hybrid-2.4", "hybrid", "car", 0.10, 1715, 0.820, 0.008, 119, 4.8, 2.80, 1.6, 1.8, 1.2, 190,
-        235, rpm_per_kmh=(110.0, 69.0, 47.0, 36.0, 26.2, 20.2), idle_rpm=750, shift_up_rpm=2000,
-        shift_down_rpm=1050, top_rpm=6000, engine_l=2.4, fmep_kpa=140, efficiency=0.42, fuel_kj_per_l=32_000,
-        torque_nm=205, tank_l=65, thermal_kj_k=52, cooling_w_k=19, driveline=0.95, aux_kw=0.5, motor_kw=35,
-        regen_kw=35, pack_kwh=1.0, pack_v=270, pack_ohm=0.18, cells=72,
-    ),
-    VehicleModel(
-        "hatch-ev-24", "electric", "car", 0.12, 1600, 0.869, 0.008, 80, 4.4, 2.70, 1.7, 1.8, 1.2, 145, 250,
-        rpm_per_kmh=(1.0,), driveline=0.98, aux_kw=0.4, motor_kw=80, regen_kw=40, charge_kw=6.6, pack_kwh=24,
-        pack_v=365, pack_ohm=0.11, cells=96,
-    ),
-    VehicleModel(
-        "sedan-ev-54", "electric", "car", 0.10, 1752, 0.511, 0.007, 239, 4.7, 2.88, 2.0, 1.9, 1.1, 225, 290,
-        rpm_per_kmh=(1.0,), driveline=0.98, aux_kw=0.4, motor_kw=239, regen_kw=75, charge_kw=11, pack_kwh=54,
-        pack_v=355, pack_ohm=0.06, cells=96,
-    ),
-)  # fmt: skip
+MODELS: Final = TypeAdapter(tuple[VehicleModel, ...]).validate_python(
+    read_yaml(Path(__file__).with_name("models.yaml"), "vehicle models")
+)
 
 
 class Specs:

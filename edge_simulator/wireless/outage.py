@@ -105,8 +105,7 @@ class Outages:
             return np.zeros(len(lat), dtype=np.bool_)
         north, east = metres_per_degree(np.float64(zone.dead_zone_lat_deg))
         dy, dx = (lat - zone.dead_zone_lat_deg) * north, (lon - zone.dead_zone_lon_deg) * east
-        inside: Bools = dx * dx + dy * dy < zone.dead_zone_radius_m**2
-        return inside
+        return dx * dx + dy * dy < zone.dead_zone_radius_m**2
 
 
 @dataclass(slots=True)

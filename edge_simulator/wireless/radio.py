@@ -42,9 +42,8 @@ class Clocks:
         self.free = rng.random(n) >= settings.gnss_sync
         far = self.free & (rng.random(n) < settings.clock_far_share)
         usual, rate = rng.standard_normal(n), rng.standard_normal(n)
-        self._offset_ms = (
-            1000 * np.where(far, settings.clock_far_s, settings.clock_offset_s) * usual * self.free
-        )
+        spread_s = np.where(far, settings.clock_far_s, settings.clock_offset_s)
+        self._offset_ms = 1000 * spread_s * usual * self.free
         self._ppm = np.where(far, settings.clock_far_ppm, settings.clock_drift_ppm) * rate
         self.free &= (self._offset_ms != 0) | (self._ppm != 0)
 
@@ -63,8 +62,7 @@ class Clocks:
 
     def unset(self, rows: Ints, now_ms: int) -> Bools:
         """Whose clock is not set yet, of ``rows``."""
-        waits: Bools = self._unset_until_ms[rows] > now_ms
-        return waits
+        return self._unset_until_ms[rows] > now_ms
 
     def read(self, rows: Ints, true_ms: Ints, now_ms: int, start_ms: int) -> Ints:
         """What the clocks of ``rows`` say at ``true_ms`` after the start, by their state at ``now_ms``."""
@@ -72,8 +70,7 @@ class Clocks:
         adrift_s = np.where(self.free[rows], since_s, np.remainder(since_s, SYNC_S))
         shown = start_ms + true_ms + np.rint(self._offset_ms[rows] + 1e-3 * self._ppm[rows] * adrift_s)
         uptime = np.maximum(true_ms - self._boot_ms[rows], 0.0)
-        read: Ints = np.where(self.unset(rows, now_ms), uptime, shown).astype(np.int64)
-        return read
+        return np.where(self.unset(rows, now_ms), uptime, shown).astype(np.int64)
 
     def worst(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The vehicles whose clock is wrong for the whole run: error at the start and drift."""
@@ -240,9 +237,8 @@ class Radio:
         ahead = fate == CLOCK_AHEAD
         broken = ahead | (fate == CLOCK_UNSET)
         if broken.any():
-            off_ms = (
-                np.where(ahead, CLOCK_SAYS_MS["clock_ahead"], CLOCK_SAYS_MS["clock_unset"]) + UP_MS - start
-            )
+            says_ms = np.where(ahead, CLOCK_SAYS_MS["clock_ahead"], CLOCK_SAYS_MS["clock_unset"])
+            off_ms = says_ms + UP_MS - start
             first, sent = np.where(broken, t0 + off_ms, first), np.where(broken, due + off_ms, sent)
         return first, sent
 

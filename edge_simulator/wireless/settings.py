@@ -1,26 +1,13 @@
 """What the radio, the on-board store and the device clocks do wrong: plain fields, checked when made."""
 
 import math
-from collections.abc import Callable
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-
-def _wanted(fits: Callable[[float], bool], what: str) -> AfterValidator:
-    def check(value: float) -> float:
-        if not fits(value):
-            raise ValueError(f"{what} is wanted")
-        return value
-
-    return AfterValidator(check)
-
-
-NOT_NEGATIVE = _wanted(lambda value: value >= 0, "0 or more")
-_OVER_0 = _wanted(lambda value: value > 0, "more than 0")
-Share = Annotated[float, _wanted(lambda value: 0 <= value <= 1, "a share of 0..1")]
-Amount = Annotated[float, NOT_NEGATIVE]
-Positive = Annotated[float, _OVER_0]
+Share = Annotated[float, Field(ge=0, le=1)]
+Amount = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
 Which = Literal["oldest", "newest"]
 
 FATES = ("late", "late_beyond", "duplicate", "disorder", "lost", "clock_ahead", "clock_unset")
@@ -55,8 +42,8 @@ class LinkShares(BaseModel, frozen=True, strict=True, extra="forbid"):
     dead_zone_from_s: Amount = 0.0
     dead_zone_to_s: float = math.inf
 
-    store_frames: Annotated[int, _OVER_0] = 3600  # frames a vehicle keeps while it has no link
-    store_bytes: Annotated[int, NOT_NEGATIVE] = 0  # bytes it keeps at most; 0: only the frames count
+    store_frames: Annotated[int, Field(gt=0)] = 3600  # frames a vehicle keeps while it has no link
+    store_bytes: Annotated[int, Field(ge=0)] = 0  # bytes it keeps at most; 0: only the frames count
     store_age_s: Positive = 86_400.0  # what is older is dropped
     store_full: Which = "oldest"  # which frame goes when the store is full
     upload_rate: Positive = 20.0  # stored frames/s of a vehicle beside its live ones, once the link is back
@@ -77,9 +64,7 @@ class LinkShares(BaseModel, frozen=True, strict=True, extra="forbid"):
     @model_validator(mode="after")
     def _together(self) -> Self:
         if sum(self.fates) > 1:
-            raise ValueError(
-                "the shares of late, duplicate, disorder, lost and clock faults exceed 1 together"
-            )
+            raise ValueError("shares of late, duplicate, disorder, lost and clock faults exceed 1 together")
         pairs = [("clock_fix_min_s", "clock_fix_max_s"), ("dead_zone_from_s", "dead_zone_to_s")]
         if self.outage_min_s or self.outage_max_s:
             pairs.append(("outage_min_s", "outage_max_s"))

@@ -6,10 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from edge_simulator.launch import store_roads
 from edge_simulator.scenario import SAMPLES
+from edge_simulator.town.roads import region, towns
 from infra.demo.run import LAT_DEG, LON_DEG, Fleet, running
 from infra.settings.settings import Endpoints, Settings
+from infra.sql import queries
 from load_tests.bench import costs, machine, parts, search
 from load_tests.bench.bottleneck import Limit
 from load_tests.bench.card import Card, Carried
@@ -131,7 +132,8 @@ def bench(settings: Settings, wanted: Wanted, say: Say) -> Card:
     with running(settings, say) as endpoints, chain(home, settings, endpoints) as doors:
         session = Session(wanted, doors, say, begun_s)
         count = session.fleet(wanted.rate or wanted.first).vehicles
-        store_roads(endpoints.db_ingest_url, wanted.seed, (LAT_DEG, LON_DEG), "steady", count)
+        net = region(wanted.seed, LAT_DEG, LON_DEG, towns("steady", count))
+        queries.store_roads(endpoints.db_ingest_url, f"city-{wanted.seed}", net.edges())
         before = settled_ledger(home, endpoints, doors.ends, SETTLE_S)
         sizes = costs.sizes(home, settings, endpoints)
         sustained = _sustained(session)

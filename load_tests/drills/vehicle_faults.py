@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from edge_simulator import launch, run_setup
+from edge_simulator import scenario
+from edge_simulator.sending import run
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, windows
 from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish
@@ -104,13 +105,14 @@ def _burst(site: Site, run_id: str, seed: int) -> float:
     options = {
         "vehicles": STORED_VEHICLES, "interval": "1s", "duration": f"{lasts_s}s", "seed": seed, "link": link,
     }  # fmt: skip
-    file = run_setup.load(None, options)
+    file = scenario.load(None, options)
     start_ms = time.time_ns() // 1_000_000 - 1000 * lasts_s
-    wanted = run_setup.scenario(file, site.settings, start_ms, None)
-    names = launch.connection_names(str(STORED_VEHICLES), STORED_VEHICLES, run_id)
-    run_options = launch.RunOptions(run_id, names, 20_000, 60.0, log_frames=True, paced=False, live=False)
+    wanted = scenario.run_of(file, site.settings, start_ms, None)
+    names = run.connection_names(str(STORED_VEHICLES), STORED_VEHICLES, run_id)
+    root = site.settings.mqtt.root
+    run_options = run.RunOptions(run_id, root, 20_000, 60.0, paced=False, clients=names, log_frames=True)
     begun = time.monotonic()
-    launch.publish(site.settings, wanted, run_options, site.say)
+    run.publish(site.settings, wanted, run_options, site.say)
     return round(time.monotonic() - begun, 1)
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import yaml
 
-from edge_simulator import run_setup
+from edge_simulator import scenario
 from edge_simulator.recordings import checks, replay
 from edge_simulator.recordings.mapping import load_mapping
 from infra.contract import frame
@@ -217,7 +217,7 @@ def _try_mapping(path: Path) -> None:
 
 
 def _try_scenario(path: Path) -> None:
-    run_setup.read(str(path), settings.Settings(), {}, start_ms=1_763_800_000_000)
+    scenario.read(str(path), settings.Settings(), {}, start_ms=1_763_800_000_000)
 
 
 @dataclass(frozen=True, slots=True)

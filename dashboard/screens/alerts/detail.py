@@ -1,10 +1,9 @@
-"""One alert: what it is, its evidence, what can be done with it, and what happened to it.
+"""What is opened below the list, an alert or an incident: facts, evidence or timeline, actions, history.
 
-Also what one incident needs as well: the steps between neighbours, and forms that do something.
+Also the steps between neighbours, and forms that do something.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import streamlit as st
@@ -13,11 +12,10 @@ from dashboard import auth
 from dashboard.auth import Reader
 from dashboard.query_cache import SLOW_S, ask, forget, settings
 from dashboard.screens.alerts import evidence, queries, tables
-from dashboard.screens.alerts.tables import ALERT, Kind
+from dashboard.screens.alerts.tables import ALERT, INCIDENT, Kind
 from dashboard.shared import live, text
 from dashboard.shared.queries import alerts, incidents, rules
 from dashboard.shared.text import Record
-from dashboard.shared.theme import SEVERITY_SIGNS
 from infra.contract.downlink import silence_file, write_silences
 from infra.contract.errors import ConfigError, OdographError
 from infra.settings import settings as contract
@@ -30,6 +28,13 @@ DONE: Final = "alert_done"
 SILENCE_WORDS: Final = "Alerts are stored and shown all the same; webhooks and drivers are not notified."
 SIGNALS_MOST: Final = 4
 CONTEXT: Final = ("speed_kmh", "engine_rpm")  # shown beside what the rule reads, where the vehicle has them
+BARS_MOST: Final = 40  # alerts that get a bar each; of more, how many were active is drawn
+LATENCIES: Final = ("event_to_received_ms", "received_to_alerted_ms", "alerted_to_stored_ms")
+CHANGED: Final = (
+    alerts, incidents, queries.alert, queries.alert_changes, queries.silences, queries.notes,
+    queries.timeline,
+)  # fmt: skip
+"""The queries whose rows an action changes."""
 Act = Callable[[AlertStore, str, str | None, float], str | None]
 """With the store, a name, words and a length, s; what came of it where that is not what was meant."""
 
@@ -45,15 +50,29 @@ class Way(NamedTuple):
     before: str = "Nothing was changed."
 
 
+END: Final = "End by hand"  # only while it is active
 QUIET: Final = Way(None, "notifications_off", SILENCE_WORDS, "Why", "Silenced.")
 ENDED: Final = ("Why", "Ended.", "It was over before.")
-WAYS: Final = {
-    "Silence": QUIET,
-    "End by hand": Way(
-        "clear", "done_all", "A crash does not end by itself. A new finding opens a new alert.", *ENDED
-    ),
+ACKNOWLEDGE: Final[dict[str, tuple[Deed, str]]] = {
+    "alert": ("acknowledge", "Acknowledged."),
+    "incident": ("incident_acknowledge", "Acknowledged, with all its alerts."),
 }
-LATENCIES: Final = ("event_to_received_ms", "received_to_alerted_ms", "alerted_to_stored_ms")
+WAYS: Final = {
+    "alert": {
+        "Silence": QUIET,
+        END: Way(
+            "clear", "done_all", "A crash does not end by itself. A new finding opens a new alert.", *ENDED
+        ),
+    },
+    "incident": {
+        "Assign": Way("incident_assign", "person_add", "Left empty: nobody has it.", "To whom", "Assigned."),
+        "Comment": Way(
+            "incident_comment", "chat", "Everybody who opens the incident reads it.", "Comment", "Noted."
+        ),
+        "Silence": QUIET,
+        END: Way("incident_close", "done_all", "Ends its alerts. A new finding opens it anew.", *ENDED),
+    },
+}
 
 
 def chosen(kind: Kind) -> int | None:
@@ -89,28 +108,29 @@ def steps(kind: Kind, listed: Sequence[int]) -> int:
     return number
 
 
-def detail(number: int) -> None:
-    """One alert."""
-    gone = f"There is no alert {number}: it never was, or late frames took it back."
-    found = live.linked(queries.alert, gone, number)
-    live.part(_facts, None, number)
+def opened(kind: Kind, number: int) -> None:
+    """One alert or incident; what to do comes first where columns stand one below another."""
+    if kind is ALERT:
+        gone = f"There is no alert {number}: it never was, or late frames took it back."
+        found = live.linked(queries.alert, gone, number)
+        facts, drawn, past = _alert, _evidence, _history
+    else:
+        gone = f"There is no incident {number}: it never was, or another took it in."
+        found = live.linked(incidents, gone, numbers=(number,))
+        facts, drawn, past = _incident, _timeline, _notes
+    live.part(facts, None, number)
     left, right = st.columns([1, 1.6], gap="large")
     with right:
-        live.part(_evidence, SLOW_S, number, still=found["evidence_at"] is not None)
-    with left:  # what to do comes first where they stand one below another
-        who = dispatcher()
-        if who is not None:
-            acknowledge: tuple[Deed, str] = ("acknowledge", "Acknowledged.")
-            ways = {label: way for label, way in WAYS.items() if way.deed is None or found["active"]}
-            silence = partial(_silence, found, who)
-            act_on(number, who, None if found["acknowledged"] else acknowledge, ways, silence)
-        live.part(_history, None, number)
+        live.part(drawn, SLOW_S, number, still=kind is ALERT and found["evidence_at"] is not None)
+    with left:
+        _actions(kind, found)
+        live.part(past, None, number)
 
 
-def _facts(number: int) -> None:
+def _alert(number: int) -> None:
     found = live.first(ask(queries.alert, number))
-    what = f"{SEVERITY_SIGNS[found['severity']]} {found['severity']} · {tables.status(found)}"
-    st.text(f"{what} · {found['rule']} v{found['rule_version']} · {found['message']}")
+    rule = f"{found['rule']} v{found['rule_version']}"
+    st.text(text.joined(text.severity(found["severity"]), tables.status(found), rule, found["message"]))
     tiles = {
         "Since": text.clock(found["since_at"] or found["opened_at"], live.tz(), live.now()),
         "Duration": text.duration(found["duration_s"]),
@@ -136,24 +156,48 @@ def _facts(number: int) -> None:
         lines.append(f"acknowledged by {found['acknowledged_by']} {clock('acknowledged_at')}{note}")
     if found["silenced_until"]:
         lines.append(f"silenced until {clock('silenced_until')}: {found['silenced_why']}")
+    _leads(ALERT, found, lines)
+
+
+def _incident(number: int) -> None:
+    found = live.first(ask(incidents, numbers=(number,)))
+    what = (text.severity(found["severity"]), tables.status(found), tables.cause(found["cause"]))
+    st.text(text.joined(*what, found["message"]))
+    tiles = {
+        "Since": text.clock(found["opened_at"], live.tz(), live.now()),
+        "Age": text.duration(found["age_s"]),
+        "Last finding": text.clock(found["last_at"], live.tz(), live.now()),
+        "Alerts": text.number(found["alerts"]),
+        "Vehicles": text.number(found["vehicles"]),
+        "Who has it": found["assigned_to"] or text.NONE,
+    }
+    live.figures("figures_incident", tiles)
+    lines = [text.joined(tables.whose(found), found["model"]), f"rules: {', '.join(found['rules'])}"]
+    words = {
+        f"acknowledged by {found['acknowledged_by']}": found["acknowledged_at"],
+        "ended": found["closed_at"],
+        "silenced until": found["silenced_until"],
+    }
+    lines += [f"{word} {text.clock(at, live.tz())}" for word, at in words.items() if at is not None]
+    _leads(INCIDENT, found, lines)
+
+
+def _leads(kind: Kind, found: Record, lines: Sequence[str]) -> None:
+    """The lines, ways to what it is about, and where it can be found again."""
     st.text("\n".join(lines))
     with st.container(horizontal=True, vertical_alignment="center", key="ways"):
-        live.vehicle_button("Open vehicle", found["vehicle_id"], key="to_vehicle")
-        number = found["incident_no"]
-        if number is not None and st.button(
-            f"Incident {number}", icon=":material/stacks:", key="to_incident"
-        ):
-            live.open_page("alerts", incident=str(number))
-        if found["crash_id"] is not None and found["crash_boot_id"] is not None:
-            record = f"{found['vehicle_id']}/{found['crash_boot_id']}/{found['crash_id']}"
-            if st.button(f"Crash record ({found['verdict']})", icon=":material/car_crash:", key="to_crash"):
-                live.open_page("crashes", record=record)
-        address(ALERT, found)
-
-
-def address(kind: Kind, found: Record) -> None:
-    """Where it can be found again."""
-    st.code(f"{st.context.url}?{kind.name}={found[kind.number]}", language=None, width="stretch")
+        if found["vehicle_id"] is not None:
+            live.vehicle_button("Open vehicle", found["vehicle_id"], key="to_vehicle")
+        if kind is ALERT:
+            number, icon = found["incident_no"], ":material/stacks:"
+            if number is not None and st.button(f"Incident {number}", icon=icon, key="to_incident"):
+                live.open_page("alerts", incident=str(number))
+            if found["crash_id"] is not None and found["crash_boot_id"] is not None:
+                record = f"{found['vehicle_id']}/{found['crash_boot_id']}/{found['crash_id']}"
+                label, icon = f"Crash record ({found['verdict']})", ":material/car_crash:"
+                if st.button(label, icon=icon, key="to_crash"):
+                    live.open_page("crashes", record=record)
+        st.code(f"{st.context.url}?{kind.name}={found[kind.number]}", language=None, width="stretch")
 
 
 def _history(number: int) -> None:
@@ -161,8 +205,13 @@ def _history(number: int) -> None:
     live.table(live.rows(ask(queries.alert_changes, number)), tables.CHANGES, "alert_history")
 
 
+def _notes(number: int) -> None:
+    none = "Nobody has acknowledged, assigned or commented it yet."
+    live.listed("Notes", ask(queries.notes, number), none, tables.NOTES, "incident_notes")
+
+
 def _evidence(number: int) -> None:
-    """The frames around it: what the rule compared, then the signals as they were sent."""
+    """The frames around an alert: what the rule compared, then the signals as they were sent."""
     st.subheader("Evidence", anchor=False)
     alert = live.first(ask(queries.alert, number))
     kept, known = live.rows(ask(queries.alert_evidence, number)), ask(rules)
@@ -206,55 +255,66 @@ def _curves(frames: Sequence[Record], alert: Record, rule: Record | None) -> Non
         live.chart(evidence.signal_chart(shown, name, cleared_s), f"evidence_{name}")
 
 
-def dispatcher() -> Reader | None:
-    """Who may act here, below the title; None: nobody, which is said."""
+def _timeline(number: int) -> None:
+    """The alerts of an incident in time: bars, and rows that lead to their evidence."""
+    found, alerts = live.first(ask(incidents, numbers=(number,))), live.rows(ask(queries.timeline, number))
+    st.subheader("Timeline", anchor=False)
+    drawn = evidence.bars if len(alerts) <= BARS_MOST else evidence.together
+    local = text.local(text.local(alerts, live.tz(), "opened_at"), live.tz(), "last_at")
+    live.chart(drawn(local), "timeline")
+    of_fleet = found["vehicle_id"] is None
+    title, columns = ("Vehicles", tables.SHARE) if of_fleet else ("Alerts", tables.TIMELINE)
+    st.caption(f"{title}: click a row to open the alert with its evidence.")
+    look: Any = {"tint": text.BY_SEVERITY, "height": live.height(len(alerts), 12, 470)}
+    live.leading(alerts, columns, "incident_alerts", title, "alerts", "alert_no", **look)
+
+
+def _actions(kind: Kind, found: Record) -> None:
+    """What the reader can do with it: acknowledge where nobody has, and what dialogs ask for."""
     st.subheader("Act", anchor=False)
     said()
-    who = auth.reader()
+    who, number = auth.reader(), int(found[kind.number])
     if not who.may("alerts"):
         st.caption(auth.why_not(who, "alerts"))
-        return None
+        return
     if who.local:
         st.caption(auth.LOCAL_WORDS)
-    return who
+    if found["acknowledged_at"] is None:
+        deed, done = ACKNOWLEDGE[kind.name]
+        act = _do(deed, number, "Somebody had acknowledged it before; it is left as it was.")
+        form(who, f"acknowledge_{number}", "Acknowledge", "Note", act, done, shortcut="A")
+    with st.container(horizontal=True, key="further"):
+        for label, way in WAYS[kind.name].items():
+            if (found["active"] or label != END) and st.button(label, icon=f":material/{way.icon}:"):
+                st.dialog(label)(_ask)(label, way, kind, found, who)
 
 
-def _silence(found: Record, who: Reader) -> Act:
-    """What the reader wants silenced, no other fleet's alerts."""
-    choices = SCOPES if who.scope is None else [s for s in SCOPES if s != SCOPES[1]]
-    scope = st.radio("What", choices, key=f"silence_scope_{found['alert_no']}")
-    rule = None if scope == SCOPES[2] else str(found["rule"]).partition(".")[0]
-    vehicle = None if scope == SCOPES[1] else found["vehicle_id"]
+def _ask(label: str, way: Way, kind: Kind, found: Record, who: Reader) -> None:
+    st.caption(way.caption)
+    number = int(found[kind.number])
+    act = _silence(kind, found, who) if way.deed is None else _do(way.deed, number, way.before)
+    form(who, f"{label}_{number}", label, way.words, act, way.done, lengths=way.deed is None)
 
-    def quieten(store: AlertStore, name: str, why: str | None, length_s: float) -> str:
-        made = store.silence(rule, vehicle, length_s, name, why or "")
+
+def _silence(kind: Kind, found: Record, who: Reader) -> Act:
+    """What the reader wants silenced: all of an incident, of an alert no other fleet's alerts."""
+    scope = ""
+    if kind is ALERT:
+        choices = SCOPES if who.scope is None else [s for s in SCOPES if s != SCOPES[1]]
+        scope = st.radio("What", choices, key=f"silence_scope_{found['alert_no']}")
+
+    def quieten(store: AlertStore, name: str, why: str | None, length_s: float) -> str | None:
+        until = None
+        if kind is INCIDENT:
+            store.silence_incidents([int(found["incident_no"])], length_s, name, why or "")
+        else:
+            rule = None if scope == SCOPES[2] else str(found["rule"]).partition(".")[0]
+            vehicle = None if scope == SCOPES[1] else found["vehicle_id"]
+            until = store.silence(rule, vehicle, length_s, name, why or "")["until_at"]
         write_silence_file(store)
-        return f"Silenced until {text.clock(made['until_at'], live.tz())}."
+        return until and f"Silenced until {text.clock(until, live.tz())}."
 
     return quieten
-
-
-def act_on(
-    number: int, who: Reader, acknowledge: tuple[Deed, str] | None, ways: Mapping[str, Way],
-    silence: Callable[[], Act],
-) -> None:  # fmt: skip
-    """What can be done: ``acknowledge`` where nobody has (its deed, and what is said then), and ``ways``."""
-    if acknowledge is not None:
-        deed, done = acknowledge
-        before = "Somebody had acknowledged it before; it is left as it was."
-        form(
-            who, f"acknowledge_{number}", "Acknowledge", "Note", _do(deed, number, before), done, shortcut="A"
-        )
-    with st.container(horizontal=True, key="further"):
-        for label, way in ways.items():
-            if st.button(label, icon=f":material/{way.icon}:"):
-                st.dialog(label)(_ask)(label, way, number, who, silence)
-
-
-def _ask(label: str, way: Way, number: int, who: Reader, silence: Callable[[], Act]) -> None:
-    st.caption(way.caption)
-    act = silence() if way.deed is None else _do(way.deed, number, way.before)
-    form(who, f"{label}_{number}", label, way.words, act, way.done, lengths=way.deed is None)
 
 
 def _do(deed: Deed, number: int, before: str) -> Act:
@@ -293,24 +353,9 @@ def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], 
         return
     if who.local:
         st.session_state["who"] = name  # the name given stays for the session
-    forget(
-        alerts,
-        incidents,
-        queries.alert,
-        queries.alert_changes,
-        queries.silences,
-        queries.notes,
-        queries.timeline,
-    )
+    forget(*CHANGED)
     st.session_state[DONE] = came or done
     st.rerun()
-
-
-def end_silence(store: AlertStore, number: int, name: str) -> str | None:
-    """The end of a silence in the table and in the file beside it."""
-    ended = store.end_silences([number], name)
-    write_silence_file(store)
-    return None if ended else "It was over before."
 
 
 def write_silence_file(store: AlertStore) -> None:

@@ -159,10 +159,7 @@ def _evaluated(
                 (plain,) = sqlglot.transpile(expression or "NULL", read="spark", write="duckdb")
                 asked = f"SELECT ({plain})::DOUBLE FROM frame ORDER BY place"  # noqa: S608  the operator's rule
                 yield [row[0] for row in connection.execute(asked).fetchall()]
-            except (
-                duckdb.Error,
-                SqlglotError,
-            ):  # a name or function that only the jobs know: shown without it
+            except (duckdb.Error, SqlglotError):  # a name or function that only the jobs know: without it
                 yield [None] * len(frames)
 
 
@@ -255,18 +252,13 @@ def together(alerts: pd.DataFrame) -> Drawing:
     opened = alerts.sort_values("opened_at").drop_duplicates("vehicle_id")
     rows = pd.DataFrame({"time": opened["opened_at"], "vehicles": range(1, len(opened) + 1)})
     rows = rows.drop_duplicates("time", keep="last")  # an area would stack what is of one moment
-    y = number("vehicles", "vehicles", format=",.0f")
     encoding = {
         "x": charts.moments(form="%H:%M:%S"),
-        "y": y,
+        "y": number("vehicles", "vehicles", format=",.0f"),
         "tooltip": [charts.tip_time(), tip("vehicles", ",", "vehicles")],
     }
-    look: Any = {
-        "interpolate": "step-after",
-        "color": SERIES[0],
-        "opacity": 0.12,
-        "line": {"strokeWidth": 1.7},
-    }
+    look: Any = {"interpolate": "step-after", "color": SERIES[0], "opacity": 0.12}
+    look["line"] = {"strokeWidth": 1.7}
     return drawing(rows, "Vehicles of the incident over time", HEIGHT_PX, layer("area", encoding, **look))
 
 

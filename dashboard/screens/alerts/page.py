@@ -9,12 +9,13 @@ import streamlit as st
 from dashboard import auth
 from dashboard.auth import Reader
 from dashboard.query_cache import SLOW_S, ask, ask_slowly, later, settings
-from dashboard.screens.alerts import detail, evidence, incident, queries, tables
+from dashboard.screens.alerts import detail, evidence, queries, tables
 from dashboard.screens.alerts.tables import ALERT, INCIDENT, Kind
 from dashboard.shared import downloads, live, text
 from dashboard.shared import queries as shared_queries
 from dashboard.shared.text import Record
 from dashboard.shared.theme import SEVERITIES
+from stream_jobs.alerts.store import AlertStore
 
 STATUS: Final = {"active": True, "cleared": False, "all": None}
 SEEN: Final = {"all": None, "no": False, "yes": True}
@@ -46,12 +47,9 @@ def _filters(kind: Kind) -> tuple[Any, ...]:
             more: tuple[Any, ...] = (one_of("Rule", "rule", _options(rules, "rule", address.get("rule"))),)
         else:
             cause = one_of("Cause", "cause", _options(rules, "cause", address.get("cause")))
-            people = [
-                NOBODY,
-                *_options(ask_slowly(queries.assignees), "assigned_to", address.get("assigned")),
-            ]
+            people = _options(ask_slowly(queries.assignees), "assigned_to", address.get("assigned"))
             seen = SEEN[live.choice("Acknowledged", SEEN, "seen", "all")]
-            more = (cause, one_of("Who has it", "assigned", people), seen)
+            more = (cause, one_of("Who has it", "assigned", [NOBODY, *people]), seen)
         vehicle = st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder="all", width=200)
     return vehicle.strip() or None, severities, active, *more
 
@@ -159,8 +157,13 @@ def _end(row: Record, who: Reader) -> None:
         st.caption("Notifications are sent again from now on; none is sent for alerts found meanwhile.")
         name = auth.name_field(who, f"end_silence_name_{number}")
         if st.form_submit_button("End this silence"):
-            done = "The silence is over."
-            detail.perform(who, name, lambda store: detail.end_silence(store, number, name), done)
+
+            def end(store: AlertStore) -> str | None:
+                ended = store.end_silences([number], name)
+                detail.write_silence_file(store)
+                return None if ended else "It was over before."
+
+            detail.perform(who, name, end, "The silence is over.")
 
 
 live.header("Alerts")
@@ -179,5 +182,4 @@ else:
     kind = VIEWS[part] or INCIDENT
     live.part(_listing, None, kind, _filters(kind))
     with live.section():
-        opened = detail.steps(kind, st.session_state.get(LISTED, (None, ()))[1])
-        (detail if kind is ALERT else incident).detail(opened)
+        detail.opened(kind, detail.steps(kind, st.session_state.get(LISTED, (None, ()))[1]))

@@ -1,6 +1,6 @@
 """Tables of the alerts page, its two lists, and a list while somebody works on it. No SQL, no streamlit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
@@ -50,11 +50,6 @@ def status(row: Row) -> str:
     return ", ".join(words)
 
 
-def number(chosen: int | None) -> Callable[[int], str]:
-    """Numbers of a list; the chosen one has a mark, since the list may have moved on."""
-    return lambda n: f"{'▶ ' if n == chosen else ''}{n}"
-
-
 def whose(row: Row) -> str:
     """The vehicle of an incident; of one of the fleet how many."""
     return f"fleet: {row['vehicles']:,} vehicles" if missing(row["vehicle_id"]) else str(row["vehicle_id"])
@@ -78,21 +73,18 @@ INCIDENTS: Final[Columns] = {
 }
 
 
-def triage(chosen: int | None) -> Columns:
-    """Alerts by number."""
-    return {
-        "No": ("alert_no", number(chosen)),
-        "Severity": ("severity", severity),
-        "Status": status,
-        "Vehicle": "vehicle_id",
-        "Rule": "rule",
-        "Since": ("since_at", clock),
-        "Duration": ("duration_s", duration),
-        "Value": ("value", float, ONE),
-        "Limit": ("limit_value", float, ONE),
-        "Message": text.message,
-        "Acknowledged by": ("acknowledged_by", known),
-    }
+ALERTS: Final[Columns] = {
+    "Severity": ("severity", severity),
+    "Status": status,
+    "Vehicle": "vehicle_id",
+    "Rule": "rule",
+    "Since": ("since_at", clock),
+    "Duration": ("duration_s", duration),
+    "Value": ("value", float, ONE),
+    "Limit": ("limit_value", float, ONE),
+    "Message": text.message,
+    "Acknowledged by": ("acknowledged_by", known),
+}
 
 
 class Kind(NamedTuple):
@@ -101,13 +93,15 @@ class Kind(NamedTuple):
     name: str
     number: str
     find: Query[...]
-    columns: Callable[[int | None], Columns]
+    shown: Columns
+
+    def columns(self, chosen: int | None) -> Columns:
+        """The table by numbers; the chosen one has a mark, since the list may have moved on."""
+        return {"No": (self.number, lambda n: f"{'▶ ' if n == chosen else ''}{n}"), **self.shown}
 
 
-ALERT: Final = Kind("alert", "alert_no", alerts, triage)
-INCIDENT: Final = Kind(
-    "incident", "incident_no", incidents, lambda chosen: {"No": ("incident_no", number(chosen)), **INCIDENTS}
-)
+ALERT: Final = Kind("alert", "alert_no", alerts, ALERTS)
+INCIDENT: Final = Kind("incident", "incident_no", incidents, INCIDENTS)
 
 TIMELINE: Final[Columns] = {  # the alerts of an incident in the order of their time
     "Opened": ("opened_at", clock),

@@ -110,9 +110,8 @@ def _layers(
         found.append(layer(maps.address(path, shown("traffic", traffic))))
     many = len(wanted) > fleet_charts.MANY
     found.append(maps.vehicles(maps.address(maps.VEHICLES_PATH, number, states), mode, many))
-    alerted = fleet_charts.incidents_of(wanted, _active(), str(st.session_state.get("from") or LEAST)).head(
-        PINS
-    )
+    least = str(st.session_state.get("from") or LEAST)
+    alerted = fleet_charts.incidents_of(wanted, _active(), least).head(PINS)
     if many:  # only critical pins keep their size from afar
         gravest = alerted["severity"] == next(iter(SEVERITIES))
         found.append(fleet_charts.clusters(number, states, st.session_state.get(SEEN, 0)))
@@ -162,19 +161,8 @@ def _card() -> None:
             return
         model = text.joined(now["model"], now["powertrain"], now["vehicle_class"])
         st.text(model or "model not known")
-        odometer_m = now["odometer_m"]
-        tiles = {
-            "State": now["state"],
-            "Speed": text.number(now["speed_kmh"], "km/h"),
-            "Seen": f"{text.duration((live.now() - now['event_time']).total_seconds())} ago",
-            "Odometer": text.number(None if odometer_m is None else odometer_m / 1000, "km"),
-            "Fuel": text.number(now["fuel_level_pct"], "%"),
-            "Charge": text.number(now["soc_pct"], "%"),
-            "Coolant": text.number(now["coolant_c"], "°C", 1),
-            "12 V": text.number(now["battery_v"], "V", 1),
-            "Lowest tyre": text.number(now["tyre_min_kpa20"], "kPa"),
-        }
-        live.figures("figures_card", tiles, always={"State", "Speed", "Seen"}, border=False)
+        tiles = text.vehicle(now, live.now())
+        live.figures("figures_card", tiles, always={"State", "Last seen", "Speed"}, border=False)
         found = ask(shared_queries.incidents, vehicle_id, None, True)
         if found is not None:
             for incident in text.rows_of(found.head(CARD_INCIDENTS)):

@@ -1,21 +1,25 @@
-"""Charts of one vehicle, its trace on the map, its signals against the limits of rules. Pure.
+"""Charts and tables of one vehicle, its trace on the map, its signals against the limits of rules. Pure.
 
 Times are in the column ``bucket`` of its history.
 """
 
 from collections.abc import Mapping
-from html import escape
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
 import pydeck as pdk
+from pandas.io.formats.style import Styler
 
+from dashboard.screens.crashes.charts import RECORDS
+from dashboard.screens.trips import path
+from dashboard.screens.vehicle.queries import METRICS
 from dashboard.shared import charts as vega
 from dashboard.shared import text
 from dashboard.shared.charts import Drawing, Window, drawing, layer, number, tip
 from dashboard.shared.maps import joined, literal, placed
-from dashboard.shared.text import Record, rows_of
+from dashboard.shared.text import Columns, Record, clock, duration, known, minute, rows_of, severity
 from dashboard.shared.theme import LIMIT, SERIES, SEVERITIES, SEVERITY_SIGNS, STATES, rgba, speed_colour
 
 A_DAY: Final = pd.Timedelta(hours=26)
@@ -163,8 +167,6 @@ NOMINAL_12_V: Final = 18.0
 HEAVY_RULES: Final = {"coolant_hot": "coolant_hot_heavy"}
 """The rule that a heavy vehicle has in the place of another."""
 CALM: Final = "#12937e"
-_GRID: Final = "display:grid;grid-template-columns:repeat(auto-fill,minmax(250px,1fr));gap:10px 26px"
-_BAR: Final = "height:8px;border-radius:4px"
 
 
 class Gauge(NamedTuple):
@@ -227,14 +229,14 @@ class Reading(NamedTuple):
 
 def readings(signals: Mapping[str, Any], rules: pd.DataFrame, vehicle_class: str | None) -> list[Reading]:
     """The signals of a vehicle that have a value, in the order of GAUGES; limits are serving.rule's."""
-    known = {str(row["rule"]): row for row in rules.to_dict("records") if row["in_force"]}
+    in_force = {str(row["rule"]): row for row in rules.to_dict("records") if row["in_force"]}
     found = []
     for gauge in GAUGES:
         if text.missing(signals.get(gauge.column)):
             continue
         names = [HEAVY_RULES.get(name, name) if vehicle_class == "heavy" else name for name in gauge.rules]
         limits = []
-        for rule in (known[name] for name in names if name in known):
+        for rule in (in_force[name] for name in names if name in in_force):
             bound = gauge.floor if gauge.floor is not None else plain_number(rule["limit_sql"])
             if bound is not None and rule["beyond"] in ("above", "below"):
                 limits.append(Limit(bound, rule["beyond"], str(rule["severity"]), str(rule["rule"])))
@@ -268,23 +270,55 @@ def words(reading: Reading) -> str:
 
 
 def picture(found: list[Reading]) -> str:
-    """A bar a reading with its limits marked, and in words what it says: HTML of our own words."""
-    return f'<div style="{_GRID}">{"".join(map(_bar, found))}</div>'
+    """A bar a reading with its limits marked, and in words what it says."""
+    made = text.template(Path(__file__).with_name("gauges.html"))
+    return made.render(readings=found, words=words, number=text.number, colours=SEVERITIES, calm=CALM)
 
 
-def _bar(reading: Reading) -> str:
-    gauge, worst = reading.gauge, reading.worst
-    colour = CALM if worst is None else SEVERITIES[worst.severity]
-    marks = "".join(
-        f'<div style="position:absolute;top:-3px;left:{gauge.share(limit.value):.1f}%;width:2px;height:14px;'
-        f'background:{SEVERITIES.get(limit.severity, CALM)}"></div>'
-        for limit in reading.limits
-    )
-    value = text.number(reading.value, gauge.unit, gauge.digits)
-    return (
-        '<div style="font-size:0.85rem"><div style="display:flex;justify-content:space-between">'
-        f"<span>{escape(gauge.label)}</span><b>{value}</b></div>"
-        f'<div style="{_BAR};position:relative;background:rgba(128,140,155,0.25);margin:4px 0">'
-        f'<div style="{_BAR};width:{gauge.share(reading.value):.1f}%;background:{colour}"></div>{marks}</div>'
-        f'<div style="opacity:0.8">{escape(words(reading))}</div></div>'
-    )
+def days(value: Any) -> str:
+    """Days to a threshold in words."""
+    if text.missing(value):
+        return "not heading there"
+    return "beyond its threshold" if value <= 0 else f"threshold in {duration(86_400 * value)}"
+
+
+_HEADS: Final = {"up": "▲", "down": "▼"}
+TRENDS: Final[Columns] = {  # where slow quantities are heading
+    "Signal": ("metric", lambda metric: METRICS.get(metric, (metric,))[0]),
+    "Threshold": ("days_to_threshold", days),
+    "Now": lambda row: text.number(row["value"], row["unit"], 1),
+    "A day": lambda row: f"{row['slope_per_day']:+.2f} {row['unit']}",
+    "90 % sure": lambda row: f"{row['slope_low_per_day']:+.2f} to {row['slope_high_per_day']:+.2f}",
+    "Limit": lambda row: f"{_HEADS[row['heads']]} {text.number(row['threshold'], row['unit'], 1)}",
+    "Met on": ("threshold_at", minute),
+    "Hours": "points",
+    "Over": ("span_days", lambda days: duration(86_400 * days)),
+}
+
+
+def tinted(table: pd.DataFrame, found: pd.DataFrame) -> Styler:
+    """The trends with the near ones in colour; the words say the same."""
+    _, major, minor, warning = SEVERITIES.values()
+    colours = [
+        "" if pd.isna(d) else f"color: {major if d <= 0 else minor if d < 7 else warning}; font-weight: 600"
+        for d in found["days_to_threshold"].astype(float)
+    ]
+    return table.style.apply(lambda c: colours if c.name == "Threshold" else [""] * len(c))
+
+
+_ITS: Final = ("Vehicle", "Model")  # what the page says above
+TRIPS: Final[Columns] = {label: column for label, column in path.TRIPS.items() if label not in _ITS}
+CRASHES: Final[Columns] = {label: column for label, column in RECORDS.items() if label not in _ITS} | {
+    "Complete": ("complete", {True: "complete", False: "incomplete"}.get),
+    "Why": ("reasons", "; ".join),
+}
+
+CODES: Final[Columns] = {  # trouble codes of alerts
+    "Code": ("code", known),
+    "What": ("rule", {"dtc_active": "set", "dtc_intermittent": "comes and goes"}.get),
+    "Severity": ("severity", severity),
+    "Status": ("active", {True: "active", False: "cleared"}.get),
+    "First": ("opened_at", clock),
+    "Last": ("last_at", clock),
+    "Seen": "findings",
+}

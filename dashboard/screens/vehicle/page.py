@@ -11,7 +11,7 @@ from dashboard.query_cache import RARE_S, SLOW_S, ask, ask_rarely, ask_slowly, a
 from dashboard.screens.alerts.tables import INCIDENTS
 from dashboard.screens.crashes.charts import BY_VERDICT
 from dashboard.screens.crashes.queries import crash_list
-from dashboard.screens.vehicle import charts, queries, tables
+from dashboard.screens.vehicle import charts, queries
 from dashboard.screens.vehicle.queries import FIRST, OWN, SPANS, Span
 from dashboard.shared import live, maps, pictures, text
 from dashboard.shared import queries as shared_queries
@@ -76,21 +76,7 @@ def _newest() -> None:
     auth.viewed(now["vehicle_id"])
     place = None if now["lat_deg"] is None else f"at {now['lat_deg']:.5f}, {now['lon_deg']:.5f}"
     st.text(text.joined(now["vehicle_id"], now["model"], now["powertrain"], now["vehicle_class"], place))
-    # a gauge pressure made comparable (20 °C) is a little below none in a tyre that is flat and warm
-    tyre_kpa = None if now["tyre_min_kpa20"] is None else max(0.0, now["tyre_min_kpa20"])
-    tiles = {
-        "State": now["state"],
-        "Last seen": f"{text.duration((live.now() - now['event_time']).total_seconds())} ago",
-        "Speed": text.number(now["speed_kmh"], "km/h"),
-        "Limit": text.number(now["speed_limit_kmh"], "km/h"),
-        "Odometer": text.number(None if now["odometer_m"] is None else now["odometer_m"] / 1000, "km"),
-        "Coolant": text.number(now["coolant_c"], "°C", 1),
-        "12 V system": text.number(now["battery_v"], "V", 2),
-        "Lowest tyre": text.number(tyre_kpa, "kPa"),
-        "Fuel": text.number(now["fuel_level_pct"], "%"),
-        "Charge": text.number(now["soc_pct"], "%", 1),
-        "Active alerts": text.number(now["alerts"]),
-    }
+    tiles = text.vehicle(now, live.now())
     live.figures("figures", tiles, always={"State", "Last seen", "Speed", "Active alerts"})
     rules = live.rows(ask_rarely(shared_queries.rules))
     found = live.first(ask(queries.signals, now["vehicle_id"], now["event_time"]))
@@ -152,7 +138,7 @@ def _records() -> None:
         none = f"No trip began within this span. {text.DRIVE}"
         trips = live.rows(ask_slowly(queries.trips, vehicle_id, *shown.whole()), none, st.caption)
         high = live.height(len(trips), TRIP_ROWS, live.ROW_PX * (TRIP_ROWS + 1))
-        live.leading(trips, tables.TRIPS, "trips", "Trips", "trips", "trip_id", height=high)
+        live.leading(trips, charts.TRIPS, "trips", "Trips", "trips", "trip_id", height=high)
         more = f" The newest {len(trips)}." if len(trips) == queries.TRIP_LIMIT else ""
         st.caption(f"Click a row to open the trip.{more}")
     with live.section("Incidents"):
@@ -164,14 +150,14 @@ def _records() -> None:
     codes = ask_slowly(queries.codes, vehicle_id)
     if codes is not None and not codes.empty:
         live.listed(
-            "Trouble codes", codes, "", tables.CODES, "codes", alt="Trouble codes", tint=text.BY_SEVERITY
+            "Trouble codes", codes, "", charts.CODES, "codes", alt="Trouble codes", tint=text.BY_SEVERITY
         )
     crashes = ask(crash_list, vehicle_id, None)
     if crashes is not None and not crashes.empty:
         with live.section("Crash records"):
             look = {"tint": BY_VERDICT}
             live.leading(
-                crashes, tables.CRASHES, "crashes", "Crash records", "crashes", "record_name", **look
+                crashes, charts.CRASHES, "crashes", "Crash records", "crashes", "record_name", **look
             )
             st.caption("Click a row to open the record with its curves.")
     with live.section("Where it is heading"):
@@ -181,7 +167,7 @@ def _records() -> None:
 def _trends(vehicle_id: str) -> None:
     none, zone = "No trend yet: a line needs hours of at least six hours' span.", live.tz()
     found = live.rows(ask_rarely(queries.trends, vehicle_id), none, st.caption)
-    shown = tables.tinted(text.table(found, tables.TRENDS, zone), found)
+    shown = charts.tinted(text.table(found, charts.TRENDS, zone), found)
     live.table(shown, None, "trends", "Trends with days to their thresholds", data=found)
     near = found[found["days_to_threshold"].notna()].head(ABREAST)
     for column, trend in zip(st.columns(ABREAST), text.rows_of(near), strict=False):
@@ -189,7 +175,7 @@ def _trends(vehicle_id: str) -> None:
         since = as_of - timedelta(days=float(trend["span_days"]))
         with column, live.section():
             hours = live.rows(ask_rarely(queries.trend_hours, vehicle_id, metric, since, as_of))
-            st.markdown(f"**{queries.METRICS[metric][0]}: {tables.days(trend['days_to_threshold'])}**")
+            st.markdown(f"**{queries.METRICS[metric][0]}: {charts.days(trend['days_to_threshold'])}**")
             drawn = charts.forecast(
                 text.local(hours, zone, "bucket"), trend | {"as_of": text.wall(as_of, zone)}
             )

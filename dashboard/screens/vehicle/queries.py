@@ -12,15 +12,10 @@ from dashboard.shared.queries import QUIET
 SQL: Final = queries_of(__file__)
 
 TRIP_LIMIT: Final = 200
+_WHEELS: Final = {"fl": "front left", "fr": "front right", "rl": "rear left", "rr": "rear right"}
 METRICS: Final[dict[str, tuple[str, LiteralString]]] = {
-    "tyre_fl": ("Tyre, front left", "tyre_fl_kpa20"),
-    "tyre_fr": ("Tyre, front right", "tyre_fr_kpa20"),
-    "tyre_rl": ("Tyre, rear left", "tyre_rl_kpa20"),
-    "tyre_rr": ("Tyre, rear right", "tyre_rr_kpa20"),
-    "brake_pad_fl": ("Brake pad, front left", "brake_pad_wear_fl_pct"),
-    "brake_pad_fr": ("Brake pad, front right", "brake_pad_wear_fr_pct"),
-    "brake_pad_rl": ("Brake pad, rear left", "brake_pad_wear_rl_pct"),
-    "brake_pad_rr": ("Brake pad, rear right", "brake_pad_wear_rr_pct"),
+    **{f"tyre_{k}": (f"Tyre, {wheel}", f"tyre_{k}_kpa20") for k, wheel in _WHEELS.items()},
+    **{f"brake_pad_{k}": (f"Brake pad, {wheel}", f"brake_pad_wear_{k}_pct") for k, wheel in _WHEELS.items()},
     "battery_rest": ("12 V at rest", "battery_rest_v"),
     "dpf_soot": ("Filter soot", "dpf_soot_max_pct"),
     "cell_spread_rest": ("Cells apart at rest", "cell_spread_rest_mv"),
@@ -58,18 +53,6 @@ FIRST: Final = "1 h"
 OWN: Final = "own"  # a span from and to moments of the reader's
 STEPS_S: Final = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 BUCKETS: Final = 360
-_MEASURES: Final[LiteralString] = """sum(frames)::bigint AS frames, sum(frames_late)::bigint AS frames_late,
-       sum(samples)::bigint AS samples, sum(out_of_range)::bigint AS out_of_range,
-       max(speed_max_kmh) AS speed_max_kmh, sum(distance_m) AS distance_m, sum(moving_s) AS moving_s,
-       sum(idle_s) AS idle_s, sum(speeding_s) AS speeding_s, sum(fuel_l) AS fuel_l,
-       sum(energy_kwh) AS energy_kwh,
-       avg(coolant_mean_c) AS coolant_mean_c, max(coolant_max_c) AS coolant_max_c,
-       max(oil_temp_max_c) AS oil_temp_max_c, min(oil_pressure_min_kpa) AS oil_pressure_min_kpa,
-       avg(battery_mean_v) AS battery_mean_v, min(battery_min_v) AS battery_min_v,
-       avg(tyre_fl_kpa20) AS tyre_fl_kpa20, avg(tyre_fr_kpa20) AS tyre_fr_kpa20,
-       avg(tyre_rl_kpa20) AS tyre_rl_kpa20, avg(tyre_rr_kpa20) AS tyre_rr_kpa20,
-       max(dpf_soot_max_pct) AS dpf_soot_max_pct, max(cell_spread_max_mv) AS cell_spread_max_mv,
-       max(cell_temp_max_c) AS cell_temp_max_c, max(motor_temp_max_c) AS motor_temp_max_c"""
 
 
 class Span(NamedTuple):
@@ -116,32 +99,11 @@ def step_of(length_s: float) -> int:
     return next((step for step in STEPS_S if step >= wanted), days)
 
 
-class Level(NamedTuple):
-    """One view: where its rows' times stand, and what it has for what only windows have themselves."""
-
-    view: LiteralString
-    time: LiteralString = "bucket"
-    windows: LiteralString = "sum(windows)::bigint"
-    weight: LiteralString = "speed_n"
-    only_windows: LiteralString = """NULL::double precision AS speed_limit_kmh,
-       NULL::double precision AS soc_pct, NULL::double precision AS fuel_level_pct"""
-
-
-WINDOWS: Final = Level(
-    "serving.vehicle_window",
-    "window_start",
-    "count(*)",
-    "CASE WHEN speed_mean_kmh IS NOT NULL THEN samples END",
-    """max(speed_limit_kmh) AS speed_limit_kmh, avg(soc_pct) AS soc_pct,
-       avg(fuel_level_pct) AS fuel_level_pct""",
-)
-LEVELS: Final = {86_400: "serving.vehicle_day", 3_600: "serving.vehicle_hour", 600: "serving.vehicle_minute"}
-"""Step, s, from which this view is read in the place of windows."""
-
-
-def level(step_s: int) -> Level:
-    """The coarsest level that steps of this length can be made of."""
-    return next((Level(view) for from_s, view in LEVELS.items() if step_s >= from_s), WINDOWS)
+def level(step_s: int) -> Query[[str, datetime, datetime, int, str]]:
+    """The history of the coarsest level that steps of this length can be made of."""
+    levels = {86_400: "history_days", 3_600: "history_hours", 600: "history_minutes", 0: "history_windows"}
+    found: Query[...] = SQL[next(name for from_s, name in levels.items() if step_s >= from_s)]
+    return found
 
 
 def vehicle_history(
@@ -152,14 +114,4 @@ def vehicle_history(
     Long steps are cut at the hours and days of ``tz``. Charge, fuel level and speed limit are in windows
     only: null in steps of ten minutes and more. ``windows_restated`` counts rows of the level that was read.
     """
-    of = level(bucket_s)
-    sql: LiteralString = f"""
-        SELECT time_bucket(make_interval(secs => %(bucket_s)s), {of.time}, %(tz)s) AS bucket,
-               {of.windows} AS windows, count(*) FILTER (WHERE revision > 0) AS windows_restated,
-               sum(speed_mean_kmh * {of.weight}) / nullif(sum({of.weight}), 0) AS speed_mean_kmh,
-               {_MEASURES}, {of.only_windows}
-        FROM {of.view}
-        WHERE vehicle_id = %(vehicle_id)s AND {of.time} >= %(start)s AND {of.time} < %(end)s
-        GROUP BY 1 ORDER BY 1 LIMIT 5000
-        """  # noqa: S608  names of this module
-    return frame(connection, sql, vehicle_id=vehicle_id, start=start, end=end, bucket_s=bucket_s, tz=tz)
+    return level(bucket_s)(connection, vehicle_id, start, end, bucket_s, tz)

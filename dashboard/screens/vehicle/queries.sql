@@ -91,3 +91,52 @@ SELECT * FROM (
 (SELECT sum(duplicate)::bigint AS duplicate, sum(missing)::bigint AS missing, sum(lost)::bigint AS lost
  FROM serving.audit_vehicle
  WHERE vehicle_id = %(vehicle_id)s AND hour >= date_trunc('hour', %(start)s) AND hour < %(end)s) a
+
+-- name: {measures}
+count(*) FILTER (WHERE revision > 0) AS windows_restated,
+       sum(frames)::bigint AS frames, sum(frames_late)::bigint AS frames_late,
+       sum(samples)::bigint AS samples, sum(out_of_range)::bigint AS out_of_range,
+       max(speed_max_kmh) AS speed_max_kmh, sum(distance_m) AS distance_m, sum(moving_s) AS moving_s,
+       sum(idle_s) AS idle_s, sum(speeding_s) AS speeding_s, sum(fuel_l) AS fuel_l,
+       sum(energy_kwh) AS energy_kwh,
+       avg(coolant_mean_c) AS coolant_mean_c, max(coolant_max_c) AS coolant_max_c,
+       max(oil_temp_max_c) AS oil_temp_max_c, min(oil_pressure_min_kpa) AS oil_pressure_min_kpa,
+       avg(battery_mean_v) AS battery_mean_v, min(battery_min_v) AS battery_min_v,
+       avg(tyre_fl_kpa20) AS tyre_fl_kpa20, avg(tyre_fr_kpa20) AS tyre_fr_kpa20,
+       avg(tyre_rl_kpa20) AS tyre_rl_kpa20, avg(tyre_rr_kpa20) AS tyre_rr_kpa20,
+       max(dpf_soot_max_pct) AS dpf_soot_max_pct, max(cell_spread_max_mv) AS cell_spread_max_mv,
+       max(cell_temp_max_c) AS cell_temp_max_c, max(motor_temp_max_c) AS motor_temp_max_c
+
+-- name: {rolled_up}
+SELECT time_bucket(make_interval(secs => %(bucket_s)s), bucket, %(tz)s) AS bucket,
+       sum(windows)::bigint AS windows, {measures},
+       sum(speed_mean_kmh * speed_n) / nullif(sum(speed_n), 0) AS speed_mean_kmh,
+       NULL::double precision AS speed_limit_kmh, NULL::double precision AS soc_pct,
+       NULL::double precision AS fuel_level_pct
+
+-- name: {in_steps}
+WHERE vehicle_id = %(vehicle_id)s AND bucket >= %(start)s AND bucket < %(end)s
+GROUP BY 1 ORDER BY 1 LIMIT 5000
+
+-- name: history_days(vehicle_id, start, end, bucket_s, tz)
+{rolled_up}
+FROM serving.vehicle_day {in_steps}
+
+-- name: history_hours(vehicle_id, start, end, bucket_s, tz)
+{rolled_up}
+FROM serving.vehicle_hour {in_steps}
+
+-- name: history_minutes(vehicle_id, start, end, bucket_s, tz)
+{rolled_up}
+FROM serving.vehicle_minute {in_steps}
+
+-- name: history_windows(vehicle_id, start, end, bucket_s, tz)
+SELECT time_bucket(make_interval(secs => %(bucket_s)s), window_start, %(tz)s) AS bucket,
+       count(*) AS windows, {measures},
+       sum(speed_mean_kmh * CASE WHEN speed_mean_kmh IS NOT NULL THEN samples END)
+           / nullif(sum(CASE WHEN speed_mean_kmh IS NOT NULL THEN samples END), 0) AS speed_mean_kmh,
+       max(speed_limit_kmh) AS speed_limit_kmh, avg(soc_pct) AS soc_pct,
+       avg(fuel_level_pct) AS fuel_level_pct
+FROM serving.vehicle_window
+WHERE vehicle_id = %(vehicle_id)s AND window_start >= %(start)s AND window_start < %(end)s
+GROUP BY 1 ORDER BY 1 LIMIT 5000

@@ -8,8 +8,8 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator import faults, run_setup
-from edge_simulator.scenario import Cadence, LinkShares, Scenario, cadence, on_line, stages_of, turns
+from edge_simulator import faults, scenario
+from edge_simulator.scenario import Cadence, LinkShares, Scenario, cadence, stages_of
 from edge_simulator.telemetry.emitter import ReportingSchedule
 from edge_simulator.wireless import radio
 from edge_simulator.world import World
@@ -77,9 +77,9 @@ def test_faults_by_count_by_share_and_at_a_rate() -> None:
 
 def test_shares_beyond_one_are_refused() -> None:
     with pytest.raises(ConfigError, match="exceed 1"):
-        run_setup.load(None, {"link": {"late": 0.6, "lost": 0.6}})
-    with pytest.raises(ConfigError, match=r"link\.late 2: a share of 0\.\.1 is wanted"):
-        run_setup.load(None, {"link": {"late": 2}})
+        scenario.load(None, {"link": {"late": 0.6, "lost": 0.6}})
+    with pytest.raises(ConfigError, match=r"link\.late 2: at most 1 is wanted"):
+        scenario.load(None, {"link": {"late": 2}})
 
 
 def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_bound() -> None:
@@ -125,11 +125,16 @@ def test_a_rate_that_the_fleet_cannot_meet_is_refused() -> None:
 
 
 def test_those_on_line_are_spread_over_the_fleet() -> None:
-    place = turns(1000)
-    assert sorted(place) == list(range(1000))
-    first = np.flatnonzero(place < 100)
+    whole = Scenario(
+        seed=5, vehicles=1000, cadence=cadence(1000, None, 1000), start_ms=0, frames_per_vehicle=None,
+        schedule=stages_of([(1000, 100.0, None), (1000, 250.0, None), (1000, 1000.0, None)]),
+    )  # fmt: skip
+    schedule = ReportingSchedule(whole)
+    first = schedule.on_line()
+    assert len(first) == 100
     assert set(np.histogram(first, bins=10, range=(0, 1000))[0].tolist()) <= {9, 10, 11}
-    assert on_line(25.0, 100.0, 1000) == 250
+    assert [len(schedule.advance(ms)[0]) for ms in (1000, 2000)] == [150, 750]
+    assert schedule.on_line().tolist() == list(range(1000))
 
 
 def test_a_staged_run_sends_what_its_stages_ask_for_each_second_and_tells_of_births_and_ends() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator import run_setup
+from edge_simulator import scenario
 from edge_simulator.world import World
 from infra.settings.sections import Roads
 from infra.settings.settings import load
@@ -21,10 +21,10 @@ START_MS = 1_767_686_400_000
 
 
 def test_nineteen_of_twenty_samples_are_matched_and_nearly_all_of_them_rightly() -> None:
-    file = run_setup.load(
+    file = scenario.load(
         None, {"vehicles": 80, "interval": "1s", "duration": "70s", "seed": 11, "truth_edges": True}
     )
-    world = World(run_setup.scenario(file, load(), START_MS, None))
+    world = World(scenario.run_of(file, load(), START_MS, None))
     net = network_of(1, [(e, c, v, m, [[x, y] for y, x in path]) for e, c, v, m, path in world.net.edges()])
     samples: list[tuple[str, int, float, float, float]] = []
     passed: dict[str, list[tuple[int, int, int]]] = defaultdict(list)

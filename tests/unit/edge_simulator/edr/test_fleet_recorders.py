@@ -178,4 +178,4 @@ def test_a_crash_of_two_events_with_its_pulse_is_sent_in_parts() -> None:
     assert whole["multi_event"] == 2
     begin_ms = whole["pulse_mps2"]["from_ms"]
     assert begin_ms + 100 < -whole["event_1_to_2_ms"] + 100 < 0
-    assert pulse.judge(np.array(whole["pulse_mps2"]["long"])) is not None
+    assert crash_table.judge(np.array(whole["pulse_mps2"]["long"])) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,15 @@ import orjson
 import pytest
 
 from edge_simulator.edr import pulse, recorder
-from edge_simulator.edr.recorder import FLAGS, PROFILES, Memory, Ring, Scene
+from edge_simulator.edr.recorder import FLAGS, PROFILES, Memory, Ring
 from infra.contract.messages import CRASH_EXTRAS, CRASH_KEYS, crash_digest, decode_crash
-from load_tests.crash_table import VEHICLE_ID, ZERO_MS, driven
+from load_tests.crash_table import VEHICLE_ID, ZERO_MS, driven, judge
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "crash.json"
-SCENE = Scene(
-    vehicle_id=VEHICLE_ID, boot_id=ZERO_MS - 60_000, seq=3, event_ms=ZERO_MS,
-    lat_deg=48.1371, lon_deg=11.5754, has_engine=True, ignition_cycle=1042,
-)  # fmt: skip
+SCENE: dict[str, Any] = {
+    "vehicle_id": VEHICLE_ID, "boot_id": ZERO_MS - 60_000, "seq": 3, "event_ms": ZERO_MS,
+    "lat_deg": 48.1371, "lon_deg": 11.5754, "has_engine": True, "ignition_cycle": 1042,
+}  # fmt: skip
 HARD = pulse.Pulse("barrier", pulse.haversine(-40.0, 110), pulse.haversine(3.0, 110))
 SOFT = pulse.Pulse("barrier", pulse.haversine(-9.0, 110), np.zeros(570))
 
@@ -35,12 +34,12 @@ def record_of(
     burst: pulse.Pulse, ring: Ring | None = None, profile: str = "us563_2024", **scene: Any
 ) -> dict[str, Any]:
     setup = PROFILES[profile]
-    finding = pulse.judge(burst.long, burst.lat)
+    finding = judge(burst.long, burst.lat)
     event = Memory().store("c-1", 0, locked=bool(finding and finding.deployed_ms))
     assert finding is not None
     assert event is not None
     table = (ring or driven(setup)).harvest(0, ZERO_MS)
-    return decode_crash(recorder.record(setup, replace(SCENE, **scene), table, finding, event))
+    return decode_crash(recorder.record(setup, table, finding, event, **(SCENE | scene)))
 
 
 def test_the_ring_gives_back_each_element_at_its_resolution() -> None:
@@ -106,13 +105,13 @@ def test_a_record_has_every_element_of_its_profile(profile: str, samples: int, d
 
 
 def test_the_record_is_the_golden_one() -> None:
-    finding = pulse.judge(HARD.long, HARD.lat)
+    finding = judge(HARD.long, HARD.lat)
     event = Memory().store("c-1", 0, locked=True)
     assert finding is not None
     assert event is not None
     table = driven(PROFILES["us563_2024"]).harvest(0, ZERO_MS)
     shown = recorder.raw_pulse(HARD, finding.zero_ms, finding.zero_ms)
-    raw = recorder.record(PROFILES["us563_2024"], SCENE, table, finding, event, shown)
+    raw = recorder.record(PROFILES["us563_2024"], table, finding, event, **SCENE, pulse_mps2=shown)
     assert raw == GOLDEN.read_bytes()
     record = decode_crash(raw)
     assert record["sha256"] == crash_digest(record)
@@ -139,7 +138,7 @@ def test_a_ring_that_is_not_full_makes_the_record_incomplete() -> None:
 
 
 def test_power_lost_while_recording_leaves_what_was_written() -> None:
-    record = record_of(HARD, power_lost_ms=45)
+    record = record_of(HARD, lost_ms=45)
     assert record["complete"] is False
     assert record["delta_v_kmh"] == [0, 0, -1, -3, -8]
     assert (record["delta_v_max_kmh"], record["delta_v_max_ms"]) == (-8, 40.0)

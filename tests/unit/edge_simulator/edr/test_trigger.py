@@ -8,25 +8,25 @@ import pytest
 from edge_simulator.edr import pulse
 from edge_simulator.edr.pulse import Finding
 from edge_simulator.geo import Floats
-from load_tests.crash_table import strike
+from load_tests.crash_table import judge, strike
 
 BARRIER = pulse.haversine(-40.0, 110)
 
 
 def judged(long: Floats, lat: Floats | None = None) -> Finding:
-    finding = pulse.judge(long, lat)
+    finding = judge(long, lat)
     assert finding is not None
     return finding
 
 
 def test_exactly_8_kmh_within_150_ms_triggers_and_a_little_less_does_not() -> None:
-    assert pulse.judge(pulse.haversine(-8.0, 150)) is not None
-    assert pulse.judge(pulse.haversine(-7.99, 150)) is None
+    assert judge(pulse.haversine(-8.0, 150)) is not None
+    assert judge(pulse.haversine(-7.99, 150)) is None
 
 
 def test_8_kmh_that_take_longer_than_150_ms_do_not_trigger() -> None:
-    assert pulse.judge(np.full(2000, -10.5)) is None
-    assert pulse.judge(pulse.haversine(-8.2, 200)) is None
+    assert judge(np.full(2000, -10.5)) is None
+    assert judge(pulse.haversine(-8.2, 200)) is None
 
 
 def test_the_barrier_pulse_has_its_table() -> None:

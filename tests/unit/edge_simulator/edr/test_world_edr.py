@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge_simulator.edr import pulse
 from edge_simulator.edr.recorder import PROFILES, Setup
 from edge_simulator.faults.plan import Wanted
 from edge_simulator.geo import Floats
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
 from infra.contract import messages
+from load_tests.crash_table import judge
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ def test_no_vehicles_motion_would_trigger_its_recorder(braked: tuple[World, Floa
     hard = np.flatnonzero(accel.min(axis=0) < -7.0)
     assert len(hard) > 10
     for vehicle in hard:
-        assert pulse.judge(np.repeat(accel[:, vehicle], 100)) is None
+        assert judge(np.repeat(accel[:, vehicle], 100)) is None
 
 
 def test_a_crash_among_them_sends_one_record_in_the_profile_asked_for() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edge_simulator.geo import Bools, Floats, Ints
-from edge_simulator.telemetry.encoding import ABSENT, Encoder, Heads, SampleRing
+from edge_simulator.telemetry.encoding import ABSENT, Encoder, SampleRing
 from edge_simulator.vehicle.vehicles import make
 from infra.contract import frame
 from infra.contract.signals import BY_NAME, FAST, SLOW, Signal
@@ -54,7 +54,7 @@ class Group:
         return frame.encode(body | {"dtc_codes": codes})
 
     def encoded(
-        self, rows: slice | Ints, heads: Heads, codes: Mapping[int, list[str]] | None = None
+        self, rows: slice | Ints, heads: dict[str, Any], codes: Mapping[int, list[str]] | None = None
     ) -> list[bytes]:
         ring = SampleRing(len(self.ids))
         ring.record({s.name: np.zeros(len(self.ids)) for s in FAST})  # an older one, to be forgotten
@@ -65,16 +65,16 @@ class Group:
         return Encoder(self.ids, self.kinds).encode(rows, ring.window(rows), slow, flags, codes or {}, heads)
 
 
-def heads(n: int, start: int = 0) -> Heads:
+def heads(n: int, start: int = 0) -> dict[str, Any]:
     rows = np.arange(start, start + n)
-    return Heads(1_760_000_000_000, rows * 997, 1_760_000_000_900 + rows, 100, 1_760_000_001_900 + 3 * rows)
+    own = {"seq": rows * 997, "t0_ms": 1_760_000_000_900 + rows, "sent_ms": 1_760_000_001_900 + 3 * rows}
+    return {"boot_id": 1_760_000_000_000, "dt_ms": 100} | own
 
 
-def head_of(h: Heads, k: int) -> dict[str, int]:
-    assert isinstance(h.boot_id, int)
+def head_of(h: dict[str, Any], k: int) -> dict[str, int]:
     return {
-        "boot_id": h.boot_id, "seq": int(h.seq[k]), "t0_ms": int(h.t0_ms[k]), "dt_ms": h.dt_ms,
-        "n": SAMPLES, "sent_ms": int(h.sent_ms[k]),
+        "boot_id": h["boot_id"], "seq": int(h["seq"][k]), "t0_ms": int(h["t0_ms"][k]), "dt_ms": h["dt_ms"],
+        "n": SAMPLES, "sent_ms": int(h["sent_ms"][k]),
     }  # fmt: skip
 
 
@@ -146,7 +146,10 @@ def test_no_value_is_null_wherever_it_occurs() -> None:
 def test_heads_of_any_length_and_a_boot_id_of_their_own() -> None:
     numbers = np.array([0, 7, 10, 9_999, 10_000, 99_999_999, 100_000_000, 10**12, 2**53])
     group = filled(9, lambda s: 1.0)
-    h = Heads(numbers, numbers, numbers[::-1].copy(), 60_000, numbers)
+    h = dict.fromkeys(("boot_id", "seq", "sent_ms"), numbers) | {
+        "t0_ms": numbers[::-1].copy(),
+        "dt_ms": 60_000,
+    }
     for k, payload in enumerate(group.encoded(slice(0, 9), h)):
         head = {
             "boot_id": int(numbers[k]), "seq": int(numbers[k]), "t0_ms": int(numbers[8 - k]),

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator import run_setup
+from edge_simulator import scenario
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.wireless.outage import Outages, Store, stamped
 from edge_simulator.wireless.settings import LinkShares
@@ -144,16 +144,16 @@ def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
     ("raw", "message"),
     [
         ({"outage_shares": 1}, "link.outage_shares: unknown key; did you mean outage_share"),
-        ({"outage_share": 1.5}, "link.outage_share 1.5: a share of 0..1 is wanted"),
+        ({"outage_share": 1.5}, "link.outage_share 1.5: at most 1 is wanted"),
         ({"outage_share": "much"}, "link.outage_share 'much': a number is wanted"),
         ({"store_frames": 2.5}, "link.store_frames 2.5: a whole number is wanted"),
         ({"store_full": "both"}, "link.store_full 'both': 'oldest' or 'newest' is wanted"),
         ({"upload_rate": 0}, "link.upload_rate 0: more than 0 is wanted"),
         ({"outage_min_s": 9, "outage_max_s": 5}, "link: outage_min_s 9 is more than outage_max_s 5"),
         ({"dead_zone_lat_deg": 91}, "link: dead zone at 91.0, 0.0: no such coordinate"),
-        ({"outage_at_s": -1}, "link.outage_at_s -1: 0 or more is wanted"),
+        ({"outage_at_s": -1}, "link.outage_at_s -1: at least 0 is wanted"),
     ],
 )
 def test_a_wrong_link_setting_is_named(raw: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        run_setup.load(None, {"link": raw})
+        scenario.load(None, {"link": raw})

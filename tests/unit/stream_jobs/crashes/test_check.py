@@ -40,16 +40,15 @@ def column(name: str, place: int, value: Any) -> dict[str, Any]:
 def test_what_the_recorder_seals_is_whole_and_plausible(name: str) -> None:
     profile = recorder.PROFILES[name]
     ring = crash_table.driven(profile)
-    scene = recorder.Scene("V", 0, 0, crash_table.ZERO_MS, 0.0, 0.0, has_engine=True, ignition_cycle=1)
     judged = 0
     for kind in pulse.KINDS.values():
         for delta_v_kmh in crash_table.DELTA_VS_KMH:
-            burst = pulse.drawn(kind, delta_v_kmh, np.random.default_rng(3))
+            burst = crash_table.drawn(kind, delta_v_kmh, np.random.default_rng(3))
             for finding in pulse.events(burst.long, burst.lat):
                 event = Memory().store("0-0", crash_table.ZERO_MS, bool(finding.deployed_ms))
                 assert event is not None
                 table = ring.harvest(0, crash_table.ZERO_MS)
-                sealed = orjson.loads(recorder.record(profile, scene, table, finding, event))
+                sealed = orjson.loads(recorder.record(profile, table, finding, event, **crash_table.SCENE))
                 assert defects(sealed) == []
                 judged += 1
     assert judged > 20

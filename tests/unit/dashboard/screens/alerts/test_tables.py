@@ -28,7 +28,7 @@ ALERT: dict[str, Any] = {
 
 def test_an_alert_in_the_list_says_both_axes_and_where_the_list_stands() -> None:
     rows = [ALERT, ALERT | {"alert_no": 8, "acknowledged_at": NOW, "active": False, "late": True}]
-    table = text.table(pd.DataFrame(rows), alert_tables.triage(chosen=8), ZONE, NOW)
+    table = text.table(pd.DataFrame(rows), alert_tables.ALERT.columns(chosen=8), ZONE, NOW)
     assert table["No"].tolist() == ["7", "▶ 8"]
     assert table["Status"].tolist() == ["active, new", "cleared, seen, late"]
     assert table["Since"].tolist()[0] == "13:55:00 CEST"

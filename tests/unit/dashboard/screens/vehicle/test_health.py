@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 
-from dashboard.screens.vehicle import charts, queries, tables
+from dashboard.screens.vehicle import charts, queries
 from dashboard.shared import text
 
 AT = pd.Timestamp("2026-03-01 12:00", tz="UTC")
@@ -24,7 +24,7 @@ def trend(days: float | None, slope: float = -9.6) -> dict[str, object]:
 
 
 def test_a_trend_says_when_its_threshold_is_met_or_that_it_does_not_head_there() -> None:
-    table = text.table(pd.DataFrame([trend(0.26), trend(0.0), trend(None)]), tables.TRENDS, BERLIN)
+    table = text.table(pd.DataFrame([trend(0.26), trend(0.0), trend(None)]), charts.TRENDS, BERLIN)
     assert table["Threshold"].tolist() == [
         "threshold in 6 h 14 min",
         "beyond its threshold",
@@ -60,7 +60,7 @@ def test_codes_are_told_with_their_status() -> None:
         "code": "P0301", "rule": "dtc_intermittent", "severity": "MINOR", "active": True, "opened_at": AT,
         "last_at": AT, "findings": 3,
     }  # fmt: skip
-    told = text.table(pd.DataFrame([row]), tables.CODES, BERLIN, AT).iloc[0]
+    told = text.table(pd.DataFrame([row]), charts.CODES, BERLIN, AT).iloc[0]
     assert told.tolist()[:4] == ["P0301", "comes and goes", "■ MINOR", "active"]
 
 
@@ -72,5 +72,5 @@ def test_a_span_of_the_readers_own_has_its_ends_in_order() -> None:
 
 def test_long_steps_are_read_from_roll_ups() -> None:
     steps = (10, 300, 600, 1800, 3600, 21_600, 86_400, 864_000)
-    levels = [queries.level(step).view.removeprefix("serving.vehicle_") for step in steps]
-    assert levels == ["window", "window", "minute", "minute", "hour", "hour", "day", "day"]
+    levels = [queries.level(step).__name__.removeprefix("history_") for step in steps]
+    assert levels == ["windows", "windows", "minutes", "minutes", "hours", "hours", "days", "days"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edge_simulator import run_setup
+from edge_simulator import scenario
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 
@@ -21,16 +21,16 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", sorted(run_setup.ready()))
+@pytest.mark.parametrize("name", sorted(scenario.ready()))
 def test_each_ready_scenario_can_be_run(name: str) -> None:
-    found = run_setup.scenario(run_setup.load(name, {}), Settings(), None, None)
+    found = scenario.run_of(scenario.load(name, {}), Settings(), None, None)
     assert found.vehicles >= 1
-    assert run_setup.load(name, {}).title
+    assert scenario.load(name, {}).title
 
 
 def test_the_scenarios_that_were_promised_are_there() -> None:
     wanted = {"city-day", "rush-hour", "winter-morning", "radio-outage", "crash", "poison"}
-    assert wanted <= set(run_setup.ready())
+    assert wanted <= set(scenario.ready())
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
 def test_what_is_wrong_in_a_file_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
     name = written(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
-        run_setup.scenario(run_setup.load(name, {}), Settings(), None, None)
+        scenario.run_of(scenario.load(name, {}), Settings(), None, None)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_told_with_the_ready_ones() -> None:
     with pytest.raises(ConfigError, match="no such scenario or file; ready ones: city-day, crash"):
-        run_setup.load("nowhere", {})
+        scenario.load("nowhere", {})
 
 
 def test_options_win_over_the_file_and_what_is_not_given_stays(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_options_win_over_the_file_and_what_is_not_given_stays(tmp_path: Path) -
         "vehicles": None, "rate": 60.0, "faults": (), "link": {"late": 0.3, "lost": None},
         "place": {"lat": None},
     }  # fmt: skip
-    found = run_setup.scenario(run_setup.load(name, options), Settings(), 0, None)
+    found = scenario.run_of(scenario.load(name, options), Settings(), 0, None)
     assert (found.vehicles, found.seed, found.cadence.interval_ms) == (30, 4, 500)
     assert (found.link.late, found.link.lost, found.lat_deg) == (0.3, 0.2, 10.0)
 
@@ -84,12 +84,12 @@ def test_options_win_over_the_file_and_what_is_not_given_stays(tmp_path: Path) -
     "text", ["clock: {begins: '07:30'}", "clock: {begins: 07:30}", "clock: {begins: 7:30}"]
 )
 def test_a_time_of_day_is_understood_with_and_without_quotes(tmp_path: Path, text: str) -> None:
-    assert run_setup.load(written(tmp_path, text), {}).clock.begins == 7.5 * 3600
+    assert scenario.load(written(tmp_path, text), {}).clock.begins == 7.5 * 3600
 
 
 def test_a_day_is_the_local_one_and_an_hour_short_when_clocks_go_forward() -> None:
-    file = run_setup.load(None, {"vehicles": 5}, run_setup.DAY_DEFAULTS)
-    found = run_setup.scenario(file, BERLIN, None, "2026-03-29")
+    file = scenario.load(None, {"vehicles": 5}, scenario.DAY_DEFAULTS)
+    found = scenario.run_of(file, BERLIN, None, "2026-03-29")
     begin = datetime.fromtimestamp(found.start_ms / 1000, UTC)
     assert begin == datetime(2026, 3, 28, 23, 0, tzinfo=UTC)
     assert found.span_ms == 23 * 3_600_000
@@ -98,27 +98,27 @@ def test_a_day_is_the_local_one_and_an_hour_short_when_clocks_go_forward() -> No
 
 
 def test_a_day_that_is_none_is_told() -> None:
-    with pytest.raises(ConfigError, match="--day 2026-02-30: a date such as 2026-11-20 is wanted"):
-        run_setup.scenario(run_setup.load(None, {}), Settings(), None, "2026-02-30")
+    with pytest.raises(ConfigError, match="--day '2026-02-30': a day such as 2026-11-20 is wanted"):
+        scenario.run_of(scenario.load(None, {}), Settings(), None, "2026-02-30")
 
 
 def test_the_simulated_clock_is_the_local_time_of_the_start_unless_it_is_set() -> None:
     noon_ms = round(datetime(2026, 11, 20, 11, 0, tzinfo=UTC).timestamp() * 1000)
-    found = run_setup.scenario(run_setup.load(None, {}), BERLIN, noon_ms, None)
+    found = scenario.run_of(scenario.load(None, {}), BERLIN, noon_ms, None)
     assert (found.begins_at_s, found.weekday) == (12 * 3600.0, 4)
-    early = run_setup.load(None, {"clock": {"begins": "06:30"}})
-    assert run_setup.scenario(early, BERLIN, noon_ms, None).begins_at_s == 6.5 * 3600
+    early = scenario.load(None, {"clock": {"begins": "06:30"}})
+    assert scenario.run_of(early, BERLIN, noon_ms, None).begins_at_s == 6.5 * 3600
 
 
 def test_stages_say_how_long_a_run_is() -> None:
-    found = run_setup.scenario(run_setup.load("ramp", {}), Settings(), 0, None)
+    found = scenario.run_of(scenario.load("ramp", {}), Settings(), 0, None)
     assert found.span_ms == 270_000
 
 
 def test_any_key_can_be_set_from_the_command_line_and_its_own_option_wins() -> None:
-    given = run_setup.settings_of(["link.outage_share=0.3", "ambient_c=-8", "gnss.tunnels=0", "seed=5"])
-    options = run_setup.over(given, {"seed": 9, "link": {"late": 0.1}, "vehicles": None})
-    found = run_setup.scenario(run_setup.load(None, options), Settings(), 0, None)
+    given = scenario.settings_of(["link.outage_share=0.3", "ambient_c=-8", "gnss.tunnels=0", "seed=5"])
+    options = scenario.over(given, {"seed": 9, "link": {"late": 0.1}, "vehicles": None})
+    found = scenario.run_of(scenario.load(None, options), Settings(), 0, None)
     assert (found.seed, found.ambient_c, found.gnss.tunnels, found.vehicles) == (9, -8.0, 0, 100)
     assert (found.link.late, found.link.outage_share) == (0.1, 0.3)
 
@@ -126,10 +126,10 @@ def test_any_key_can_be_set_from_the_command_line_and_its_own_option_wins() -> N
 @pytest.mark.parametrize("text", ["ambient_c", "=3", "nowhere.key=3", "ambient_c: 3"])
 def test_a_setting_that_is_none_is_told(text: str) -> None:
     with pytest.raises(ConfigError, match="KEY=VALUE is wanted"):
-        run_setup.settings_of([text])
+        scenario.settings_of([text])
 
 
 def test_what_only_the_run_can_judge_names_its_file_too(tmp_path: Path) -> None:
     name = written(tmp_path, "gnss: {sigma: 3}")
     with pytest.raises(ConfigError, match=rf"--scenario {name}: gnss.sigma: unknown key"):
-        run_setup.read(name, Settings(), {})
+        scenario.read(name, Settings(), {})
