@@ -38,8 +38,8 @@ the same two cores, and their live pages go on refreshing meanwhile: their group
 that need neither stack nor Spark come last, file by file, so that workers end at the same time.
 """
 STREAM = (
-    "test_fleet_silence", "test_instant", "test_ledger", "test_log_identity", "test_promotion",
-    "test_recompute", "test_replay", "test_rescale", "test_stream",
+    "test_checkpoints", "test_fleet_silence", "test_instant", "test_log_identity", "test_promotion",
+    "test_recompute", "test_replay", "test_stream",
 )  # fmt: skip
 """Modules that start applications of Spark: half of the time of those that need services."""
 PAGES = ("test_dashboard_outage", "test_dashboard_pages", "test_dashboard_trip_pages")
