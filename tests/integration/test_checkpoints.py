@@ -39,7 +39,7 @@ DELETE FROM odograph.batch_ledger WHERE committed_at > '{since}'
 """What a standby does not have that was promoted without its last transactions."""
 READ_TO = """
 SELECT coalesce(sum(place.value::bigint), 0)::bigint AS n FROM (
-    SELECT ends FROM odograph.batch_ledger WHERE query = 'telemetry' ORDER BY batch_id DESC LIMIT 1
+    SELECT ends FROM odograph.batch_ledger WHERE query = 'telemetry' ORDER BY committed_at DESC LIMIT 1
 ) line, jsonb_each(ends) topic, jsonb_each_text(topic.value) place WHERE right(topic.key, 10) = '.telemetry'
 """
 TAKEN_IN = """
