@@ -164,8 +164,9 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
     for section, values in overrides.items():
         sections.setdefault(section, {}).update({k: str(v) for k, v in values.items()})
     with postgres.as_superuser(stack.superuser_url()) as connection:
-        copied = f"CREATE DATABASE {name} OWNER {postgres.OWNER} TEMPLATE {TEMPLATE_DATABASE}"
-        connection.execute(copied)
+        # Files as they are: page by page through the log it takes three times as long, to drop it too.
+        of_template = f"OWNER {postgres.OWNER} TEMPLATE {TEMPLATE_DATABASE} STRATEGY FILE_COPY"
+        connection.execute(f"CREATE DATABASE {name} {of_template}")
     addresses = replace(with_database(stack.endpoints(stack.ports()), name), http_ports=_http_ports())
     if "kafka" in stack.only:
         kafka.create_topics(addresses.kafka_bootstrap, f"{name}.")

@@ -24,14 +24,14 @@ PAGES = {"/": 2, VEHICLE: 5, "/operations": 2}
 """How many charts a page has at least."""
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", ["/", "/operations"])
 def test_every_chart_draws_its_lines(reader: Visit, site: Site, path: str) -> None:
     batches_until_now(site)
     drawn(reader.open(path), PAGES[path])
     assert reader.complaints == []
 
 
-def test_charts_stay_drawn_through_a_refresh(reader: Visit, site: Site) -> None:
+def test_charts_of_a_vehicle_are_drawn_and_stay_through_a_refresh(reader: Visit, site: Site) -> None:
     charts = drawn(reader.open(VEHICLE), PAGES[VEHICLE])
     before = runs(site, "vehicle.health")
     eventually(lambda: runs(site, "vehicle.health") > before, SEEN_S, "a refresh")

@@ -56,47 +56,30 @@ def test_every_page_opens_without_an_error_and_without_a_request_to_the_outside(
     assert any(url.startswith(f"{reader.base}{maps.ROADS_PATH}") for url in reader.requests)
 
 
-def test_a_page_opened_first_by_its_own_address_has_the_navigation(reader: Visit) -> None:
-    reader.open(f"/vehicle?vehicle={vehicle_id(0)}")
-    names = reader.page.get_by_test_id("stSidebarNavLink").all_inner_texts()
-    assert {"Fleet", "Vehicle", "Alerts", "Crashes", "Operations"} <= {
-        name.splitlines()[-1] for name in names
-    }
+def check_map(reader: Visit, road: str) -> None:
+    least = {road: 1500, STATES["moving"]: 300, STATES["idling"]: 40, STATES["parked"]: 200}
+    for colour, count in least.items():
+        eventually(lambda c=colour, n=count: drawn(reader, c, n), SEEN_S, f"{colour} on the map")
 
 
-def test_figures_equal_the_rows(reader: Visit) -> None:
+def test_figures_and_map_equal_the_rows_and_follow_them(reader: Visit, site: Site) -> None:
     reader.open("/")
     shown = {"Vehicles": "41", "Reporting": "37", "On the road": "30", "Idling": "6"}
     shown |= {"Incidents": "5", "Mean speed": "31.5 km/h"}
     for label, value in shown.items():
         expect(reader.metric(label)).to_have_text(value)
     expect(reader.page.get_by_text("late frames 3 open of 5")).to_be_visible()
-
-
-def check_map(reader: Visit, road: str) -> None:
-    reader.open("/")
-    least = {road: 1500, STATES["moving"]: 300, STATES["idling"]: 40, STATES["parked"]: 200}
-    for colour, count in least.items():
-        eventually(lambda c=colour, n=count: drawn(reader, c, n), SEEN_S, f"{colour} on the map")
-
-
-def test_the_map_draws_roads_and_vehicles_in_the_colours_of_their_states(reader: Visit) -> None:
     check_map(reader, MAJOR_ROAD)
+    site.stop(vehicle_id(10))
+    expect(reader.metric("Idling")).to_have_text("7")
+    expect(reader.page.get_by_text("idling 7")).to_be_visible()
 
 
 def test_the_map_draws_in_the_dark_theme_too(browser: Browser, site: Site) -> None:
     site.report()
     with desk(browser, "dark") as dark, visit(dark, site.base) as reader:
-        check_map(reader, "#4a5563")
+        check_map(reader.open("/"), "#4a5563")
         assert reader.complaints == []
-
-
-def test_figures_and_map_follow_the_rows(reader: Visit, site: Site) -> None:
-    reader.open("/")
-    expect(reader.metric("Idling")).to_have_text("6")
-    site.stop(vehicle_id(10))
-    expect(reader.metric("Idling")).to_have_text("7")
-    expect(reader.page.get_by_text("idling 7")).to_be_visible()
 
 
 def test_pause_holds_the_figures_and_going_on_brings_the_new_ones(reader: Visit, site: Site) -> None:
@@ -166,8 +149,9 @@ def test_a_click_on_a_vehicle_on_the_map_opens_its_card_and_then_its_page(reader
     expect(reader.metric("State")).to_have_text("silent")
 
 
-def open_first_row(reader: Visit) -> None:
-    """A click on the first row of those who need attention opens its card, and a button its page."""
+def test_a_click_on_a_row_leads_to_the_vehicle_and_the_pause_goes_along(reader: Visit) -> None:
+    reader.open("/?paused=1")  # a click into a table that is drawn anew is lost
+    expect(status_of(reader)).to_contain_text("PAUSED")
     table = reader.page.locator(".st-key-attention").get_by_test_id("stDataFrame")
     expect(table).to_be_visible()
     reader.still()
@@ -175,24 +159,12 @@ def open_first_row(reader: Visit) -> None:
     expect(reader.page).to_have_url(re.compile(f"card={vehicle_id(7)}"))
     reader.page.get_by_role("button", name="Open its page").click()
     expect(reader.page).to_have_url(re.compile(f"/vehicle.*vehicle={vehicle_id(7)}"))
-
-
-def test_a_click_on_a_row_leads_to_the_vehicle(reader: Visit) -> None:
-    reader.open("/?paused=1")  # a click into a table that is drawn anew is lost
-    open_first_row(reader)
     expect(reader.page.get_by_text("Crash records")).to_be_visible()
+    expect(status_of(reader)).to_contain_text("PAUSED")
     reader.still()
     reader.page.get_by_role("region", name="Crash records").click(position={"x": 60, "y": 50})
     expect(reader.page).to_have_url(re.compile(f"/crashes.*record={vehicle_id(7)}(/|%2F)1(/|%2F)c-1"))
     expect(reader.metric("Delta-V, largest")).to_have_text("-27 km/h")
-
-
-def test_the_pause_goes_along_to_the_vehicle(reader: Visit) -> None:
-    reader.open("/?paused=1")
-    expect(reader.page.get_by_text("PAUSED")).to_be_visible()
-    open_first_row(reader)
-    expect(reader.page.get_by_text("Crash records")).to_be_visible()
-    expect(reader.page.get_by_text("PAUSED")).to_be_visible()
 
 
 def test_filters_survive_in_the_address(reader: Visit) -> None:
@@ -220,6 +192,12 @@ def test_text_of_a_device_is_shown_as_text(reader: Visit) -> None:
     assert reader.outside() == []
 
 
-def test_a_vehicle_that_is_not_known_is_said_to_have_no_data(reader: Visit) -> None:
+def test_a_page_opened_first_by_its_own_address_has_the_navigation_and_an_unknown_vehicle_no_data(
+    reader: Visit,
+) -> None:
     reader.open("/vehicle?vehicle=TESTNONE000000000")
     expect(reader.page.get_by_text("No data of this vehicle.")).to_be_visible()
+    names = reader.page.get_by_test_id("stSidebarNavLink").all_inner_texts()
+    assert {"Fleet", "Vehicle", "Alerts", "Crashes", "Operations"} <= {
+        name.splitlines()[-1] for name in names
+    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from threading import Event
 
-import orjson
 import pytest
 from confluent_kafka import TopicPartition
 
@@ -14,8 +13,6 @@ from infra.clients.kafka import admin, consumer, log_generations
 from infra.clients.leases import Lease, Term
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.stack.kafka import create_topics, delete_topics, missing_topics
-from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import archive_of
 from tests.integration.events_support import (
     T0,
     VINS,
@@ -27,9 +24,7 @@ from tests.integration.events_support import (
     until_count,
     until_read,
 )
-from tests.integration.stream_support import base_ms
 from tests.support import Lane, eventually
-from tests.support_frames import frame, send
 
 pytestmark = pytest.mark.integration
 
@@ -116,45 +111,3 @@ def test_a_destination_whose_place_is_gone_says_so_and_tells_nothing_again(
     with committed(1) as feed:
         assert [record.offset for record in feed.read(10, 10.0)][:1] == [3]
     assert "retention took records that were not read" in "".join(capfd.readouterr())
-
-
-def frames_of(lane: Lane, number: int) -> None:
-    """Two frames of a vehicle in the log, the second of them late."""
-    t0_ms = base_ms()
-    bodies = [frame(number, seq, t0_ms + 1000 * seq) for seq in range(2)]
-    send(lane, [(t0_ms + 1000 + 200_000 * seq, orjson.dumps(body)) for seq, body in enumerate(bodies)])
-
-
-def test_stream_jobs_do_not_go_on_in_another_log_and_begun_anew_there_nothing_vanishes(lane: Lane) -> None:
-    bootstrap, prefix = bound(lane)
-    stream = ("jobs", "stream")
-    lane.env.update({"ODOGRAPH_JOBS_TRIGGER_S": "0.5", "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "0.5"})
-    frames_of(lane, 1)
-    with lane.process(*stream) as process:
-        until_count(lane, "late_frame", 1)
-        eventually(lambda: archived(lane) == 2 or process.assert_running(), 60, "both are archived")
-        until_count(lane, "vehicle_window", 1)
-    delete_topics(bootstrap, prefix)
-    eventually(lambda: len(missing_topics(bootstrap, prefix)) == len(KAFKA_TOPICS), 30, "the topics are gone")
-    create_topics(bootstrap, prefix)
-    frames_of(lane, 3)  # in the same partition
-    with lane.process(*stream) as process:
-        assert process.child.wait(240) == 2
-        assert "was made anew, or this is another cluster" in process.output()
-    for query in ("telemetry", "archive"):
-        assert "put aside" in lane.run("jobs", "reset", query).stdout
-    with lane.process(*stream) as process:
-        until_count(lane, "late_frame", 2)
-        eventually(lambda: archived(lane) == 4 or process.assert_running(), 60, "all are archived")
-        told = eventually(lambda: lane.run("audit", "--json", "--wait").stdout, 60, "the audit")
-    found = rows(lane, "SELECT vehicle_id, partition, log_offset, log_generation FROM odograph.late_frame")
-    assert len({row["log_generation"] for row in found} - {""}) == 2
-    assert len({(row["partition"], row["log_offset"]) for row in found}) == 1
-    assert lane.run("archive", "verify").returncode == 0
-    audit = orjson.loads(told)
-    assert (audit["log"], audit["windows"]) == ([], [])
-
-
-def archived(lane: Lane) -> int:
-    files = reader.files(archive_of(lane.home))
-    return sum(file.entry.rows for file in files if file.entry is not None)

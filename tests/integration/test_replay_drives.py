@@ -63,18 +63,12 @@ def test_the_same_drives_paced_and_at_max_give_the_same_of_everything(
     lane: Lane, browser: Browser, tmp_path: Path
 ) -> None:
     written(tmp_path)
-    words = (
-        "--drives",
-        str(tmp_path),
-        "--start",
-        "2026-11-20T08:00",
-        "--jobs",
-        "stream,instant,events",
-        "--json",
-    )
+    words = ("--drives", str(tmp_path), "--start", "2026-11-20T08:00", "--json")
     told = []
-    for name, speed in (("fast", "max"), ("paced", "30")):
-        done = lane.run("replay", *words, "--speed", speed, "--run", name, timeout_s=DONE_S)
+    # One run with the query that has nothing to find here: instant rules are of signals that no drive has.
+    for name, speed, jobs in (("fast", "max", "stream,instant,events"), ("paced", "30", "stream,events")):
+        asked = ("--speed", speed, "--run", name, "--jobs", jobs)
+        done = lane.run("replay", *words, *asked, timeout_s=DONE_S)
         assert done.returncode == 0, done.stdout + done.stderr
         assert " 0 of " not in done.stderr
         told.append(json.loads(done.stdout)["drives"])

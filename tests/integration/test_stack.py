@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from psycopg import errors
 
@@ -27,6 +27,13 @@ pytestmark = pytest.mark.integration
 ONE_VEHICLE = """
 INSERT INTO odograph.vehicle (vehicle_id, state, state_at, boot_id) VALUES ('V', 'online', now(), 1)
 """
+
+
+@pytest.fixture(scope="module")
+def lane(stack: Stack) -> Iterator[Lane]:
+    """One for all of them: what a test makes in it has a name that no other looks for."""
+    with open_lane(stack) as opened:
+        yield opened
 
 
 def test_mosquitto_echoes_a_message(lane: Lane) -> None:
@@ -97,18 +104,6 @@ def test_no_password_stands_in_a_command_line(stack: Stack) -> None:
     assert [secret for secret in secrets if any(secret in command for command in commands)] == []
 
 
-def test_lane_has_its_own_migrated_database(lane: Lane) -> None:
-    with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
-        assert connection.execute("SELECT current_database()").fetchone() == (lane.name,)
-        assert connection.execute("SELECT count(*) FROM odograph.vehicle").fetchone() == (0,)
-
-
-def test_lane_has_the_topics_of_the_contract(lane: Lane) -> None:
-    topics = AdminClient({"bootstrap.servers": lane.endpoints.kafka_bootstrap}).list_topics(timeout=10).topics
-    found = {name: len(topic.partitions) for name, topic in topics.items() if name.startswith(lane.name)}
-    assert found == {f"{lane.name}.{t.name}": t.partitions for t in KAFKA_TOPICS}
-
-
 def test_topics_are_created_once(lane: Lane) -> None:
     prefix = lane.settings.kafka.prefix
     assert kafka.create_topics(lane.endpoints.kafka_bootstrap, prefix) == []
@@ -153,17 +148,21 @@ def test_the_partitions_of_a_topic_are_asked_of_the_cluster(lane: Lane) -> None:
     kafka.delete_topics(bootstrap, prefix)
 
 
-def test_an_empty_lane_has_no_records(lane: Lane) -> None:
-    counts = kafka.records_by_topic(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix)
-    assert counts == {f"{lane.name}.{t.name}": 0 for t in KAFKA_TOPICS}
-
-
-def test_two_lanes_do_not_see_each_other(stack: Stack, lane: Lane) -> None:
+def test_a_lane_is_empty_has_database_and_topics_of_its_own_and_no_other_sees_them(
+    stack: Stack, lane: Lane
+) -> None:
     with open_lane(stack) as other:
         with psycopg.connect(other.endpoints.db_owner_url) as connection:
+            assert connection.execute("SELECT current_database()").fetchone() == (other.name,)
+            assert connection.execute("SELECT count(*) FROM odograph.vehicle").fetchone() == (0,)
             connection.execute(ONE_VEHICLE)
         with psycopg.connect(lane.endpoints.db_owner_url) as connection:
             assert connection.execute("SELECT count(*) FROM odograph.vehicle").fetchone() == (0,)
+        topics = admin(other.endpoints.kafka_bootstrap).list_topics(timeout=10).topics
+        found = {name: len(t.partitions) for name, t in topics.items() if name.startswith(other.name)}
+        assert found == {f"{other.name}.{t.name}": t.partitions for t in KAFKA_TOPICS}
+        counts = kafka.records_by_topic(other.endpoints.kafka_bootstrap, other.settings.kafka.prefix)
+        assert counts == {f"{other.name}.{t.name}": 0 for t in KAFKA_TOPICS}
 
 
 def test_the_dashboard_reads_views_and_nothing_else(lane: Lane) -> None:

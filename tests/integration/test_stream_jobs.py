@@ -26,6 +26,7 @@ from tests.integration.stream_support import (
     page,
     query,
     ready,
+    roads_of,
     set_aside,
     spoilt,
     town_in_use,
@@ -69,9 +70,9 @@ def dirty(app: App) -> Dirty:
     start_ms = base_ms()
     records = spoilt(drive(TWELVE, start_ms, 150, seed=1), seed=2)
     send(app.lane, records)
-    until_ms = start_ms + HOUR_MS // 2
+    until_ms, expected = start_ms + HOUR_MS // 2, expect(records, roads=roads_of(app.lane))
     eventually(
-        lambda: agrees(app.lane, records, TWELVE, start_ms, until_ms), DONE_S, "tables equal the oracle"
+        lambda: agrees(app.lane, expected, TWELVE, start_ms, until_ms), DONE_S, "tables equal the oracle"
     )
 
     def added() -> Counts:
@@ -117,8 +118,8 @@ def test_windows_of_late_frames_are_restated_once_and_the_others_stay_as_they_we
     late = [(r + 60_000, p) for r, p in records if orjson.loads(p)["seq"] in (12, 13)]
     records = sorted([r for r in records if orjson.loads(r[1])["seq"] not in (12, 13)] + late)
     send(app.lane, records)
-    until_ms = start_ms + HOUR_MS // 4
-    eventually(lambda: agrees(app.lane, records, vehicles, start_ms, until_ms), DONE_S, "late frames are in")
+    until_ms, expected = start_ms + HOUR_MS // 4, expect(records, roads=roads_of(app.lane))
+    eventually(lambda: agrees(app.lane, expected, vehicles, start_ms, until_ms), DONE_S, "late frames are in")
 
     revisions = query(
         app.lane,
@@ -153,8 +154,8 @@ def test_ten_seconds_without_the_database_and_a_link_that_answers_nothing_lose_n
     eventually(lambda: "database" in page(app.lane, "readyz")[1], 90, "a silent link is noticed")
     app.link.heal()
 
-    until_ms = start_ms + HOUR_MS // 4
-    eventually(lambda: agrees(app.lane, records, vehicles, start_ms, until_ms), DONE_S, "nothing is lost")
+    until_ms, expected = start_ms + HOUR_MS // 4, expect(records, roads=roads_of(app.lane))
+    eventually(lambda: agrees(app.lane, expected, vehicles, start_ms, until_ms), DONE_S, "nothing is lost")
 
 
 def test_the_newest_state_of_each_vehicle_is_in_the_table(app: App) -> None:

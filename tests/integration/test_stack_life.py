@@ -1,4 +1,4 @@
-"""What happens to services, and comes right again. On a small stack of this file's own."""
+"""A small stack as a person runs it, by commands; what happens to services, and comes right again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,10 +28,12 @@ from infra.stack import postgres, probes
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import TICK_S, Supervisor, read_state
-from tests.support import eventually
+from tests.support import eventually, odograph_command
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
+ROOT = Path(__file__).parents[2]
+HEAP_MB = 256
 ONE_VEHICLE = """
 INSERT INTO odograph.vehicle (vehicle_id, state, state_at, boot_id) VALUES ('V', 'online', now(), 1)
 """
@@ -40,17 +43,25 @@ RETAINED = "fault/v1/kept"
 
 @pytest.fixture(scope="module")
 def own(stack: Stack) -> Iterator[Stack]:
-    """A second stack, furnished with one row, one record and one retained message."""
-    home = Path(tempfile.mkdtemp(prefix="odograph-fault-"))
-    settings = load(
-        paths={"home": str(home), "cache": str(stack.settings.paths.cache)}, kafka={"heap_mb": 256}
-    )
+    """A second stack, made by `odograph up`, furnished with one row, one record and one retained message."""
+    home = Path(tempfile.mkdtemp(prefix="odograph-life-"))
+    paths = {"home": str(home), "cache": str(stack.settings.paths.cache)}
+    small = Stack(load(paths=paths, kafka={"heap_mb": HEAP_MB}), say=lambda _: None, preferred={})
     with guarded(home, remove=True):
-        small = Stack(settings, say=lambda _: None, preferred={})
-        small.up()
-        furnish(settings)
+        first = odograph(small, "up", "--services-only")
+        assert first.returncode == 0, first.stderr
+        assert "applied 001_tables.sql" in first.stderr
+        furnish(small.settings)
         yield small
         small.down()
+
+
+def odograph(stack: Stack, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    own = {"ODOGRAPH_PATHS_HOME": str(stack.home), "ODOGRAPH_KAFKA_HEAP_MB": str(HEAP_MB)}
+    return subprocess.run(
+        [*odograph_command(), *arguments], env=os.environ | own | variables, cwd=ROOT, capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
 
 
 def furnish(settings: Settings) -> None:
@@ -82,27 +93,74 @@ def first_record(bootstrap: str) -> bytes | None:
         consumer.close()
 
 
-def test_data_survives_down_and_up(own: Stack) -> None:
-    assert own.down() == ["kafka", "mosquitto", "postgres"]
-    own.up()
+def test_down_stops_every_service_and_up_finds_data_and_ports_as_they_were(own: Stack) -> None:
+    ports = own.ports()
+    assert odograph(own, "down").stderr.strip() == "stopped: kafka, mosquitto, postgres"
+    assert odograph(own, "down").stderr.strip() == "nothing ran"
+    assert odograph(own, "status").returncode == 1
+    with pytest.raises(ServiceError, match="odograph up"):
+        endpoints(own.settings)
+    for name in SERVICES:  # pid files of another time mislead nobody
+        (own.home / "run" / f"{name}.pid").write_text(f"{os.getpid()}\n1\nSIGKILL\n")
+    assert odograph(own, "up", "--services-only").returncode == 0
+    assert own.ports() == ports
     assert_data_is_there(own)
     found = endpoints(own.settings)
     kept = subscribe.simple(RETAINED, hostname=found.mqtt_host, port=found.mqtt_port, keepalive=10)
     assert kept.payload == b"kept"
 
 
-def test_a_stopped_stack_has_no_addresses_and_says_what_to_do(own: Stack) -> None:
-    own.down()
-    with pytest.raises(ServiceError, match="odograph up"):
-        endpoints(own.settings)
-    own.up()
+def test_up_twice_is_fine(own: Stack) -> None:
+    again = odograph(own, "up", "--services-only")
+    assert again.returncode == 0
+    assert again.stdout == ""
+    assert again.stderr.count("runs already") == 3
 
 
-def test_ports_are_kept_from_one_start_to_the_next(own: Stack) -> None:
-    before = own.ports()
-    own.down()
-    own.up()
-    assert own.ports() == before
+def test_status_shows_each_service_with_address_pid_and_memory_and_the_records_of_topics(own: Stack) -> None:
+    told = json.loads(odograph(own, "status", "--json").stdout)
+    parts = {part["name"]: part for part in told["parts"]}
+    ports = json.loads((own.home / "ports.json").read_text())
+    for name in ("postgres", "mosquitto", "kafka"):
+        assert parts[name]["state"] == "ready"
+        assert parts[name]["address"] == f"127.0.0.1:{ports[name]}"
+        assert parts[name]["pid"] == int((own.home / "run" / f"{name}.pid").read_text().split()[0])
+        assert parts[name]["memory_mb"] > 1
+    assert parts["bridge"]["state"] == "stopped"
+    assert (told["topics"]["odograph.telemetry"], told["topics"][TOPIC]) == (0, 1)
+
+
+def test_doctor_names_what_is_wrong_and_the_next_step(own: Stack) -> None:
+    found = odograph(own, "doctor", "--json")
+    findings = {finding["name"]: finding for finding in json.loads(found.stdout)}
+    assert found.returncode == 1
+    assert {name for name, finding in findings.items() if not finding["fine"]} == {
+        "supervisor",
+        "bridge",
+        "downlink",
+        "jobs",
+        "instant",
+        "events",
+        "maintenance",
+        "dashboard",
+        "watch",
+    }
+    assert findings["bridge"]["next_step"] == "start it: odograph up"
+    assert findings["database as ingest"]["detail"].startswith("PostgreSQL 17, TimescaleDB")
+
+
+def test_config_shows_what_is_in_force_and_no_secret(own: Stack) -> None:
+    shown = odograph(own, "config", "--json", ODOGRAPH_DB_URL="postgresql://me:s3cret@db/odograph")
+    values = json.loads(shown.stdout)
+    assert values["ODOGRAPH_KAFKA_HEAP_MB"] == {"value": "256", "source": "environment"}
+    assert "s3cret" not in shown.stdout + shown.stderr
+
+
+def test_a_wrong_setting_is_one_line_and_exit_code_2(own: Stack) -> None:
+    wrong = odograph(own, "status", ODOGRAPH_KAFKA_HEAP_MB="much")
+    assert wrong.returncode == 2
+    assert len(wrong.stderr.splitlines()) == 1
+    assert "ODOGRAPH_KAFKA_HEAP_MB" in wrong.stderr
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -146,14 +204,6 @@ def test_services_that_end_by_themselves_are_started_again_by_the_supervisor(own
         assert own.runner.find("mosquitto") is None
     assert sum("started again" in text for text in said) == len(SERVICES)
     own.up()
-
-
-def test_a_pid_file_of_another_time_misleads_nobody(own: Stack) -> None:
-    own.down()
-    for name in SERVICES:
-        (own.home / "run" / f"{name}.pid").write_text(f"{os.getpid()}\n1\nSIGKILL\n")
-    own.up()
-    assert_data_is_there(own)
 
 
 def test_a_foreign_program_on_a_fixed_port_is_named_and_nothing_is_started(own: Stack) -> None:
