@@ -70,6 +70,11 @@ BEGIN
 END $$
 """
 """Those of users' SQL, made when all programs had one login, go to the stream jobs, which made them."""
+ERASES: Final = f"""
+GRANT EXECUTE ON FUNCTION pg_switch_wal(), pg_ls_waldir() TO {OWNER};
+GRANT pg_checkpoint TO {OWNER};
+"""
+"""What it takes to write over the server's own log (stream_jobs/privacy)."""
 
 
 class Passwords(dict[str, str]):
@@ -196,6 +201,7 @@ def ensure_database(superuser_url: str, name: str) -> None:
     with as_superuser(superuser_url, dbname=name) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
         connection.execute(USER_TABLES)
+        connection.execute(ERASES)
 
 
 ROLES: Final = {f"{name}_url": role for name, role in SHARED.items()}

@@ -93,7 +93,7 @@ SMALL_BATCHES: Final[Sections] = {"jobs": {"max_offsets": 500}}
 """So that late frames come batches later on a slow machine too: no window is closed within a batch."""
 
 FORGETFUL: Final[Sections] = {
-    "jobs": {"archive_trigger_s": 2, "instant_trigger_s": 5, "crash_trigger_s": 5},
+    "jobs": {"archive_trigger_s": 2, "instant_trigger_s": 5, "crash_trigger_s": 5, "clock_s": 1},
     "archive": {"grace_min": 0}, "recompute": {"hour_utc": -1},
 }  # fmt: skip
 """So that what goes by itself in minutes or hours goes at once, and nobody restates meanwhile."""

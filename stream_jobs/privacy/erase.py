@@ -131,10 +131,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     _certificates(settings, vehicle)
     found.files = _renamed(_files(settings.paths.home), vehicle, found.name)
     with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
-        what = f"{found.name}: {found.frames} frames, {sum(found.rows.values())} rows"
-        database.execute("SELECT odograph.audit_append('vehicle erased', NULL, %s)", (what,))
-        database.execute("DELETE FROM odograph.pseudonym WHERE vehicle_id = %s", (vehicle,))
-        _rewritten(database, ["odograph.pseudonym"])
+        _forgotten(database, vehicle, found)
     found.remarks += [
         "Kafka deletes the files before the markers within minutes, compacted topics within two hours",
         f"the archive's old files go {settings.archive.grace_min} min from now, by odograph maintenance",
@@ -263,16 +260,24 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased) -> None:
 
 
 def _rewritten(database: Connection, names: list[str]) -> None:
-    """VACUUM FULL, a table at a time: its writers wait. Then statistics, and the log of what was written."""
+    """VACUUM FULL, a table at a time: its writers wait. Then statistics."""
     chunks = database.execute(SQL["chunks"], {"names": names}).fetchall()
     for parts in [*(tuple(name.split(".")) for name in names), *chunks]:
         database.execute(sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier(*parts)))
+    database.execute("VACUUM FULL pg_catalog.pg_statistic")
+
+
+def _forgotten(database: Connection, vehicle: str, found: Erased) -> None:
+    """Who the vehicle was, in the audit log; then the server's own log of all this, to its last segment."""
+    what = f"{found.name}: {found.frames} frames, {sum(found.rows.values())} rows"
+    database.execute("SELECT odograph.audit_append('vehicle erased', NULL, %s)", (what,))
+    database.execute("DELETE FROM odograph.pseudonym WHERE vehicle_id = %s", (vehicle,))
+    _rewritten(database, ["odograph.pseudonym"])
     try:
-        database.execute("VACUUM FULL pg_catalog.pg_statistic")
-        database.execute("SELECT pg_switch_wal()")
-        database.execute("CHECKPOINT")
-    except psycopg.errors.InsufficientPrivilege:
-        return  # a server of others: it keeps its log as long as it does
+        for statement in ("SELECT pg_switch_wal()", "CHECKPOINT", SQL["log"]):
+            database.execute(statement)
+    except psycopg.errors.InsufficientPrivilege as error:
+        found.remarks.append(f"the database's own log holds it until it is written over: {error}")
 
 
 def _certificates(settings: Settings, vehicle: str) -> None:
