@@ -29,7 +29,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import devices, identity
 from infra.stack.stack import Stack
-from stream_jobs.app.checkpoints import Checkpoint
+from stream_jobs.app.checkpoints import ASIDE, Checkpoint
 from stream_jobs.app.files import checkpoint_files
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.archive import reader, upkeep
@@ -59,6 +59,11 @@ LEFT: Final = ("custody", "crash_lock", "crash_record", "audit_log", "dead_lette
 OTHER_REGION: Final = (
     "region {} keeps its copy of the log, and would read it again after a failover, until that begins anew: "
     "there, `odograph failover --follow`. If it has acted before, erase the vehicle again when it acts again"
+)
+ASIDE_HAS: Final = "checkpoints that were put aside know what their queries knew then: delete {}"
+USERS_HAVE: Final = (
+    "users' SQL queries may know it until their watermark is beyond, those without a window in GROUP BY "
+    "until `odograph jobs reset`"
 )
 OF_CRASHES: Final = ("crash_part", "crash_verdict")
 FILES: Final = ("logs", "runs", "lookups")
@@ -132,10 +137,13 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     found.files = _renamed(_files(settings.paths.home), vehicle, found.name)
     with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
         _forgotten(database, vehicle, found)
+    aside = Path(f"{settings.paths.place('checkpoints')}{ASIDE}")
     found.remarks += [
         "Kafka deletes the files before the markers within minutes, compacted topics within two hours",
         f"the archive's old files go {settings.archive.grace_min} min from now, by odograph maintenance",
         *([OTHER_REGION.format(settings.region.other_name)] if settings.region.other else ()),
+        *([ASIDE_HAS.format(aside)] if aside.exists() else ()),
+        *([USERS_HAVE] if settings.jobs.sql_dir else ()),
     ]
     return found
 
