@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import itertools
 import json
 import subprocess
 import time
@@ -45,7 +44,8 @@ BEGIN_S: Final = 120.0
 QUIET_S: Final = 310.0
 GONE_S: Final = 900.0
 OTHER_SEED: Final = 1000
-LATER_S: Final = 120
+LATER_S: Final = QUIET_S + 180.0
+"""So long others drive: while it is silent, while it is erased, and after that."""
 PACKED: Final = (".sst", ".zip", ".changelog", ".data", ".index")
 """Ends of names of Spark's state and shuffles, which are compressed: none may be of before the erasure."""
 ROUGH: Final = ("--late", "0.05", "--duplicate", "0.05", "--fault", "crash=0.3", "--fault", "worn_pads=0.5")
@@ -83,25 +83,27 @@ def erasure(site: Site, load: Load) -> Verdict:
         for statement in PLAIN:
             superuser.execute(statement.encode())
     *days, today = [f"{datetime.now(UTC) - timedelta(days=ago):%Y-%m-%d}" for ago in range(DAYS, -1, -1)]
-    quiet_s = _lived(site, load) + QUIET_S
+    ended = _lived(site, load)
+    site.simulate("later", *Load(load.rate, LATER_S, load.seed + OTHER_SEED).arguments())
     frames = sum(_brought_in(site, day, load) for day in days)
     chosen = _chosen(site)
     vehicle = str(chosen["vehicle_id"])
     site.say(f"{vehicle} is to go; it must be silent for 5 minutes")
-    time.sleep(max(0.0, quiet_s - time.monotonic()))
-    before, roads = holding(site, vehicle), _roads(site)
-    shared = {found for table in ROADS for found in roads[table] if json.loads(found)["vehicles"] > 1}
+    time.sleep(max(0.0, ended.timestamp() + QUIET_S - time.time()))
+    before, roads = holding(site, vehicle), _roads(site, ended)
+    shared = {window for window in roads if json.loads(window)["vehicles"] > 1}
     done = json.loads(_said(site, "privacy", "erase", vehicle, "--yes", "--json", "--wait", "10m").stdout)
     erased_s = time.time()
-    there, after = ({*itertools.chain(*rows.values())} for rows in (roads, _roads(site)))
+    after = _roads(site, ended)
     promises = [
         Promise("it has data of a week", chosen["days"] >= DAYS, f"{chosen}"),
         Promise("the search finds it before", len(before) >= 5, f"files by store: {before}"),
         Promise("windows of roads where others drove are unchanged, those where it was alone are gone",
-                set() != shared <= after < there, f"{len(shared)} shared of {len(there)}, {len(after)} left"),
+                set() != shared <= after < roads,
+                f"{len(shared)} shared of {len(roads)}, {len(shared - after)} of them changed; "
+                f"{len(after)} left, {len(after - roads)} of them new"),
     ]  # fmt: skip
-    site.simulate("later", *Load(load.rate, LATER_S, load.seed + OTHER_SEED).arguments())
-    finish(site, "later", LATER_S + BEGIN_S)
+    finish(site, "later", LATER_S)
     left: dict[str, int] = {}
 
     def gone() -> bool:
@@ -150,7 +152,7 @@ def _brought_in(site: Site, day: str, load: Load) -> int:
     return int(frames)
 
 
-def _lived(site: Site, load: Load) -> float:
+def _lived(site: Site, load: Load) -> datetime:
     """The same vehicles through the running pipeline, with faults, until all is taken in; when it ended."""
     site.bridge()
     start_jobs(site)
@@ -158,9 +160,9 @@ def _lived(site: Site, load: Load) -> float:
         site.start(name, odograph(*words))
     site.simulate("live", *load.arguments(*ROUGH))
     finish(site, "live", load.duration_s + BEGIN_S)
-    ended_s = time.monotonic()
+    ended = datetime.now(UTC)
     digested(site)
-    return ended_s
+    return ended
 
 
 def _chosen(site: Site) -> dict[str, Any]:
@@ -174,11 +176,12 @@ def _chosen(site: Site) -> dict[str, Any]:
     return chosen
 
 
-def _roads(site: Site) -> dict[str, list[str]]:
-    """Every window of roads as JSON, by table."""
+def _roads(site: Site, ended: datetime) -> set[str]:
+    """Windows of roads of before the minute in which the load ended, as JSON."""
+    query = "SELECT to_jsonb(w)::text FROM odograph.{} w WHERE window_start < date_trunc('minute', %s)"
     with session(site.endpoints.db_owner_url) as connection:
-        rows = {table: f"SELECT to_jsonb(w)::text FROM odograph.{table} w" for table in ROADS}
-        return {table: [text for (text,) in connection.execute(q.encode())] for table, q in rows.items()}
+        found = (connection.execute(query.format(table).encode(), (ended,)) for table in ROADS)
+        return {text for rows in found for (text,) in rows}
 
 
 def _remembered(site: Site) -> set[str]:

@@ -154,7 +154,7 @@ def _roads(settings: Settings, database: Connection, vehicle: str) -> None:
     files = reader.paths(archive_of(settings.paths.home))
     with duck.connected() as archive:
         asked = {"files": files, "vehicle": vehicle}
-        records = archive.execute(SQL["archived"], asked).to_arrow_table() if files else None
+        records = archive.sql(SQL["archived"], params=asked).to_arrow_table() if files else None
     windows = OpenWindows(settings.jobs, lookup_of(settings))
     for batch in [] if records is None else archived_frames(records, clock_limits(settings)):
         windows.take(batch, batch.believed)
