@@ -172,6 +172,7 @@ def ensure_database(superuser_url: str, name: str) -> None:
     with as_superuser(superuser_url, dbname=name) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS timescaledb")
         connection.execute(SQL["user_tables"])
+        connection.execute(SQL["erases"])
 
 
 ROLES: Final = {f"{name}_url": role for name, role in SHARED.items()}

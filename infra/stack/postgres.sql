@@ -12,6 +12,11 @@ BEGIN
     END LOOP;
 END $$
 
+-- name: erases
+-- What it takes to write over the server's own log (stream_jobs/privacy).
+GRANT EXECUTE ON FUNCTION pg_switch_wal(), pg_ls_waldir() TO odograph_owner;
+GRANT pg_checkpoint TO odograph_owner;
+
 -- name: follows
 SELECT pg_is_in_recovery()
 

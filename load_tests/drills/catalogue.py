@@ -93,7 +93,7 @@ SMALL_BATCHES: Final[Sections] = {"jobs": {"max_offsets": 500}}
 """So that late frames come batches later on a slow machine too: no window is closed within a batch."""
 
 FORGETFUL: Final[Sections] = {
-    "jobs": {"archive_trigger_s": 2, "instant_trigger_s": 5, "crash_trigger_s": 5},
+    "jobs": {"archive_trigger_s": 2, "instant_trigger_s": 5, "crash_trigger_s": 5, "clock_s": 1},
     "archive": {"grace_min": 0}, "recompute": {"hour_utc": -1},
 }  # fmt: skip
 """So that what goes by itself in minutes or hours goes at once, and nobody restates meanwhile."""
@@ -147,7 +147,7 @@ DRILLS: Final = (
     Drill("replay-full", "the disk of the replays fills up", 40, 60, _honest(replay_full),
           disk=Disk("replays", 256)),
     Drill("erasure", "a vehicle of a week is erased beside the pipeline; every store's bytes are searched",
-          60, 90, _honest(erasure), FORGETFUL),
+          120, 90, _honest(erasure), FORGETFUL),
     Drill("refused", "frames that only Kafka refuses", 0, 0,
           lambda site, _, mutant: refused(site, mutant), {}, ("no-gapless",)),
     Drill("c5", "kill -9 one of two MQTT brokers while it holds frames, through to windows and trips",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import itertools
 import json
 import subprocess
 import time
@@ -29,9 +28,15 @@ from infra.stack.cache import remove_tree
 from infra.stack.supervisor import odograph
 from load_tests.drills.aggregates import digested, start_jobs
 from load_tests.drills.flow import Load, finish
+from load_tests.drills.rescale import vehicles
 from load_tests.drills.site import Site, until
 from load_tests.drills.topic_admin import configure_topic
 from load_tests.drills.verdict import Promise, Verdict
+from stream_jobs.app.checkpoints import Checkpoint
+from stream_jobs.app.files import LocalFiles
+from stream_jobs.app.jobs import STREAM_CONF
+from stream_jobs.app.rescale import QUERY
+from stream_jobs.app.session import LOCAL, build_session
 
 DAYS: Final = 7
 COMMAND_S: Final = 1800.0
@@ -39,15 +44,20 @@ BEGIN_S: Final = 120.0
 QUIET_S: Final = 310.0
 GONE_S: Final = 900.0
 OTHER_SEED: Final = 1000
-LATER_S: Final = 120
-SCRATCH: Final = "run"
-"""Spark's shuffles: of batches that its driver's Python has not let go."""
+LATER_S: Final = QUIET_S + 180.0
+"""So long others drive: while it is silent, while it is erased, and after that."""
+PACKED: Final = (".sst", ".zip", ".changelog", ".data", ".index")
+"""Ends of names of Spark's state and shuffles, which are compressed: none may be of before the erasure."""
 ROUGH: Final = ("--late", "0.05", "--duplicate", "0.05", "--fault", "crash=0.3", "--fault", "worn_pads=0.5")
 PROGRAMS: Final = {
     "instant": ("jobs", "instant"), "downlink": ("downlink",), "watch": ("watch",),
 }  # fmt: skip
 COMPACTED: Final = ("status", "incidents")
-QUICK: Final = {"file.delete.delay.ms": "100", "max.compaction.lag.ms": "1", "delete.retention.ms": "0"}
+QUICK: Final = {
+    "file.delete.delay.ms": "100", "max.compaction.lag.ms": "1", "delete.retention.ms": "0",
+    "compression.type": "uncompressed",
+}  # fmt: skip
+PLAIN: Final = ("ALTER SYSTEM SET wal_compression = off", "SELECT pg_reload_conf()")
 CHOSEN: Final = """
 SELECT w.vehicle_id, count(DISTINCT w.window_start::date) AS days, count(DISTINCT c.crash_id) AS crashes,
        (SELECT count(*) FROM odograph.alert_event a WHERE a.vehicle_id = w.vehicle_id) AS alerts
@@ -61,13 +71,6 @@ SELECT pg_relation_filepath(c.oid) AS path FROM pg_class c LEFT JOIN pg_index i 
 WHERE 'odograph.custody'::regclass IN (c.oid, i.indrelid)
 """
 """The custody log says of whom there was a crash record, for good."""
-LATER: Final = (
-    "ALTER SYSTEM SET min_wal_size = '32MB'", "ALTER SYSTEM SET max_wal_size = '64MB'",
-    "SELECT pg_reload_conf()", "CHECKPOINT",
-    "CREATE TABLE public.later AS SELECT repeat(md5(i::text), 30) FROM generate_series(1, 200000) i",
-    "DROP TABLE public.later", "SELECT pg_switch_wal()", "CHECKPOINT",
-)  # fmt: skip
-"""What later traffic does to PostgreSQL's own log: it is written over."""
 
 
 def erasure(site: Site, load: Load) -> Verdict:
@@ -76,44 +79,50 @@ def erasure(site: Site, load: Load) -> Verdict:
         for key, value in QUICK.items():
             name = kafka_topic(site.settings.kafka.prefix, topic.name)
             configure_topic(site.endpoints.kafka_bootstrap, name, key, value)
-    days = [f"{datetime.now(UTC) - timedelta(days=ago):%Y-%m-%d}" for ago in range(DAYS, 0, -1)]
-    quiet_s = _lived(site, load) + QUIET_S
+    with session(site.stack.superuser_url(), autocommit=True) as superuser:
+        for statement in PLAIN:
+            superuser.execute(statement.encode())
+    *days, today = [f"{datetime.now(UTC) - timedelta(days=ago):%Y-%m-%d}" for ago in range(DAYS, -1, -1)]
+    ended = _lived(site, load)
+    site.simulate("later", *Load(load.rate, LATER_S, load.seed + OTHER_SEED).arguments())
     frames = sum(_brought_in(site, day, load) for day in days)
     chosen = _chosen(site)
     vehicle = str(chosen["vehicle_id"])
     site.say(f"{vehicle} is to go; it must be silent for 5 minutes")
-    time.sleep(max(0.0, quiet_s - time.monotonic()))
-    before, roads = holding(site, vehicle), _roads(site)
-    shared = {found for table in ROADS for found in roads[table] if json.loads(found)["vehicles"] > 1}
+    time.sleep(max(0.0, ended.timestamp() + QUIET_S - time.time()))
+    before, roads = holding(site, vehicle), _roads(site, ended)
+    shared = {window for window in roads if json.loads(window)["vehicles"] > 1}
     done = json.loads(_said(site, "privacy", "erase", vehicle, "--yes", "--json", "--wait", "10m").stdout)
-    there, after = ({*itertools.chain(*rows.values())} for rows in (roads, _roads(site)))
+    erased_s = time.time()
+    after = _roads(site, ended)
     promises = [
         Promise("it has data of a week", chosen["days"] >= DAYS, f"{chosen}"),
         Promise("the search finds it before", len(before) >= 5, f"files by store: {before}"),
         Promise("windows of roads where others drove are unchanged, those where it was alone are gone",
-                set() != shared <= after < there, f"{len(shared)} shared of {len(there)}, {len(after)} left"),
+                set() != shared <= after < roads,
+                f"{len(shared)} shared of {len(roads)}, {len(shared - after)} of them changed; "
+                f"{len(after)} left, {len(after - roads)} of them new"),
     ]  # fmt: skip
-    site.simulate("later", *Load(load.rate, LATER_S, load.seed + OTHER_SEED).arguments())
-    finish(site, "later", LATER_S + BEGIN_S)
+    finish(site, "later", LATER_S)
     left: dict[str, int] = {}
 
     def gone() -> bool:
-        with session(site.stack.superuser_url(), autocommit=True, dbname="odograph") as superuser:
-            for statement in LATER:
-                superuser.execute(statement.encode())
         left.clear()
-        left.update(holding(site, vehicle))
-        return left.keys() <= {SCRATCH}
+        left.update(holding(site, vehicle), **_packed_before(site, erased_s))
+        return not left
 
     with contextlib.suppress(ServiceError):
         until(gone, GONE_S, "no store holds it")
-    scratch, audited = left.get(SCRATCH, 0), _audited(site, done)
+    text = f"files by store: {left}; {time.time() - erased_s:.0f} s after the erasure"
+    promises += [Promise("no store of the running system holds it", not left, text), _audited(site, done)]
     for program in ("jobs", "instant"):
         site.stop(program)
-    left = holding(site, vehicle)
-    text = f"files by store: {left}; {scratch} of Spark's until its end"
-    promises += [Promise("no store holds it, Spark's scratch files after its end", not left, text), audited]
-    promises += [_replayed(site, day) for day in (days[0], days[-1])]
+    known = _remembered(site)
+    text = f"{len(known)} vehicles"
+    promises.append(
+        Promise("the stream's state remembers others, and not it", set() != known - {vehicle} == known, text)
+    )
+    promises += [_replayed(site, day) for day in (days[0], today)]
     figures = {"frames": frames, "rows": done["rows"], "erased frames": done["frames"], "log": done["log"]}
     return Verdict("erasure", tuple(promises), figures)
 
@@ -143,7 +152,7 @@ def _brought_in(site: Site, day: str, load: Load) -> int:
     return int(frames)
 
 
-def _lived(site: Site, load: Load) -> float:
+def _lived(site: Site, load: Load) -> datetime:
     """The same vehicles through the running pipeline, with faults, until all is taken in; when it ended."""
     site.bridge()
     start_jobs(site)
@@ -151,9 +160,9 @@ def _lived(site: Site, load: Load) -> float:
         site.start(name, odograph(*words))
     site.simulate("live", *load.arguments(*ROUGH))
     finish(site, "live", load.duration_s + BEGIN_S)
-    ended_s = time.monotonic()
+    ended = datetime.now(UTC)
     digested(site)
-    return ended_s
+    return ended
 
 
 def _chosen(site: Site) -> dict[str, Any]:
@@ -167,11 +176,22 @@ def _chosen(site: Site) -> dict[str, Any]:
     return chosen
 
 
-def _roads(site: Site) -> dict[str, list[str]]:
-    """Every window of roads as JSON, by table."""
+def _roads(site: Site, ended: datetime) -> set[str]:
+    """Windows of roads of before the minute in which the load ended, as JSON."""
+    query = "SELECT to_jsonb(w)::text FROM odograph.{} w WHERE window_start < date_trunc('minute', %s)"
     with session(site.endpoints.db_owner_url) as connection:
-        rows = {table: f"SELECT to_jsonb(w)::text FROM odograph.{table} w" for table in ROADS}
-        return {table: [text for (text,) in connection.execute(q.encode())] for table, q in rows.items()}
+        found = (connection.execute(query.format(table).encode(), (ended,)) for table in ROADS)
+        return {text for rows in found for (text,) in rows}
+
+
+def _remembered(site: Site) -> set[str]:
+    """The vehicles in the state of the query telemetry, which is compressed; it must not run."""
+    spark = build_session(site.settings, "erasure", site.settings.jobs.driver_mb, LOCAL, STREAM_CONF)
+    try:
+        state = Checkpoint(LocalFiles(f"{site.home / 'checkpoints'}"), QUERY)
+        return {*vehicles(spark, site.settings, state)}
+    finally:
+        spark.stop()
 
 
 def _replayed(site: Site, day: str) -> Promise:
@@ -216,6 +236,17 @@ def holding(site: Site, vehicle: str) -> dict[str, int]:
                     vehicle in f"{r.key}{r.value!r}{r.headers}" for r in records
                 )
     return {store: count for store, count in found.items() if count}
+
+
+def _packed_before(site: Site, moment_s: float) -> dict[str, int]:
+    """Files of Spark's that were written before a moment, by folder."""
+    paths = (path for folder in ("checkpoints", "run") for path in (site.home / folder).rglob("*"))
+    found = Counter[str]()
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            if path.suffix in PACKED and path.stat().st_mtime < moment_s:
+                found[f"old {path.relative_to(site.home).parts[0]}{path.suffix}"] += 1
+    return found
 
 
 def _bytes(path: Path) -> Iterator[bytes]:

@@ -241,7 +241,7 @@ def without_erased(records: pa.Table | None) -> tuple[pa.Table | None, set[str]]
         key = records["key"][at]
         stays[: at + 1] &= pc.not_equal(records["key"][: at + 1], key).to_numpy()
         erased.add(key.as_py().decode(errors="replace"))
-    return records.filter(pa.array(stays)).combine_chunks(), erased
+    return records.filter(pa.array(stays)).combine_chunks(), erased - {""}  # of a marker, which is nobody's
 
 
 class Others(Container[str]):

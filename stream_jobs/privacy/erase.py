@@ -29,7 +29,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import devices, identity
 from infra.stack.stack import Stack
-from stream_jobs.app.checkpoints import Checkpoint
+from stream_jobs.app.checkpoints import ASIDE, Checkpoint
 from stream_jobs.app.files import checkpoint_files
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.archive import reader, upkeep
@@ -59,6 +59,11 @@ LEFT: Final = ("custody", "crash_lock", "crash_record", "audit_log", "dead_lette
 OTHER_REGION: Final = (
     "region {} keeps its copy of the log, and would read it again after a failover, until that begins anew: "
     "there, `odograph failover --follow`. If it has acted before, erase the vehicle again when it acts again"
+)
+ASIDE_HAS: Final = "checkpoints that were put aside know what their queries knew then: delete {}"
+USERS_HAVE: Final = (
+    "users' SQL queries may know it until their watermark is beyond, those without a window in GROUP BY "
+    "until `odograph jobs reset`"
 )
 OF_CRASHES: Final = ("crash_part", "crash_verdict")
 FILES: Final = ("logs", "runs", "lookups")
@@ -131,14 +136,14 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     _certificates(settings, vehicle)
     found.files = _renamed(_files(settings.paths.home), vehicle, found.name)
     with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
-        what = f"{found.name}: {found.frames} frames, {sum(found.rows.values())} rows"
-        database.execute("SELECT odograph.audit_append('vehicle erased', NULL, %s)", (what,))
-        database.execute("DELETE FROM odograph.pseudonym WHERE vehicle_id = %s", (vehicle,))
-        _rewritten(database, ["odograph.pseudonym"])
+        _forgotten(database, vehicle, found)
+    aside = Path(f"{settings.paths.place('checkpoints')}{ASIDE}")
     found.remarks += [
         "Kafka deletes the files before the markers within minutes, compacted topics within two hours",
         f"the archive's old files go {settings.archive.grace_min} min from now, by odograph maintenance",
         *([OTHER_REGION.format(settings.region.other_name)] if settings.region.other else ()),
+        *([ASIDE_HAS.format(aside)] if aside.exists() else ()),
+        *([USERS_HAVE] if settings.jobs.sql_dir else ()),
     ]
     return found
 
@@ -149,7 +154,7 @@ def _roads(settings: Settings, database: Connection, vehicle: str) -> None:
     files = reader.paths(archive_of(settings.paths.home))
     with duck.connected() as archive:
         asked = {"files": files, "vehicle": vehicle}
-        records = archive.execute(SQL["archived"], asked).to_arrow_table() if files else None
+        records = archive.sql(SQL["archived"], params=asked).to_arrow_table() if files else None
     windows = OpenWindows(settings.jobs, lookup_of(settings))
     for batch in [] if records is None else archived_frames(records, clock_limits(settings)):
         windows.take(batch, batch.believed)
@@ -263,16 +268,24 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased) -> None:
 
 
 def _rewritten(database: Connection, names: list[str]) -> None:
-    """VACUUM FULL, a table at a time: its writers wait. Then statistics, and the log of what was written."""
+    """VACUUM FULL, a table at a time: its writers wait. Then statistics."""
     chunks = database.execute(SQL["chunks"], {"names": names}).fetchall()
     for parts in [*(tuple(name.split(".")) for name in names), *chunks]:
         database.execute(sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier(*parts)))
+    database.execute("VACUUM FULL pg_catalog.pg_statistic")
+
+
+def _forgotten(database: Connection, vehicle: str, found: Erased) -> None:
+    """Who the vehicle was, in the audit log; then the server's own log of all this, to its last segment."""
+    what = f"{found.name}: {found.frames} frames, {sum(found.rows.values())} rows"
+    database.execute("SELECT odograph.audit_append('vehicle erased', NULL, %s)", (what,))
+    database.execute("DELETE FROM odograph.pseudonym WHERE vehicle_id = %s", (vehicle,))
+    _rewritten(database, ["odograph.pseudonym"])
     try:
-        database.execute("VACUUM FULL pg_catalog.pg_statistic")
-        database.execute("SELECT pg_switch_wal()")
-        database.execute("CHECKPOINT")
-    except psycopg.errors.InsufficientPrivilege:
-        return  # a server of others: it keeps its log as long as it does
+        for statement in ("SELECT pg_switch_wal()", "CHECKPOINT", SQL["log"]):
+            database.execute(statement)
+    except psycopg.errors.InsufficientPrivilege as error:
+        found.remarks.append(f"the database's own log holds it until it is written over: {error}")
 
 
 def _certificates(settings: Settings, vehicle: str) -> None:

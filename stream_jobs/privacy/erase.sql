@@ -44,3 +44,7 @@ SELECT c.schema_name, c.table_name FROM _timescaledb_catalog.chunk c
 WHERE c.schema_name || '.' || c.table_name = ANY(%(names)s)
    OR c.id IN (SELECT compressed_chunk_id FROM _timescaledb_catalog.chunk
                WHERE schema_name || '.' || table_name = ANY(%(names)s))
+
+-- name: log
+-- A segment of zeros for each that there is: behind a checkpoint the next ones are old ones, renamed as they were.
+SELECT pg_logical_emit_message(false, 'odograph', ''), pg_switch_wal() FROM pg_ls_waldir()

@@ -83,7 +83,7 @@ def test_only_what_lies_before_it_goes_and_a_marker_is_nobodys() -> None:
     table = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
     left, erased = without_erased(table)
     assert left is not None
-    assert (left["value"].to_pylist(), erased) == ([b"2", b"3"], {"A", ""})
+    assert (left["value"].to_pylist(), erased) == ([b"2", b"3"], {"A"})
     whole = table.slice(0, 2)
     assert without_erased(whole) == (whole, set())
 
