@@ -243,7 +243,9 @@ def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> 
         "DO UPDATE SET region = excluded.region"
     )
     change(lane, lag)
-    shown = "SELECT lag FROM serving.partition_lag"
+    key = "INSERT INTO odograph.top_key (topic, vehicle_id, partition, share) VALUES ('telemetry', %s, 1, 1)"
+    change(lane, key, VINS[0])
+    shown, keys = "SELECT lag FROM serving.partition_lag", "SELECT vehicle_id FROM serving.top_key"
     known = {("alerts", 0): (0, 5), ("telemetry", 0): (0, 70), ("telemetry", 1): (0, 90)}
     with connected(url) as database:
         assert known_spans(database, prefix) == known
@@ -251,10 +253,11 @@ def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> 
     with connected(url) as database:
         assert known_spans(database, prefix) == known
     assert [row["lag"] for row in rows(lane, shown)] == [10]
+    assert [row["vehicle_id"] for row in rows(lane, keys)] == VINS[:1]
     change(lane, "UPDATE odograph.region SET active = 'B'")
     with connected(url) as database:
         assert known_spans(database, prefix) == {}
-    assert rows(lane, shown) == []
+    assert rows(lane, shown) == rows(lane, keys) == []
     with replace(lane, env=lane.env | {"ODOGRAPH_REGION_NAME": "A"}).process("watch"):
         eventually(
             lambda: "region B acts" in (health(lane, "watch") or {}).get("database", ""),
