@@ -40,6 +40,8 @@ SPARK_HOME: Final = "/mnt/spark"
 CONF: Final = {
     "spark.executor.cores": "1", "spark.executor.memory": "480m", "spark.hadoop.dfs.replication": "1",
     "spark.rpc.askTimeout": "30s", "spark.network.timeout": "60s",
+    "spark.executor.logs.rolling.strategy": "size", "spark.executor.logs.rolling.maxSize": "20971520",
+    "spark.executor.logs.rolling.maxRetainedFiles": "2",
 }  # fmt: skip
 WORKER_MB: Final = 640
 """Of a worker, for each driver's executor on it."""

@@ -110,8 +110,10 @@ class Supervisor:
         self._kept = self._kept | {program.name: _Kept(program) for program in programs}
 
     def tick(self) -> None:
-        """Notice what ended, start what is due."""
+        """Notice what ended, start what is due, put full logs aside."""
         now = time.monotonic()
+        for log in (self.home / "logs").glob("*.log"):
+            processes.put_full_log_aside(log)
         changed = sum(self._tick_service(kept, now) for kept in self._served.values()) > 0
         for name, kept in self._kept.items():
             if kept.child is not None and kept.child.poll() is not None:
