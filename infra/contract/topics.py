@@ -151,6 +151,11 @@ DEFERRED = "telemetry-deferred"
 LIVE = ("telemetry", DEFERRED)  # where frames lie
 EVENT_TOPICS = ("alerts", "crash", "status", "dead-letter")  # what the event store reads
 CLOCK = "clock"
+COPIED = tuple(topic.name for topic in KAFKA_TOPICS if topic.name not in (CLOCK, "policy"))
+"""Into the other region's log. Not the clock: what a region's jobs tell themselves of their own log. Nor what
+a region decides: its maintenance tells that when it begins to act, and what the other one decided would come
+behind it.
+"""
 KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
 """Which Kafka topic an MQTT channel flows into."""
 
