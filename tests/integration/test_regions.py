@@ -237,14 +237,18 @@ def test_in_secure_homes_the_mirror_is_a_user_of_its_own_and_nothing_is_refused_
 ) -> None:
     both = regions(lane)
     alone = (replace(one, env={k: v for k, v in one.env.items() if k != OTHER}) for one in both)
-    homes = [command(one, "up", "--secure")[0].home / "ca" / "services" for one in alone]
+    files = {"CA": "ca", "CERT": "mirror"}
     first, second = (
         replace(
-            one, env=one.env | {f"{OTHER}_CA_FILE": f"{ca}/ca.pem", f"{OTHER}_CERT_FILE": f"{ca}/mirror.pem"}
+            one,
+            env=one.env
+            | {f"{OTHER}_{key}_FILE": f"{of.home}/ca/services/{name}.pem" for key, name in files.items()},
         )
-        for one, ca in zip(both, reversed(homes), strict=True)
+        for one, of in zip(both, reversed(both), strict=True)
     )
     try:
+        for one in alone:
+            command(one, "up", "--secure")
         first, _ = command(first, "up")
         second = _copying(second)
         produce(first, "telemetry", frames(range(20)), T0)
@@ -260,7 +264,7 @@ def test_in_secure_homes_the_mirror_is_a_user_of_its_own_and_nothing_is_refused_
         for one in both:
             assert "is Denied" not in (one.home / "logs" / "kafka.log").read_text()
     finally:
-        for one in (first, second):
+        for one in both:
             one.run("down")
 
 
