@@ -156,7 +156,7 @@ DRILLS: Final = (
     Drill("c6", "kill -9 one of three bridges, then a fourth one joins", 1000, 60, c6,
           {"bridge": {"shards": 4, "max_in_flight": 4000}}, ("own-sessions", "whole-tree")),
     Drill("upgrade", "the version before this one's operators under load, then this one, program by program",
-          60, 120, _honest(upgrade), SMALL_BATCHES),
+          60, 60, _honest(upgrade), SMALL_BATCHES),
     Drill("overload", "more than the stream takes: cars are put off, and taken in when it is over", 300, 60,
           overload, OVERLOAD, ("unlisted",)),
     Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,

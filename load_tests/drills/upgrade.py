@@ -33,6 +33,7 @@ PROGRAMS: Final = {"bridge": ("bridge",)} | {
 UP_S: Final = 300.0
 READY_S: Final = 300.0
 BEGIN_S: Final = 120.0
+LASTING_S: Final = 3600.0
 MIXED: Final = ("--late", "0.05", "--duplicate", "0.01")
 
 
@@ -46,8 +47,8 @@ def upgrade(site: Site, load: Load) -> Verdict:
         _start(site, name, before)
     for name in PROGRAMS:
         site.wait_ready(name, READY_S)
-    site.simulate("upgrade", *load.arguments(*MIXED))
-    flows(site, "upgrade", load.rate * load.duration_s / 2, BEGIN_S + load.duration_s)
+    site.simulate("upgrade", *Load(load.rate, LASTING_S, load.seed).arguments(*MIXED))
+    flows(site, "upgrade", load.rate * load.duration_s, BEGIN_S + load.duration_s)
     site.stack.up()
     old = set[str]()
     for name in PROGRAMS:
@@ -57,7 +58,10 @@ def upgrade(site: Site, load: Load) -> Verdict:
             later.begin_here("alerts")
         _start(site, name)
         site.wait_ready(name, READY_S)
-    finish(site, "upgrade", load.duration_s + BEGIN_S)
+    now = site.run_file("upgrade")["acked"]
+    flows(site, "upgrade", now + load.rate * load.duration_s, BEGIN_S + load.duration_s)
+    site.stop("upgrade")
+    finish(site, "upgrade", BEGIN_S)
     ledger = balanced(site)
     written = sent(site.home, "upgrade")
     found = compare(log, written)
