@@ -50,7 +50,7 @@ def upgrade(site: Site, load: Load) -> Verdict:
     site.simulate("upgrade", *Load(load.rate, LASTING_S, load.seed).arguments(*MIXED))
     flows(site, "upgrade", load.rate * load.duration_s, BEGIN_S + load.duration_s)
     site.stack.up()
-    old = set[str]()
+    old = dict[str, str]()
     for name in PROGRAMS:
         site.stop(name)
         if name == "jobs":
@@ -67,6 +67,7 @@ def upgrade(site: Site, load: Load) -> Verdict:
     found = compare(log, written)
     aside = [path.name.rpartition("-")[0] for path in (site.home / "checkpoints.old").glob("*")]
     again = _found(later)
+    lacking = old.keys() - again.keys()
     promises = (
         *nothing_lost(found),
         accounted(ledger),
@@ -74,8 +75,8 @@ def upgrade(site: Site, load: Load) -> Verdict:
         trips(site, log),
         archived(site, log),
         Promise("the state of other operators alone is put aside", aside == ["telemetry"], f"{aside}"),
-        Promise("what the jobs had found they find again", bool(old) and old <= again,
-                f"{len(old - again)} of {len(old)} not"),
+        Promise("what the jobs had found they find again", bool(old) and not lacking,
+                f"{len(lacking)} of {len(old)} not: {', '.join(sorted({old[one] for one in lacking}))}"),
     )  # fmt: skip
     return Verdict("upgrade", promises, counts(found) | {"from": version, "found": len(again)})
 
@@ -116,8 +117,8 @@ def _start(site: Site, name: str, before: Path | None = None) -> None:
     site.start(name, odograph(*PROGRAMS[name]), **_of(before))
 
 
-def _found(log: Log) -> set[str]:
-    """Ids of what the query telemetry has found."""
+def _found(log: Log) -> dict[str, str]:
+    """What the query telemetry has found: the rule by id."""
     ours = {rule.id for rule in of_query(load_rules(), VEHICLES)}
     found = (orjson.loads(message.value() or b"") for message in log.messages("alerts"))
-    return {alert["alert_id"] for alert in found if alert["rule"].partition(".")[0] in ours}
+    return {a["alert_id"]: a["rule"] for a in found if a["rule"].partition(".")[0] in ours}
