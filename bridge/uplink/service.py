@@ -89,7 +89,7 @@ def lane_of(
     }
     sink = kafka_sink.KafkaSink(endpoints.kafka_bootstrap, producer)
     kind = NamedTranslator if bridge.identity_property else Translator
-    translator = kind(root, settings.kafka.prefix, skipped, vehicle_limit)
+    translator = kind(root, settings.kafka.prefix, skipped, vehicle_limit, settings.region.name)
     # By broker, so that one that does not answer holds up none of the others.
     dialling = [ThreadPoolExecutor(DIALLERS, "dial") for _ in endpoints.brokers]
 

@@ -20,11 +20,18 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from bridge.uplink.lane import BaseLane
-from bridge.uplink.translate import SCHEMA_HEADER, receipt
+from bridge.uplink.translate import SCHEMA_HEADER, receipt, region_header
 from infra.clients import kafka
 from infra.contract.errors import ContractError
 from infra.contract.messages import STATUS_STATES, Deferral, decode_status
-from infra.contract.topics import HEADER_MQTT_TOPIC, SLOT_LEVEL, UNSLOTTED, kafka_topic, slot_of
+from infra.contract.topics import (
+    HEADER_MQTT_TOPIC,
+    HEADER_REGION,
+    SLOT_LEVEL,
+    UNSLOTTED,
+    kafka_topic,
+    slot_of,
+)
 from infra.settings.settings import Endpoints, Settings
 
 POLL_S: Final = 1.0
@@ -45,12 +52,13 @@ Status = tuple[str, bytes]
 
 @dataclass(slots=True)
 class _Vehicle:
-    """``own`` is the vehicle's last status, received at ``own_ms``; ``stands`` the log's state, empty where
-    that is older; ``heard_ms`` by the receive clock.
+    """``own`` is the vehicle's last status, received at ``own_ms`` in ``region``; ``stands`` the log's state,
+    empty where that is older; ``heard_ms`` by the receive clock.
     """
 
     own: dict[str, Any]
     own_ms: int
+    region: str
     stands: str
     heard_ms: int
     since_ms: int = 0  # when it was last heard before the log's last record called it silent
@@ -92,11 +100,13 @@ class Watch:
     def silent(self) -> int:
         return sum(vehicle.stands == "silent" for vehicle in self._vehicles.values())
 
-    def note(self, vehicle_id: str, value: bytes, at_ms: int) -> None:
-        """A record of the log, in its order; ``at_ms`` its timestamp. What is no status is passed over.
+    def note(self, vehicle_id: str, value: bytes, at_ms: int, region: str = "") -> None:
+        """A record of the log, in its order; ``at_ms`` its timestamp, not after now by our clock, and
+        ``region`` whose bridge wrote it. What is no status is passed over.
 
-        One that is older than what the vehicle said last comes from another region's log, behind newer ones:
-        it changes nothing but what the log says, which is put right.
+        Times of two bridges' clocks say nothing of their order: within a region that of the log holds. From
+        the other one's log an older word comes behind newer ones, after a failover: it changes nothing but
+        what the log says, which is put right.
         """
         if not value:
             self._vehicles.pop(vehicle_id, None)
@@ -106,23 +116,24 @@ class Watch:
         except ContractError:
             return  # the event store reads the same record and sends it to the dead letters
         state, known = status["state"], self._vehicles.get(vehicle_id)
-        since_ms = status.pop("since_ms", 0) if state == "silent" else 0
+        since_ms = min(at_ms, status.pop("since_ms", 0)) if state == "silent" else 0
         if known is None:
             if len(self._vehicles) >= VEHICLES_KEPT:
                 del self._vehicles[next(iter(self._vehicles))]
                 self.forgotten += 1
             # A silent one's own word may be gone by compaction: it was online.
             own, heard_ms = (status | {"state": "online"}, since_ms) if state == "silent" else (status, at_ms)
-            self._vehicles[vehicle_id] = _Vehicle(own, heard_ms, state, heard_ms, since_ms)
+            self._vehicles[vehicle_id] = _Vehicle(own, heard_ms, region, state, heard_ms, since_ms)
             return
-        if at_ms < known.own_ms:
+        if region != known.region and at_ms < known.own_ms:
             state = ""
         elif state == "silent":  # our record, or that of an earlier bridge
             known.since_ms = since_ms
         elif status != known.own:
-            known.own, known.own_ms, known.heard_ms = status, at_ms, max(known.heard_ms, at_ms)
+            known.own, known.own_ms, known.region = status, at_ms, region
+            known.heard_ms = max(known.heard_ms, at_ms)
         elif known.written_ms is None:  # else it may be our record
-            known.own_ms = at_ms
+            known.own_ms, known.region = at_ms, region
         known.stands, known.written_ms = state, None
 
     def judge(self, now_ms: int, seen: Mapping[str, int], calm_since_ms: int | None) -> Iterator[Status]:
@@ -151,11 +162,12 @@ class Watch:
 class StatusLog:
     """The topic ``status``, followed from its beginning and written to; raises ``kafka.LOST``.
 
-    And the topic ``policy``: ``deferral`` is what it said last.
+    And the topic ``policy``: ``deferral`` is what it said last. ``region``: where we are, of two.
     """
 
-    def __init__(self, bootstrap: str, topic: str, policy: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, policy: str, region: str) -> None:
         self._bootstrap, self._topic, self._policy = bootstrap, topic, policy
+        self._region = region_header(region)
         self.deferral = Deferral()
         self._producer = kafka.producer(bootstrap, {"message.timeout.ms": 10_000})
         self._missing: dict[int, int] = {}
@@ -174,8 +186,8 @@ class StatusLog:
         """Whether all that was in the topic at the start has been read."""
         return not self._missing
 
-    def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int, str]]:
-        """Key, value, timestamp, MQTT topic of at most a batch of records; waits for the first one only."""
+    def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int, Mapping[str, str]]]:
+        """Key, value, timestamp (now at most), headers of at most a batch of records; waits for the first."""
         for record in map(kafka.record_of, kafka.taken(self._consumer, BATCH, wait_s)):
             if record.topic == self._policy:
                 with suppress(ContractError):  # of a later version: what is known stands
@@ -184,8 +196,8 @@ class StatusLog:
             end = self._missing.get(record.partition)
             if end is not None and record.offset >= end - 1:
                 del self._missing[record.partition]
-            topic = record.headers.get(HEADER_MQTT_TOPIC, "")
-            yield record.key or "", record.value, record.received_ms, topic
+            at_ms = min(record.received_ms, time.time_ns() // 1_000_000)
+            yield record.key or "", record.value, at_ms, record.headers
 
     def write(self, records: Iterable[Status], topics: Mapping[str, str]) -> int:
         """Write records in the service's name; how many. The rest is for the next turn.
@@ -194,7 +206,7 @@ class StatusLog:
         """
         now_ms, count = time.time_ns() // 1_000_000, 0
         for vehicle_id, value in islice(records, WRITE_AT_ONCE):
-            headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER]
+            headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER, *self._region]
             if vehicle_id in topics:
                 headers.append((HEADER_MQTT_TOPIC, topics[vehicle_id].encode()))
             self._producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
@@ -216,6 +228,7 @@ class SilenceWatch:
         self._bootstrap = endpoints.kafka_bootstrap
         self._topic, self._policy = (kafka_topic(settings.kafka.prefix, n) for n in ("status", "policy"))
         self._silent_s, self._root = settings.bridge.silent_s, settings.mqtt.root
+        self._region = settings.region.name
         self._unslotted: dict[str, str] = {}
         self._lanes = lanes
         self._calm = Calm()
@@ -234,7 +247,7 @@ class SilenceWatch:
         log = structlog.get_logger()
         while not stop.is_set():
             try:
-                with StatusLog(self._bootstrap, self._topic, self._policy) as status:
+                with StatusLog(self._bootstrap, self._topic, self._policy, self._region) as status:
                     self._follow(status, stop)
             except kafka.LOST as error:
                 log.info("no watch over silent vehicles", why=str(error))
@@ -247,9 +260,9 @@ class SilenceWatch:
         every_s = min(JUDGE_S, self._silent_s / 4)
         judge_s, ours = 0.0, self._lanes[0].wanted
         while not stop.is_set() and self._lanes[0].wanted == ours:
-            for key, value, at_ms, topic in log.read(min(POLL_S, every_s)):
-                if self._slot(key, topic) in ours or None in ours:
-                    watch.note(key, value, at_ms)
+            for key, value, at_ms, headers in log.read(min(POLL_S, every_s)):
+                if self._slot(key, headers.get(HEADER_MQTT_TOPIC, "")) in ours or None in ours:
+                    watch.note(key, value, at_ms, headers.get(HEADER_REGION, ""))
             now_ms = time.time_ns() // 1_000_000
             self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].epoch)
             if log.whole and time.monotonic() >= judge_s:

@@ -103,6 +103,7 @@ class Route:
     key: bytes
     header: Header
     passes: Validator | None
+    more: tuple[Header, ...] = (SCHEMA_HEADER,)
     seen_ms: int = 0
     due_ms: float = 0.0
     shown_ms: int = 0  # when the last frame of a vehicle that is put off went through
@@ -117,16 +118,18 @@ class Translator:
 
     ``skipped`` are channels that another connection (or another service) handles: their messages translate
     to None. A channel is taken by its place in the topic, ``<root>/[s/<slot>/]<anything>/<channel>``, valid
-    id or not. ``limit`` holds for each vehicle and channel.
+    id or not. ``limit`` holds for each vehicle and channel. ``region``: where we are, of two.
     """
 
     def __init__(
-        self, root: str, prefix: str, skipped: frozenset[str] = frozenset(), limit: VehicleLimit = NO_LIMIT
-    ) -> None:
+        self, root: str, prefix: str, skipped: frozenset[str] = frozenset(), limit: VehicleLimit = NO_LIMIT,
+        region: str = "",
+    ) -> None:  # fmt: skip
         self._root = root
         self._prefix = prefix
         self._skipped = skipped
         self._limit = limit
+        self._of_status = (SCHEMA_HEADER, *region_header(region))
         self._cost_ms, self._slack_ms = limit.cost_ms, limit.slack_ms
         self.dead_letter_topic = topics.kafka_topic(prefix, "dead-letter")
         self.deferred: frozenset[str] = frozenset()
@@ -166,7 +169,7 @@ class Translator:
             self._received_ms, self._received = received_ms, receipt(received_ms)
         name = self._put_off(route, received_ms) if self.deferred else route.kafka_topic
         return _record(
-            Record, (name, route.key, raw, [route.header, self._received, SCHEMA_HEADER], received_ms)
+            Record, (name, route.key, raw, [route.header, self._received, *route.more], received_ms)
         )
 
     def _put_off(self, route: Route, received_ms: int) -> str:
@@ -236,7 +239,8 @@ class Translator:
         name = topics.kafka_topic(self._prefix, topics.KAFKA_TOPIC_OF[channel])
         passes = validator(vehicle_id, self._samples) if channel == "telemetry" else None
         header = (topics.HEADER_MQTT_TOPIC, topic)
-        return Route(vehicle_id, channel, name, vehicle_id.encode(), header, passes)
+        more = self._of_status if channel == "status" else (SCHEMA_HEADER,)
+        return Route(vehicle_id, channel, name, vehicle_id.encode(), header, passes, more)
 
     def dead_letter(self, rejection: Rejection, topic: bytes, raw: bytes, received_ms: int) -> Record:
         """The record that keeps what was rejected: its raw bytes, and why in the headers."""
@@ -279,6 +283,11 @@ class NamedTranslator(Translator):
 
 def _sender(topic: bytes) -> bytes | None:
     return topic.name if isinstance(topic, NamedTopic) else None
+
+
+def region_header(region: str) -> Headers:
+    """Says in which region a record was written; none where there is one."""
+    return [(topics.HEADER_REGION, region.encode())] if region else []
 
 
 def receipt(received_ms: int) -> Header:

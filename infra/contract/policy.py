@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from infra.contract.topics import (
     BRIDGE_SLOTS,
+    COPIED,
     DEFERRED,
     DOWNLINK_CHANNELS,
     EVENT_TOPICS,
@@ -34,13 +35,14 @@ SERVER: Final = "server"
 """The name in the services' own certificate."""
 
 READ, WRITE, BOTH, CREATE, DESCRIBE = "read", "write", "readwrite", "create", "describe"
+ALTER, CONFIGS = "alter", "describe_configs"
 
 
 class Rule(NamedTuple):
     """``principal`` may do ``operation`` with ``resource``.
 
     Of MQTT that is a filter, ``{root}`` its root; of Kafka a topic behind the prefix or, with ``group``, a
-    group, ``*`` for all that begins so.
+    group, with ``topic`` a topic by its whole name, ``*`` for all that begins so.
     """
 
     principal: str
@@ -88,6 +90,17 @@ KAFKA: Final = (
     Rule("downlink", READ, "group {prefix}downlink.*"),
 )
 """Of programs. Besides, OPERATOR and SERVER may do everything, with the cluster too."""
+COPIER: Final = "mirror"
+"""The program that copies a log, where there are two regions: in the one that it reads, and in its own."""
+KAFKA_OF_COPIER: Final = (
+    *(Rule(COPIER, operation, topic) for topic in COPIED for operation in (READ, WRITE, ALTER)),
+    *(
+        Rule(COPIER, operation, f"topic {notes}")
+        for notes in ("mm2-*", "heartbeats", "{other}.*")
+        for operation in (CREATE, READ, WRITE, CONFIGS)
+    ),
+    Rule(COPIER, READ, "group {other}-mm2"),
+)
 
 
 INGEST, DASHBOARD, DISPATCH, TENANT, AGGREGATES = (
@@ -149,14 +162,16 @@ the SQL files grant. DISPATCH has functions only."""
 
 _DATABASE: Final = {
     "db_owner_url": (),
-    "db_ingest_url": ("downlink", "jobs", "instant", "events", "maintenance", "watch"),
+    "db_ingest_url": ("downlink", "jobs", "instant", "events", "maintenance", "watch", COPIER),
     "db_dashboard_url": ("dashboard",),
     "db_dispatch_url": ("dashboard",),
 }
 SECRETS: Final[Mapping[str, tuple[str, ...]]] = {
     **_DATABASE,
     "mqtt_access": ("bridge", "downlink", "watch"),
-    "kafka_bootstrap": ("bridge", "downlink", "jobs", "instant", "events", "maintenance", "watch"),
+    "kafka_bootstrap": ("bridge", "downlink", "jobs", "instant", "events", "maintenance", "watch", COPIER),
+    "region.other_ca_file": (COPIER,),
+    "region.other_cert_file": (COPIER,),
     "bridge.password_file": ("bridge",),
     "downlink.key_file": ("downlink",),
     "downlink.webhooks": ("downlink",),
@@ -218,11 +233,12 @@ class KafkaAcl(NamedTuple):
     prefixed: bool
 
 
-def kafka_acls(prefix: str, bridge: str) -> frozenset[KafkaAcl]:
-    """The access list of Kafka; ``bridge``: the client id of the bridges."""
+def kafka_acls(prefix: str, bridge: str, other: str = "") -> frozenset[KafkaAcl]:
+    """The access list of Kafka; ``bridge``: the client id of the bridges, ``other``: the other region."""
     found = set()
-    for who, operation, resource in KAFKA:
+    for who, operation, resource in KAFKA + (KAFKA_OF_COPIER if other else ()):
         kind, name = resource.split(" ") if " " in resource else ("topic", "{prefix}" + resource)
-        name, principal = name.format(prefix=prefix, bridge=bridge), "*" if who == ANYBODY else who
+        name = name.format(prefix=prefix, bridge=bridge, other=other)
+        principal = "*" if who == ANYBODY else who
         found.add(KafkaAcl(principal, operation, kind, name.removesuffix("*"), name.endswith("*")))
     return frozenset(found)

@@ -72,6 +72,7 @@ HEADER_AUTHENTICATED_AS = "authenticated_as"  # of a dead letter: its sender by 
 HEADER_AGAIN = "again"  # of a record that was appended again, when another vehicle's were erased
 HEADER_REINJECTED_FROM = "reinjected_from"  # offset of the dead letter that a record was made of
 HEADER_FIRST_RECEIVED_MS = "first_received_ms"  # of a re-injected message: when it came over MQTT
+HEADER_REGION = "region"  # of a status: whose bridge wrote it, where there are two
 
 KEPT_BYTES = 900_000
 """Raw bytes a dead letter keeps at most: Kafka's default limit for a record with its headers is 1 MiB."""
@@ -150,6 +151,11 @@ DEFERRED = "telemetry-deferred"
 LIVE = ("telemetry", DEFERRED)  # where frames lie
 EVENT_TOPICS = ("alerts", "crash", "status", "dead-letter")  # what the event store reads
 CLOCK = "clock"
+COPIED = tuple(topic.name for topic in KAFKA_TOPICS if topic.name not in (CLOCK, "policy"))
+"""Into the other region's log. Not the clock: what a region's jobs tell themselves of their own log. Nor what
+a region decides: its maintenance tells that when it begins to act, and what the other one decided would come
+behind it.
+"""
 KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
 """Which Kafka topic an MQTT channel flows into."""
 

@@ -154,6 +154,12 @@ class Mqtt(Section):
         return tuple(replace(broker, ca_file=ca, cert_file=cert, key_file=key) for broker in found)
 
 
+def _with_files(servers: str, ca: Path | None, certificate: Path | None) -> str:
+    """An address of Kafka, as clients.kafka reads it."""
+    text = f"{servers}?ca={ca.absolute()}" if ca else servers
+    return f"{text}&cert={certificate.absolute()}" if certificate else text
+
+
 class Kafka(Section):
     """The log."""
 
@@ -202,8 +208,7 @@ class Kafka(Section):
 
     def address(self) -> str:
         """The external one with its files, as clients.kafka reads it; empty: the embedded one."""
-        ca = f"?ca={self.ca_file.absolute()}" if self.ca_file else ""
-        return self.bootstrap + ca + (f"&cert={self.cert_file.absolute()}" if self.cert_file else "")
+        return _with_files(self.bootstrap, self.ca_file, self.cert_file)
 
     def copies(self, brokers: int) -> tuple[int, int]:
         """Copies of a topic in a cluster of so many brokers, and how many must have a record."""
@@ -324,6 +329,8 @@ class Region(Section):
 
     name: str = setting("", "this region's name; empty: there is one", pattern=r"^[A-Za-z0-9-]{0,20}$")
     other: str = setting("", "the other one's name and Kafka, NAME=host:port[,host:port]; empty: none")
+    other_ca_file: Path | None = setting(None, "authorities of the other one's Kafka (PEM); none: no TLS")
+    other_cert_file: Path | None = setting(None, "our certificate and key for it (PEM, 0600)")
 
     @model_validator(mode="after")
     def _two(self) -> Self:
@@ -333,6 +340,8 @@ class Region(Section):
             raise ValueError(
                 "ODOGRAPH_REGION_OTHER: NAME=host:port[,host:port], and ODOGRAPH_REGION_NAME another"
             )
+        if self.other_cert_file and not self.other_ca_file:
+            raise ValueError("ODOGRAPH_REGION_OTHER_CERT_FILE needs _CA_FILE")
         return self
 
     @property
@@ -341,7 +350,7 @@ class Region(Section):
 
     @property
     def other_kafka(self) -> str:
-        return self.other.partition("=")[2]
+        return _with_files(self.other.partition("=")[2], self.other_ca_file, self.other_cert_file)
 
 
 class Profile(Section):

@@ -200,7 +200,7 @@ def _kafka_hop(stack: Stack) -> Answer:
     if not stack.secure:
         return _open(stack, "kafka")
     version = probes.tls_server(stack.ports()["kafka"], _ca(stack))
-    wanted = policy.kafka_acls(s.kafka.prefix, s.bridge.client_id)
+    wanted = policy.kafka_acls(s.kafka.prefix, s.bridge.client_id, s.region.other_name)
     wrong = acl_faults(stack.endpoints(stack.ports()).logged_in(policy.OPERATOR).kafka_bootstrap, wanted)
     detail = "; ".join(wrong[:5]) or f"{ON.format(version)}, access list on: {len(wanted)} permissions"
     return not wrong, detail, "odograph up puts it right"

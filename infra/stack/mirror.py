@@ -25,7 +25,7 @@ from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LogEnds, LogReader, java_access, topics_of
 from infra.clients.leases import Lease, Term
 from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.topics import CLOCK, KAFKA_TOPICS, kafka_topic
+from infra.contract.topics import COPIED, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import cache, fetch
 from infra.stack.kafka import JVM_OPTIONS, LOG_CONFIG, TIMEOUT_S, copies_in, delete
@@ -35,10 +35,6 @@ SQL: Final = sql_of(__file__)
 NAME: Final = MIRROR
 IVY: Final = Path(__file__).with_name("mirror.xml")
 TEMPLATE: Final = Path(__file__).with_name("mirror.conf")
-COPIED: Final = tuple(t.name for t in KAFKA_TOPICS if t.name not in (CLOCK, "policy"))
-"""Not the clock: what a region's jobs tell themselves of their own log. Nor what a region decides: its
-maintenance tells that when it begins to act, and what the other one decided would come behind it.
-"""
 CONNECTOR: Final = "MirrorSourceConnector"
 HEAP_MB: Final = 256
 FLUSH_MS: Final = 1000
@@ -196,11 +192,11 @@ class Mirror:
 
     def _mirrormaker(self) -> Sequence[str]:
         """The command, with what it needs in place."""
-        home, folder = self._settings.paths.home.resolve(), self._settings.paths.cache
+        own, folder = self._settings.paths.home.resolve() / "run", self._settings.paths.cache
         fetch.fetch_jars(folder, NAME, IVY)
         cache.verify(cache.jar_dir(folder, NAME))
-        own, region = home / "config" / NAME, self._settings.region
-        own.mkdir(parents=True, exist_ok=True)
+        region = self._settings.region
+        own.mkdir(exist_ok=True)
         copies, _ = copies_in(self._where.kafka_bootstrap, self._settings.kafka)
         ends = ((self._other, self._address), (region.name, self._where.kafka_bootstrap))
         (own / "mm2.properties").write_text(config(*ends, self._settings.kafka.prefix, copies))

@@ -6,6 +6,7 @@ becomes the program: there is no moment at which a started program has no pid fi
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.clients.locks import locked
 from infra.clients.waiting import looks
 from infra.contract.errors import ServiceError
 from infra.stack.cache import remove_tree
@@ -81,13 +83,26 @@ def spawn(
     """Start ``command`` in a session of its own, output appended to ``log``; its pid file appears at once."""
     for folder in (run_dir, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
-        log.replace(log.with_suffix(".log.1"))
+    put_full_log_aside(log)
     launcher = ["/bin/sh", "-c", LAUNCH, "launch", str(pid_file(run_dir, name)), stop_signal.name, *command]
     with log.open("ab") as out:
         return subprocess.Popen(
             launcher, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True
         )
+
+
+def put_full_log_aside(log: Path) -> None:
+    """A log that is full begins anew, and is ``.log.1`` as it was; its writers append, and know nothing.
+
+    A reader that locks it is not disturbed. What comes in the moment between copy and cut is lost.
+    """
+    if not log.exists() or log.stat().st_size <= LOG_LIMIT_BYTES:
+        return
+    new = log.with_suffix(".log.new")
+    with suppress(OSError), locked(log, busy=BlockingIOError()):  # it is read, or the disk is full: later
+        shutil.copy(log, new)
+        new.replace(log.with_suffix(".log.1"))
+        os.truncate(log, 0)
 
 
 def stop(running: Running, deadline_s: float) -> bool:

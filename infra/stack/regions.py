@@ -16,6 +16,7 @@ import psycopg
 from infra.clients.db import Connection, connected, session, sql_of
 from infra.clients.waiting import looks
 from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.topics import COPIED
 from infra.settings.sections import Region
 from infra.settings.settings import Settings, endpoints
 from infra.stack import mirror
@@ -166,7 +167,7 @@ def known_spans(database: Connection, prefix: str) -> dict[Place, Span]:
     for done in all_committed(database).values():
         told((topic, p, end) for topic, of in done.ends.items() for p, end in of.items())
     told(database.execute(SQL["ends"]).fetchall())
-    return {place: (0, end) for place, end in ends.items() if place[0] in mirror.COPIED}
+    return {place: (0, end) for place, end in ends.items() if place[0] in COPIED}
 
 
 def _known_role(url: str) -> Role:

@@ -7,7 +7,8 @@ SELECT active, copies_to FROM odograph.region
 -- What was noted while there was one region is its own.
 WITH found AS (INSERT INTO odograph.region (active, copies_to) VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING active),
      read AS (UPDATE odograph.consumer_offset SET region = active FROM found WHERE region = ''),
-     seen AS (UPDATE odograph.partition_lag SET region = active FROM found WHERE region = '')
+     seen AS (UPDATE odograph.partition_lag SET region = active FROM found WHERE region = ''),
+     keys AS (UPDATE odograph.top_key SET region = active FROM found WHERE region = '')
 UPDATE odograph.batch_ledger SET region = active FROM found WHERE region = ''
 
 -- name: uncopied

@@ -31,7 +31,18 @@ from infra.settings.settings import (
     fixed_ports,
 )
 from infra.sql.migrate import migrate
-from infra.stack import cache, identity, mirror, postgres, processes, regions, service, supervisor, users
+from infra.stack import (
+    cache,
+    fetch,
+    identity,
+    mirror,
+    postgres,
+    processes,
+    regions,
+    service,
+    supervisor,
+    users,
+)
 from infra.stack.cluster import ALONE, FIRST, Cluster
 from infra.stack.kafka import acl_faults, create_topics, kafka, kafka_address
 from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread
@@ -151,8 +162,11 @@ class Stack:
     def _note_region(self) -> None:
         """Whether this home is passive, by the database; what must not run then is stopped."""
         region, given, mark = self.settings.region, self.settings.db.given(), self.home / regions.PASSIVE_FILE
-        if region.other and self.secure:
-            raise ConfigError("ODOGRAPH_REGION_OTHER: the mirror has no certificates: not in a secure home")
+        if region.other and self.secure and not region.other_cert_file:
+            raise ConfigError(
+                "ODOGRAPH_REGION_OTHER: in a secure home ODOGRAPH_REGION_OTHER_CA_FILE and _CERT_FILE say "
+                "how that region's Kafka is reached"
+            )
         if region.other and not given:
             raise ConfigError("ODOGRAPH_REGION_OTHER: two regions have one database: ODOGRAPH_DB_URL in both")
         found = regions.role(given["url"]) if region.name and given else None
@@ -203,12 +217,12 @@ class Stack:
             if name == "jobs" and s.cluster.workers:
                 page = ports[program.name.replace("jobs", "maintenance")]
                 env |= self.cluster.env() | {"ODOGRAPH_PATHS_LOOKUPS": f"http://{HOST}:{page}/lookups"}
-            command = program.command
-            if self.by_users:
-                command = users.started(self.home, s, program.name, command)
-            found.append(program._replace(command=command, env=env))
+            found.append(program._replace(env=env))
         own = [Program(mirror.NAME, odograph(mirror.NAME))] if s.region.other else []
-        return own if self.passive else found + own
+        found = own if self.passive else found + own
+        if not self.by_users:
+            return found
+        return [one._replace(command=users.started(self.home, s, one.name, one.command)) for one in found]
 
     def _check_secure(self) -> None:
         """Raise ConfigError for an open listener beyond loopback, ServiceError for programs to be ended."""
@@ -237,7 +251,7 @@ class Stack:
         if not self.secure:
             return
         services = identity.Authority(self.home, identity.SERVICES)
-        for who in (*policy.PROGRAMS, policy.SERVER):
+        for who in (*self._principals, policy.SERVER):
             ours = services.current(who, hosts=self._hosts(who))
             both = ours.certificate.read_text() + ours.key.read_text()
             write_private(services.folder / f"{who}.pem", both)
@@ -257,8 +271,12 @@ class Stack:
                 os.kill(one.pid, signal.SIGHUP)  # its open sessions go on
         if self.by_users:
             addresses = self.endpoints(self.ports())
-            for who in (name for name in policy.PROGRAMS if name != policy.OPERATOR):
+            for who in (name for name in self._principals if name != policy.OPERATOR):
                 users.furnish(self.home, self.settings, addresses, who)
+
+    @property
+    def _principals(self) -> tuple[str, ...]:
+        return policy.PROGRAMS + ((policy.COPIER,) if self.settings.region.name else ())
 
     def _hosts(self, who: str) -> tuple[str, ...]:
         """Names and addresses of who serves; the servers share a certificate."""
@@ -394,7 +412,8 @@ class Stack:
         port, home = service.free_port(self.ports().values()), self.home / "config" / "sessions"
         there = replace(addresses, mqtt_port=port)
         write_private(home / ENDPOINTS_FILE, json.dumps(asdict(there)))
-        self.runner.start(self._broker(port))
+        device_port = service.free_port({*self.ports().values(), port})
+        self.runner.start(self._broker(port, self._identities(port, device_port)))
         try:
             env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
             command = odograph("bridge", "--prepare")
@@ -412,6 +431,8 @@ class Stack:
             cache.verify(cache.jars(folder, "kafka")[0].parent, *cache.class_archives(folder))
         if "hdfs" in kinds:
             cache.verify(cache.jar_dir(folder, "hdfs"))
+        if self.by_users and self.settings.region.other:  # the mirror's own user may not
+            fetch.fetch_jars(folder, mirror.NAME, mirror.IVY)
 
     def endpoints(self, chosen: dict[str, int]) -> Endpoints:
         """The addresses that follow from the ports and from the settings of external services."""
@@ -480,7 +501,8 @@ class Stack:
             for name in create_topics(addresses.kafka_bootstrap, kafka.prefix, kafka):
                 self._say(f"kafka: created topic {name}")
             if self.secure and "kafka" in self.embedded:
-                wanted = policy.kafka_acls(kafka.prefix, self.settings.bridge.client_id)
+                other = self.settings.region.other_name
+                wanted = policy.kafka_acls(kafka.prefix, self.settings.bridge.client_id, other)
                 acl_faults(addresses.kafka_bootstrap, wanted, mend=True)
 
     def _passwords(self) -> postgres.Passwords:

@@ -115,8 +115,10 @@ class Supervisor:
         self._kept = self._kept | {program.name: _Kept(program, 0.0) for program in programs}
 
     def tick(self) -> None:
-        """Notice what ended, start what is due."""
+        """Notice what ended, start what is due, put full logs aside."""
         now = time.monotonic()
+        for log in (self.home / "logs").glob("*.log"):
+            processes.put_full_log_aside(log)
         if sum(self._look_after(kept, now) for kept in self._kept.values()):
             state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
             write_private(self._run_dir / STATE_FILE, json.dumps(state), 0o644)

@@ -39,8 +39,12 @@ FILES: Final = {
     "dashboard.oidc": "oidc.toml",
     "crash.key_file": identity.KEY_FILE,
     "crash.pseudonym_key_file": identity.PSEUDONYM_KEY_FILE,
+    "region.other_ca_file": "region.ca.pem",
+    "region.other_cert_file": "region.pem",
 }
 """Settings that name a file with a secret, and what the file is called in the home."""
+PUBLIC: Final = (HOOKS, "region.other_ca_file")
+"""Those of them that others may read."""
 _HOOK_SECRET: Final = re.compile(r"""(\bsecret_file\s*=\s*)(["'])(.+?)\2""")
 """In the file of webhooks."""
 _LOGINS: Final = {
@@ -194,13 +198,13 @@ def files_of(home: Path, settings: Settings, addresses: Endpoints, who: str) -> 
 
 
 def _text(setting: str, place: Path) -> str:
-    """Of a file that a setting names, as it is; private it must be, but for that of webhooks."""
+    """Of a file that a setting names, as it is; private it must be, but for the PUBLIC ones."""
     option = f"{PREFIX}{setting.replace('.', '_')}".upper()
     try:
         text = place.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{option} {place}: {error}") from error
-    if setting != HOOKS:
+    if setting not in PUBLIC:
         read_secret(place, option)
     return text
 

@@ -36,6 +36,7 @@ from load_tests.drills.replay_ways import replay_ways
 from load_tests.drills.rescale import c3
 from load_tests.drills.site import Disk, Site
 from load_tests.drills.spark_faults import f7, f8
+from load_tests.drills.upgrade import upgrade
 from load_tests.drills.vehicle_faults import f15, f17, f18
 from load_tests.drills.verdict import Verdict
 
@@ -154,6 +155,8 @@ DRILLS: Final = (
           200, 60, c5, {}, ("no-keep",), profile=Profile(mqtt=2)),
     Drill("c6", "kill -9 one of three bridges, then a fourth one joins", 1000, 60, c6,
           {"bridge": {"shards": 4, "max_in_flight": 4000}}, ("own-sessions", "whole-tree")),
+    Drill("upgrade", "the version before this one's operators under load, then this one, program by program",
+          60, 60, _honest(upgrade), SMALL_BATCHES),
     Drill("overload", "more than the stream takes: cars are put off, and taken in when it is over", 300, 60,
           overload, OVERLOAD, ("unlisted",)),
     Drill("acks", "kill -9 the bridge when only some of what it read is stored", 0, 0,

@@ -58,7 +58,7 @@ def c2(site: Site, load: Load, mutant: str | None = None) -> Verdict:
         accounted(ledger),
         windows(site, log, [vehicle for vehicle, _, _ in written.frames], roads=True).promise(),
         trips(site, log),
-        _archived(site, log),
+        archived(site, log),
         Promise(f"executors back within {EXECUTOR_S:g} s", worst.get("executor", 0) <= EXECUTOR_S,
                 str(found.get("executor"))),
         Promise(f"the driver back within {DRIVER_S:g} s", worst.get("driver", 0) <= DRIVER_S,
@@ -135,7 +135,7 @@ def _newest(site: Site) -> int:
     return int(row[0]) if row else -1
 
 
-def _archived(site: Site, log: Log) -> Promise:
+def archived(site: Site, log: Log) -> Promise:
     """The archive by its manifest, which the reader holds against the files."""
     entries = [file.entry for file in reader.files(archive_of(site.home))]
     stretches = sorted(

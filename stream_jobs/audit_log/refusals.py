@@ -1,6 +1,5 @@
 """What the brokers refused, from their logs into the audit log: counted by minute, so no flood fills it."""
 
-import os
 import re
 import time
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from psycopg.types.json import Jsonb
 
+from infra.clients.locks import locked
 from infra.contract.topics import VEHICLE_ID
 from stream_jobs.app.database import Database, fetch
 from stream_jobs.crashes.custody import plain
@@ -74,32 +74,34 @@ PARSERS: Final[Mapping[str, Callable[[str], tuple[float, Refusal] | None]]] = {
 
 
 class _Log:
-    """A log that grows, and is put aside at a restart of its program; lines whole, each once."""
+    """A log that grows, and begins anew when it is full (``put_full_log_aside``); lines whole, each once."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._file, self._at = path, 0, 0
+        self._path, self._at = path, 0
+        self._aside: int | None = None
 
     def lines(self) -> Iterator[str]:
-        """What has come since; the rest of a log that was put aside first."""
+        """What has come since; the rest of what was put aside first."""
         aside = self._path.with_suffix(".log.1")
-        for path in (aside, self._path):
-            try:
-                file = path.open("rb")
-            except FileNotFoundError:
-                continue
-            with file:
-                number = os.fstat(file.fileno()).st_ino
-                if path is aside and number != self._file:
-                    continue
-                if number != self._file or file.seek(0, os.SEEK_END) < self._at:
-                    self._file, self._at = number, 0
-                part = b"x" * READ_BYTES
-                while len(part) == READ_BYTES:
-                    file.seek(self._at)
-                    part = file.read(READ_BYTES)
-                    whole = part[: part.rfind(b"\n") + 1] or (part if len(part) == READ_BYTES else b"")
-                    self._at += len(whole)
-                    yield from whole.decode(errors="replace").split("\n")
+        with locked(self._path, shared=True):
+            number = aside.stat().st_ino if aside.exists() else 0
+            if self._aside not in (None, number):
+                yield from self._rest(aside)
+                self._at = 0
+            self._aside = number
+            if self._path.stat().st_size < self._at:
+                self._at = 0
+            yield from self._rest(self._path)
+
+    def _rest(self, path: Path) -> Iterator[str]:
+        with path.open("rb") as file:
+            part = b"x" * READ_BYTES
+            while len(part) == READ_BYTES:
+                file.seek(self._at)
+                part = file.read(READ_BYTES)
+                whole = part[: part.rfind(b"\n") + 1] or (part if len(part) == READ_BYTES else b"")
+                self._at += len(whole)
+                yield from whole.decode(errors="replace").split("\n")
 
 
 class Refusals:

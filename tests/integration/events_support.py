@@ -15,6 +15,7 @@ import psycopg
 from confluent_kafka import Consumer, Producer, TopicPartition
 from psycopg.rows import dict_row
 
+from infra.clients.kafka import access
 from infra.contract.messages import crash_digest
 from infra.contract.topics import kafka_topic, partition_of
 from tests.support import Lane, eventually
@@ -99,7 +100,7 @@ def status(vehicle: int, state: str, at_ms: int, model: str | None = None) -> tu
 
 def produce(lane: Lane, topic: str, messages: Sequence[tuple[str, bytes]], at_ms: int = 0) -> None:
     """Append to a topic of the lane, each stamped ``at_ms`` (0: now); returns when Kafka has them all."""
-    settings = {"bootstrap.servers": lane.endpoints.kafka_bootstrap, "partitioner": "murmur2_random"}
+    settings = access(lane.endpoints.kafka_bootstrap) | {"partitioner": "murmur2_random"}
     producer = Producer(settings | {"acks": "all"})
     for key, value in messages:
         producer.produce(kafka_topic(lane.settings.kafka.prefix, topic), value, key, timestamp=at_ms)

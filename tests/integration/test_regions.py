@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -16,6 +17,7 @@ from confluent_kafka.admin import ConfigResource
 
 from infra.clients.db import connected
 from infra.clients.kafka import LogReader, admin
+from infra.contract.policy import OPERATOR
 from infra.contract.topics import kafka_topic
 from infra.settings.sections import Region
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints
@@ -35,6 +37,7 @@ pytestmark = pytest.mark.integration
 START_S = 900.0
 SOON_S = 300.0
 LONG_AGO = 1_700_000_000_000
+OTHER = "ODOGRAPH_REGION_OTHER"
 DB = ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
 
 
@@ -60,7 +63,7 @@ def regions(lane: Lane) -> tuple[Lane, Lane]:
                 "ODOGRAPH_PATHS_HOME": str(lane.home / name),
                 "ODOGRAPH_KAFKA_PORT": str(ports[name]),
                 "ODOGRAPH_REGION_NAME": name,
-                "ODOGRAPH_REGION_OTHER": f"{other}=127.0.0.1:{ports[other]}",
+                OTHER: f"{other}=127.0.0.1:{ports[other]}",
             },
         )
         for name, other in (("A", "B"), ("B", "A"))
@@ -68,13 +71,12 @@ def regions(lane: Lane) -> tuple[Lane, Lane]:
     return first, second
 
 
-def command(region: Lane, *arguments: str) -> tuple[Lane, str]:
+def command(region: Lane, *arguments: str, services_only: bool = True) -> tuple[Lane, str]:
     """A command that leaves the region's services running, and what it says; the region as it is then."""
-    done = region.run(*arguments, "--services-only", timeout_s=START_S)
+    done = region.run(*arguments, *["--services-only"] * services_only, timeout_s=START_S)
     assert done.returncode == 0, done.stderr
-    return replace(
-        region, endpoints=Endpoints(**json.loads((region.home / ENDPOINTS_FILE).read_text()))
-    ), done.stderr
+    there = Endpoints(**json.loads((region.home / ENDPOINTS_FILE).read_text()))
+    return replace(region, endpoints=there.logged_in(OPERATOR)), done.stderr
 
 
 def kill(region: Lane, name: str) -> None:
@@ -229,6 +231,55 @@ def _machines(copying: LaneProcess) -> list[int]:
     return [pid for pid in there if Path(f"/proc/{pid}/comm").read_text() == "java\n"]
 
 
+@pytest.mark.timeout(1800)
+def test_in_secure_homes_the_mirror_is_a_user_of_its_own_and_nothing_is_refused_on_the_way_and_back(
+    lane: Lane,
+) -> None:
+    both = regions(lane)
+    alone = (replace(one, env={k: v for k, v in one.env.items() if k != OTHER}) for one in both)
+    files = {"CA": "ca", "CERT": "mirror"}
+    first, second = (
+        replace(
+            one,
+            env=one.env
+            | {f"{OTHER}_{key}_FILE": f"{of.home}/ca/services/{name}.pem" for key, name in files.items()},
+        )
+        for one, of in zip(both, reversed(both), strict=True)
+    )
+    try:
+        for one in alone:
+            command(one, "up", "--secure")
+        first, _ = command(first, "up")
+        second = _copying(second)
+        produce(first, "telemetry", frames(range(20)), T0)
+        same = "the log is copied"
+        eventually(lambda: log(second, "telemetry") == log(first, "telemetry"), START_S, same)
+        second, said = command(second, "failover", "--to", "B")
+        assert "0 records of A were not copied" in said
+        first = _copying(first)
+        assert first.run("failover", "--follow", "--services-only", timeout_s=START_S).returncode == 0
+        assert acting(lane) == ("B", "A")
+        produce(second, "telemetry", frames(range(20, 30)), T0)
+        eventually(lambda: len(log(first, "telemetry")) == 30, START_S, same)
+        for one in both:
+            assert "is Denied" not in (one.home / "logs" / "kafka.log").read_text()
+    finally:
+        for one in both:
+            one.run("down")
+
+
+def _copying(region: Lane) -> Lane:
+    """The region after `up`, where it waits: its mirror runs, as a system user of its own."""
+    region, said = command(region, "up", services_only=False)
+    assert "copies its log and waits" in said
+    running = processes.all_running(region.home / "run")
+    assert {one.name for one in running} == {"kafka", "supervisor", "mirror"}
+    (copying,) = (one.pid for one in running if one.name == "mirror")
+    uid = pwd.getpwnam("odograph-mirror").pw_uid
+    assert Path(f"/proc/{copying}").stat().st_uid == uid
+    return region
+
+
 def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> None:
     prefix, url = lane.settings.kafka.prefix, lane.endpoints.db_owner_url
     topic = kafka_topic(prefix, "telemetry")
@@ -243,7 +294,9 @@ def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> 
         "DO UPDATE SET region = excluded.region"
     )
     change(lane, lag)
-    shown = "SELECT lag FROM serving.partition_lag"
+    key = "INSERT INTO odograph.top_key (topic, vehicle_id, partition, share) VALUES ('telemetry', %s, 1, 1)"
+    change(lane, key, VINS[0])
+    shown, keys = "SELECT lag FROM serving.partition_lag", "SELECT vehicle_id FROM serving.top_key"
     known = {("alerts", 0): (0, 5), ("telemetry", 0): (0, 70), ("telemetry", 1): (0, 90)}
     with connected(url) as database:
         assert known_spans(database, prefix) == known
@@ -251,10 +304,11 @@ def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> 
     with connected(url) as database:
         assert known_spans(database, prefix) == known
     assert [row["lag"] for row in rows(lane, shown)] == [10]
+    assert [row["vehicle_id"] for row in rows(lane, keys)] == VINS[:1]
     change(lane, "UPDATE odograph.region SET active = 'B'")
     with connected(url) as database:
         assert known_spans(database, prefix) == {}
-    assert rows(lane, shown) == []
+    assert rows(lane, shown) == rows(lane, keys) == []
     with replace(lane, env=lane.env | {"ODOGRAPH_REGION_NAME": "A"}).process("watch"):
         eventually(
             lambda: "region B acts" in (health(lane, "watch") or {}).get("database", ""),

@@ -104,8 +104,7 @@ class Watch:
                 with service_errors():
                     if self._connection is None:
                         self._connection = _connect(self._found.db_ingest_url)
-                    self._look(self._connection)
-                    self._slowly(self._connection)
+                    self._slowly(self._connection, self._look(self._connection))
                 self._looks.inc()
                 self.problem = None
             except ServiceError as error:  # the next look tries again
@@ -121,7 +120,8 @@ class Watch:
             self._connection.close()
         self._connection = None
 
-    def _look(self, connection: Connection) -> None:
+    def _look(self, connection: Connection) -> str:
+        """Store a sample of each part; the region that acts."""
         own, read_to, acting = _ask(connection)
         if acting not in ("", self._settings.region.name):  # what is measured here would stand among its own
             raise ServiceError(f"region {acting} acts")
@@ -164,6 +164,7 @@ class Watch:
         self._judge(connection)
         if self._hot_before.keys() - self.hot.keys():
             self._slow_due_s = 0.0  # which keys is it?
+        return acting
 
     def _asked(self, name: str) -> tuple[float, str | None, Figures]:
         where = self._pages[name]
@@ -202,7 +203,7 @@ class Watch:
             log.info("the partition is hot no more", reader=place[0], topic=place[1])
         self._hot_before, self.hot = now, hot
 
-    def _top_keys(self, connection: Connection) -> None:
+    def _top_keys(self, connection: Connection, acting: str) -> None:
         """The keys that send most, among the newest records of each partition."""
         topic, tails = self._ends.topic(KEYED), dict[int, Keys[str]]()
         for partition, (low, end) in self._ends.spans(topic).items():
@@ -210,9 +211,10 @@ class Watch:
             tails[partition] = Keys((message.key() or b"").decode(errors="replace") for message in newest)
         with _transaction(connection) as cursor:
             cursor.execute("DELETE FROM odograph.top_key")
-            cursor.executemany(SQL["key"], top_keys(KEYED, tails, self._rates, TOP))
+            found = top_keys(KEYED, tails, self._rates, TOP)
+            cursor.executemany(SQL["key"], [(*key, acting) for key in found])
 
-    def _slowly(self, connection: Connection) -> None:
+    def _slowly(self, connection: Connection, acting: str) -> None:
         if time.monotonic() < self._slow_due_s:
             return
         self._slow_due_s = time.monotonic() + self._settings.watch.slow_interval_s
@@ -222,7 +224,7 @@ class Watch:
             rows = [(place, size, free) for place, size in folders.items()]
             cursor.executemany(SQL["storage"], rows)
         if self._log_before[1]:  # Kafka answers
-            self._top_keys(connection)
+            self._top_keys(connection, acting)
 
 
 def _connect(url: str) -> Connection:

@@ -19,7 +19,7 @@ INSERT INTO odograph.storage_sample (place, at, bytes, free_bytes) VALUES (%s, n
 ON CONFLICT DO NOTHING
 
 -- name: key
-INSERT INTO odograph.top_key (topic, vehicle_id, partition, share, rate_per_s) VALUES (%s, %s, %s, %s, %s)
+INSERT INTO odograph.top_key (topic, vehicle_id, partition, share, rate_per_s, region) VALUES (%s, %s, %s, %s, %s, %s)
 
 -- name: read_to
 SELECT topic, partition, next_offset FROM odograph.consumer_offset

@@ -87,7 +87,7 @@ def test_a_last_will_that_our_word_overtook_is_put_right() -> None:
 def test_an_older_status_that_comes_behind_changes_nothing_and_the_log_is_put_right(older: bytes) -> None:
     watch = a_watch(status())
     watch.note(VIN, status(vehicle_class="van"), 50_000)
-    watch.note(VIN, older, 40_000)
+    watch.note(VIN, older, 40_000, "B")
     assert watch.of_classes(("van",)) == {VIN}
     assert said(watch, 50_001) == [orjson.loads(status(vehicle_class="van"))]
     assert said(watch, 109_999) == []
@@ -97,14 +97,30 @@ def test_an_older_status_that_comes_behind_changes_nothing_and_the_log_is_put_ri
 def test_an_older_birth_does_not_bring_back_a_vehicle_that_left() -> None:
     watch = a_watch(status())
     watch.note(VIN, status("offline"), 50_000)
-    watch.note(VIN, status(boot_id=6), 40_000)
+    watch.note(VIN, status(boot_id=6), 40_000, "B")
     assert said(watch, 900_000) == [orjson.loads(status("offline"))]
+
+
+def test_a_word_by_a_clock_that_goes_behind_is_no_older_one_in_its_own_region() -> None:
+    watch = Watch(60_000)
+    watch.note(VIN, status(), 50_000, "A")  # by a bridge whose clock goes ahead
+    watch.note(VIN, status("offline"), 40_000, "A")
+    assert said(watch, 500_000) == []
+    watch.note(VIN, status(boot_id=6), 39_000, "B")
+    assert said(watch, 500_000) == [orjson.loads(status("offline"))]
+
+
+def test_a_vehicle_that_a_clock_ahead_called_silent_is_on_line_when_it_sends() -> None:
+    watch = Watch(60_000)
+    watch.note(VIN, status("silent", since_ms=500_000), 70_000)  # the record is no later than now
+    assert said(watch, 70_000, {VIN: 70_000}) == []
+    assert said(watch, 71_000, {VIN: 70_500}) == [orjson.loads(status())]
 
 
 def test_a_birth_said_again_is_as_new_as_it_was_received() -> None:
     watch = a_watch(status(), status())
     watch.note(VIN, status(), 50_000)  # to another broker: in that region's log it was not alone
-    watch.note(VIN, status("offline"), 40_000)
+    watch.note(VIN, status("offline"), 40_000, "B")
     assert said(watch, 60_000) == [orjson.loads(status())]
 
 

@@ -90,6 +90,15 @@ def test_a_healthy_message_goes_to_its_topic_keyed_by_vehicle(channel: str) -> N
     )
 
 
+def test_of_two_regions_a_status_says_in_which_it_was_written_and_a_frame_does_not() -> None:
+    ours = Translator("odograph/v1", "test.", region="A")
+    for channel, said in (("status", [("region", b"A")]), ("telemetry", [])):
+        topic = f"odograph/v1/{VIN}/{channel}".encode()
+        outcome = ours.translate(topic, orjson.dumps(HEALTHY[channel]), 1_700_000_001_000)
+        assert isinstance(outcome, Record)
+        assert outcome.headers[3:] == said
+
+
 def test_a_part_of_a_crash_record_goes_the_way_of_whole_ones() -> None:
     topic = f"odograph/v1/{VIN}/crash".encode()
     raw = orjson.dumps(PART)

@@ -51,6 +51,22 @@ def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
         eventually(lambda: pid_of(tmp_path, "sleeper") != first, 60, "another pid")
 
 
+def test_a_log_that_grows_without_end_is_bounded_while_its_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "LOG_LIMIT_BYTES", 20_000)
+    counts = "import itertools, time\nfor n in itertools.count():\n print(n, flush=True)\n time.sleep(1e-4)"
+    log = tmp_path / "logs" / "counting.log"
+    with watched(tmp_path, Program("counting", (sys.executable, "-c", counts))):
+        first = pid_of(tmp_path, "counting")
+        aside = log.with_suffix(".log.1")
+        eventually(lambda: aside.exists() and int(aside.read_text().split()[0]) > 0, 60, "twice it was full")
+        assert pid_of(tmp_path, "counting") == first
+    numbers = [int(n) for n in (aside.read_text() + log.read_text()).split()]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] - numbers[0] < len(numbers) + 100, "what came in one moment may be lost"
+
+
 def test_a_program_that_is_added_later_is_kept_running_too(tmp_path: Path) -> None:
     with Supervisor(tmp_path, [], print, QUICK) as supervisor, in_background("watch", supervisor.watch):
         supervisor.add([SLEEPER])

@@ -96,6 +96,28 @@ def test_secrets_of_the_settings_are_with_who_needs_them_only(
     assert ("mqtt" in made, "db" in made) == (False, False)
 
 
+@pytest.mark.parametrize("who", [policy.COPIER, *OURS])
+def test_the_mirror_alone_has_the_other_regions_certificate(home: Path, who: str) -> None:
+    files = {"other_ca_file": "rules.yaml", "other_cert_file": "mine.key"}
+    settings = load(paths={"home": str(home)}, region={"name": "A", "other": "B=b:1"} | files)
+    write_private(home / "ca" / "services" / f"{who}.pem", f"certificate of {who}")
+    made, own = users.files_of(home, settings, embedded(home), who), home / "programs" / who
+    named = {"other_ca_file": f"{own}/region.ca.pem", "other_cert_file": f"{own}/region.pem"}
+    told = tomllib.loads(made["settings.toml"])["region"]
+    assert told == {"name": "A", "other": "B=b:1"} | (named if who == policy.COPIER else {})
+    assert ("text of mine.key" in "".join(made.values())) is (who == policy.COPIER)
+
+
+def test_of_two_regions_kafka_lets_the_mirror_write_copies_and_notes_and_of_one_nothing() -> None:
+    def of_mirror(other: str) -> set[tuple[str, str, bool]]:
+        acls = policy.kafka_acls("x.", "bridge", other)
+        return {(acl.operation, acl.name, acl.prefixed) for acl in acls if acl.principal == policy.COPIER}
+
+    assert of_mirror("") == set()
+    assert of_mirror("B") > {("write", "x.crash", False), ("create", "mm2-", True), ("read", "B-mm2", False)}
+    assert "x.policy" not in {name for _, name, _ in of_mirror("B")}
+
+
 def test_settings_are_to_a_program_what_they_are_to_root(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = load(
         paths={"home": str(home), "lookups": "shared", "checkpoints": "hdfs://h:1/x"},

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from infra.clients.locks import locked
+from infra.stack import processes
 from stream_jobs.audit_log import refusals
 from stream_jobs.audit_log.refusals import MOST, NOBODY, Refusal, Refusals, of_kafka, of_mosquitto
 
@@ -120,18 +122,26 @@ def test_after_a_restart_only_later_minutes_are_noted(log: Path) -> None:
     assert database.told() == [(1, [("bridge", "write topic alerts", 1)])]
 
 
-def test_a_log_that_was_put_aside_is_read_to_its_end_first(log: Path) -> None:
+def test_a_log_that_was_put_aside_is_read_to_its_end_first(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "LOG_LIMIT_BYTES", 10)
     clock = [AT_S + 30.0]
     task, database = reader(log, clock)
-    log.write_text(f"{denied(AT_S)}\n")
-    task()
     with log.open("a") as file:
-        file.write(f"{denied(AT_S + 1)}\n")
-    log.replace(log.with_suffix(".log.1"))
-    log.write_text(f"{denied(AT_S + 2)}\n")
+        for n in range(0, 9, 3):
+            print(denied(AT_S + n), file=file, flush=True)
+            task()
+            print(denied(AT_S + n + 1), file=file, flush=True)
+            with locked(log, shared=True):
+                processes.put_full_log_aside(log)  # it is read: later
+            assert log.stat().st_size
+            processes.put_full_log_aside(log)
+            print(denied(AT_S + n + 2), file=file, flush=True)
+            task()
     clock[0] = AT_S + 90.0
     task()
-    assert database.told() == [(0, [("bridge", "write topic alerts", 3)])]
+    assert database.told() == [(0, [("bridge", "write topic alerts", 9)])]
 
 
 @pytest.mark.parametrize("read_bytes", [1000, 1 << 20])
