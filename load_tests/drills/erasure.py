@@ -44,8 +44,10 @@ BEGIN_S: Final = 120.0
 QUIET_S: Final = 310.0
 GONE_S: Final = 900.0
 OTHER_SEED: Final = 1000
-LATER_S: Final = QUIET_S + 180.0
-"""So long others drive: while it is silent, while it is erased, and after that."""
+BESIDE_S: Final = QUIET_S + 180.0
+"""So long others drive, while it is silent and is erased."""
+LATER_S: Final = 120.0
+"""And after that: the state's files are merged when there are new ones."""
 PACKED: Final = (".sst", ".zip", ".changelog", ".data", ".index")
 """Ends of names of Spark's state and shuffles, which are compressed: none may be of before the erasure."""
 ROUGH: Final = ("--late", "0.05", "--duplicate", "0.05", "--fault", "crash=0.3", "--fault", "worn_pads=0.5")
@@ -84,7 +86,7 @@ def erasure(site: Site, load: Load) -> Verdict:
             superuser.execute(statement.encode())
     *days, today = [f"{datetime.now(UTC) - timedelta(days=ago):%Y-%m-%d}" for ago in range(DAYS, -1, -1)]
     ended = _lived(site, load)
-    site.simulate("later", *Load(load.rate, LATER_S, load.seed + OTHER_SEED).arguments())
+    site.simulate("beside", *Load(load.rate, BESIDE_S, load.seed + OTHER_SEED).arguments())
     frames = sum(_brought_in(site, day, load) for day in days)
     chosen = _chosen(site)
     vehicle = str(chosen["vehicle_id"])
@@ -103,7 +105,9 @@ def erasure(site: Site, load: Load) -> Verdict:
                 f"{len(shared)} shared of {len(roads)}, {len(shared - after)} of them changed; "
                 f"{len(after)} left, {len(after - roads)} of them new"),
     ]  # fmt: skip
-    finish(site, "later", LATER_S)
+    finish(site, "beside", BESIDE_S)
+    site.simulate("later", *Load(load.rate, LATER_S, load.seed + OTHER_SEED).arguments())
+    finish(site, "later", LATER_S + BEGIN_S)
     left: dict[str, int] = {}
 
     def gone() -> bool:
