@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 from infra.clients import database_url
@@ -259,13 +260,18 @@ def drop(run_id: str) -> None:
         processes.stop_all(shadow.home / "run", 30.0)
         kafka.delete_topics(addresses.kafka_bootstrap, shadow.prefix)
         databases.drop(addresses.db_owner_url, run.database)
-        for path in shadow.home.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name not in (FILE, LOCK):
-                path.unlink()
+        _empty(shadow.home)
         (shadow.home / FILE).unlink(missing_ok=True)
         shutil.rmtree(shadow.home, ignore_errors=True)
+
+
+def _empty(folder: Path) -> None:
+    """Remove what lies in a run's folder, but the run's own file and its lock."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in (FILE, LOCK):
+            path.unlink()
 
 
 def stored(settings: Settings, run: Run, partitions: int) -> Stored:
