@@ -32,7 +32,7 @@ class Service:
     """What there is to know about a service.
 
     ``probe`` makes a protocol round trip and says who answered, or raises ServiceError. ``prepare`` lays out
-    data and configuration before each start. ``again_on`` is a text in the log of a start that failed only
+    data and configuration before each start. ``again_on`` are texts in the log of a start that failed only
     because a killed predecessor has not ended wholly. ``port_setting`` is the variable that fixes the port.
     """
 
@@ -44,7 +44,7 @@ class Service:
     port_setting: str = ""
     stop_signal: signal.Signals = signal.SIGTERM
     ready_s: float = 60.0
-    again_on: str = ""
+    again_on: tuple[str, ...] = ()
 
 
 class Runner:
@@ -84,7 +84,7 @@ class Runner:
             except ServiceError:
                 self.stop(name)
                 text = processes.log_tail(log, 50, log_start)
-                if not service.again_on or service.again_on not in text or time.monotonic() > end:
+                if not any(words in text for words in service.again_on) or time.monotonic() > end:
                     raise
                 time.sleep(POLL_S * 10)
 
