@@ -446,6 +446,7 @@ def _rule(entry: Entry) -> Rule:
         ("id", "version", "severity", "source", "value", "message"),
         ("query", "condition", "beyond", "limit", "clear_for_s", "names", "apart", *more),
     )
+    stateful = _stateful(entry) if is_stateful else None
     _check_meaning(entry)
     if is_stateful and values["source"] != "frame":
         raise entry.wrong("source", f"{values['source']!r}: rules of the query {VEHICLES} are about frames")
@@ -458,7 +459,7 @@ def _rule(entry: Entry) -> Rule:
     ends = values["source"] != "crash" and values.get("kind") not in UNTIMED
     clear_for_s = values.get("clear_for_s", CLEAR_FOR_S) if ends else None
     given = {"limit": limit, "beyond": values.get("beyond"), "clear_for_s": clear_for_s}
-    return entry.read(Rule, given | {"stateful": _stateful(entry) if is_stateful else None})
+    return entry.read(Rule, given | {"stateful": stateful})
 
 
 def _check_meaning(entry: Entry) -> None:
