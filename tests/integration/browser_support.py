@@ -15,6 +15,7 @@ from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from load_tests.dashboard import paint
+from tests.support import eventually
 
 SEEN_S = 90.0
 """Until something is on the page: two workers, two browsers and a pipeline may share two cores."""
@@ -53,6 +54,16 @@ class Visit:
     def still(self) -> None:
         """Wait until no run of the page is under way: a click into a table that is drawn anew is lost."""
         expect(self.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_attached()
+
+    def click_row(self, table: Locator, x: int = 60) -> None:
+        """Click the first row of a table, ``x`` px from its left, once it has its cells and its width.
+
+        A table comes after the run that makes it: its program is loaded, it is drawn 49 px wide, then whole.
+        """
+        self.still()
+        expect(table.get_by_test_id("glide-cell-1-0")).to_be_attached()
+        eventually(lambda: (table.bounding_box() or {"width": 0})["width"] > 2 * x, SEEN_S, "a table's width")
+        table.click(position={"x": x, "y": 52})
 
     def metric(self, label: str) -> Locator:
         """The value of the figure with this label."""
