@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -230,18 +233,16 @@ class MemoryReturn:
 
 
 OURS: Final = (infra, stream_jobs)
-LEFT_OUT: Final = frozenset({
-    "pyspark", "streamlit", "pydeck", "altair", "pillow", "pip", "setuptools", "odograph",
-    "playwright", "mypy", "ruff", "hypothesis", "pandas-stubs", "pytest", "import-linter", "grimp",
-    "kubernetes-validate",
-})  # fmt: skip
-"""Distributions that no worker imports: Spark's own, the dashboard's, tools."""
+LEFT_OUT: Final = frozenset(
+    {"pyspark", "streamlit", "pydeck", "pillow", "authlib", "cryptography", "httpx", "starlette"}
+)
+"""Requirements that no worker imports: Spark's own, and what only other programs need."""
 NOT_OF_THE_LIBRARY: Final = frozenset(
     {"site-packages", "test", "idlelib", "ensurepip", "tkinter", "turtledemo"}
 )
 
-NEVER_IMPORTED: Final = frozenset({"..", "tests", "include"})
-"""Folders of a distribution; ``..`` leads to its programs."""
+NEVER_IMPORTED: Final = re.compile(r"(^|/)(\.\.|tests|include)/|libarrow_(flight|s3)\.")
+"""Of a distribution: programs (``..``), tests, headers; of Arrow what speaks to services, 49 MB."""
 
 
 def pack_environment(target: Path) -> Path:
@@ -281,17 +282,31 @@ def _files() -> Iterator[tuple[Path, str]]:
         if first not in NOT_OF_THE_LIBRARY and not first.startswith("config-"):
             yield path, f"{library}/{path.relative_to(standard)}"
     packages = f"{library}/site-packages"
-    site = Path(sysconfig.get_path("platlib"))
-    for distribution in metadata.distributions(path=[str(site)]):
-        if distribution.metadata["Name"].lower() not in LEFT_OUT:
-            for file in distribution.files or ():
-                path = Path(str(distribution.locate_file(file)))
-                if not NEVER_IMPORTED.intersection(file.parts) and path.is_file():
-                    yield path, f"{packages}/{file}"
+    for distribution in _required("odograph", frozenset()).values():
+        for file in distribution.files or ():
+            path = Path(str(distribution.locate_file(file)))
+            if not NEVER_IMPORTED.search(str(file)) and path.is_file():
+                yield path, f"{packages}/{file}"
     for package in OURS:
         root = Path(str(package.__file__)).parent
         for path in _below(root):
             yield path, f"{packages}/{package.__name__}/{path.relative_to(root)}"
+
+
+def _required(name: str, extras: frozenset[str]) -> dict[str, metadata.Distribution]:
+    """What a distribution with these extras requires, and what that requires, by name."""
+    found: dict[str, metadata.Distribution] = {}
+    todo = [(name, extras)]
+    while todo:
+        name, extras = todo.pop()
+        for text in metadata.requires(name) or ():
+            wanted = Requirement(text)
+            other = canonicalize_name(wanted.name)
+            here = wanted.marker is None or any(wanted.marker.evaluate({"extra": e}) for e in extras | {""})
+            if here and other not in LEFT_OUT | found.keys():
+                found[other] = metadata.distribution(other)
+                todo.append((other, frozenset(wanted.extras)))
+    return found
 
 
 def _below(folder: Path) -> Iterator[Path]:
