@@ -104,14 +104,19 @@ def bench(
         ),
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="keep the fresh home: logs, data")] = False,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="without, then with certificates on every hop; both on the card")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output")] = False,
 ) -> None:
     """Load the whole pipeline, open loop, and print its capacity card.
 
     Exit 1 where the figures do not hold: the lag grew, the simulator could not keep its rate, the ledger does
-    not balance, or memory grew in a soak. The card is kept in <home>/bench as JSON too.
+    not balance, memory grew in a soak, or with --secure a frame costs more than 1.3 times the CPU. The card
+    is kept in <home>/bench as JSON too.
     """
     from contextlib import nullcontext
+    from dataclasses import replace
 
     from infra.contract.errors import ConfigError
     from infra.settings.settings import load
@@ -121,6 +126,8 @@ def bench(
 
     if find_max and rate is not None:
         raise ConfigError("--find-max and --rate exclude each other: give one of them")
+    if secure and here:
+        raise ConfigError("--secure makes two fresh homes: leave --here out")
 
     def seconds(text: str, option: str) -> float:
         return duration_ms(text, option) / 1000
@@ -138,9 +145,11 @@ def bench(
         at_most_s=seconds(at_most, "--at-most"),
         command=" ".join(["odograph", *sys.argv[1:]]),
     )
-    in_force = load()
-    with nullcontext(in_force) if here else home.own_home(keep) as settings:
-        card = run.bench(settings, wanted, lambda text: typer.echo(text, err=True))
+    in_force, made = load(), list[cards.Card]()
+    for kind in (False, True) if secure else (None,):
+        with nullcontext(in_force) if here else home.own_home(keep, kind) as settings:
+            made.append(run.bench(settings, wanted, lambda text: typer.echo(text, err=True)))
+    card = replace(made[-1], beside=made[0]) if secure else made[0]
     path = home.save(in_force.paths.home, cards.as_json(card))
     typer.echo(path.read_text() if as_json else cards.text(card))
     typer.echo(f"kept in {path}", err=True)

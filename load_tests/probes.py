@@ -17,6 +17,7 @@ from infra.clients import kafka
 from infra.clients.db import session
 from infra.contract import messages, topics
 from infra.settings.settings import Endpoints, Settings
+from infra.stack import devices
 
 _REPORTING = (
     "SELECT vehicle_id FROM serving.fleet_latest "
@@ -143,9 +144,11 @@ class CrashProbe(_Probe):
         consumer = _at_end(
             self._endpoints.kafka_bootstrap, topics.kafka_topic(self._settings.kafka.prefix, "alerts")
         )
+        own = devices.gateway(self._settings, self._endpoints, "crash-probe", [self.vehicle_id])
+        broker = own[0] if own else self._endpoints.mqtt
         client = mqtt.Client(CallbackAPIVersion.VERSION2)
-        self._endpoints.mqtt.log_in(client)
-        client.connect(self._endpoints.mqtt_host, self._endpoints.mqtt_port)
+        broker.log_in(client)
+        client.connect(broker.host, broker.port)
         client.loop_start()
         try:
             self._drive(client, consumer)

@@ -22,13 +22,13 @@ from infra.stack.cluster import ALONE
 from infra.stack.probes import page, readyz
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
+from infra.stack.status import sizes_kept
 from infra.stack.supervisor import (
     POLL_S,
     SUPERVISOR,
     Program,
     Supervisor,
     odograph,
-    programs,
     still_late,
     wait_ready,
 )
@@ -66,16 +66,18 @@ def running(
     if settings.cluster != ALONE:
         raise ServiceError("a cluster runs in the background: odograph cluster up, then this uses it")
     stack.home.mkdir(parents=True, exist_ok=True)
-    wanted = programs(settings.bridge.shards)
-    first = [program for program in wanted if program.name.startswith(FIRST)]
     with guarded(stack.home), ThreadPoolExecutor(max_workers=1) as pool:
         (stack.home / ENDPOINTS_FILE).unlink(
             missing_ok=True
         )  # of a killed run: programs wait for the new one
         try:
             coming = pool.submit(stack.up)
+            if stack.by_users:
+                coming.result()  # programs are users with homes, which it makes
+            wanted = stack.programs()
+            first = [program for program in wanted if program.name.startswith(FIRST)]
             keeper = Supervisor(stack.home, first, say, services=stack.kept, respawn=stack.respawn)
-            with keeper as supervisor, in_background("watch", supervisor.watch):
+            with sizes_kept(stack), keeper as supervisor, in_background("watch", supervisor.watch):
                 endpoints = coming.result()
                 others = [program for program in wanted if program not in first]
                 where = endpoints.pages["jobs"]

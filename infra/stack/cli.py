@@ -1,7 +1,6 @@
 """The commands of the local stack: setup, up, down, status, doctor, config."""
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -264,8 +263,7 @@ def run() -> None:
     standbys = [program for program in found if "ODOGRAPH_PATHS_HOME" in program.env]
     first = [program for program in found if program not in standbys]
     keeper = supervisor.Supervisor(stack.home, first, say, services=stack.kept, respawn=stack.respawn)
-    every_s = stack.settings.watch.slow_interval_s
-    with status.sizes_kept(stack.home, every_s) if stack.by_users else nullcontext():
+    with status.sizes_kept(stack):
         supervisor.supervise(keeper, standbys, lambda: probes.readyz(port) is None)
 
 

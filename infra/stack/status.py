@@ -202,8 +202,12 @@ def sizes(home: Path, pids: Mapping[str, int]) -> tuple[dict[str, float], dict[s
 
 
 @contextmanager
-def sizes_kept(home: Path, every_s: float) -> Iterator[None]:
-    """While the block runs what ``sizes`` says is measured by this process."""
+def sizes_kept(stack: Stack) -> Iterator[None]:
+    """While the block runs what ``sizes`` says is measured by this process, where programs are users."""
+    if not stack.by_users:
+        yield
+        return
+    home, every_s = stack.home, stack.settings.watch.slow_interval_s
     file, stop = home / "run" / SIZES_FILE, threading.Event()
 
     def keep() -> None:

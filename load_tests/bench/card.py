@@ -14,6 +14,10 @@ from load_tests.bench.ticks import Memory
 from load_tests.probes import Percentiles
 
 CPU_NOTE = "the simulator and bench's own probes run on the same cores"
+OUTSIDE = ("simulate", "bench")
+"""Parts of a run that are not of the pipeline: vehicles, and who measures."""
+MOST_SECURE = 1.3
+"""So many times the CPU may a frame cost the pipeline with everything secure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,18 @@ class Carried:
         """Whether no part of the pipeline grows; the simulator and the probes are not of it."""
         return all(m.flat is not False for name, m in self.memory.items() if name != "simulate")
 
+    @property
+    def pipeline_us(self) -> float:
+        """CPU of a frame in all parts of the pipeline."""
+        return round(sum(us for part, us in self.us_a_frame.items() if part not in OUTSIDE), 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A run of ``odograph bench``. ``sustained`` is None where no rate held."""
+    """A run of ``odograph bench``. ``sustained`` is None where no rate held.
+
+    ``beside``: the same without certificates, from the same command, on the card of a ``secure`` one.
+    """
 
     date: str
     commit: str
@@ -66,18 +78,34 @@ class Card:
     soak: Carried | None = None
     idle_cores: Mapping[str, float] = field(default_factory=dict)
     notes: Sequence[str] = field(default_factory=tuple)
+    secure: bool = False
+    beside: Card | None = None
 
     @property
     def good(self) -> bool:
-        """Whether the figures hold: a flat lag, an honest load, nothing lost, memory flat in the soak."""
+        """Whether the figures hold: a flat lag, an honest load, nothing lost, memory flat in the soak.
+
+        Of a secure one beside an open one also both, and what it costs.
+        """
         held = self.sustained is not None and self.sustained.verdict == "held"
         soaked = self.soak is None or (self.soak.verdict == "held" and self.soak.memory_flat)
-        return held and soaked and self.residual == 0
+        both = self.beside is None or (self.beside.good and self.times_cpu <= MOST_SECURE)
+        return held and soaked and self.residual == 0 and both
+
+    @property
+    def times_cpu(self) -> float:
+        """CPU of a frame in the pipeline over that of the card beside it; NaN where one is missing."""
+        if self.sustained is None or self.beside is None or self.beside.sustained is None:
+            return math.nan
+        return round(self.sustained.pipeline_us / self.beside.sustained.pipeline_us, 3)
 
 
 def as_json(card: Card) -> dict[str, Any]:
     """For machines."""
-    plain: dict[str, Any] = _without_nan(asdict(card) | {"good": card.good})
+    more: dict[str, Any] = {"good": card.good, "times_cpu": card.times_cpu}
+    if card.beside is not None:
+        more["beside"] = as_json(card.beside)
+    plain: dict[str, Any] = _without_nan(asdict(card) | more)
     return plain
 
 
@@ -92,7 +120,9 @@ def _without_nan(value: Any) -> Any:
 
 def text(card: Card) -> str:
     """For people: aligned lines."""
-    lines = [f"CAPACITY CARD  {card.date}  commit {card.commit or 'unknown'}", f"  {card.command}"]
+    lines = [text(card.beside), ""] if card.beside is not None else []
+    kind = "SECURE" if card.secure else "OPEN"
+    lines += [f"CAPACITY CARD, {kind}  {card.date}  commit {card.commit or 'unknown'}", f"  {card.command}"]
     lines += [_pairs("machine", card.machine), _pairs("versions", card.versions), f"  load: {card.load}", ""]
     if card.sustained is None:
         lines.append("  no rate held: nothing is sustained")
@@ -111,6 +141,8 @@ def text(card: Card) -> str:
     lines += ["", f"  stages: {stages}"] if card.stages else []
     lines += [f"  note: {note}" for note in card.notes]
     lines.append(f"  ledger residual: {'not taken' if card.residual is None else card.residual}")
+    if card.beside is not None and card.sustained is not None and card.beside.sustained is not None:
+        lines += _compared(card.beside.sustained, card.sustained)
     lines.append("  VERDICT: " + ("these figures hold" if card.good else _why_not(card)))
     return "\n".join(lines)
 
@@ -124,6 +156,8 @@ def _why_not(card: Card) -> str:
         "the ledger does not balance": card.residual != 0,
         "the soak's lag grew or its load was void": card.soak is not None and card.soak.verdict != "held",
         "memory grew in the soak": card.soak is not None and not card.soak.memory_flat,
+        "the open card does not hold": card.beside is not None and not card.beside.good,
+        f"secure costs more than {MOST_SECURE:g} times the CPU": card.times_cpu > MOST_SECURE,
     }
     return "; ".join(reason for reason, holds in reasons.items() if holds)
 
@@ -149,9 +183,21 @@ def _carried(name: str, c: Carried) -> list[str]:
     rows.append(f"    broker's queue  most {c.broker_queue_most:,}  dropped {c.broker_dropped:,}")
     busiest = sorted(c.cores, key=lambda part: -c.cores[part])
     each = "  ".join(f"{part} {c.cores[part]:.2f} ({c.us_a_frame[part]:.0f} us)" for part in busiest)
-    rows.append(f"    cores (CPU a frame): {each}")
+    rows.append(f"    cores (CPU a frame, {c.pipeline_us:.0f} us in all of the pipeline): {each}")
     rows.append(f"    cores of others {c.other_cores:.2f}, idle {c.idle_cores:.2f}; {CPU_NOTE}")
     return rows
+
+
+def _compared(plain: Carried, secure: Carried) -> list[str]:
+    """Both, part by part."""
+    rows = [(part, us, secure.us_a_frame.get(part, math.nan)) for part, us in plain.us_a_frame.items()]
+    rows.sort(key=lambda row: -row[2])
+    rows.append(("the pipeline", plain.pipeline_us, secure.pipeline_us))
+    both = sum(plain.us_a_frame.values()), sum(secure.us_a_frame.values())
+    rows.append(("with simulator, bench", *both))
+    head = f"  CPU of a frame, us, at {plain.frames_per_s:,.0f} and {secure.frames_per_s:,.0f} frames/s"
+    lines = [f"{head}: open, secure, times"]
+    return lines + [f"    {part:<22}{a:9.1f}{b:9.1f}{b / a if a else math.nan:8.2f}" for part, a, b in rows]
 
 
 def _latency(p: Percentiles) -> str:

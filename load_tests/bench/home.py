@@ -14,12 +14,12 @@ from typing import Any
 from infra.settings.settings import Settings, load
 from infra.stack.processes import guarded
 
-HOME_VARIABLE = "ODOGRAPH_PATHS_HOME"
+HOME_VARIABLE, SECURE_VARIABLE = "ODOGRAPH_PATHS_HOME", "ODOGRAPH_SECURE"
 
 
 @contextmanager
-def own_home(keep: bool) -> Iterator[Settings]:
-    """The settings with a fresh home, also for the processes started meanwhile.
+def own_home(keep: bool, secure: bool | None = None) -> Iterator[Settings]:
+    """The settings with a fresh home, also for the processes started meanwhile; ``secure``: None as they say.
 
     It is removed at the end, however this process ends, unless ``keep``. A figure from a home with old data
     would hold what that data costs.
@@ -28,16 +28,18 @@ def own_home(keep: bool) -> Iterator[Settings]:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     place = base.paths.home.resolve() / "bench" / stamp
     place.mkdir(parents=True)
-    before = os.environ.get(HOME_VARIABLE)
-    os.environ[HOME_VARIABLE] = str(place)
+    own = {HOME_VARIABLE: str(place)} | ({} if secure is None else {SECURE_VARIABLE: str(secure).lower()})
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
     try:
         with guarded(place, remove=not keep):
             yield load()
     finally:
-        if before is None:
-            del os.environ[HOME_VARIABLE]
-        else:
-            os.environ[HOME_VARIABLE] = before
+        for name, text in before.items():
+            if text is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = text
         if not keep and place.exists():
             shutil.rmtree(place, ignore_errors=True)
 

@@ -11,6 +11,7 @@ from edge_simulator.town.roads import region, towns
 from infra.demo.run import LAT_DEG, LON_DEG, Fleet, running
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
+from infra.stack.stack import Stack
 from load_tests.bench import costs, machine, parts, search
 from load_tests.bench.bottleneck import Limit
 from load_tests.bench.card import Card, Carried
@@ -142,7 +143,7 @@ def bench(settings: Settings, wanted: Wanted, say: Say) -> Card:
         grown = costs.sizes(home, settings, endpoints) - sizes
         spent = costs.costs(grown, ledger.appended, costs.payload_bytes(home), SAMPLES)
         card = _card(session, endpoints, sustained, soak, ledger.residual, spent)
-        return replace(card, idle_cores=_idle(doors, say))
+        return replace(card, idle_cores=_idle(doors, say), secure=Stack(settings, say).secure)
 
 
 def _idle(doors: Chain, say: Say) -> dict[str, float]:

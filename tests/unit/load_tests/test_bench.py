@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from load_tests.bench.card import Card, Carried, as_json, text
 from load_tests.bench.load import STAGE_GROWTH, Seen, verdict_of
 from load_tests.bench.parts import MachineTime
 from load_tests.bench.search import Tried, Verdict, after_failed_confirmation, next_rate
 from load_tests.bench.ticks import Load, Tick, memories, pause_s, trend
+from load_tests.probes import Percentiles
 
 
 def stages(*tried: tuple[float, Verdict, float]) -> list[Tried]:
@@ -111,6 +113,38 @@ def test_memory_that_filled_in_the_first_half_is_flat_and_a_leak_is_not() -> Non
     judged = [memories(ticks([0] * 120, series, every_s=5.0))["jobs"] for series in (filling, leaking)]
     assert [m.flat for m in judged] == [True, False]
     assert judged[1].slope_mb_per_min == pytest.approx(24.0)
+
+
+def card(secure: bool, jobs_us: float, verdict: Verdict = "held") -> Card:
+    """Of a run whose pipeline is ``jobs`` and a bridge of 30 us."""
+    none = Percentiles.of([])
+    us = {"jobs": jobs_us, "bridge": 30.0, "simulate": 500.0, "bench": 50.0}
+    held = Carried(
+        300.0, 3000.0, 300, 30.0, verdict, 300.0, 0.0, {}, {}, {}, 0, 0, none, none, dict.fromkeys(us, 0.1),
+        us, 0.0, 1.0, {}, (),
+    )  # fmt: skip
+    return Card("today", "", "odograph bench", {}, {}, "", held, (), 300.0, (), None, 0, secure=secure)
+
+
+@pytest.mark.parametrize(
+    ("plain", "secure", "times", "good"),
+    [
+        (card(False, 170.0), card(True, 230.0), 1.3, True),
+        (card(False, 170.0), card(True, 231.0), 1.305, False),
+        (card(False, 170.0, "grew"), card(True, 170.0), 1.0, False),
+        (card(False, 170.0), card(True, 170.0, "void"), 1.0, False),
+    ],
+)
+def test_a_secure_card_holds_beside_an_open_one_that_holds_and_costs_at_most_1_3_times_that(
+    plain: Card, secure: Card, times: float, good: bool
+) -> None:
+    both = replace(secure, beside=plain)
+    assert (both.times_cpu, both.good) == (times, good)
+    told = as_json(both)
+    assert (told["secure"], told["beside"]["secure"], told["times_cpu"]) == (True, False, times)
+    assert told["beside"]["times_cpu"] is None, "it stands beside none"
+    line = next(line for line in text(both).splitlines() if line.startswith("    the pipeline"))
+    assert [float(word) for word in line.split()[2:4]] == [200.0, secure.sustained.pipeline_us]  # type: ignore[union-attr]
 
 
 def test_a_short_run_tells_nothing_of_memory() -> None:
