@@ -1,9 +1,10 @@
 """The rules of the policy, each tried at a real secure stack: what they allow happens, nothing else.
 
-Every program, a vehicle and a gateway write to every kind of MQTT topic and listen to all; every program
-writes, reads, describes and creates every Kafka topic and uses groups, a vehicle and a stranger connect;
-every role of the database reads, inserts into, updates and deletes from every table and view. Each is judged
-by the rules of ``infra/contract/policy.py`` and by what the service did. A difference is exit 1.
+Every program, a vehicle and a gateway write to every kind of MQTT topic and listen to all; every program, the
+mirror of two regions too, writes, reads, describes, creates, alters every Kafka topic, asks for its settings
+and uses groups, a vehicle and a stranger connect; every role of the database reads, inserts into, updates and
+deletes from every table and view. Each is judged by the rules of ``infra/contract/policy.py`` and by what the
+service did. A difference is exit 1.
 
 Run: python -m load_tests.policy_trial
 """
@@ -25,6 +26,7 @@ from typing import Any, Final
 import paho.mqtt.client as mqtt
 import psycopg
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConfigResource, NewPartitions  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
@@ -34,13 +36,14 @@ from infra.clients.mqtt_broker import MqttBroker
 from infra.clients.tables import aligned
 from infra.contract import policy
 from infra.contract.policy import (
+    ALTER,
     ANYBODY,
     BOTH,
+    CONFIGS,
     CREATE,
     DESCRIBE,
     MQTT,
     OPERATOR,
-    PROGRAMS,
     READ,
     VEHICLE,
     WRITE,
@@ -60,12 +63,15 @@ from infra.settings.settings import Endpoints, load
 from infra.stack import devices, identity, rootfs, users
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import Authority
+from infra.stack.kafka import acl_faults
 from infra.stack.postgres import PROGRAMS as PROGRAM_LOGINS
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from load_tests.mqtt_flood import vehicle_id
 
 ME, OTHER, NAMED, GATEWAY = vehicle_id(0), vehicle_id(1), vehicle_id(2), "gateway-trial"
+HERE, THERE = "A", "B"
+"""Regions: of this home, and of the log that its mirror copies."""
 STRANGER: Final = "stranger"
 """Without a certificate."""
 Row = tuple[str, str, str, bool, bool]
@@ -136,8 +142,9 @@ def topics(root: str) -> Iterator[str]:
 
 def parties(stack: Stack, where: Endpoints) -> list[Party]:
     """Every program, a vehicle, and a gateway for another."""
-    of = {n: [rule for rule in MQTT if rule.principal in (n, ANYBODY)] for n in (*PROGRAMS, VEHICLE, ANYBODY)}
-    found = [Party(name, of[name], where_of(stack, name)) for name in PROGRAMS]
+    names = (*stack.principals, VEHICLE, ANYBODY)
+    of = {name: [rule for rule in MQTT if rule.principal in (name, ANYBODY)] for name in names}
+    found = [Party(name, of[name], where_of(stack, name)) for name in stack.principals]
     certificates = {ME: devices.enrol(stack, ME), GATEWAY: devices.enrol(stack, GATEWAY, vehicles=[NAMED])}
     rules = {ME: of[VEHICLE], GATEWAY: [*policy.of_gateway((NAMED,)), *of[ANYBODY]]}
     brokers = {name: devices.broker_of(where, stack.home, one) for name, one in certificates.items()}
@@ -171,8 +178,8 @@ def tried(found: Sequence[Party], root: str) -> Iterator[Row]:
 
 
 def kafka_may(acls: Iterable[KafkaAcl], who: str, operation: str, kind: str, name: str) -> bool:
-    """What the policy says; to read or write is to describe, too."""
-    allowed = (operation, READ, WRITE) if operation == DESCRIBE else (operation,)
+    """What the policy says; to read, write or alter is to describe, too."""
+    allowed = (operation, READ, WRITE, ALTER) if operation == DESCRIBE else (operation,)
     return who == OPERATOR or any(
         acl.principal in (who, "*") and acl.operation in allowed and acl.kind == kind
         and (name.startswith(acl.name) if acl.prefixed else name == acl.name)
@@ -183,23 +190,26 @@ def kafka_may(acls: Iterable[KafkaAcl], who: str, operation: str, kind: str, nam
 def kafka_tried(stack: Stack, where: Endpoints) -> Iterator[Row]:
     """All at Kafka."""
     prefix, bridge = stack.settings.kafka.prefix, stack.settings.bridge.client_id
-    acls = policy.kafka_acls(prefix, bridge)
-    names = [prefix + topic.name for topic in KAFKA_TOPICS] + [prefix + BRIDGE_SLOTS.name, "elsewhere"]
-    groups = [prefix + bridge, f"{prefix}downlink.vehicles", "odograph-events", "other"]
+    acls = policy.kafka_acls(prefix, bridge, THERE)
+    acl_faults(where.kafka_bootstrap, acls, mend=True)  # as a home with a second region has them
+    more = [prefix + BRIDGE_SLOTS.name, "elsewhere", "mm2-offsets.x", "heartbeats", f"{THERE}.checkpoints"]
+    names = [prefix + topic.name for topic in KAFKA_TOPICS] + more
+    groups = [prefix + bridge, f"{prefix}downlink.vehicles", "odograph-events", "other", f"{THERE}-mm2"]
     boss = kafka.admin(where.kafka_bootstrap)
-    for made in boss.create_topics([NewTopic(name, 1, 1) for name in names[-2:]]).values():
+    for made in boss.create_topics([NewTopic(name, 1, 1) for name in more]).values():
         made.result(ANSWER_S)
     kafka_written(where.kafka_bootstrap, names)
     device = Authority(stack.home, identity.DEVICES).current(ME)
     write_private(pem := stack.home / "device.pem", device.certificate.read_text() + device.key.read_text())
     plain = stack.endpoints(stack.ports()).kafka_bootstrap
-    addresses = {name: plain.format(who=name) for name in PROGRAMS}
+    addresses = {name: plain.format(who=name) for name in stack.principals}
     for who, files in ((VEHICLE, f"{CERT}{pem}"), (STRANGER, "")):  # without a connection nothing else is had
         told = kafka_described(plain.partition(CERT)[0] + files, names)
         yield from ((who, DESCRIBE, name, False, told[name]) for name in names)
     for who, address in addresses.items():
         done = {WRITE: kafka_written(address, names), READ: kafka_read(address, names)}
         done |= {DESCRIBE: kafka_described(address, names), CREATE: kafka_created(address, names)}
+        done |= {ALTER: kafka_altered(address, names), CONFIGS: kafka_configs(address, names)}
         for operation, answers in done.items():
             for name in names:
                 yield who, operation, name, kafka_may(acls, who, operation, "topic", name), answers[name]
@@ -252,6 +262,23 @@ def kafka_created(address: str, names: Sequence[str]) -> dict[str, bool]:
     asked = client.create_topics([NewTopic(name, 1, 1) for name in names], validate_only=True,
                                  request_timeout=PROBE_S)  # fmt: skip
     return {name: refusal(future) == KafkaError.TOPIC_ALREADY_EXISTS for name, future in asked.items()}
+
+
+def kafka_altered(address: str, names: Sequence[str]) -> dict[str, bool]:
+    """Whether it would get more partitions, were fewer there."""
+    client = kafka.admin(address)
+    asked = client.create_partitions(
+        [NewPartitions(name, 1) for name in names], validate_only=True, request_timeout=PROBE_S
+    )
+    return {name: refusal(future) in (None, KafkaError.INVALID_PARTITIONS) for name, future in asked.items()}
+
+
+def kafka_configs(address: str, names: Sequence[str]) -> dict[str, bool]:
+    """Whether its settings are told."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    client = kafka.admin(address)
+    asked = client.describe_configs(resources, request_timeout=PROBE_S)
+    return {topic.name: refusal(future) is None for topic, future in asked.items()}
 
 
 def kafka_joined(address: str, group: str, topic: str) -> bool:
@@ -345,7 +372,7 @@ def file_let(who: str, script: str, files: Sequence[Path]) -> list[bool]:
 def files_tried(stack: Stack, where: Endpoints) -> Iterator[Row]:
     """All at the files of the home: programs' and services' own, those of root, the shared folders."""
     home, known = stack.home, {}
-    for who in (*(name for name in PROGRAMS if name != OPERATOR), *SERVICES):
+    for who in (*(name for name in stack.principals if name != OPERATOR), *SERVICES):
         known[who] = home / ("config" if who in SERVICES else users.FOLDER) / who
     own = {path: who for who, folder in known.items() for path in folder.rglob("*") if path.is_file()}
     roots = [home / "ca", *home.glob("*.json"), *home.glob("*.key"), *(home / "ca").rglob("*.*")]
@@ -373,7 +400,7 @@ def files_tried(stack: Stack, where: Endpoints) -> Iterator[Row]:
 def trial() -> list[Row]:
     """All of it, at a broker of its own."""
     home = Path(tempfile.mkdtemp(prefix="odograph-policy-"))
-    settings = load(paths={"home": str(home)}, secure=True)
+    settings = load(paths={"home": str(home)}, secure=True, region={"name": HERE})
     fetch_all(settings.paths.cache, SERVICES)
     stack = Stack(settings, lambda _: None, {})
     with guarded(home, remove=True):

@@ -251,7 +251,7 @@ class Stack:
         if not self.secure:
             return
         services = identity.Authority(self.home, identity.SERVICES)
-        for who in (*self._principals, policy.SERVER):
+        for who in (*self.principals, policy.SERVER):
             ours = services.current(who, hosts=self._hosts(who))
             both = ours.certificate.read_text() + ours.key.read_text()
             write_private(services.folder / f"{who}.pem", both)
@@ -271,11 +271,12 @@ class Stack:
                 os.kill(one.pid, signal.SIGHUP)  # its open sessions go on
         if self.by_users:
             addresses = self.endpoints(self.ports())
-            for who in (name for name in self._principals if name != policy.OPERATOR):
+            for who in (name for name in self.principals if name != policy.OPERATOR):
                 users.furnish(self.home, self.settings, addresses, who)
 
     @property
-    def _principals(self) -> tuple[str, ...]:
+    def principals(self) -> tuple[str, ...]:
+        """The programs of the policy that this home has."""
         return policy.PROGRAMS + ((policy.COPIER,) if self.settings.region.name else ())
 
     def _hosts(self, who: str) -> tuple[str, ...]:
