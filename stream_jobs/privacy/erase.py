@@ -40,6 +40,7 @@ from stream_jobs.privacy import export
 from stream_jobs.privacy.log import Cut, VehicleLog
 from stream_jobs.replay.runs import all_runs
 from stream_jobs.roads.network import lookup_of
+from stream_jobs.user_sql.queries import least_watermark_s, read_folder
 from stream_jobs.windows.open_windows import OpenWindows, archived_frames
 from stream_jobs.windows.places import place_rows, summed
 
@@ -52,7 +53,9 @@ QUIET_S: Final = 300.0
 """Of a vehicle that sent within this time more may be on the way."""
 POLL_S: Final = 1.0
 REQUIRED: Final = {"telemetry": ("telemetry",), "archive": LIVE}
-"""Queries that must have read what is cut, and the topics of each; those below too, where they ever ran."""
+"""Queries that must have read what is cut, and the topics of each; those below and users' too, where they
+ever ran.
+"""
 OPTIONAL: Final = {"instant": ("telemetry",), "instant-crash": ("crash",)}
 LEFT: Final = ("custody", "crash_lock", "crash_record", "audit_log", "dead_letter")
 """Tables whose rows stay, or are left to what is done with crash records and dead letters."""
@@ -203,7 +206,7 @@ def _wait(settings: Settings, where: Endpoints, cut: Cut, wait_s: float) -> None
     ends = {(kafka_topic(settings.kafka.prefix, topic), p): end + 1 for (topic, p), end in cut.ends.items()}
     with spark_when_asked(settings, "erase", 512) as session:
         files = checkpoint_files(settings, session)
-        while behind := [*_behind(where, settings.kafka.prefix, files, ends)]:
+        while behind := [*_behind(settings, where, files, ends)]:
             if time.monotonic() > end_s:
                 raise ServiceError(
                     f"not read to the markers within {wait_s:g} s: {', '.join(behind)}. Nothing was erased; "
@@ -212,9 +215,13 @@ def _wait(settings: Settings, where: Endpoints, cut: Cut, wait_s: float) -> None
             time.sleep(POLL_S)
 
 
-def _behind(where: Endpoints, prefix: str, files: Any, ends: Mapping[tuple[str, int], int]) -> Iterator[str]:
+def _behind(
+    settings: Settings, where: Endpoints, files: Any, ends: Mapping[tuple[str, int], int]
+) -> Iterator[str]:
     """Who has not read to these next offsets, by topic and partition."""
-    for query, topics in (REQUIRED | OPTIONAL).items():
+    prefix, folder = settings.kafka.prefix, settings.jobs.sql_dir
+    users = () if folder is None else read_folder(folder, least_watermark_s(settings))
+    for query, topics in (REQUIRED | OPTIONAL | {one.query: ("telemetry",) for one in users}).items():
         checkpoint = Checkpoint(files, query)
         done = checkpoint.batches("commits")
         read = (checkpoint.ends_of(done[-1]) if done else None) or {}

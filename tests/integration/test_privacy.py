@@ -22,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from infra.clients import kafka
 from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
+from stream_jobs.app.files import LocalFiles
 from tests.integration.events_support import (
     T0,
     VINS,
@@ -243,12 +244,19 @@ def holds(path: Path, text: bytes) -> bool:
         return False
 
 
-def test_nothing_is_cut_that_nobody_has_read(stack: Stack) -> None:
-    with open_lane(stack) as lane:
+def test_nothing_is_cut_that_nobody_has_read(stack: Stack, tmp_path: Path) -> None:
+    folder = tmp_path / "sql"
+    folder.mkdir()
+    (folder / "seen.sql").write_text("-- over: frames\n-- key: vehicle_id\nSELECT vehicle_id FROM frames\n")
+    with open_lane(stack, jobs={"sql_dir": str(folder)}) as lane:
         send(lane, [(T0 + 1500, frame(0, 0, T0)[1])])
+        topic = kafka_topic(lane.settings.kafka.prefix, "telemetry")
+        files = LocalFiles(str(lane.home / "checkpoints"))
+        files.write("sql_seen/offsets/0", "v1\n{}\n" + orjson.dumps({topic: {"0": 0}}).decode())
+        files.write("sql_seen/commits/0", "v1\n{}")  # it has run, and read nothing of it
         refused = lane.run("privacy", "erase", GONE, "--yes", "--wait", "1s")
         assert refused.returncode == 1
-        assert "not read to the markers within 1 s: telemetry, archive" in refused.stderr
+        assert "not read to the markers within 1 s: telemetry, archive, sql_seen" in refused.stderr
         with kafka.LogReader(lane.endpoints.kafka_bootstrap) as log:
             spans = log.spans(kafka_topic(lane.settings.kafka.prefix, "telemetry"))
         assert {low for low, _ in spans.values()} == {0}
