@@ -9,13 +9,14 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import streamlit as st
+import structlog
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -150,11 +151,15 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-@st.cache_resource(show_spinner=False)
 def known_roles() -> Roles | None:
-    """Who may do what, where signing in is set up."""
+    """Who may do what, where signing in is set up, as the file says now. Raises ConfigError, OSError."""
     file = settings().dashboard.oidc
-    return None if file is None else load_roles(file)
+    return None if file is None else _roles_at(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _roles_at(file: Path, _changed_ns: int) -> Roles:
+    return load_roles(file)
 
 
 def gate() -> None:
@@ -188,9 +193,31 @@ def gate() -> None:
         st.button("Sign out", on_click=st.logout, icon=":material/logout:", type="tertiary")
 
 
+def ended() -> bool:
+    """Whether this session's reader may look no more, or at other vehicles, than when its page was drawn."""
+    known = known_roles()
+    found = None if known is None else known.reader(st.user.to_dict())
+    seen = st.session_state.get(SESSION_SCOPE)
+    return known is not None and (found is None or found.scope != seen)
+
+
 def viewed(vehicle_id: str) -> None:
     """Note in the audit log that this session looks at a vehicle."""
     _once("vehicle viewed", vehicle_id, reader().name)
+
+
+def refused(what: str, who: str = "") -> None:
+    """Say in the log what was refused to whom; maintenance counts it by minute into the audit log."""
+    structlog.get_logger("dashboard").warning("refused", who=who, what=what)
+
+
+def not_theirs(vehicle_id: str) -> None:
+    """Say so, once, where this session asks for a vehicle that others see, or nobody."""
+    asked: set[str] = st.session_state.setdefault("not theirs", set())
+    who = reader()
+    if who.scope is not None and vehicle_id not in asked:
+        asked.add(vehicle_id)
+        refused("a vehicle's page: not one of theirs", who.name)
 
 
 def _once(action: str, vehicle_id: str | None, name: str, detail: str = "dashboard") -> None:
@@ -262,6 +289,8 @@ class HostCheck:
         if scope["type"] in ("http", "websocket"):
             headers = Headers(scope=scope)
             if not is_ours(headers.getlist("host"), headers.getlist("origin"), self.names):
+                told = (f"{name} {', '.join(headers.getlist(name)) or '-'}" for name in ("host", "origin"))
+                refused(f"request: {' '.join(told)}")
                 refusal = PlainTextResponse(REFUSED, 403) if scope["type"] == "http" else WebSocketClose(1008)
                 await refusal(scope, receive, send)
                 return

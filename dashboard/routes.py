@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from dashboard import auth, basemap, query_cache
-from dashboard.auth import LOCAL, Roles, identity
+from dashboard.auth import LOCAL, Reader, Roles, identity
 from dashboard.query_cache import RARE_S, SHARED, SLOW_S, Build, acting, ask_for_all, run_now, scoped
 from dashboard.report import report
 from dashboard.screens.crashes.queries import Key, crash
@@ -38,13 +38,15 @@ TILES: Final = basemap.TILES_PATH + "/{z:int}/{x:int}/{y:int}"
 DEEPEST: Final = 24
 Rows = Callable[[], pd.DataFrame]
 BUNDLE_PATH: Final = "/crash/bundle"
+Known = Callable[[], Roles | None]
+"""Who may do what, now; None: nobody signs in."""
 
 
-def routes(known: Roles | None, settings: contract.Settings) -> list[Route]:
+def routes(known: Known, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps and data only for those who have."""
 
     def note(request: Request, vehicle_id: str | None, what: str) -> None:
-        reader = LOCAL if known is None else known.reader(identity(request))
+        reader = who(request, known)
         auth.note(settings, "downloaded", vehicle_id, what, "" if reader is None else reader.name)
 
     taken = (data_route(note), report_route(settings.tz, note))
@@ -52,12 +54,19 @@ def routes(known: Roles | None, settings: contract.Settings) -> list[Route]:
     return [*health_routes(), *(answering(route, known) for route in ours), bundle_route(settings, known)]
 
 
-def answering(route: Route, known: Roles | None) -> Route:
+def who(request: Request, known: Known) -> Reader | None:
+    """Who asks; None: nobody that may."""
+    roles = known()
+    return LOCAL if roles is None else roles.reader(identity(request))
+
+
+def answering(route: Route, known: Known) -> Route:
     """The route (no coroutine) for those who have a role, where people sign in; errors as answers."""
 
     def answer(request: Request) -> Response:
-        reader = LOCAL if known is None else known.reader(identity(request))
+        reader = who(request, known)
         if reader is None:
+            auth.refused(f"{route.path}: no role")
             return PlainTextResponse("sign in first\n", 403)
         try:
             with acting(reader.scope):
@@ -217,7 +226,7 @@ def bundle_address(key: Key, name: str, basis: str) -> str:
     return f"{BUNDLE_PATH}?{urlencode(asked | {'by': name, 'basis': basis})}"
 
 
-def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
+def bundle_route(settings: contract.Settings, known: Known) -> Route:
     """The bundle: made when it is asked for, and noted in the custody log before it leaves.
 
     A download button of Streamlit keeps what its function made only until two parts of any reader's page have
@@ -228,8 +237,9 @@ def bundle_route(settings: contract.Settings, known: Roles | None) -> Route:
         site = request.headers.get("sec-fetch-site", "none")
         if request.method != "GET" or site not in ("none", "same-origin"):
             return PlainTextResponse("this address is for the dashboard's own pages\n", 403)
-        reader = LOCAL if known is None else known.reader(identity(request))
+        reader = who(request, known)
         if reader is None or not reader.may("evidence"):
+            auth.refused(f"{BUNDLE_PATH}: no admin", "" if reader is None else reader.name)
             return PlainTextResponse("this takes an admin who has signed in\n", 403)
         asked = request.query_params
         try:

@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 import dashboard
 from dashboard import auth, routes
 from dashboard.shared import theme
-from infra.clients import basemap
+from infra.clients import basemap, log
 from infra.contract.errors import ConfigError
 from infra.settings import settings as contract
 from infra.settings.sections import Dashboard
@@ -29,6 +29,7 @@ def serve(port: int, tls: str = "") -> None:
 
     Raises ConfigError where anybody could reach it and nobody has to sign in.
     """
+    log.configure("dashboard")
     pd.set_option("mode.copy_on_write", True)  # readers share results: what one changes is its own
     settings = contract.load()
     chosen = settings.dashboard
@@ -51,7 +52,7 @@ def serve(port: int, tls: str = "") -> None:
     gc.freeze()
     atexit.register(gc.unfreeze)  # else DuckDB lists on standard error what is still there
     check = Middleware(auth.HostCheck, names=auth.served_names(chosen, known), secure=bool(tls))
-    app = st.App(SCRIPT, routes=routes.routes(known, settings), middleware=[check])
+    app = st.App(SCRIPT, routes=routes.routes(auth.known_roles, settings), middleware=[check])
     app.run(config=options(port, chosen, tls))
 
 

@@ -16,7 +16,7 @@ import pydeck as pdk
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from dashboard import basemap, query_cache
+from dashboard import auth, basemap, query_cache
 from dashboard.db import P, Query
 from dashboard.query_cache import PAUSED, ask, ask_rarely, away, fetch, outages, paused, settings
 from dashboard.shared import downloads, maps, pictures, queries, text
@@ -123,6 +123,8 @@ def part(body: Callable[..., None], seconds: float | None = None, *args: Any, st
     def timed() -> None:
         if _left():
             return
+        if auth.ended():
+            st.rerun()
         with query_cache.measures().part_s.labels(name).time(), section():
             body(*args)
 

@@ -24,6 +24,7 @@ from infra.sql import tenants
 from infra.stack.stack import Stack
 from load_tests.dashboard.oidc_provider import Provider, provider, settings_file
 from stream_jobs.alerts.store import alert_store
+from stream_jobs.audit_log.refusals import NOBODY, Refusal, of_dashboard
 from stream_jobs.crashes import bundle, tables
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, desk, drawn, near, pixels_of, visit
@@ -350,6 +351,25 @@ def fetched(reader: Visit, path: str) -> str:
     return reader.page.context.request.get(reader.base + path).text()
 
 
+def test_who_is_taken_out_of_the_roles_sees_nothing_more_without_a_click(
+    browser: Browser, site: Site
+) -> None:
+    file = site.lane.settings.dashboard.oidc
+    assert file is not None
+    whole = file.read_text()
+    with signed_in(browser, site, VIC, "/") as reader:
+        expect(reader.page.get_by_text("Data as of")).to_be_visible()
+        assert reader.page.context.request.get(reader.base + "/map/vehicles.json").status == 200
+        file.write_text(whole.replace(f'viewer = ["{VIC}", ', "viewer = ["))
+        try:
+            assert reader.page.context.request.get(reader.base + "/map/vehicles.json").status == 403
+            expect(reader.page.get_by_text("has no role here")).to_be_visible(timeout=1000 * SEEN_S)
+            expect(reader.page.get_by_text("Data as of")).to_have_count(0)
+        finally:
+            file.write_text(whole)
+        reader.complaints.clear()  # maps that it still asked for
+
+
 def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_layer(
     browser: Browser, site: Site
 ) -> None:
@@ -367,6 +387,10 @@ def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_lay
             shown = taken(bob, path)
             named = {vin for vin in north if vin in shown} - {vin for vin in north if vin in path}
             assert (named, own in shown) == (set(), True), path
+        told = map(of_dashboard, (site.lane.home / "logs" / "dashboard.log").read_text().splitlines())
+        refused = {one[1] for one in told if one is not None}
+        assert Refusal(BOB, "a vehicle's page: not one of theirs") in refused
+        assert Refusal(NOBODY, "/map/vehicles.json: no role") in refused  # before anybody had signed in
         (link,) = bob.page.eval_on_selector_all("a.data", "links => links.map(a => a.href)")[:1]
         assert ann.page.context.request.get(link).status == 410
         seen = taken(ann, "/")

@@ -27,7 +27,7 @@ def answer(
         "query_string": query.encode(),
         "headers": headers,
     }
-    route = routes.bundle_route(load(), known)
+    route = routes.bundle_route(load(), lambda: known)
     found: Response = route.endpoint(Request(scope))
     return found
 
