@@ -26,6 +26,8 @@ CONFIG_FILE = "mosquitto.conf"
 
 TEMPLATE: Final = Path(__file__).with_name("mosquitto.conf")
 OPEN: Final = "allow_anonymous true"
+TELL_REFUSED: Final = "log_type debug"
+"""At no other level does Mosquitto 2.0 tell of a refused publish, and at this one it tells all."""
 MQTT: Final = Mqtt()
 CERTIFICATES: Final = Path(__file__).with_name("mosquitto-secure.conf")
 
@@ -53,6 +55,7 @@ def mosquitto(
     us = MqttBroker(HOST, port)
     if secure is not None:
         access = CERTIFICATES.read_text().format(folder=CONFIG, port=secure.port, address=secure.address)
+        access += f"{TELL_REFUSED}\n" if settings.log_refused else ""
         terms |= {"access": access, "connections": "true"}
         files, us = secure.files, secure.us
     text = TEMPLATE.read_text().format(**terms | {"port": port, "host": HOST, "data": DATA})

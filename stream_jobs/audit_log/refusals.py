@@ -1,5 +1,8 @@
-"""What the brokers refused, from their logs into the audit log: counted by minute, so no flood fills it."""
+"""What brokers and dashboard refused, from their logs into the audit log: counted by minute, so no flood
+fills it.
+"""
 
+import json
 import re
 import time
 from collections import Counter
@@ -36,13 +39,14 @@ _KAFKA: Final = re.compile(
 _MOSQUITTO: Final = re.compile(
     r"(?P<at>\d+): (?:"
     r"OpenSSL Error\[0\]: .*:(?!unexpected eof)(?P<tls>[^:]+)$"
-    r"|Client (?P<who>.+?) disconnected(?:, | due to )(?!out of memory|protocol error)(?P<why>.*?)\.?$)"
+    r"|Client (?P<who>.+?) disconnected(?:, | due to )(?!out of memory|protocol error)(?P<why>.*?)\.?$"
+    r"|Denied PUBLISH from (?P<sender>.+?) \(d\d, q\d, r\d, m\d+, '(?P<topic>.*)', \.\.\. \(\d+ bytes\)\)$)"
 )
 """A connection that breaks is an end of file or an error of the protocol, too: neither is a refusal."""
 
 
 class Refusal(NamedTuple):
-    """Of whom, by the broker's word, and what."""
+    """Of whom, by the word of who refused, and what."""
 
     principal: str
     what: str
@@ -60,16 +64,31 @@ def of_kafka(line: str) -> tuple[float, Refusal] | None:
 
 
 def of_mosquitto(line: str) -> tuple[float, Refusal] | None:
-    """As ``of_kafka``. What a connected client may not publish or hear Mosquitto tells that client alone."""
+    """As ``of_kafka``. What a client may not publish stands in the log with ``mqtt.log_refused`` only."""
     found = _MOSQUITTO.match(line)
     if found is None:
         return None
+    if (sender := found["sender"]) is not None:  # of vehicles in the topic no more than whether it is one
+        topic = VEHICLE_ID.sub(lambda name: "{me}" if name[0] == sender else "{other}", found["topic"])
+        return float(found["at"]), Refusal(sender, f"publish {topic}")
     who, why = (NOBODY, found["tls"]) if found["who"] is None else (found["who"], found["why"])
     return float(found["at"]), Refusal(who, f"connection: {why}")
 
 
+def of_dashboard(line: str) -> tuple[float, Refusal] | None:
+    """As ``of_kafka``."""
+    if '"event": "refused"' not in line:
+        return None
+    try:
+        told = json.loads(line)
+        at_s = datetime.fromisoformat(told["at"]).timestamp()
+        return at_s, Refusal(str(told["who"]) or NOBODY, str(told["what"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 PARSERS: Final[Mapping[str, Callable[[str], tuple[float, Refusal] | None]]] = {
-    "kafka": of_kafka, "mosquitto": of_mosquitto,
+    "kafka": of_kafka, "mosquitto": of_mosquitto, "dashboard": of_dashboard,
 }  # fmt: skip
 
 
@@ -128,7 +147,7 @@ class Refusals:
 
     def _read(self, path: Path, noted_s: int) -> None:
         service = path.stem
-        parse = PARSERS["kafka" if service.startswith("kafka") else "mosquitto"]
+        parse = PARSERS[service.partition("-")[0]]
         minutes = self._open.setdefault(service, {})
         for line in self._logs.setdefault(service, _Log(path)).lines():
             if told := parse(line):

@@ -17,32 +17,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt.client as mqtt
 import psycopg
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import kafka_topic, mqtt_topic
 from infra.settings.settings import Endpoints, Settings, endpoints, load
 from infra.sql import queries
-from infra.stack import probes, processes, supervisor, users
+from infra.stack import devices, probes, processes, supervisor, users
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import SERVICES as SERVICES_AUTHORITY
 from infra.stack.identity import Authority
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from load_tests import policy_trial
+from load_tests.mqtt_flood import vehicle_id
 from stream_jobs.audit.collect import current_ledger
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.audit_log.refusals import NOBODY
 from tests.support import eventually, odograph_command
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
-NAME = "fleet.example.org"
+NAME, THIEF = "fleet.example.org", vehicle_id(7)
 VARIABLES = {
     "ODOGRAPH_KAFKA_HEAP_MB": "256",
     "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2",
     "ODOGRAPH_DASHBOARD_HOSTS": NAME,
+    "ODOGRAPH_MQTT_LOG_REFUSED": "true",
+    "ODOGRAPH_REGION_NAME": policy_trial.HERE,
 }
 
 
@@ -58,7 +63,9 @@ class Site:
 
     @property
     def settings(self) -> Settings:
-        return load(paths={"home": str(self.home)})
+        return load(
+            paths={"home": str(self.home)}, mqtt={"log_refused": True}, region={"name": policy_trial.HERE}
+        )
 
     @property
     def where(self) -> Endpoints:
@@ -258,7 +265,7 @@ def test_a_new_certificate_is_shown_by_database_and_broker_without_a_restart(sit
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_what_the_brokers_refuse_is_in_the_audit_log(site: Site) -> None:
+def test_what_brokers_and_dashboard_refuse_is_in_the_audit_log(site: Site) -> None:
     alerts = kafka_topic(site.settings.kafka.prefix, "alerts")
     as_bridge = endpoints(site.settings, ("kafka_bootstrap",), "bridge").kafka_bootstrap
     assert policy_trial.kafka_written(as_bridge, [alerts]) == {alerts: False}
@@ -269,15 +276,34 @@ def test_what_the_brokers_refuse_is_in_the_audit_log(site: Site) -> None:
         site.trust().wrap_socket(plain, server_hostname="127.0.0.1") as stranger,
     ):
         stranger.recv(1)
+    assert asked(site, "/livez", "127.0.0.1", shown="evil.example.org").status == 403
+    stack = Stack(site.settings, print)
+    thief = devices.broker_of(site.where, site.home, devices.enrol(stack, THIEF))
+    topics = [mqtt_topic(site.settings.mqtt.root, who, "alert") for who in (THIEF, vehicle_id(1))]
+    mqtt_client = mqtt.Client(CallbackAPIVersion.VERSION2, THIEF)
+    thief.log_in(mqtt_client)
+    mqtt_client.connect(thief.host, thief.port)
+    mqtt_client.loop_start()
+    for topic in (topics[0], topics[1], topics[1]):
+        mqtt_client.publish(topic, b"forged", qos=1).wait_for_publish(20)
+    mqtt_client.disconnect()
+    mqtt_client.loop_stop()
     query = (
         "SELECT actor, action, split_part(detail, ';', 1) FROM serving.audit_log WHERE action ~ '^refused by'"
     )
     wanted = {
         ("bridge", "refused by kafka", f"write topic {alerts}"),
         (NOBODY, "refused by mosquitto", "connection: peer did not return a certificate"),
+        (NOBODY, "refused by dashboard", "request: host evil.example.org origin -"),
     }
+    of_thief = {f"publish {site.settings.mqtt.root}/{{{who}}}/alert" for who in ("me", "other")}
     with psycopg.connect(site.where.db_ingest_url, autocommit=True) as connection:
         eventually(lambda: wanted <= {*connection.execute(query).fetchall()}, 180, "entries of the minute")
+        own = f"{query} AND vehicle_id = %s"
+        eventually(
+            lambda: {row[2] for row in connection.execute(own, (THIEF,)).fetchall()} == of_thief,
+            180, "entries of the vehicle",
+        )  # fmt: skip
 
 
 def test_the_services_do_what_the_policy_says_and_nothing_else(site: Site) -> None:

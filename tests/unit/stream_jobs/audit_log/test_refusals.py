@@ -12,9 +12,18 @@ import pytest
 from infra.clients.locks import locked
 from infra.stack import processes
 from stream_jobs.audit_log import refusals
-from stream_jobs.audit_log.refusals import MOST, NOBODY, Refusal, Refusals, of_kafka, of_mosquitto
+from stream_jobs.audit_log.refusals import (
+    MOST,
+    NOBODY,
+    Refusal,
+    Refusals,
+    of_dashboard,
+    of_kafka,
+    of_mosquitto,
+)
 
 AT_S = 1_795_824_240  # begins a minute
+VINS = ("WDB1240001A000001", "WDB1240001A000002")
 DENIED = (
     "{at} INFO  logger: Principal = User:{who} is Denied operation = WRITE from host = 127.0.0.1 on "
     "resource = Topic:LITERAL:{topic} for request = Produce with resourceRefCount = 1 based on rule Default"
@@ -51,6 +60,11 @@ def test_kafkas_refusals_are_told_with_principal_and_resource() -> None:
         ("Client WDB1240001A000001 disconnected, not authorised.",
          Refusal("WDB1240001A000001", "connection: not authorised")),
         ("Client x disconnected due to oversize packet.", Refusal("x", "connection: oversize packet")),
+        (f"Denied PUBLISH from {VINS[0]} (d0, q1, r0, m7, 'odograph/v1/x (d0)/alert', ... (6 bytes))",
+         Refusal(VINS[0], "publish odograph/v1/x (d0)/alert")),
+        (f"Denied PUBLISH from {VINS[0]} (d0, q1, r0, m7, 'a/{VINS[1]}/{VINS[0]}', ... (6 bytes))",
+         Refusal(VINS[0], "publish a/{other}/{me}")),
+        ("Received PUBLISH from x (d0, q1, r0, m7, 'Denied PUBLISH', ... (6 bytes))", None),
         ("OpenSSL Error[0]: error:0A000126:SSL routines::unexpected eof while reading", None),
         ("Client <unknown> disconnected: Protocol error.", None),
         ("Client x disconnected.", None),
@@ -60,6 +74,19 @@ def test_kafkas_refusals_are_told_with_principal_and_resource() -> None:
 )  # fmt: skip
 def test_mosquittos_refusals_are_those_of_identity_and_size(line: str, told: Refusal | None) -> None:
     assert of_mosquitto(f"{AT_S}: {line}") == (None if told is None else (AT_S, told))
+
+
+def test_the_dashboards_refusals_are_told_and_its_other_lines_are_not() -> None:
+    line = (
+        '{"who": "%s", "what": "request: host evil\\n origin -", "event": "refused", "level": "warning", '
+        '"at": "2026-11-28T10:04:00.500000Z", "process": "dashboard"}'
+    )
+    at_s = datetime.fromisoformat("2026-11-28T10:04:00.5+00:00").timestamp()
+    what = "request: host evil\n origin -"
+    assert of_dashboard(line % "") == (at_s, Refusal(NOBODY, what))
+    assert of_dashboard(line % "bob@south.example") == (at_s, Refusal("bob@south.example", what))
+    assert of_dashboard(line.replace("refused", "serving")) is None
+    assert of_dashboard((line % "")[:-9]) is None
 
 
 class Noted:
