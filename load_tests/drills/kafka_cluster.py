@@ -28,8 +28,10 @@ ACKS_S: Final = 10.0
 WHOLE_S: Final = 60.0
 AT_MOST_S: Final = 180.0
 AWAY_S: Final = 30.0
-FENCED_S: Final = 10.0
-"""The controller has taken dead brokers out by then; what all copies had before is acknowledged till then."""
+COUNTED_S: Final = 15.0
+"""So long at least nothing may be acknowledged once the controller has taken the dead brokers out, after 9 s and
+more; until then what all copies had before is.
+"""
 SETTLE_S: Final = 1.0
 MIXED: Final = ("--late", "0.05", "--duplicate", "0.01")
 ONE_COPY: Final = "one-copy"
@@ -57,9 +59,11 @@ def c1(site: Site, load: Load, mutant: str | None) -> Verdict:
         site.say(f"kill -9 of {victim}: stored again after {back_s[-1]:g} s, all copies {whole_s[-1]:g} s")
     for name in ("kafka-1", "kafka-2"):
         site.kill(name)
-    time.sleep(FENCED_S)
+    fallen_s = time.monotonic()
+    until(lambda: _in_sync(site) == {1}, AT_MOST_S, "the dead brokers are out")
+    time.sleep(SETTLE_S)  # what was answered before is counted
     before = _figure(site, "acked")
-    time.sleep(AWAY_S - FENCED_S)
+    time.sleep(max(COUNTED_S, fallen_s + AWAY_S - time.monotonic()))
     without = round(_figure(site, "acked") - before)
     whole_s.append(_whole_again(site, "kafka-1", "kafka-2"))
     restarts += _kept_running(site)
@@ -125,6 +129,11 @@ def _topic(site: Site) -> str:
 def _metadata(site: Site) -> TopicMetadata:
     name = _topic(site)
     return kafka.admin(site.endpoints.kafka_bootstrap).list_topics(name, timeout=TIMEOUT_S).topics[name]
+
+
+def _in_sync(site: Site) -> set[int]:
+    """How many copies in sync the partitions of telemetry have."""
+    return {len(partition.isrs) for partition in _metadata(site).partitions.values()}
 
 
 def _whole_again(site: Site, *names: str) -> float:

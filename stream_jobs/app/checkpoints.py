@@ -1,8 +1,9 @@
 """Where a query keeps its checkpoint, and what becomes of one that other operators wrote.
 
 State is worth nothing to operators that did not write it. A query with state therefore has a version of its
-operators; it stands in its checkpoint, and a checkpoint of another version, or of a query that is no more, is
-put aside: the query starts anew, from the earliest record that Kafka keeps, to equal windows.
+operators; it stands in its checkpoint. A checkpoint of an older version, or of a query that is no more, is
+put aside: the query starts anew, from the earliest record that Kafka keeps, to equal windows. One of a newer
+version is left to that: a standby that was not replaced yet must not undo an upgrade.
 """
 
 import json
@@ -105,16 +106,30 @@ def of_logs(checkpoint: Checkpoint, logs: Mapping[str, str]) -> None:
 
 
 def checkpoint_of(
-    files: Files, query: str, operators: int | None, replaces: Iterable[str] = (), buckets: int | None = None
+    files: Files,
+    query: str,
+    operators: int | None,
+    replaces: Iterable[str] = (),
+    buckets: int | None = None,
+    *,
+    counted: bool = True,
 ) -> Checkpoint:
     """The checkpoint of ``query``, fit for its ``operators``; None: without state, any checkpoint is.
 
-    Raises ConfigError where its state lies in another number of ``buckets``.
+    ``counted``: of two versions of them the higher number is the newer one.
+
+    Raises ConfigError where its state lies in another number of ``buckets``, or a newer version wrote it.
     """
     checkpoint = Checkpoint(files, query)
     if operators is None:
         return checkpoint
     version, *held = (checkpoint.read(MARK) or "").split() or ("",)
+    if counted and version.isdecimal() and int(version) > operators:
+        raise ConfigError(
+            f"the checkpoint of {query} ({checkpoint.location}) is of a newer version (operators {version}, "
+            f"here {operators}), which is left as it is: upgrade this host too. To go back to this one, on "
+            f"every host: odograph jobs reset {query}; it reads again what Kafka keeps"
+        )
     if version != str(operators):
         for name in (query, *replaces):
             put_aside(files, name)

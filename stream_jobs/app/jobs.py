@@ -133,7 +133,8 @@ class Application:
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
         files = checkpoint_files(s, lambda: spark)
-        checkpoint = checkpoint_of(files, query.name, query.operators, query.replaces, query.buckets(s))
+        fit, counted = (files, query.name, query.operators), not query.may_fail
+        checkpoint = checkpoint_of(*fit, query.replaces, query.buckets(s), counted=counted)
         topics = [kafka_topic(s.kafka.prefix, topic) for topic in query.topics]
         logs = log_generations(self._addresses.kafka_bootstrap, topics)
         of_logs(checkpoint, logs)
@@ -141,7 +142,7 @@ class Application:
         parts = SinkParts(s, self._addresses, self._database(query.name), claims, self._stop)
         again = None if query.again is None else query.again(parts)
         if reconciled(parts.database, checkpoint, again, stateless=query.operators is None):
-            checkpoint = checkpoint_of(files, query.name, query.operators, (), query.buckets(s))
+            checkpoint = checkpoint_of(*fit, (), query.buckets(s), counted=counted)
             of_logs(checkpoint, logs)
         fresh = checkpoint.query_id() is None
         sink = query.sink(parts)

@@ -40,6 +40,18 @@ def test_a_checkpoint_of_older_operators_is_put_aside_once_and_its_successor_sta
     assert Path(checkpoint_of(files(tmp_path), "archive", None).location, "offsets").exists()
 
 
+def test_what_a_newer_version_wrote_is_left_to_it_until_it_is_reset(tmp_path: Path) -> None:
+    newer = checkpoint_of(files(tmp_path), "telemetry", 10, buckets=2)
+    newer.write("metadata", "{}")
+    with pytest.raises(ConfigError, match=r"newer version .*\(operators 10, here 9\).* jobs reset telemetry"):
+        checkpoint_of(files(tmp_path), "telemetry", 9, buckets=2)
+    assert newer.read("metadata") == "{}"
+    assert checkpoint_of(files(tmp_path), "telemetry", 9, counted=False).read("metadata") is None
+    checkpoint_of(files(tmp_path), "telemetry", 10)
+    reset(files(tmp_path), tmp_path, "telemetry")
+    assert checkpoint_of(files(tmp_path), "telemetry", 9, buckets=2).read("metadata") is None
+
+
 def test_a_checkpoint_is_reset_by_putting_it_aside(tmp_path: Path) -> None:
     old_checkpoint(tmp_path, "telemetry")
     kept = Path(reset(files(tmp_path), tmp_path, "telemetry"))
