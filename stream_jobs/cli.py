@@ -76,13 +76,14 @@ def maintenance() -> None:
 
 
 @jobs.command()
-def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant, ...")]) -> None:
+def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant, ..., or: all")]) -> None:
     """Put the checkpoint of a query aside: it starts anew, from the earliest record that Kafka keeps.
 
-    For a checkpoint that cannot be read any more. Nothing is deleted; the query must not be running.
+    For a checkpoint that cannot be read any more; `all`, for a log that was made anew. Nothing is deleted;
+    the query must not be running.
     """
     from infra.clients.kafka import log_generations
-    from stream_jobs.app.checkpoints import NEVER_RESET
+    from stream_jobs.app.checkpoints import ALL, NEVER_RESET
     from stream_jobs.app.checkpoints import reset as put_aside
     from stream_jobs.app.files import checkpoint_files
     from stream_jobs.app.session import LOCAL, spark_when_asked
@@ -92,11 +93,13 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
     with spark_when_asked(settings, "reset", 512, LOCAL) as session:
         files = checkpoint_files(settings, session)
         logs: dict[str, str] = {}
-        if query in NEVER_RESET:
+        queries = sorted(files.names("")) if query == ALL else [query]
+        if {*queries} & {*NEVER_RESET}:
             topics = [kafka_topic(settings.kafka.prefix, topic) for topic in LIVE]
             where = endpoints(settings, ("kafka_bootstrap",)).kafka_bootstrap
             logs = log_generations(where, topics)
-        typer.echo(f"put aside: {put_aside(files, settings.paths.home, query, logs)}")
+        for each in queries:  # first the archive, which may refuse
+            typer.echo(f"put aside: {put_aside(files, settings.paths.home, each, logs)}")
 
 
 @jobs.command()

@@ -19,10 +19,11 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import COPIED
 from infra.settings.sections import Region
 from infra.settings.settings import Settings, endpoints
-from infra.stack import mirror
+from infra.stack import mirror, processes
 from infra.stack.kafka import create_topics, delete_topics
 from infra.stack.mirror import Place, Span
 from infra.stack.query_offsets import all_committed
+from infra.stack.supervisor import odograph
 
 SQL: Final = sql_of(__file__)
 PASSIVE_FILE: Final = "passive"
@@ -31,6 +32,7 @@ BEGUN: Final = "its log is begun anew"
 """In that file, where the log here has nothing of its own and is no copy yet."""
 POLL_S: Final = 0.5
 MIRROR_ENDS_S: Final = 60.0
+RESET_S: Final = 300.0
 Say = Callable[[str], None]
 
 
@@ -220,11 +222,11 @@ def _copy_to(to: str, url: str, region: str) -> None:
 
 
 def _put_aside(place: str) -> str:
-    """Checkpoints of the old log, out of the way of the queries, which begin anew."""
+    """Checkpoints of the old log, out of the way of the queries, which begin anew; raises ServiceError."""
     if "://" in place:
-        return (
-            f"{place}: checkpoints are of the old log; odograph jobs reset, each query, before it runs here"
-        )
+        command = odograph("jobs", "reset", "all")  # Spark's Java knows how to get there
+        processes.finished(f"{place}: checkpoints are of the old log", command, RESET_S)
+        return f"checkpoints of the old log were put aside: {place}.old"
     aside = Path(f"{place}.old")
     for one in Path(place).glob("*"):
         aside.mkdir(parents=True, exist_ok=True)

@@ -29,8 +29,8 @@ WHOLE_S: Final = 60.0
 AT_MOST_S: Final = 180.0
 AWAY_S: Final = 30.0
 COUNTED_S: Final = 15.0
-"""So long at least nothing may be acknowledged once the controller has taken the dead brokers out, after 9 s and
-more; until then what all copies had before is.
+"""So long at least nothing may be acknowledged once the controller has taken the dead brokers out, after 9 s
+and more; until then what all copies had before is.
 """
 SETTLE_S: Final = 1.0
 MIXED: Final = ("--late", "0.05", "--duplicate", "0.01")

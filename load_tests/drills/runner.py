@@ -12,7 +12,7 @@ from infra.settings.values import duration_ms
 from load_tests.drills.catalogue import CLUSTER, DRILLS, SINGLE_ATTACKS, Drill
 from load_tests.drills.flow import Load
 from load_tests.drills.site import Say, opened
-from load_tests.drills.verdict import Promise, Verdict
+from load_tests.drills.verdict import ENDS, Promise, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,11 @@ def carried_out(name: str, wanted: Wanted, say: Say) -> Iterator[Verdict]:
         begun_s = time.monotonic()
         try:
             verdict = _one(drill, mutant, wanted, say)
-        except OdographError as error:
+        except Exception as error:  # whatever it is, it did not show what it must
             if len(chosen) == 1:
                 raise
-            verdict = Verdict(drill.name, (Promise("it comes to its end", False, str(error)),), {}, mutant)
+            reason = str(error) if isinstance(error, OdographError) else f"{type(error).__name__}: {error}"
+            verdict = Verdict(drill.name, (Promise(ENDS, False, reason),), {}, mutant)
         yield replace(verdict, figures={**verdict.figures, "took_s": round(time.monotonic() - begun_s)})
 
 

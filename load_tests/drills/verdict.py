@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from infra.clients.tables import aligned
 from load_tests.drills.checker import Findings
@@ -18,6 +18,9 @@ class Promise:
     text: str
     holds: bool
     found: str = ""
+
+
+ENDS: Final = "it comes to its end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,11 @@ class Verdict:
     def passed(self) -> bool:
         """Whether every promise holds."""
         return all(promise.holds for promise in self.promises)
+
+    @property
+    def seen(self) -> bool:
+        """Whether a defect was: a drill that broke off has seen nothing."""
+        return not self.passed and all(promise.text != ENDS for promise in self.promises)
 
     def as_json(self) -> str:
         """For machines."""

@@ -35,6 +35,8 @@ NEVER_RESET: Final = {
     "archive": "its files and its lines in the ledger hang on its checkpoint: see Reset and back-fill in "
     "stream_jobs/README.md"
 }
+ALL: Final = "all"
+"""In the place of a query's name."""
 PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}
 """The program that runs a query, where it is not ``jobs``."""
 

@@ -26,6 +26,7 @@ from infra.stack.regions import found, known_spans
 from infra.stack.service import free_port
 from infra.stack.stack import Stack
 from load_tests.drills.link import Link
+from stream_jobs.app.checkpoints import LOGS
 from tests.integration.downlink_support import Receiver, fresh, tell
 from tests.integration.events_support import T0, VINS, change, crash, health, produce, rows, until_ready
 from tests.integration.test_downlink import A as VEHICLE
@@ -164,8 +165,15 @@ def _over_and_back(lane: Lane, first: Lane, second: Lane, hook: Receiver) -> Non
         refused = second.run("failover", "--follow")
         assert (refused.returncode, "acts: the other one follows" in refused.stderr) == (2, True)
         with first.process("mirror"):
+            checkpoints = first.home / "checkpoints"
+            for query, log_id in (("archive", '{"telemetry": "of before"}'), ("telemetry", "{}")):
+                (checkpoints / query).mkdir()
+                (checkpoints / query / LOGS).write_text(log_id.replace("telemetry", _telemetry(first)))
+            first.env["ODOGRAPH_PATHS_CHECKPOINTS"] = f"file://{checkpoints}"
             first, said = command(first, "failover", "--follow")
             assert "region A follows B" in said
+            aside = sorted(one.name.partition("-")[0] for one in first.home.glob("checkpoints.old/*"))
+            assert ([*checkpoints.iterdir()], aside) == ([], ["archive", "telemetry"])
             assert acting(lane) == ("B", "A")
             eventually(
                 lambda: log(first, "telemetry") == log(second, "telemetry"), START_S, "A's log is B's copy"
@@ -320,6 +328,10 @@ def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> 
     with connected(url) as database:
         assert known_spans(database, prefix) == {("telemetry", 1): (0, 90)}
     assert [row["lag"] for row in rows(lane, shown)] == [10]
+
+
+def _telemetry(region: Lane) -> str:
+    return kafka_topic(region.settings.kafka.prefix, "telemetry")
 
 
 def _noted(region: Lane) -> dict[str, int]:

@@ -14,27 +14,21 @@ def test_the_drills_of_several_hosts_run_in_order(monkeypatch: pytest.MonkeyPatc
     def one(drill: Drill, *_: object) -> Verdict:
         if drill.name == "c2":
             raise ServiceError("no executor")
+        if drill.name == "c9":
+            raise TimeoutError("no answer")
         return Verdict(drill.name, (Promise("0 lost", True, "0 of 5"),), {"generated": 5, "lost": 0})
 
     monkeypatch.setattr(runner, "_one", one)
     said: list[str] = []
     verdicts = [*runner.carried_out("cluster", runner.Wanted(), said.append)]
-    assert [verdict.drill for verdict in verdicts] == [
-        "c1",
-        "c2",
-        "c3",
-        "c4",
-        "c5",
-        "c6",
-        "c7",
-        "c8",
-        "c9",
-        "c10",
-    ]
-    assert [verdict.drill for verdict in verdicts if not verdict.passed] == ["c2"]
+    assert [verdict.drill for verdict in verdicts] == [f"c{number}" for number in range(1, 11)]
+    assert [verdict.drill for verdict in verdicts if not verdict.passed] == ["c2", "c9"]
+    assert not any(verdict.seen for verdict in verdicts)
+    assert Verdict("c1", (Promise("0 lost", False, "5 of 5"),), {}, "one-copy").seen
     lines = table(verdicts).splitlines()
     assert lines[1].split() == ["c1", "PASS", "0", "5", "0", "-", "-", "1", "of", "1"]
     assert lines[2].endswith("it comes to its end: no executor")
+    assert lines[9].endswith("it comes to its end: TimeoutError: no answer")
     with pytest.raises(ServiceError, match="no executor"):
         next(runner.carried_out("c2", runner.Wanted(), said.append))
     with pytest.raises(ConfigError, match="no drill c11"):
