@@ -23,10 +23,8 @@ from stream_jobs.app import statements as sql
 Result = TypeVar("Result")
 
 TYPES: Final = sql_of(__file__)["types"]
-ATTEMPT_S = 30.0
-"""Time for one transaction; a link that answers no more is cut after it."""
-ISOLATING: Final = 20
-"""A transaction that looks for rows to leave out may take so many times as long."""
+ATTEMPT_S = 30.0  # time for one transaction; a link that answers no more is cut after it
+ISOLATING: Final = 20  # a transaction that looks for rows to leave out may take so many times as long
 BUSY_ATTEMPTS: Final = 20
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 3.0
@@ -40,8 +38,7 @@ FORMS: Final = {
 """Types of PostgreSQL and the Arrow types with the same values: the cast to these tells of a value that does
 not fit, which the driver's binary form would cut.
 """
-ROWS_AT_ONCE: Final = 2000
-"""Of 85 columns: some MB as Python's values."""
+ROWS_AT_ONCE: Final = 2000  # of 85 columns: some MB as Python's values
 
 log = structlog.get_logger("stream_jobs.app.database")
 

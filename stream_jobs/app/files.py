@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ArchiveError, ConfigError
 from infra.settings.settings import Settings
 
-COPYING: Final = ".copying"
-"""End of a name while its file is not whole."""
+COPYING: Final = ".copying"  # end of a name while its file is not whole
 
 
 @dataclass(frozen=True, slots=True)

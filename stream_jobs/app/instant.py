@@ -40,12 +40,9 @@ from stream_jobs.rules import instant as spark_rules
 from stream_jobs.rules.model import INSTANT, SHIPPED, Rule, load_rules, of_query
 
 PROGRAM: Final = "instant"
-SOURCES: Final = {"instant": "frame", "instant-crash": "crash"}
-"""What each query reads, as rules name it."""
-OPERATORS: Final = 1
-"""Version of what a checkpoint of these queries fits."""
-TOPICS: Final = {"frame": "telemetry", "crash": "crash"}
-"""The topic that a rule's source is read from."""
+SOURCES: Final = {"instant": "frame", "instant-crash": "crash"}  # what each query reads, as rules name it
+OPERATORS: Final = 1  # version of what a checkpoint of these queries fits
+TOPICS: Final = {"frame": "telemetry", "crash": "crash"}  # the topic that a rule's source is read from
 FINDINGS_OF: Final = {"frame": spark_rules.frame_findings, "crash": spark_rules.crash_findings}
 GATHERING: Final = {
     "frame": {"kafka.fetch.min.bytes": "1000000", "kafka.fetch.max.wait.ms": "200"},
@@ -56,12 +53,10 @@ one another. A crash record waits for nothing.
 """
 POLL_S: Final = 1
 EXECUTORS_S: Final = 120.0
-REHEARSAL_S: Final = 5.0
-"""Length of a batch, the least that Spark takes."""
+REHEARSAL_S: Final = 5.0  # length of a batch, the least that Spark takes
 REGION_MS: Final = 600_000
 """After a failover the log here is judged from so long before the other region's last sign of life."""
-PATIENCE: Final = 3
-"""So many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch."""
+PATIENCE: Final = 3  # so many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch
 PATIENCE_S: Final = 60
 
 

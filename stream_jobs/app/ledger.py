@@ -24,8 +24,7 @@ from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.reprocess.queue import GAP, Span, begin, grid_of, moment
 
 SQL: Final = sql_of(__file__)
-BEGUN: Final = -1
-"""Stands for the batch before a checkpoint's first."""
+BEGUN: Final = -1  # stands for the batch before a checkpoint's first
 log = structlog.get_logger("stream_jobs.app.ledger")
 
 Position = Mapping[tuple[str, int], int]

@@ -28,10 +28,8 @@ from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.app.schema import COUNTED
 from stream_jobs.app.topic_writer import Message
 
-BACKLOG = 10_000
-"""Lines kept for the table while the database is away; the oldest go first."""
-BREAK_MS = 10_000
-"""Looks for records that lie further apart, and two triggers more: Kafka could not be asked."""
+BACKLOG = 10_000  # lines kept for the table while the database is away; the oldest go first
+BREAK_MS = 10_000  # looks for records that lie further apart, and two triggers more: Kafka could not be asked
 
 
 class Listener(StreamingQueryListener):

@@ -124,8 +124,7 @@ QUERIES: Final = (
 
 
 EARLIEST, LATEST = -2, -1  # Spark's words for offsets
-REHEARSED: Final = 500
-"""Records of a rehearsal's batch, at most."""
+REHEARSED: Final = 500  # records of a rehearsal's batch, at most
 PROJECTIONS: Final = "spark.sql.codegen.factoryMode"
 AT_ONCE: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 

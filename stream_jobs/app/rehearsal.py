@@ -26,11 +26,9 @@ from stream_jobs.rules.model import INSTANT, load_rules, of_query
 
 AT_MOST_S: Final = 300.0
 POLL_S: Final = 0.1
-KEEP: Final = "-XX:ArchiveClassesAtExit={} -Xlog:disable"
-"""Without a line for each class that cannot be kept."""
+KEEP: Final = "-XX:ArchiveClassesAtExit={} -Xlog:disable"  # without a line for each class that cannot be kept
 HEAP_MB: Final = 256
-SLOTS: Final = 24
-"""Of all queries at once; in real-time mode each partition holds one."""
+SLOTS: Final = 24  # of all queries at once; in real-time mode each partition holds one
 
 
 def main(folder: Path, downloads: Path) -> None:

@@ -2,10 +2,8 @@
 
 from typing import Final
 
-COORDINATES: Final = ("topic", "partition", "log_offset")
-"""Where a record lies in its log."""
-LOG: Final = "log_generation"
-"""The column with the identity of that log."""
+COORDINATES: Final = ("topic", "partition", "log_offset")  # where a record lies in its log
+LOG: Final = "log_generation"  # the column with the identity of that log
 IDENTITY: Final = ("vehicle_id", "boot_id", "seq")
 HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")
 """Fields of the head that the jobs need; a frame without one of them is unreadable."""

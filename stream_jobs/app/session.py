@@ -39,18 +39,15 @@ FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 """Without a native library Hadoop's own local files start chmod and readlink as programs, tens a batch."""
 LOCAL: Final = "local[1]"
-SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""In the environment of a program that spark-submit has started."""
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # in the environment of a program that spark-submit has started
 PLACES: Final = ("checkpoints", "lookups")
 ENVIRONMENT: Final = "environment"
 """Folder of the unpacked archive (package.py) in the working folder of an executor."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 ALIVE: Final = "alive"
 RETURN_S: Final = 10.0
-OLDEST: Final = 2
-"""Generation of a whole collection of Python's garbage."""
-_held: Final = ExitStack()
-"""Locks until this process ends."""
+OLDEST: Final = 2  # generation of a whole collection of Python's garbage
+_held: Final = ExitStack()  # locks until this process ends
 COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Java's quick compiler only, with room for what it makes (its own default, 48 MiB, gets full).
 

@@ -28,8 +28,7 @@ from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import ATTEMPT_S, Database, Refused
 from stream_jobs.events.rows import Record
 
-KEY_BYTES: Final = 64
-"""A longer key names no vehicle."""
+KEY_BYTES: Final = 64  # a longer key names no vehicle
 UPLINK_HEADERS: Final = (HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, HEADER_SCHEMA, HEADER_FIRST_RECEIVED_MS)
 """Headers of a record that its dead letter keeps."""
 PATIENCE_S: Final = 10.0

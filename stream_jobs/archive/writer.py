@@ -32,14 +32,12 @@ FILE: Final = {"hour_ms": pa.int64(), "sha256": pa.string(), "content": pa.binar
 """A piece of a file: hour of receipt, hash of the whole file in its last piece, bytes."""
 WRITTEN: Final = pa.schema(EXCEPTION | FILE)
 """What comes back from the workers: a row an exception, a row a piece; the other's columns are null."""
-FILE_BYTES: Final = 32 << 20
-"""A file that has reached this size ends, and another one follows."""
+FILE_BYTES: Final = 32 << 20  # a file that has reached this size ends, and another one follows
 PIECE_BYTES: Final = 8 << 10
 RECORDS_AT_ONCE: Final = 250
 """Rows that Spark passes at once, to a worker and from it: so many pieces are 2 MB, and Java makes no arrays
 of a whole file, which none but a full collection of its old generation would free."""
-READ_AT_ONCE: Final = 2_500
-"""Records that are read at once: each reading has a cost of its own."""
+READ_AT_ONCE: Final = 2_500  # records that are read at once: each reading has a cost of its own
 REPEATED: Final = ["topic", "key", "vehicle_id", "verdict"]
 SEARCHED: Final = ["partition", "log_offset", "received_ms", "vehicle_id", "seq", "t0_ms", "verdict"]
 

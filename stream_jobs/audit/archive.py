@@ -24,17 +24,13 @@ from stream_jobs.audit.ledger import EVER_MS, DeviceCount, Scope
 
 SQL: Final = sql_of(__file__)
 
-SHARE_ROWS: Final = 2_000_000
-"""Records whose identities are counted at once."""
-MEMORY: Final = "512MB"
-"""DuckDB's own limit; what is beyond goes to the disk."""
-OVERLAP_MS: Final = 30_000
-"""Longer than what clocks (``jobs.ahead_s``) and a frame's length can explain."""
+SHARE_ROWS: Final = 2_000_000  # records whose identities are counted at once
+MEMORY: Final = "512MB"  # DuckDB's own limit; what is beyond goes to the disk
+OVERLAP_MS: Final = 30_000  # longer than what clocks (``jobs.ahead_s``) and a frame's length can explain
 NextOffsets = tuple[str, str, Mapping[int, int]]
 """A topic, its log, and the next offset of each partition of it that the archive has committed."""
 NOT_CUT: Final[NextOffsets] = ("", "", {})
-Span = tuple[float, float]
-"""From when to when, ms since 1970; infinite where it is not known."""
+Span = tuple[float, float]  # from when to when, ms since 1970; infinite where it is not known
 DeadFrame = tuple[str, str, int, int]
 """A frame known to lie in a dead letter: SHA-256 of the letter's bytes (hex), vehicle id, boot id, seq."""
 

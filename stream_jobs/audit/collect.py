@@ -29,8 +29,7 @@ SQL: Final = sql_of(__file__)
 
 TELEMETRY: Final = "telemetry"
 POLL_S: Final = 1.0
-COMPARED_VEHICLES: Final = 20
-"""Vehicles whose windows are compared one by one, where their sums differ."""
+COMPARED_VEHICLES: Final = 20  # vehicles whose windows are compared one by one, where their sums differ
 SLACK_MS: Final = 3_600_000
 
 _DEAD_FRAMES: Final = "SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%s)"

@@ -14,8 +14,7 @@ import orjson
 
 from infra.contract.seq_ranges import Ranges, merged
 
-Device = tuple[str, int]
-"""Vehicle id and boot id: what counts on its own."""
+Device = tuple[str, int]  # vehicle id and boot id: what counts on its own
 
 
 def ranges_by_device(frames: Iterable[tuple[str, int, int]]) -> dict[Device, Ranges]:
@@ -51,10 +50,8 @@ class EdgeDevice:
     dropped: Ranges
     on_board: Ranges
     from_ms: int
-    ended_ms: int | None
-    """When its run ended with all it sent acknowledged; None: it goes on, or was killed."""
-    sent: bool
-    """False: made into files, and not to arrive by itself."""
+    ended_ms: int | None  # when its run ended with all it sent acknowledged; None: it goes on, or was killed
+    sent: bool  # false: made into files, and not to arrive by itself
 
 
 def devices(home: Path) -> dict[Device, EdgeDevice]:

@@ -28,8 +28,7 @@ from infra.contract.seq_ranges import Ranges, both, merged, minus, size
 from infra.settings.values import day_ms, duration_ms
 from stream_jobs.audit.edge import EdgeDevice
 
-EVER_MS: Final = 1 << 52
-"""Later than any moment, ms; a whole number as a double too."""
+EVER_MS: Final = 1 << 52  # later than any moment, ms; a whole number as a double too
 
 
 @dataclass(frozen=True, slots=True)

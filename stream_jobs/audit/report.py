@@ -12,8 +12,7 @@ from stream_jobs.audit.collect import Account
 from stream_jobs.audit.ledger import EVER_MS, Figures
 from stream_jobs.audit.run import Audit
 
-MOST_FINDINGS: Final = 20
-"""Lines of what is missing that are shown; all of them are in the JSON."""
+MOST_FINDINGS: Final = 20  # lines of what is missing that are shown; all of them are in the JSON
 COLUMNS: Final = {
     "generated": "made", "lost_on_link": "link", "dropped_on_board": "board", "on_board": "held",
     "on_the_way": "way", "dead": "dead", "missing": "missing", "late": "late", "quarantined": "quarant.",

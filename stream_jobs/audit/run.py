@@ -50,8 +50,7 @@ class Horizon:
     slowest: str
     committed: Mapping[str, Offsets]
     ends: Mapping[str, Offsets]
-    log: str
-    """The log that the offsets of telemetry are places in."""
+    log: str  # the log that the offsets of telemetry are places in
 
     def behind(self, consumer: str) -> int:
         """Records that it has not committed yet."""

@@ -19,12 +19,9 @@ from stream_jobs.app.database import Database, fetch
 from stream_jobs.crashes.custody import plain
 
 MINUTE_S: Final = 60
-SETTLED_S: Final = 5.0
-"""A line is in the log by then."""
-MOST: Final = 20
-"""Entries of a broker's minute; what there is beyond them is one more."""
-READ_BYTES: Final = 1 << 20
-"""At a time."""
+SETTLED_S: Final = 5.0  # a line is in the log by then
+MOST: Final = 20  # entries of a broker's minute; what there is beyond them is one more
+READ_BYTES: Final = 1 << 20  # at a time
 NAME_CHARS: Final = 120
 NOBODY: Final = "nobody known"
 _NOTE: Final = "SELECT odograph.note_refusals(%(service)s, to_timestamp(%(minute_s)s), %(found)s)"

@@ -43,13 +43,11 @@ UPDATE_ALERTS: Final = (
     f"UPDATE odograph.alert a SET {set_columns(_LIFE, json_value)}, to_join = true "  # noqa: S608  own columns
     f"FROM {json_rows(f'alert_no {_LIFE}')} WHERE a.alert_no = n.alert_no"
 )
-AT_ONCE: Final = 2000
-"""Alerts that are given their incidents in one transaction."""
+AT_ONCE: Final = 2000  # alerts that are given their incidents in one transaction
 _TAKE_OVER: Final = ("move_alerts", "lock_both", "move_notes", "move_assignee", "note_joined", "delete_gone")
 """Incidents take others in: what was found, said and given moves along. Alerts first, as people lock them."""
 
-Told = list[tuple[str, bytes]]
-"""Keys and values for the topic ``incidents``."""
+Told = list[tuple[str, bytes]]  # keys and values for the topic ``incidents``
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_KEPT: Final = ("partition", "log_offset", "received_ms")
-"""What is kept of a record beside its payload."""
+_KEPT: Final = ("partition", "log_offset", "received_ms")  # what is kept of a record beside its payload
 RECORD: Final = (*_KEPT, "value")
 """Columns that records have; ``key`` and ``verdict`` besides where there are some."""
 _TYPES: Final = {
@@ -98,8 +97,7 @@ RANGES: Final = {
     "n": (1, MAX_SAMPLES),
 }
 """What the contract allows a head's number to be; no arithmetic on it can overflow then."""
-VIN: Final = rf"\A{VEHICLE_ID.pattern}\z"
-"""As RE2 and Java read it."""
+VIN: Final = rf"\A{VEHICLE_ID.pattern}\z"  # as RE2 and Java read it
 NUL: Final = "\0"
 
 

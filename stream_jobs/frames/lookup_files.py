@@ -20,11 +20,9 @@ import structlog
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Settings
 
-Place = Path | str
-"""A file, by its path or its URL."""
+Place = Path | str  # a file, by its path or its URL
 LOOKUPS: Final = "lookups"
-CHECK_S: Final = 2.0
-"""A page is asked at most this often whether its files have changed."""
+CHECK_S: Final = 2.0  # a page is asked at most this often whether its files have changed
 ANSWER_S: Final = 10.0
 PAGES: Final = ("http://", "https://")
 

@@ -20,15 +20,13 @@ from stream_jobs.app.schema import HEAD
 
 AT_ONCE: Final = 2000
 """So many payloads are read in memory that is there; for more the system makes pages, 15 % of the time."""
-SINGLY: Final = 32
-"""Among so few payloads the culprit is not looked for any further."""
+SINGLY: Final = 32  # among so few payloads the culprit is not looked for any further
 OPEN, CLOSE = b"{}"
 INT64: Final = 2**63
 DOUBLE_DIGITS: Final = 308
 DEPTH: Final = 1024
 """Deeper orjson reads nothing; Arrow passes over any depth where nobody asks for the field."""
-STRIDE: Final = 13
-"""Prime: samples of equal width do not hide what is between them."""
+STRIDE: Final = 13  # prime: samples of equal width do not hide what is between them
 
 
 def _arrow_type(signal: Signal) -> pa.DataType:
@@ -161,10 +159,8 @@ def _tidy(value: Any, kind: pa.DataType) -> Any:
     return value if fits else None
 
 
-PIECE: Final = 1 << 17
-"""Bytes that stay in the processor's cache."""
-ID_CHARS: Final = 20
-"""A little more than a vehicle's id has."""
+PIECE: Final = 1 << 17  # bytes that stay in the processor's cache
+ID_CHARS: Final = 20  # a little more than a vehicle's id has
 _ALPHANUMERIC: Final = np.array([chr(letter).isalnum() and letter < 128 for letter in range(256)])
 _Head: Final = msgspec.defstruct("_Head", [(name, Any, None) for name in HEAD], gc=False)
 _HEADS: Final = msgspec.json.Decoder(_Head)

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 CODEC: Final = pa.Codec("zstd", 3)
-LENGTH: Final = 8
-"""Bytes before what is compressed: how long that is."""
+LENGTH: Final = 8  # bytes before what is compressed: how long that is
 Kind = TypeVar("Kind")
 
 

@@ -18,13 +18,11 @@ from stream_jobs.vehicles.rows import finding_id, pack
 
 SQL: Final = sql_of(__file__)
 
-FRESH_S: Final = 60.0
-"""Older progress says nothing of now: the query does not run, which is no overload."""
+FRESH_S: Final = 60.0  # older progress says nothing of now: the query does not run, which is no overload
 SEVERITY: Final = "MAJOR"
 
 
-Lags = Sequence[tuple[int, int]]
-"""Moments, ms since 1970, and how many records waited then; in order of time."""
+Lags = Sequence[tuple[int, int]]  # moments, ms since 1970, and how many records waited then; in order of time
 
 
 def begins(lags: Lags, now_ms: int, terms: Terms) -> bool:

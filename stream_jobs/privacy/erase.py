@@ -47,10 +47,8 @@ from stream_jobs.windows.places import place_rows, summed
 SQL: Final = sql_of(__file__)
 
 _INTERVAL: Final = "interval_start = date_bin(INTERVAL '5 minutes', m.at, 'epoch'::timestamptz)"
-BRIDGED_S: Final = 3.0
-"""For the bridge: an empty status is a dead letter, and goes with the others."""
-QUIET_S: Final = 300.0
-"""Of a vehicle that sent within this time more may be on the way."""
+BRIDGED_S: Final = 3.0  # for the bridge: an empty status is a dead letter, and goes with the others
+QUIET_S: Final = 300.0  # of a vehicle that sent within this time more may be on the way
 POLL_S: Final = 1.0
 REQUIRED: Final = {"telemetry": ("telemetry",), "archive": LIVE}
 """Queries that must have read what is cut, and the topics of each; those below and users' too, where they

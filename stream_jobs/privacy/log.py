@@ -20,20 +20,16 @@ from infra.clients import kafka
 from infra.contract.errors import ServiceError
 from infra.contract.topics import HEADER_AGAIN, KAFKA_TOPICS, LIVE, kafka_topic, partition_of
 
-STORED: Final = ("alerts",)
-"""What others have there is in the database, and told once only."""
+STORED: Final = ("alerts",)  # what others have there is in the database, and told once only
 AGAIN: Final = ("crash", "dead-letter", "dead-delivery")
 """What others have there is appended again, with the header HEADER_AGAIN."""
 COMPACTED: Final = tuple(topic.name for topic in KAFKA_TOPICS if topic.cleanup == "compact")
-MARKER: Final = b""
-"""Key of a record that is nobody's."""
+MARKER: Final = b""  # key of a record that is nobody's
 SEGMENT: Final = "segment.ms"
 TIMEOUT_S: Final = 30.0
-SETTLE_S: Final = 1.0
-"""A topic's changed setting is in force at its brokers."""
+SETTLE_S: Final = 1.0  # a topic's changed setting is in force at its brokers
 
-Place = tuple[str, int]
-"""A topic's name in the contract, and a partition."""
+Place = tuple[str, int]  # a topic's name in the contract, and a partition
 
 
 @dataclass(frozen=True, slots=True)

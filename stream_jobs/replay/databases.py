@@ -171,16 +171,13 @@ def dead_letters(live: Connection, run: Connection) -> tuple[list[str], int]:
     return [text for _, text in rows], live_too
 
 
-SLICES_READ: Final = 200
-"""Slices whose rows are read to count how many rows differ, and in which columns."""
+SLICES_READ: Final = 200  # slices whose rows are read to count how many rows differ, and in which columns
 COLUMNS_SHOWN: Final = 6
 LEFT_OUT: Final = "dead_letter"
-NAMED: Final = 20
-"""So many records that were left out are named."""
+NAMED: Final = 20  # so many records that were left out are named
 _COUNTS: Final = ("live_rows", "run_rows", "slices", "slices_differing", "rows_differing", "by_column")
 """Of a verdict, as columns of odograph.replay_verdict."""
-Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]
-"""Rows of one slice by their keys."""
+Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]  # rows of one slice by their keys
 
 
 @dataclass(frozen=True, slots=True)

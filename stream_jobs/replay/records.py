@@ -39,22 +39,16 @@ SQL: Final = sql_of(__file__)
 
 ARCHIVE: Final = "archive"
 LOG: Final = "log"
-DAY: Final = "day "
-"""Of a generated day; its name follows."""
-DRIVES: Final = "drives "
-"""Of recorded drives; their folder follows."""
+DAY: Final = "day "  # of a generated day; its name follows
+DRIVES: Final = "drives "  # of recorded drives; their folder follows
 INPUT: Final = "input"
 MINUTE_MS: Final = 60_000
-ARCHIVED_MS: Final = 60_000
-"""A record is in the archive so long after its receipt."""
-TICK_MS: Final = 5_000
-"""Slices begin and end at multiples of it."""
+ARCHIVED_MS: Final = 60_000  # a record is in the archive so long after its receipt
+TICK_MS: Final = 5_000  # slices begin and end at multiples of it
 MEMORY: Final = "512MB"
 TIMEOUT_S: Final = 10.0
-AT_ONCE: Final = 5_000
-"""Records of the log that are copied at once."""
-_TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
-"""Of RECORD."""
+AT_ONCE: Final = 5_000  # records of the log that are copied at once
+_TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())  # of RECORD
 _OFFSETS: Final = re.compile(r"(\d+):(\d+)")
 
 Ints = npt.NDArray[np.int64]

@@ -63,14 +63,11 @@ PACE: Final = {
 """Variables of its jobs that follow from how it is fed; they change no result."""
 YOUNG: Final = "-Xmn400m"
 """Java's young generation takes a batch of a whole slice: else its records are copied, and copied again."""
-RESTARTS: Final = 3
-"""A program that ended so often will end again."""
+RESTARTS: Final = 3  # a program that ended so often will end again
 TICK_S: Final = 0.2
-ROOM_BYTES: Final = 1 << 20
-"""Less than a program needs to begin: its disk is full."""
+ROOM_BYTES: Final = 1 << 20  # less than a program needs to begin: its disk is full
 SETTLE_POLL_S: Final = 1.0
-STUCK_S: Final = 300.0
-"""A run whose jobs get no further for so long has failed: its tables are not whole."""
+STUCK_S: Final = 300.0  # a run whose jobs get no further for so long has failed: its tables are not whole
 AFTER_MS: Final = 900_000
 """So much later than its last record a recording is over: longer than any timer of a trip."""
 Say = Callable[[str], None]

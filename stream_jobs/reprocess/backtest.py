@@ -24,8 +24,7 @@ from stream_jobs.rules.model import INSTANT, VEHICLES, Level, Rule, Stateful
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import unpack
 
-MARK: Final = "@changed"
-"""Behind the id of a changed rule, so that both sets may run at once."""
+MARK: Final = "@changed"  # behind the id of a changed rule, so that both sets may run at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,7 @@ SQL: Final = sql_of(__file__)
 
 SMALL: Final = 250_000
 """So many frames of a run are processed here before Spark is started: that takes as long."""
-WARM: Final = 60_000
-"""A piece of fewer is not worth a job of a Spark that runs."""
+WARM: Final = 60_000  # a piece of fewer is not worth a job of a Spark that runs
 GROUP: Final = 50_000
 """About so many frames are in a process's memory at once, but for those of one vehicle. Vehicles of a group
 have about equally many: the core takes the next frame of all of them at the cost of one.
@@ -46,8 +45,7 @@ VEHICLE, SHARES, OTHERS = "vehicle", "shares", "others"
 SEEN, JOURNEY, WHOLE, STREAMED = "seen", "journey", "whole", "streamed"
 """Rows: a vehicle was read; a journey; a finding of all frames in order; one of the frames as they came."""
 
-Made = tuple[str, str | None, bytes]
-"""A row of MADE."""
+Made = tuple[str, str | None, bytes]  # a row of MADE
 _SCHEMA: Final = pa.schema({"kind": pa.string(), "vehicle_id": pa.string(), "body": pa.binary()})
 _TIMES: Final = pa.schema({"vehicle_id": pa.string(), "from_ms": pa.int64(), "until_ms": pa.int64()})
 _GROUPS: Final = "vehicle_id string, vehicle_group int"

@@ -144,10 +144,8 @@ def taken_in(
     return taken, Reach(ours, frozenset(reaching))
 
 
-TAIL_MS: Final = 3_600_000
-"""So much is read after a stop's begin, to see that it was one."""
-LOOK_BACK_MS: Final = 86_400_000
-"""How far back a vehicle is read where no stop is known before its frames."""
+TAIL_MS: Final = 3_600_000  # so much is read after a stop's begin, to see that it was one
+LOOK_BACK_MS: Final = 86_400_000  # how far back a vehicle is read where no stop is known before its frames
 COMMAND, NIGHTLY, GAP = "command", "nightly", "gap"
 
 

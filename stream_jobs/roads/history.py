@@ -40,8 +40,7 @@ a place at all.
 INTERVALS_AT_ONCE: Final = 24
 STOPS_AT_ONCE: Final = 10_000
 STOP_RESOLUTION: Final = 10
-LEAST_AT_ALL: Final = 3
-"""Speeds that even a free flow of all hours needs."""
+LEAST_AT_ALL: Final = 3  # speeds that even a free flow of all hours needs
 RULE: Final = SQL["rule"]
 
 log = structlog.get_logger("stream_jobs.roads")
@@ -134,8 +133,7 @@ class NetworkFile:
         log.info("road network in use", network=name, edges=len(rows), file=self._path.name)
 
 
-MIDDLE_S: Final = 150.0
-"""Age of what was seen in the five minutes up to now, in the mean."""
+MIDDLE_S: Final = 150.0  # age of what was seen in the five minutes up to now, in the mean
 
 _ASKED: Final = ("vehicle_id", "lat_deg", "lon_deg", "asked_at")
 _ASK: Final = sql.insert("eta_request", _ASKED, "RETURNING request_no")

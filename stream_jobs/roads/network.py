@@ -26,10 +26,8 @@ from stream_jobs.frames.lookup_files import Place, local, place_of
 Reals = npt.NDArray[np.float32]
 EdgeRow = tuple[int, str, float, float, list[list[float]]]
 """Edge id, class, limit [km/h], length [m], path [[lon, lat], ...] in degrees."""
-NOT_CLEAR: Final = -1
-"""No course, or a second edge fits nearly as well."""
-NO_EDGE: Final = -2
-"""No edge is near enough in this direction."""
+NOT_CLEAR: Final = -1  # no course, or a second edge fits nearly as well
+NO_EDGE: Final = -2  # no edge is near enough in this direction
 ROADS_FILE: Final = "roads.npz"
 SQUARE_M: Final = 25.0
 
@@ -38,14 +36,12 @@ SQUARE_M: Final = 25.0
 class RoadNetwork:
     """Directed edges, [n_edges], and the points of their paths, one path after the other."""
 
-    number: int
-    """Of the network in the database."""
+    number: int  # of the network in the database
     edge_id: Ints
     road_class: npt.NDArray[np.str_]
     limit_kmh: Floats
     length_m: Floats
-    first_point: Ints
-    """Where each path begins, and the end of the last, [n_edges + 1]."""
+    first_point: Ints  # where each path begins, and the end of the last, [n_edges + 1]
     lat_deg: Floats
     lon_deg: Floats
 
@@ -100,20 +96,17 @@ class RoadIndex:
     lat_deg: float
     lon_deg: float
     north_m: float
-    east_m: float
-    """Metres a degree."""
+    east_m: float  # metres a degree
     x: Reals
     y: Reals
     ux: Reals
     uy: Reals
     length_m: Reals
-    ahead: Ints
-    """The edge that leads along a part, and the one against it; -1: none."""
+    ahead: Ints  # the edge that leads along a part, and the one against it; -1: none
     back: Ints
     width: int
     height: int
-    first: Ints
-    """Where the parts of each square begin in ``parts``, [width * height + 1]."""
+    first: Ints  # where the parts of each square begin in ``parts``, [width * height + 1]
     parts: Ints
     fit: Roads
 

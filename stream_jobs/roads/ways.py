@@ -20,8 +20,7 @@ from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads.network import RoadNetwork
 
 HOURS_A_DAY: Final = 24
-SLOWEST_KMH: Final = 2.0
-"""A street where all stand still is passed at last."""
+SLOWEST_KMH: Final = 2.0  # a street where all stand still is passed at last
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +30,12 @@ class EdgeSpeeds:
     net: RoadNetwork
     now: datetime
     zone: ZoneInfo
-    usual: Mapping[int, Floats]
-    """By hour of the week; nan where nothing is known."""
+    usual: Mapping[int, Floats]  # by hour of the week; nan where nothing is known
     seen: Mapping[int, tuple[float, int]]
     """By edge what the five minutes up to now say: speed, km/h, and vehicles."""
     age_s: float
     terms: Roads
-    fallback: Floats
-    """For edges without any history, km/h, [n_edges]."""
+    fallback: Floats  # for edges without any history, km/h, [n_edges]
 
     def time_s(self, edge: int, ahead_s: float) -> float:
         """Time to drive all of an edge that is entered ``ahead_s`` from now, s."""
@@ -107,11 +104,9 @@ def hour_of_week(at: datetime, zone: ZoneInfo) -> int:
     return there.weekday() * HOURS_A_DAY + there.hour
 
 
-NODE_DIGITS = 6
-"""Ends of edges that are the same in so many decimals of a degree (0.1 m) are one node."""
+NODE_DIGITS = 6  # ends of edges that are the same in so many decimals of a degree (0.1 m) are one node
 
-ON = -1
-"""Marks an entry of the queue that goes on; others end at a goal, and tell the edge before it."""
+ON = -1  # marks an entry of the queue that goes on; others end at a goal, and tell the edge before it
 
 TravelTime = Callable[[int, float], float]
 """Time to drive all of an edge, s, when it is entered so many seconds from now."""

@@ -59,8 +59,7 @@ _TYPES: Final[Mapping[type[T.DataType], str]] = {
     T.IntegerType: "integer", T.LongType: "bigint", T.FloatType: "real", T.DoubleType: "double precision",
     T.DecimalType: "numeric",
 }  # fmt: skip
-_NAME_BYTES: Final = 63
-"""PostgreSQL cuts longer names."""
+_NAME_BYTES: Final = 63  # PostgreSQL cuts longer names
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,9 @@ FRAME_FEATURES: Final = (
 PLACE: Final = {name: place for place, name in enumerate(FRAME_FEATURES)}
 CLASSES: Final = ("car", "van", "heavy")
 POWERTRAINS: Final = ("petrol", "diesel", "hybrid", "electric")
-KINDS: Final = ("brake", "accelerate", "corner")
-"""Of harsh events."""
+KINDS: Final = ("brake", "accelerate", "corner")  # of harsh events
 G_MPS2: Final = 9.80665
-RUN: Final = 5
-"""Numbers of a run: kind, begin, end, peak (m/s^2), speed (km/h)."""
+RUN: Final = 5  # numbers of a run: kind, begin, end, peak (m/s^2), speed (km/h)
 
 
 def sample_features(frames: Frames) -> dict[str, Floats]:

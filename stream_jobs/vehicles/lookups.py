@@ -30,8 +30,7 @@ HISTORY: Final = (FREE_FLOW, *USUAL)
 """Columns for rules of the query ``vehicles``: numbers, null where history says nothing."""
 USUAL_SCHEMA: Final = pa.schema([("vehicle_id", pa.string()), *((name, pa.float64()) for name in USUAL)])
 PLACE_SCHEMA: Final = pa.schema([("place", pa.int64()), (FREE_FLOW, pa.float64())])
-SECTORS: Final = 8
-"""A place is its cell times this, plus its sector: H3 leaves the upper bits free."""
+SECTORS: Final = 8  # a place is its cell times this, plus its sector: H3 leaves the upper bits free
 VEHICLE_FILE, USUAL_FILE, FREE_FLOW_FILE = "vehicle.arrow", "history.arrow", "free_flow.arrow"
 Version = tuple[int, int]
 

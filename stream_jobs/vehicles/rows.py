@@ -23,8 +23,7 @@ OPEN, PROVISIONAL, FINAL = "open", "provisional", "final"
 """Under way; over because nothing more came; over by what came."""
 MS_PER_S: Final = 1000
 HARSH: Final = tuple(f"harsh_{kind}" for kind in KINDS)
-OD_RESOLUTION: Final = 7
-"""Hexagons of 5.2 km2: origins and destinations."""
+OD_RESOLUTION: Final = 7  # hexagons of 5.2 km2: origins and destinations
 
 
 class LateVehicleFrames(msgspec.Struct, frozen=True, tag="behind", gc=False):

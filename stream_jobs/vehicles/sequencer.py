@@ -15,8 +15,7 @@ import msgspec
 from infra.settings.sections import Jobs
 
 NO_BOOT: Final = -1
-GAPS_KEPT: Final = 64
-"""Gaps given up that are remembered, to tell frames that come too late from copies."""
+GAPS_KEPT: Final = 64  # gaps given up that are remembered, to tell frames that come too late from copies
 BOOTS_KEPT: Final = 4
 
 

@@ -34,8 +34,7 @@ class Interval(msgspec.Struct, array_like=True):
     until_ms: int
 
 
-Seen = dict[str, list[Interval]]
-"""By vehicle, in order; nearly always one interval, which grows."""
+Seen = dict[str, list[Interval]]  # by vehicle, in order; nearly always one interval, which grows
 
 
 def unseen(seen: Seen, vehicles: Sequence[str], of: Ints, boot_id: Ints, seq: Ints, until_ms: Ints) -> Flags:
@@ -85,14 +84,10 @@ def forget(seen: Seen, clock_ms: int) -> None:
             del seen[vehicle]
 
 
-ARCHIVED: Final = (*RECORD, "topic", "verdict")
-"""Columns of archived records that windows are made of."""
-FRAMES_AT_ONCE: Final = 5_000
-"""So many records are parsed at a time: their arrays take 30 MB."""
-ROWS_AT_ONCE: Final = 20_000
-"""So many rows are made at a time: arithmetic on few costs as much."""
-SILENT_MS: Final = 600_000
-"""A partition that gave nothing for so long holds no window open."""
+ARCHIVED: Final = (*RECORD, "topic", "verdict")  # columns of archived records that windows are made of
+FRAMES_AT_ONCE: Final = 5_000  # so many records are parsed at a time: their arrays take 30 MB
+ROWS_AT_ONCE: Final = 20_000  # so many rows are made at a time: arithmetic on few costs as much
+SILENT_MS: Final = 600_000  # a partition that gave nothing for so long holds no window open
 
 
 class Blocks(MutableMapping[int, bytes]):

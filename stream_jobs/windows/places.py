@@ -21,11 +21,9 @@ from stream_jobs.roads.network import RoadIndex, match
 from stream_jobs.windows.block import enrolled
 from stream_jobs.windows.vehicle import STEP_MS_PER_M, quotient, steps
 
-RESOLUTION: Final = 9
-"""Of H3: cells of 0.105 km2 and 0.2 km of edge."""
+RESOLUTION: Final = 9  # of H3: cells of 0.105 km2 and 0.2 km of edge
 UNKNOWN_SECTOR: Final = -1
-NO_SECTOR: Final = -2
-"""The sector of a place that has no direction: it is an edge."""
+NO_SECTOR: Final = -2  # the sector of a place that has no direction: it is an edge
 EDGE_BITS: Final = 32
 """An edge is written as its network's number * 2^32 + its id + 2, so that -1 and -2 have a place too."""
 EDGE_OFFSET: Final = 2

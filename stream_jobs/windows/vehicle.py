@@ -117,16 +117,13 @@ MS_PER_MINUTE: Final = 60_000
 ATMOSPHERE_KPA: Final = 101.325
 ZERO_C_IN_K: Final = 273.15
 REFERENCE_K: Final = 293.15
-KPA20_STEPS: Final = 10.0
-"""Compensated pressures are held in steps of 0.1 kPa."""
+KPA20_STEPS: Final = 10.0  # compensated pressures are held in steps of 0.1 kPa
 RUNNING_RPM: Final = 500
-FLOOR_STEPS: Final = 300
-"""The oil floor rises by 138 kPa in 1800 rpm, so it is whole in steps of 1/300 kPa."""
+FLOOR_STEPS: Final = 300  # the oil floor rises by 138 kPa in 1800 rpm, so it is whole in steps of 1/300 kPa
 FLOOR_IDLE_KPA, FLOOR_RATED_KPA = 69, 207
 FLOOR_FROM_RPM, FLOOR_TO_RPM = 700, 2500
 """Cummins ISB: 69 kPa at idle, 207 at rated speed; linear from 700 to 2500 rpm, as in rules.yaml."""
-WARM_C: Final = 70
-"""Coolant from which on the fuel trims count (eng.)."""
+WARM_C: Final = 70  # coolant from which on the fuel trims count (eng.)
 GEARED_KMH: Final = 10
 """From here on engine speed over speed tells the gear: below it a clutch may slip rightly (eng.)."""
 RESTING_A: Final = 5

@@ -183,8 +183,7 @@ class Idling(trips.Machine):
 
 
 _FIELDS: Final = np.dtype([*trips.FIELDS, *_IDLING, ("harsh", "?")], align=True)
-_WIDTH: Final = _FIELDS.itemsize // 8
-"""Numbers of a vehicle; flags lie in some of them, as bytes."""
+_WIDTH: Final = _FIELDS.itemsize // 8  # numbers of a vehicle; flags lie in some of them, as bytes
 
 
 def _unknown(count: int) -> Floats:
