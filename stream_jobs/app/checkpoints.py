@@ -22,23 +22,18 @@ from infra.stack import processes
 from infra.stack.query_offsets import Offsets, ends_in
 from stream_jobs.app.files import Files
 
-MARK: Final = "operators"
-"""File in a checkpoint with the version of the operators that wrote it, and the number of their buckets."""
+MARK: Final = "operators"  # file: the version of the operators that wrote the checkpoint, and their buckets
 METADATA: Final = "state/0/_metadata/v2"
 SCHEMA: Final = re.compile(r'"[^"]*(/state/[0-9]+/_stateSchema/[^"]+)"')
-LOGS: Final = "logs"
-"""File in a checkpoint with the identity of the log that its offsets are places in, by topic."""
-ASIDE: Final = ".old"
-"""End of the name of the folder, beside that of the checkpoints, where those lie that were put aside."""
+LOGS: Final = "logs"  # file: the identity of the log that its offsets are places in, by topic
+ASIDE: Final = ".old"  # ends the name of the folder, beside the checkpoints', of those put aside
 
 NEVER_RESET: Final = {
     "archive": "its files and its lines in the ledger hang on its checkpoint: see Reset and back-fill in "
     "stream_jobs/README.md"
 }
-ALL: Final = "all"
-"""In the place of a query's name."""
-PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}
-"""The program that runs a query, where it is not ``jobs``."""
+ALL: Final = "all"  # in the place of a query's name
+PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}  # a query's program, if not jobs
 
 log = structlog.get_logger("stream_jobs.app.checkpoints")
 

@@ -27,8 +27,7 @@ SQL: Final = sql_of(__file__)
 BEGUN: Final = -1  # stands for the batch before a checkpoint's first
 log = structlog.get_logger("stream_jobs.app.ledger")
 
-Position = Mapping[tuple[str, int], int]
-"""The next offset by topic and partition; those that begin are left out."""
+Position = Mapping[tuple[str, int], int]  # next offset by topic and partition; those that begin are left out
 
 
 def position(ends: Mapping[str, Mapping[Any, int]] | None) -> Position:

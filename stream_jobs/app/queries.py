@@ -27,8 +27,7 @@ from stream_jobs.archive.query import ArchiveSink, note_again
 from stream_jobs.archive.writer import RECORDS_AT_ONCE
 
 TOPIC: Final = "telemetry"
-ARCHIVE_BATCH_FACTOR: Final = 5
-"""The archive takes so many times ``max_offsets`` a batch: its trigger is longer."""
+ARCHIVE_BATCH_FACTOR: Final = 5  # so many times ``max_offsets`` a batch of the archive: its trigger is longer
 
 Transform = Callable[[DataFrame, Settings], DataFrame]
 Sink = Callable[[DataFrame, int], None]

@@ -5,8 +5,7 @@ from typing import Final
 COORDINATES: Final = ("topic", "partition", "log_offset")  # where a record lies in its log
 LOG: Final = "log_generation"  # the column with the identity of that log
 IDENTITY: Final = ("vehicle_id", "boot_id", "seq")
-HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")
-"""Fields of the head that the jobs need; a frame without one of them is unreadable."""
+HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")  # without one of these a frame is unreadable
 
 WATERMARK_METADATA: Final = "spark.watermarkDelayMs"
 """Under this a column's metadata says that it is event time, and the delay of its watermark, ms."""
@@ -18,5 +17,4 @@ COUNTED: Final = "frames_counted"
 WINDOW_KEYS: Final = ("vehicle_id", "window_start")
 ROAD_KEYS: Final = ("cell", "heading_sector", "window_start")
 EDGE_KEYS: Final = ("network_no", "edge_id", "window_start")
-WRITER_COLUMNS: Final = ("batch_id", "revision", "restated_at")
-"""Columns that say who wrote a row, not what it says."""
+WRITER_COLUMNS: Final = ("batch_id", "revision", "restated_at")  # say who wrote a row, not what it says

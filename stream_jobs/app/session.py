@@ -41,8 +41,7 @@ LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 LOCAL: Final = "local[1]"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # in the environment of a program that spark-submit has started
 PLACES: Final = ("checkpoints", "lookups")
-ENVIRONMENT: Final = "environment"
-"""Folder of the unpacked archive (package.py) in the working folder of an executor."""
+ENVIRONMENT: Final = "environment"  # folder of the unpacked archive (package.py) where an executor works
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 ALIVE: Final = "alive"
 RETURN_S: Final = 10.0

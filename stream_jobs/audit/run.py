@@ -32,10 +32,8 @@ WINDOWS, ARCHIVE, EVENTS = "telemetry", "archive", "events"
 DEAD_LETTER: Final = "dead-letter"
 READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, DEFERRED: DEFERRED, EVENTS: DEAD_LETTER}
 """Consumers that an audit waits for, and the topic of each; DEFERRED is the archive's query once more."""
-DISORDER_MS: Final = 2_000
-"""Records of a partition lie at most so much out of the order of their receipt: the bridge's batches."""
-RETRY_S: Final = 10.0
-"""A frame between broker and log is in none of the sources: what lacks is asked for again so long."""
+DISORDER_MS: Final = 2_000  # how far a partition's records lie out of order of receipt: the bridge's batches
+RETRY_S: Final = 10.0  # a frame between broker and log is in no source: so long what lacks is asked for again
 
 Offsets = Mapping[int, int]
 

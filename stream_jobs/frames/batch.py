@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 _KEPT: Final = ("partition", "log_offset", "received_ms")  # what is kept of a record beside its payload
-RECORD: Final = (*_KEPT, "value")
-"""Columns that records have; ``key`` and ``verdict`` besides where there are some."""
+RECORD: Final = (*_KEPT, "value")  # columns that records have; some ``key`` and ``verdict`` too
 _TYPES: Final = {
     "key": pa.binary(), "partition": pa.int32(), "log_offset": pa.int64(), "received_ms": pa.int64(),
     "value": pa.binary(), "verdict": pa.string(),

@@ -24,8 +24,7 @@ SINGLY: Final = 32  # among so few payloads the culprit is not looked for any fu
 OPEN, CLOSE = b"{}"
 INT64: Final = 2**63
 DOUBLE_DIGITS: Final = 308
-DEPTH: Final = 1024
-"""Deeper orjson reads nothing; Arrow passes over any depth where nobody asks for the field."""
+DEPTH: Final = 1024  # deeper orjson reads nothing; Arrow passes over any depth of a field nobody asks for
 STRIDE: Final = 13  # prime: samples of equal width do not hide what is between them
 
 

@@ -42,8 +42,7 @@ from stream_jobs.rules.cohort.update import CohortUpdate
 
 NAME: Final = "maintenance"
 OVERLOAD_S: Final = 2.0
-NICE: Final = 5
-"""Where a machine is full the stream goes first: an audit of an hour keeps two cores for half a minute."""
+NICE: Final = 5  # the stream goes first: an audit of an hour keeps two cores for half a minute
 REFUSALS_S: Final = 15.0
 
 log = structlog.get_logger("stream_jobs.maintenance")

@@ -67,8 +67,7 @@ USERS_HAVE: Final = (
     "until `odograph jobs reset`"
 )
 OF_CRASHES: Final = ("crash_part", "crash_verdict")
-FILES: Final = ("logs", "runs", "lookups")
-"""Folders of the home with files that may name vehicles, beside the services' own."""
+FILES: Final = ("logs", "runs", "lookups")  # folders with files that may name vehicles, beside services' own
 _PLACES: Final = (
     ("road_cell", "text", "cell", "heading_sector"), ("road_edge", "integer", "network_no", "edge_id")
 )  # fmt: skip

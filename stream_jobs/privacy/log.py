@@ -21,8 +21,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.topics import HEADER_AGAIN, KAFKA_TOPICS, LIVE, kafka_topic, partition_of
 
 STORED: Final = ("alerts",)  # what others have there is in the database, and told once only
-AGAIN: Final = ("crash", "dead-letter", "dead-delivery")
-"""What others have there is appended again, with the header HEADER_AGAIN."""
+AGAIN: Final = ("crash", "dead-letter", "dead-delivery")  # others' records: again, with HEADER_AGAIN
 COMPACTED: Final = tuple(topic.name for topic in KAFKA_TOPICS if topic.cleanup == "compact")
 MARKER: Final = b""  # key of a record that is nobody's
 SEGMENT: Final = "segment.ms"

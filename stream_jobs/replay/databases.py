@@ -213,13 +213,11 @@ class Verdict:
     run_rows: int
     slices: int
     slices_differing: int
-    left_out: int = 0
-    """Rows of live that are not compared: a vehicle has a part in them that was erased since."""
+    left_out: int = 0  # rows of live that are not compared: a vehicle that was erased has a part in them
     rows_differing: int = 0
     by_column: Mapping[str, int] = field(default_factory=dict)
     first: Difference | None = None
-    named: tuple[str, ...] = ()
-    """Records left out: of the table of dead letters, which is listed and not compared."""
+    named: tuple[str, ...] = ()  # records left out: of the table of dead letters, which is not compared
 
     @property
     def equal(self) -> bool:

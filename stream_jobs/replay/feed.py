@@ -38,16 +38,14 @@ receive times that are unread lie behind those that are read.
 PACED_MS: Final = 1_000  # at a given speed a slice is what is due in so much time
 POLL_S: Final = 0.1
 LINE_S: Final = 10.0
-IDLE_MS: Final = 60_000
-"""A longer time in which nothing was received is passed over at a given speed, but for so much of it."""
+IDLE_MS: Final = 60_000  # of a longer time without receipts only so much passes at a given speed
 RATE_S: Final = 60.0  # the rate, and so the time to go, is that of so long a time before now
 FIRST: Final = "the first records are on their way: Spark compiles its queries with them"
 STOPPED: Final = "stopped; the same command again goes on from here"
 
 Ends = tuple[int, ...]  # an offset by partition
 Show = Callable[[int, Slice], None]  # gets how many records are through and what is replayed now
-Out = tuple[int, Any, Any, int, list[tuple[str, Any]]]
-"""A record to be written: partition, key, value, time of receipt, headers."""
+Out = tuple[int, Any, Any, int, list[tuple[str, Any]]]  # a record: partition, key, value, receipt, headers
 
 
 class Writer:

@@ -19,8 +19,7 @@ from stream_jobs.replay.runs import Run
 SQL: Final = sql_of(__file__)
 
 ALERTS_A_RUN: Final = 1_000_000_000
-SHIFTED: Final = ("alert_no", "incident_no")
-"""Shown as negative ones, so that none is taken for a live one; so many a run can have."""
+SHIFTED: Final = ("alert_no", "incident_no")  # negative, so that none is taken for a live one
 _COPIED: Final = insert(
     "replay_run", ("run_id", "since", "until", "vehicles", "changed", "state"), "RETURNING run_no"
 )

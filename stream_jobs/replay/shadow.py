@@ -68,8 +68,7 @@ TICK_S: Final = 0.2
 ROOM_BYTES: Final = 1 << 20  # less than a program needs to begin: its disk is full
 SETTLE_POLL_S: Final = 1.0
 STUCK_S: Final = 300.0  # a run whose jobs get no further for so long has failed: its tables are not whole
-AFTER_MS: Final = 900_000
-"""So much later than its last record a recording is over: longer than any timer of a trip."""
+AFTER_MS: Final = 900_000  # so much later a recording is over: longer than any timer of a trip
 Say = Callable[[str], None]
 
 

@@ -19,8 +19,7 @@ from stream_jobs.reprocess.queue import Counts
 
 SQL: Final = sql_of(__file__)
 
-MARGIN_MS: Final = 7 * 86_400_000
-"""Alerts and findings are read so far to both sides of what changed: an alert is seldom longer."""
+MARGIN_MS: Final = 7 * 86_400_000  # read to both sides of what changed: an alert is seldom longer
 
 _LOCK: Final = "SELECT 1 FROM odograph.consumer_offset WHERE topic = 'alerts' FOR UPDATE"
 """The event store moves these rows with each batch: while they are ours it opens no alert beside us."""

@@ -37,8 +37,7 @@ SQL: Final = sql_of(__file__)
 
 STAGING: Final = ".staging"
 FOLDER: Final = "backfills"
-APART_MS: Final = 3_600_000
-"""Samples that lie further apart are restated as spans of their own: a month of few drives is short."""
+APART_MS: Final = 3_600_000  # samples further apart are spans of their own: a month of few drives is short
 
 
 class Intake(NamedTuple):

@@ -32,8 +32,7 @@ from stream_jobs.windows.open_windows import ARCHIVED, OpenWindows, archived_fra
 
 SQL: Final = sql_of(__file__)
 
-SMALL: Final = 250_000
-"""So many frames of a run are processed here before Spark is started: that takes as long."""
+SMALL: Final = 250_000  # so many frames of a run are processed here before Spark starts, which takes as long
 WARM: Final = 60_000  # a piece of fewer is not worth a job of a Spark that runs
 GROUP: Final = 50_000
 """About so many frames are in a process's memory at once, but for those of one vehicle. Vehicles of a group

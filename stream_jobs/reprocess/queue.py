@@ -23,8 +23,7 @@ from stream_jobs.vehicles.rows import HarshRow, IdleRow, Row, StopRow, TripRow
 
 SQL: Final = sql_of(__file__)
 
-GRACE_MS: Final = 2_000
-"""How long after its receive time a record may appear in the log without reopening a restated window."""
+GRACE_MS: Final = 2_000  # so late in the log a record does not reopen a restated window
 
 Interval = tuple[int, int]
 

@@ -61,8 +61,7 @@ def require_lock(connection: Connection) -> None:
         raise LockLostError
 
 
-BATCH_ID: Final = -1
-"""Stands where the speed layer writes its batch: a restated row belongs to no batch of a query."""
+BATCH_ID: Final = -1  # in place of the speed layer's batch: a restated row belongs to none
 STOPPED: Final = "recompute was asked to stop; the same command goes on where it was"
 LOCK_POLL_S: Final = 0.2
 
@@ -78,8 +77,7 @@ class Tools:
     database: Database
     stop: threading.Event
     feeder: Feeder
-    say: Callable[[int, int], None] = lambda _done, _all: None
-    """Gets after each slice how many of how many are done."""
+    say: Callable[[int, int], None] = lambda _done, _all: None  # after each slice: how many of how many
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,9 @@ from stream_jobs.reprocess.restate import Piece, Restater, Tools
 
 SQL: Final = sql_of(__file__)
 
-CLOSERS: Final = ("telemetry", "archive")
-"""Queries that must have taken in everything before a window is restated."""
+CLOSERS: Final = ("telemetry", "archive")  # must have taken in everything before a window is restated
 MINUTE_MS: Final = 60_000
-REPAIR_SLICE_MS: Final = 2 * MINUTE_MS
-"""The repair reads whole windows of roads, so all vehicles of them: little at a time."""
+REPAIR_SLICE_MS: Final = 2 * MINUTE_MS  # little at a time: whole windows of roads are read, of all vehicles
 VEHICLES_AT_ONCE: Final = 20
 _ALWAYS: Final = datetime(2000, 1, 1, tzinfo=UTC)
 

@@ -31,8 +31,7 @@ class EdgeSpeeds:
     now: datetime
     zone: ZoneInfo
     usual: Mapping[int, Floats]  # by hour of the week; nan where nothing is known
-    seen: Mapping[int, tuple[float, int]]
-    """By edge what the five minutes up to now say: speed, km/h, and vehicles."""
+    seen: Mapping[int, tuple[float, int]]  # by edge, of the five minutes up to now: km/h, and vehicles
     age_s: float
     terms: Roads
     fallback: Floats  # for edges without any history, km/h, [n_edges]
@@ -108,12 +107,10 @@ NODE_DIGITS = 6  # ends of edges that are the same in so many decimals of a degr
 
 ON = -1  # marks an entry of the queue that goes on; others end at a goal, and tell the edge before it
 
-TravelTime = Callable[[int, float], float]
-"""Time to drive all of an edge, s, when it is entered so many seconds from now."""
+TravelTime = Callable[[int, float], float]  # s for all of an edge that is entered so many s from now
 
 
-After = Sequence[Sequence[int]]
-"""The edges that one may take after each: not straight back, unless there is no other."""
+After = Sequence[Sequence[int]]  # the edges that may follow each: not straight back, unless there is no other
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,7 @@ from stream_jobs.rules.model import VEHICLES, Gives, Rule, wrong
 from stream_jobs.rules.sql_guard import expression
 from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
-FRAME: Final = from_arrow_schema(FRAME_SCHEMA)
-"""The head and the signals: fast ones as arrays of doubles, slow ones as scalars."""
+FRAME: Final = from_arrow_schema(FRAME_SCHEMA)  # head and signals: fast ones arrays, slow ones scalars
 DELTA_VS: Final = ("delta_v_kmh", "delta_v_lat_kmh")
 _CRASH_FIELDS: Final = {
     T.StringType(): ("vehicle_id", "crash_id", "profile"),

@@ -24,8 +24,7 @@ from infra.settings.files import read_yaml, wanted
 SHIPPED: Final = Path(__file__).with_name("rules.yaml")
 INSTANT: Final = "instant"
 VEHICLES: Final = "vehicles"
-CLEAR_FOR_S: Final = 60.0
-"""Seconds of event time without a finding that clear an alert whose rule does not say."""
+CLEAR_FOR_S: Final = 60.0  # without a finding for so long an alert is over whose rule does not say
 GAP_S: Final = 120.0  # two frames further apart than this say nothing of the time between them
 DAYS_MAX_S: Final = 90 * 86_400
 PER_S: Final = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}

@@ -43,8 +43,7 @@ _MESSAGE_CHARS: Final = 500
 SIGNAL_NAMES: Final = tuple(signal.name for signal in SIGNALS)
 VIEWS: Final = ("frames", "samples")
 KEYS: Final = ("over", "key", "watermark_s", "about")
-SKEW_FACTOR: Final = 4
-"""So many times ``receipt_skew_s`` a partition may run ahead of another before rows are dropped."""
+SKEW_FACTOR: Final = 4  # times ``receipt_skew_s`` a partition may be ahead of another before rows are dropped
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _COLUMN: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")

@@ -26,8 +26,7 @@ SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("vehicle_id", *COLUM
 FREE_FLOW: Final = "free_flow_kmh"
 USUAL: Final = ("usual_coolant_c", "usual_battery_v", "model_coolant_c", "model_battery_v")
 """Medians of hours: the vehicle's own, and of the vehicles of its model."""
-HISTORY: Final = (FREE_FLOW, *USUAL)
-"""Columns for rules of the query ``vehicles``: numbers, null where history says nothing."""
+HISTORY: Final = (FREE_FLOW, *USUAL)  # numbers for rules of the query ``vehicles``, null where not known
 USUAL_SCHEMA: Final = pa.schema([("vehicle_id", pa.string()), *((name, pa.float64()) for name in USUAL)])
 PLACE_SCHEMA: Final = pa.schema([("place", pa.int64()), (FREE_FLOW, pa.float64())])
 SECTORS: Final = 8  # a place is its cell times this, plus its sector: H3 leaves the upper bits free

@@ -19,8 +19,7 @@ from stream_jobs.vehicles.features import KINDS, POWERTRAINS
 if TYPE_CHECKING:
     from stream_jobs.rules.cohort.judge import Metric
 
-OPEN, PROVISIONAL, FINAL = "open", "provisional", "final"
-"""Under way; over because nothing more came; over by what came."""
+OPEN, PROVISIONAL, FINAL = "open", "provisional", "final"  # under way; nothing more came; over
 MS_PER_S: Final = 1000
 HARSH: Final = tuple(f"harsh_{kind}" for kind in KINDS)
 OD_RESOLUTION: Final = 7  # hexagons of 5.2 km2: origins and destinations

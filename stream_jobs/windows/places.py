@@ -24,13 +24,11 @@ from stream_jobs.windows.vehicle import STEP_MS_PER_M, quotient, steps
 RESOLUTION: Final = 9  # of H3: cells of 0.105 km2 and 0.2 km of edge
 UNKNOWN_SECTOR: Final = -1
 NO_SECTOR: Final = -2  # the sector of a place that has no direction: it is an edge
-EDGE_BITS: Final = 32
-"""An edge is written as its network's number * 2^32 + its id + 2, so that -1 and -2 have a place too."""
+EDGE_BITS: Final = 32  # an edge is its network * 2^32 + its id + 2, so that -1 and -2 have a place too
 EDGE_OFFSET: Final = 2
 KEYS: Final = ("place", "heading_sector")
 SUMS: Final = ("samples", "time_ms_sum", "speed_over_time_sum")
-VEHICLES: Final = "vehicles"
-"""How many vehicles were in a group, beside its sums: each is counted once, whatever its frames."""
+VEHICLES: Final = "vehicles"  # vehicles in a group, beside its sums: each counts once, whatever its frames
 VEHICLE_BITS: Final = 63
 """Bits of the set that tells vehicles apart across windows, by their ids' CRC-32; the sign stays free."""
 SHARE: Final = pa.schema(

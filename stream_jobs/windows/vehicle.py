@@ -26,8 +26,7 @@ HOW: Final[dict[Kind, How]] = {
     "sum": "sum", "count": "sum", "max": "max", "last": "max", "min": "min", "first": "min",
 }  # fmt: skip
 """How parts of each kind combine: the first and the last value are packed behind their times."""
-VALUE_BITS: Final = 32
-"""The widest signal, the odometer, has fewer than 2^32 steps from its minimum to its maximum."""
+VALUE_BITS: Final = 32  # the widest signal, the odometer, has fewer than 2^32 steps
 LOW_BITS: Final = (1 << VALUE_BITS) - 1
 
 
@@ -124,12 +123,9 @@ FLOOR_IDLE_KPA, FLOOR_RATED_KPA = 69, 207
 FLOOR_FROM_RPM, FLOOR_TO_RPM = 700, 2500
 """Cummins ISB: 69 kPa at idle, 207 at rated speed; linear from 700 to 2500 rpm, as in rules.yaml."""
 WARM_C: Final = 70  # coolant from which on the fuel trims count (eng.)
-GEARED_KMH: Final = 10
-"""From here on engine speed over speed tells the gear: below it a clutch may slip rightly (eng.)."""
-RESTING_A: Final = 5
-"""Pack current below which the cells count as at rest (eng.): under load they part by their resistances."""
-STEP_MS_PER_M: Final = steps("speed_kmh") * MS_PER_HOUR / 1000
-"""km/h times ms, over 3.6e6 ms in an hour, times 1000 m."""
+GEARED_KMH: Final = 10  # from here engine speed over speed tells the gear: below it a clutch may slip (eng.)
+RESTING_A: Final = 5  # below it the cells count as at rest (eng.): under load they part by their resistances
+STEP_MS_PER_M: Final = steps("speed_kmh") * MS_PER_HOUR / 1000  # km/h * ms over 3.6e6 ms an hour, * 1000 m
 
 
 def moving(frames: Frames) -> tuple[Flags, Flags]:

@@ -222,8 +222,7 @@ class Raising:
         return waiting
 
 
-TURNING: Final = np.dtype([("turning", "f8"), ("falls", "?")])
-"""A value's last turning value, and whether it falls."""
+TURNING: Final = np.dtype([("turning", "f8"), ("falls", "?")])  # the last turning value, and whether it falls
 
 
 def turned(course: npt.NDArray[Any], value: Floats, size: float, where: Flags | bool = True) -> Flags:

@@ -14,8 +14,7 @@ from stream_jobs.rules.model import Baseline
 from stream_jobs.vehicles.features import Round
 
 NAMES_MAX: Final = 24  # histories by name that a vehicle has; the one learned longest ago gives way
-WIDTHS: Final = (1, 2, 4, 8, 16, NAMES_MAX)
-"""Places for histories in a record: as many as the vehicle with most names needs."""
+WIDTHS: Final = (1, 2, 4, 8, 16, NAMES_MAX)  # places for histories: as the vehicle with most names needs
 SLOTS: Final = ("name_of", "turn", "history")
 """Fields of histories: their names, when each was learned last (0: never), their numbers; [k, width]."""
 UNNAMED: Final = ""

@@ -131,8 +131,7 @@ class ArmedDetector(base.Detector):
         return now
 
 
-MOVES: Final = 2.0
-"""Steps of its sensor by which a value must have been moved before it is wrong that it stands still."""
+MOVES: Final = 2.0  # steps of its sensor by which a value must have been moved before standing still is wrong
 SAME: Final = np.dtype([
     ("held", base.HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8"),
     ("mean", "f8"), ("course", base.TURNING), ("swings", "i8"), ("rest", "f8"),

@@ -23,8 +23,7 @@ from stream_jobs.vehicles import rows
 from stream_jobs.vehicles.features import PLACE, Round
 
 BACK_MS = 60_000  # a clock set back by more begins anew
-DRIVEN_SHARE = 0.8
-"""A position is believed to be so far away only where this share of the distance was driven."""
+DRIVEN_SHARE = 0.8  # a position so far away is believed where this share of the distance was driven
 EARTH_M: Final = 6_371_008.8
 SEEN_MS: Final = 1000  # frames so far apart still tell all of the time between them
 _POSITION: Final = [PLACE["lat_deg"], PLACE["lon_deg"]]
