@@ -82,10 +82,7 @@ class AlertStore:
 
 @contextmanager
 def alert_store(url: str, actor: str | None = None) -> Iterator[AlertStore]:
-    """The store, one transaction; ``actor``: who signed in, else the system user.
-
-    Raises ServiceError, and ConfigError for a name or note that is refused.
-    """
+    """The store, one transaction, of ``actor`` or the system user. Raises ServiceError, ConfigError."""
     who: dict[str, Any] = {"actor": actor or system_user(), "row_factory": dict_row}
     try:
         with session(url, answer_s=ANSWER_S, connect_timeout_s=CONNECT_S, **who) as connection:

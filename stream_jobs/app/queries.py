@@ -159,10 +159,7 @@ def rehearsal(
 def rehearsed(
     spark: SparkSession, settings: Settings, starts: Iterable[Callable[[str], StreamingQuery]]
 ) -> Generator[None, None, None]:
-    """Run queries, started with a folder for checkpoints, until each has had a batch or this is closed.
-
-    What Spark, Java and the Python workers load and make at a start is then there.
-    """
+    """Run queries until each has had a batch or this is closed: what Spark and Python load is then there."""
     with scratch(spark, settings) as folder:
         running = list[StreamingQuery]()
         try:

@@ -121,9 +121,7 @@ def _joined(rows: pa.Table) -> pa.Table | None:
 
 
 def write_rows(connection: Connection, table: Table, rows: pa.Table, batch_id: int) -> None:
-    """Rows of the speed layer: absolute values by natural keys. What the batch layer restated stays, and is
-    looked at again, because the stream has something new to say of it.
-    """
+    """Absolute values by natural keys; what the batch layer restated stays, and is looked at again."""
     if not table.reopen:
         insert_rows(connection, table.name, rows)
         return

@@ -121,9 +121,7 @@ class Table:
         return " AND ".join(f"s.{key} = w.{key}" for key in self.keys)
 
     def put(self, columns: Sequence[str], constants: Sequence[str] = ()) -> str:
-        """Staged rows into the table, in the place of those with the same keys; the last columns are
-        ``constants``.
-        """
+        """Staged rows in the place of those with the same keys; the last columns are ``constants``."""
         sources = ", ".join([quoted(columns[: len(columns) - len(constants)]), *constants])
         return (
             f"INSERT INTO {self.name} ({quoted(columns)}) SELECT {sources} FROM {staged(self.name)} "  # noqa: S608

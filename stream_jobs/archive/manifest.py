@@ -99,10 +99,7 @@ class Entry:
 
 
 def described(path: Path, name: str, logs: Mapping[str, str] = MappingProxyType({})) -> Entry:
-    """The entry of a file to be called ``name``, its records of these ``logs`` by topic.
-
-    Raises ArchiveError for what is no Parquet.
-    """
+    """A file's entry, its records of these ``logs`` by topic. Raises ArchiveError for what is no Parquet."""
     try:
         with pq.ParquetFile(path) as file:
             table = file.read(columns=["topic", "partition", "log_offset", "received_ms"])

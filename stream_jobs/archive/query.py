@@ -39,9 +39,7 @@ QUARANTINE_COLUMNS: Final = (*COORDINATES, LOG, *IDENTITY, "t0_ms", "received_at
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSink:
-    """foreachBatch writer: files first, then the batch's exceptions in one transaction: late and quarantined
-    frames, and those of the topic ``deferred`` that were in time.
-    """
+    """foreachBatch writer: files, then late, quarantined and ``deferred`` frames in one transaction."""
 
     database: Database
     claims: BatchClaims

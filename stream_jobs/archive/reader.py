@@ -135,10 +135,7 @@ def hours(folder: Path) -> list[int]:
 
 
 def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
-    """Folder and hours (ms) of a day: a generated day of that name, else that date of the live archive (UTC).
-
-    Raises ConfigError where neither is there, naming what is.
-    """
+    """Folder and hours (ms) of a generated day, else of a date of the archive (UTC). Raises ConfigError."""
     made, live = home.absolute() / "days" / day, manifest.archive_of(home)
     if (made / DAY_SUMMARY).exists():
         return made, hours(made)

@@ -137,10 +137,7 @@ def readable(table: pa.Table) -> Flags:
 def verdicts(
     table: pa.Table, received_ms: Ints, limits: ClockLimits, keys: pa.BinaryArray | None = None
 ) -> npt.NDArray[np.str_]:
-    """The first verdict that fits each record; ``table`` as ``in_range`` gives it.
-
-    ``keys`` of the records, where there are some: what lies under another vehicle's key is nobody's frame.
-    """
+    """The first verdict that fits; what lies under another vehicle's key (``keys``) is nobody's frame."""
     t0_ms, dt_ms, n = (pc.fill_null(table[name], 0).to_numpy() for name in ("t0_ms", "dt_ms", "n"))
     whole = readable(table)
     if keys is not None:

@@ -97,10 +97,7 @@ def grid_of(settings: Settings) -> Grid:
 def slices(
     starts: Iterable[int], road_ms: int, slice_ms: int, done_until_ms: int | None
 ) -> Iterator[list[int]]:
-    """The starts, which come in order, without a gap in a slice; each slice is one transaction.
-
-    Those before ``done_until_ms`` are done.
-    """
+    """The starts, in order, in slices without a gap, one a transaction; none before ``done_until_ms``."""
     piece: list[int] = []
     for start in starts:
         if done_until_ms is not None and start < done_until_ms:

@@ -136,10 +136,7 @@ def index_of(net: RoadNetwork, fit: Roads) -> RoadIndex:
 
 
 def match(index: RoadIndex, lat_deg: Floats, lon_deg: Floats, heading_deg: Floats, course: Flags) -> Ints:
-    """The edge (its position in ``edge_id``) of each sample, or NOT_CLEAR, or NO_EDGE.
-
-    ``course`` says where the heading is known.
-    """
+    """The edge (its place in ``edge_id``) of each sample, or NOT_CLEAR, or NO_EDGE; ``course``: is known."""
     x = ((lon_deg - index.lon_deg) * index.east_m).astype(np.float32)
     y = ((lat_deg - index.lat_deg) * index.north_m).astype(np.float32)
     column, row = (np.floor(v / SQUARE_M).astype(np.int64) for v in (x, y))

@@ -99,9 +99,7 @@ class IdleRow(msgspec.Struct, frozen=True, tag="idle", gc=False):
 
 
 class HarshRow(msgspec.Struct, frozen=True, tag="harsh", gc=False):
-    """A row of odograph.harsh_event; ``speed_kmh`` at its begin, ``grade`` 1 to 3 by ``peak_g`` /
-    ``limit_g``.
-    """
+    """Of odograph.harsh_event; ``speed_kmh`` at its begin, ``grade`` 1 to 3 by ``peak_g`` / ``limit_g``."""
 
     vehicle_id: str
     began_ms: int
