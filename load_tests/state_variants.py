@@ -33,6 +33,7 @@ from stream_jobs.app.session import build_session
 from stream_jobs.app.telemetry import (
     HEAD,
     OUTPUT,
+    BucketState,
     Operator,
     Processor,
     operator_of,
@@ -76,22 +77,19 @@ def operator() -> Operator:
     return operator_of(settings, nothing)
 
 
-class InOneValue:
+class InOneValue(BucketState):
     """A bucket's memory in the one value of applyInPandasWithState; there are no timers."""
 
     def __init__(self, state: GroupState) -> None:
         self._state = state
 
     def load(self, rule_set: RuleSet) -> tuple[Fleet, Memory]:
-        """See telemetry.Store."""
         return read_memory(raw_of(self._state.get[0]) if self._state.exists else None, rule_set)
 
-    def save(self, fleet: Fleet, memory: Memory, _due_ms: int) -> None:
-        """See telemetry.Store."""
+    def save(self, fleet: Fleet, memory: Memory, due_ms: int) -> None:  # noqa: ARG002  see BucketState
         self._state.update((text_of(dump(fleet, memory)),))
 
     def remove(self) -> None:
-        """See telemetry.Store."""
         self._state.remove()
 
 

@@ -32,7 +32,7 @@ from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import grid_of
 from stream_jobs.reprocess.restate import Tools
-from stream_jobs.reprocess.work import Nightly
+from stream_jobs.reprocess.work import nightly
 from stream_jobs.user_sql.queries import user_queries
 
 log = structlog.get_logger("stream_jobs.app.jobs")
@@ -237,14 +237,14 @@ def stream_tasks(
         return own
 
     feeder = Feeder(settings, session, warm=True)
-    nightly = Nightly(Tools(settings, nightly_db, stop, feeder), closed)
+    tools = Tools(settings, nightly_db, stop, feeder)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         (
             "progress",
             PROGRESS_S,
             partial(write_progress, board, database("progress"), settings.jobs.unwritten_ms),
         ),
-        ("recompute", settings.recompute.poll_interval_s, nightly),
+        ("recompute", settings.recompute.poll_interval_s, lambda: nightly(tools, closed())),
     ]
     if settings.archive.url:
         store = partial(HadoopStore, spark, settings.archive.url)

@@ -118,7 +118,7 @@ def kept(spark: SparkSession, checkpoint: Checkpoint) -> dict[int, bytes]:
 def part_of(settings: Settings, rule_set: RuleSet, blob: bytes, chosen: set[str]) -> tuple[bytes, int]:
     """What a bucket remembers of the ``chosen`` vehicles, and when it is due."""
     fleet, memory = load(blob, rule_set)
-    windows = OpenWindows(settings.jobs, None, telemetry.kept_of(fleet, memory, chosen))
+    windows = OpenWindows(settings.jobs, None, telemetry.kept_of(fleet, memory, chosen.__contains__))
     due_ms = telemetry.due_of(fleet, windows)
     capped_ms = telemetry.NEVER_MS if due_ms is None else max(1, int(min(due_ms, telemetry.NEVER_MS)))
     return dump(fleet, windows.memory()), capped_ms

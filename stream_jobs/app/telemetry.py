@@ -7,10 +7,10 @@ work.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -55,22 +55,6 @@ HEAD: Final = "memory string"
 BLOCKS: Final = ("of_places boolean, start_ms long", "block string")
 
 
-class Store(Protocol):
-    """Where a bucket's memory is between batches."""
-
-    def load(self, rule_set: RuleSet) -> tuple[Fleet, Memory]:
-        """What was kept; nothing at first."""
-        ...
-
-    def save(self, fleet: Fleet, memory: Memory, due_ms: int) -> None:
-        """Keep this, and call the operator when the watermark is beyond ``due_ms``."""
-        ...
-
-    def remove(self) -> None:
-        """Keep nothing."""
-        ...
-
-
 class BucketState:
     """A bucket's memory in Spark's state store: the vehicles with what is known of windows, and a value for
     each block of open windows, of which a batch reads and writes those that its frames belong to.
@@ -87,7 +71,7 @@ class BucketState:
         self.expired_ms: int | None = None
 
     def load(self, rule_set: RuleSet) -> tuple[Fleet, Memory]:
-        """See Store."""
+        """What was kept; nothing at first."""
         head = self._head.get()
         fleet, memory = load(None if head is None else raw_of(head[0]), rule_set)
         self._stored = {(False, start) for start in memory.vehicles} | {
@@ -103,7 +87,7 @@ class BucketState:
         return raw_of(found[0])
 
     def save(self, fleet: Fleet, memory: Memory, due_ms: int) -> None:
-        """See Store."""
+        """Keep this, and call the operator when the watermark is beyond ``due_ms``."""
         stays = set[tuple[bool, int]]()
         for of_places, blocks in ((False, memory.vehicles), (True, memory.places)):
             stays |= {(of_places, start) for start in blocks}
@@ -118,7 +102,7 @@ class BucketState:
         self._wake_at(due_ms)
 
     def remove(self) -> None:
-        """See Store."""
+        """Keep nothing."""
         self._head.clear()
         self._blocks.clear()
         self._wake_at(None)
@@ -151,13 +135,13 @@ class Operator:
     roads: RoadLookup | None
 
     def __call__(
-        self, bucket: int, records: Iterable[pd.DataFrame], store: Store, watermark_ms: int
+        self, bucket: int, records: Iterable[pd.DataFrame], store: BucketState, watermark_ms: int
     ) -> Iterator[pd.DataFrame]:
         core = Core(self.jobs, self.stage.journeys, self.rule_set)
         fleet, memory = store.load(self.rule_set)
         table, erased = without_erased(_in_order(records))
         if erased:
-            memory = kept_of(fleet, memory, Others(erased))
+            memory = kept_of(fleet, memory, lambda name: name not in erased)
         windows = OpenWindows(self.jobs, self.roads, memory, watermark_ms)
         rows: list[Row] = []
         arrived = False
@@ -244,19 +228,9 @@ def without_erased(records: pa.Table | None) -> tuple[pa.Table | None, set[str]]
     return records.filter(pa.array(stays)).combine_chunks(), erased - {""}  # of a marker, which is nobody's
 
 
-class Others(Container[str]):
-    """All vehicles but these."""
-
-    def __init__(self, vehicles: set[str]) -> None:
-        self._vehicles = vehicles
-
-    def __contains__(self, vehicle_id: object) -> bool:
-        return vehicle_id not in self._vehicles
-
-
-def kept_of(fleet: Fleet, memory: Memory, chosen: Container[str]) -> Memory:
+def kept_of(fleet: Fleet, memory: Memory, chosen: Callable[[str], bool]) -> Memory:
     """What is remembered of the ``chosen`` vehicles: the fleet loses the others, the windows' is returned."""
-    others = [place for place, name in enumerate(fleet.ids) if name not in chosen]
+    others = [place for place, name in enumerate(fleet.ids) if not chosen(name)]
     fleet.forget(np.array(others, np.int64))
     if fleet.held is not None:
         hold(fleet, fleet.held)

@@ -31,12 +31,12 @@ from stream_jobs.maintenance.copies import write_history, write_vehicle_lookup
 from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.ledger import HourlyLedger
 from stream_jobs.maintenance.overload import Overload, unless_overloaded
-from stream_jobs.maintenance.rollups import RollUps
+from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.maintenance.trends import renew
 from stream_jobs.reprocess.feed import Feeder
-from stream_jobs.reprocess.restate import Tools
-from stream_jobs.reprocess.work import Repair
+from stream_jobs.reprocess.restate import Restater, Tools
+from stream_jobs.reprocess.work import repair
 from stream_jobs.roads.history import NetworkFile, RoadHistory, place_stops, predict_arrivals
 from stream_jobs.rules.cohort.update import CohortUpdate
 
@@ -103,7 +103,7 @@ class Maintenance:
         repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
         archived = completeness(evidence_db, "archive")
         tools = Tools(settings, repair_db, stop, Feeder(settings))
-        repair = Repair(tools, completeness(repair_db, "telemetry", "archive"))
+        late = partial(repair, tools, completeness(repair_db, "telemetry", "archive"), Restater(tools))
         closed_ms = completeness(audit_db, "telemetry", "archive")
         topic = partial(TopicWriter, self._addresses.kafka_bootstrap, settings.kafka.prefix, stop=stop)
         closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
@@ -116,9 +116,9 @@ class Maintenance:
         anchor_s = settings.crash.anchor_s
         expire = partial(drop_expired, database("retention"), settings.retention)
         tasks: list[tuple[str, float, Callable[[], Any]]] = [
-            ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, repair)),
+            ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, late)),
             ("overload", OVERLOAD_S, overload),
-            ("rollups", jobs.rollup_interval_s, RollUps(database("rollups"), settings.tz)),
+            ("rollups", jobs.rollup_interval_s, partial(roll_up_changes, database("rollups"), settings.tz)),
             ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
             ("cohort", settings.cohort.interval_s, cohort),
             ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),

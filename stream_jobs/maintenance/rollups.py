@@ -82,20 +82,10 @@ IN_ANOTHER_ZONE: Final = ("forget_zone", "note_zone", "drop_hours", "drop_days",
 """Hours and days are cut in the zone: in another one all are made again whose minutes are still there."""
 
 
-class RollUps:
-    """Makes the minutes, hours and days again whose windows changed; days are cut in the zone ``tz``."""
-
-    def __init__(self, database: Database, tz: str) -> None:
-        self._database, self._tz = database, tz
-        self._zone_stands = False
-
-    def __call__(self) -> int:
-        """Roll up what changed since the last call; the number of minutes made again."""
-        if not self._zone_stands:
-            self._database.run(lambda c: set_zone(c, self._tz))
-            self._zone_stands = True
-        steps = (self._database.run(lambda c: roll_up(c, self._tz)) for _ in range(PASSES))
-        return sum(takewhile(bool, steps))
+def roll_up_changes(database: Database, tz: str) -> int:
+    """Make minutes, hours and days (of the zone ``tz``) again whose windows changed; how many minutes."""
+    database.run(lambda c: set_zone(c, tz))
+    return sum(takewhile(bool, (database.run(lambda c: roll_up(c, tz)) for _ in range(PASSES))))
 
 
 def set_zone(connection: Connection, tz: str) -> None:

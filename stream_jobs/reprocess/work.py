@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -24,7 +24,7 @@ from stream_jobs.app.progress import complete_until_ms
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive.manifest import HOUR_MS, archive_of
-from stream_jobs.maintenance.rollups import RollUps
+from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.reprocess import queue
 from stream_jobs.reprocess.feed import Feeder, Wanted
 from stream_jobs.reprocess.queue import Counts, Run, Span, Work, grid_of, hours_ms, moment, slices
@@ -128,87 +128,72 @@ def _restate(
         whose = works if place == len(pieces) else None
         restate(Piece(piece, whose, vehicle_id=span.vehicle_id, run=run), seen_ms)
         tools.say(place, len(pieces))
-    roll_up = RollUps(tools.database, settings.tz)
-    while roll_up():
+    while roll_up_changes(tools.database, settings.tz):
         pass
     times = (moment(span.from_ms), moment(span.until_ms))
     queries.refresh(tools.database.url, *times, settings.recompute.transaction_timeout_s)
     return tools.database.run(lambda c: queue.finish(c, run))
 
 
-class Repair:
-    """The task `repair`: windows that late frames touch, and journeys of late vehicles, once they are due.
+def repair(tools: Tools, caught_up_ms: Callable[[], int | None], restate: Restater) -> int:
+    """The task `repair`: restate windows that late frames touch, and journeys of late vehicles, once they are
+    due; how many late frames and vehicles were taken in.
 
     A trip under way is the stream's: its vehicle waits for the stop. ``caught_up_ms`` says up to when stream
     and archive have taken in everything.
     """
+    seen_ms, grid = caught_up_ms(), grid_of(tools.settings)
+    if seen_ms is None:
+        return 0
+    starts = tools.database.run(lambda c: queue.late_starts(c, grid, seen_ms))
+    pieces, total = [*slices(starts, grid.road_window_ms, REPAIR_SLICE_MS, None)], Counts()
 
-    def __init__(self, tools: Tools, caught_up_ms: Callable[[], int | None]) -> None:
-        self._grid, self._restate = grid_of(tools.settings), Restater(tools)
-        self._database, self._caught_up_ms = tools.database, caught_up_ms
+    def waiting(connection: Connection) -> list[Work]:
+        works = queue.late_vehicles(connection, seen_ms, 0, rules=False)
+        return [work for work in works if work.closed][:VEHICLES_AT_ONCE]
 
-    def __call__(self) -> int:
-        """Restate what is due; how many late frames and vehicles were taken in."""
-        seen_ms = self._caught_up_ms()
-        if seen_ms is None:
-            return 0
-        starts = self._database.run(lambda c: queue.late_starts(c, self._grid, seen_ms))
-        pieces, total = [*slices(starts, self._grid.road_window_ms, REPAIR_SLICE_MS, None)], Counts()
-
-        def waiting(connection: Connection) -> list[Work]:
-            works = queue.late_vehicles(connection, seen_ms, 0, rules=False)
-            return [work for work in works if work.closed][:VEHICLES_AT_ONCE]
-
-        while True:
-            piece = Piece(pieces.pop(0) if pieces else (), waiting, "late", rules=False)
-            counts = self._restate(piece, seen_ms)
-            total += counts
-            if not pieces and counts.vehicles < VEHICLES_AT_ONCE:
-                break
-        if total != Counts():
-            log.info("late frames are restated", **{name: n for name, n in asdict(total).items() if n})
-        return total.late_frames + total.vehicles
+    while True:
+        counts = restate(Piece(pieces.pop(0) if pieces else (), waiting, "late", rules=False), seen_ms)
+        total += counts
+        if not pieces and counts.vehicles < VEHICLES_AT_ONCE:
+            break
+    if total != Counts():
+        log.info("late frames are restated", **{name: n for name, n in asdict(total).items() if n})
+    return total.late_frames + total.vehicles
 
 
-@dataclass(frozen=True, slots=True)
-class Nightly:
+def nightly(
+    tools: Tools, closed_ms: int | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> Counts | None:
     """Once a day from ``recompute.hour_utc`` on, without being asked: what came late since the last time; and
     at any time, once it is closed, the time of a gap between ledger and checkpoint (app/ledger.py).
 
     The task `repair` has mostly been there before. What is left for the night are alerts, which need all of a
     vehicle's frames in order, and the proof: windows that late frames touched are compared once more.
-    ``closed_ms`` says up to when all is taken in.
+    What it changed, None: nothing is due. ``closed_ms``: all is taken in up to then. Raises ArchiveError.
     """
-
-    tools: Tools
-    closed_ms: Callable[[], int | None]
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-
-    def __call__(self) -> Counts | None:
-        """Do what is due; what it changed, None where nothing is due. Raises ArchiveError."""
-        tools, closed_ms = self.tools, self.closed_ms()
-        if closed_ms is None:
-            return None
-        until_ms = grid_of(tools.settings).closed_until_ms(closed_ms)
-        for times in tools.database.run(lambda c: fetch(c, SQL["gaps"], {"closed_ms": until_ms})):
-            run, counts = recompute(tools, Span(*times), closed_ms, queue.GAP)
-            log.warning("the time of a gap is made again", run=run.run_no, **asdict(counts))
-        last_until, last_at = tools.database.run(lambda c: fetch(c, SQL["last"]))[0]
-        unfinished = tools.database.run(lambda c: fetch(c, SQL["unfinished"]))
-        if not unfinished and not due(self.now(), last_at, tools.settings.recompute.hour_utc):
-            return None
-        grid, since = grid_of(tools.settings), last_until or _ALWAYS
-        until = unfinished[0][2] if unfinished else moment(closed_ms)
-        starts = tools.database.run(lambda c: queue.late_starts(c, grid, closed_ms, (since, until)))
-        span = Span(starts[0], starts[-1] + grid.road_window_ms) if starts else Span(closed_ms, closed_ms)
-        if unfinished:
-            span = Span(*unfinished[0][:2])
-        run = tools.database.run(lambda c: queue.begin(c, queue.NIGHTLY, span, until))
-        lead_ms = tools.settings.recompute.lead_h * HOUR_MS
-        works = partial(queue.late_vehicles, seen_ms=closed_ms, lead_ms=lead_ms, rules=True)
-        counts = _restate(tools, run, starts, works, closed_ms)
-        log.info("late frames are recomputed", run=run.run_no, **asdict(counts))
-        return counts
+    if closed_ms is None:
+        return None
+    until_ms = grid_of(tools.settings).closed_until_ms(closed_ms)
+    for times in tools.database.run(lambda c: fetch(c, SQL["gaps"], {"closed_ms": until_ms})):
+        run, counts = recompute(tools, Span(*times), closed_ms, queue.GAP)
+        log.warning("the time of a gap is made again", run=run.run_no, **asdict(counts))
+    last_until, last_at = tools.database.run(lambda c: fetch(c, SQL["last"]))[0]
+    unfinished = tools.database.run(lambda c: fetch(c, SQL["unfinished"]))
+    if not unfinished and not due(now(), last_at, tools.settings.recompute.hour_utc):
+        return None
+    grid, since = grid_of(tools.settings), last_until or _ALWAYS
+    until = unfinished[0][2] if unfinished else moment(closed_ms)
+    starts = tools.database.run(lambda c: queue.late_starts(c, grid, closed_ms, (since, until)))
+    span = Span(starts[0], starts[-1] + grid.road_window_ms) if starts else Span(closed_ms, closed_ms)
+    if unfinished:
+        span = Span(*unfinished[0][:2])
+    run = tools.database.run(lambda c: queue.begin(c, queue.NIGHTLY, span, until))
+    lead_ms = tools.settings.recompute.lead_h * HOUR_MS
+    works = partial(queue.late_vehicles, seen_ms=closed_ms, lead_ms=lead_ms, rules=True)
+    counts = _restate(tools, run, starts, works, closed_ms)
+    log.info("late frames are recomputed", run=run.run_no, **asdict(counts))
+    return counts
 
 
 def due(now: datetime, last_at: datetime | None, hour_utc: int) -> bool:

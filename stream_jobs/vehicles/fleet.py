@@ -15,7 +15,7 @@ from stream_jobs.rules.inputs import name_expressions, unknown_inputs
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.features import Features
 from stream_jobs.vehicles.journeys.journey import JourneyMemory
-from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Order
+from stream_jobs.vehicles.sequencer import NO_BOOT, Order
 from stream_jobs.windows.open_windows import Memory as WindowMemory
 
 VEHICLE: Final = np.dtype(
@@ -29,15 +29,7 @@ VEHICLE: Final = np.dtype(
 order, if there was one (``seen``).
 """
 Vehicles = npt.NDArray[Any]
-_ORDER: Final = ("boot", "next", "boot_from", "filled")
-
-
-class Waiting(msgspec.Struct, array_like=True):
-    """What the order of few vehicles has besides: see sequencer.Order."""
-
-    held: list[Arrival] = []
-    gaps: list[tuple[int, int, int]] = []
-    boots: list[tuple[int, int]] = []
+_ORDER: Final = {"boot": "boot_id", "next": "next_seq", "boot_from": "boot_from_ms", "filled": "filled_ms"}
 
 
 class KeptFleet(msgspec.Struct, array_like=True):
@@ -45,7 +37,7 @@ class KeptFleet(msgspec.Struct, array_like=True):
 
     ids: list[str]
     vehicles: Vehicles
-    waiting: dict[int, Waiting]
+    waiting: dict[int, Order]
     held: Features | None
     journeys: JourneyMemory
     rules: list[str]
@@ -113,16 +105,16 @@ class Fleet:
 
     def order(self, place: int) -> Order:
         """The order of one vehicle's frames, to be put back."""
-        head, more = self.vehicles[place], self.waiting.get(place) or Waiting()
-        boot_id, next_seq, boot_from_ms, filled_ms = (int(head[name]) for name in _ORDER)
-        return Order(boot_id, next_seq, boot_from_ms, filled_ms, more.held, more.gaps, more.boots)
+        head, order = self.vehicles[place], self.waiting.get(place) or Order()
+        for name, of in _ORDER.items():
+            setattr(order, of, int(head[name]))
+        return order
 
     def put_order(self, place: int, order: Order) -> None:
-        head = (order.boot_id, order.next_seq, order.boot_from_ms, order.filled_ms)
-        for name, value in zip(_ORDER, head, strict=True):
-            self.vehicles[name][place] = value
+        for name, of in _ORDER.items():
+            self.vehicles[name][place] = getattr(order, of)
         if order.held or order.gaps or order.boots:
-            self.waiting[place] = Waiting(order.held, order.gaps, order.boots)
+            self.waiting[place] = order
         else:
             self.waiting.pop(place, None)
 

@@ -42,13 +42,13 @@ class Order(msgspec.Struct, array_like=True):
     ``boots``: earlier boots and their next numbers; ``boot_from_ms``: device time at which this boot began.
     """
 
+    held: list[Arrival] = []
+    gaps: list[tuple[int, int, int]] = []
+    boots: list[tuple[int, int]] = []
     boot_id: int = NO_BOOT
     next_seq: int = 0
     boot_from_ms: int = 0
     filled_ms: int = 0
-    held: list[Arrival] = []
-    gaps: list[tuple[int, int, int]] = []
-    boots: list[tuple[int, int]] = []
 
 
 class Sequencer:

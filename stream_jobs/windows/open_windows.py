@@ -4,7 +4,7 @@ The stream keeps them between batches and closes a window when no frame of it ca
 more. Whatever makes windows anew feeds the same class with archived records, and closes nothing.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -134,12 +134,12 @@ class Memory(msgspec.Struct, array_like=True):
     changed_places: set[int] = set()
 
 
-def part_of(memory: Memory, chosen: Container[str]) -> Memory:
+def part_of(memory: Memory, chosen: Callable[[str], bool]) -> Memory:
     """What ``memory`` holds of the ``chosen`` vehicles; shares of places are all to be given out again."""
     vehicles, places = dict[int, bytes](), dict[int, bytes]()
     for start, raw in memory.vehicles.items():
         block = state.load(raw, Block)
-        at = np.flatnonzero([name in chosen for name in block.vehicles.to_pylist()])
+        at = np.flatnonzero([*map(chosen, block.vehicles.to_pylist())])
         if len(at):
             names = block.vehicles.take(pa.array(at))
             vehicles[start] = state.dump(Block(names, block.parts.take(at), block.changed[at]))
@@ -148,7 +148,7 @@ def part_of(memory: Memory, chosen: Container[str]) -> Memory:
         if len(part.vehicles):
             places[start] = state.dump(part)
     return Memory(
-        vehicles, places, {name: seen for name, seen in memory.seen.items() if name in chosen},
+        vehicles, places, {name: seen for name, seen in memory.seen.items() if chosen(name)},
         dict(memory.clocks_ms), memory.closed_ms, memory.published_ms,
         memory.changed & vehicles.keys(), {*places},
     )  # fmt: skip

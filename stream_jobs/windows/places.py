@@ -7,7 +7,7 @@ add up.
 """
 
 import zlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -131,9 +131,9 @@ class Places:
         self.rows[-1] = 0
         return pa.table([column[told] for column in columns], schema=SHARE)
 
-    def part(self, chosen: Container[str]) -> "Places":
+    def part(self, chosen: Callable[[str], bool]) -> "Places":
         """The rows of the ``chosen`` vehicles, all of them to be given out."""
-        stays = np.array([name in chosen for name in self.vehicles.to_pylist()], np.bool_)
+        stays = np.array([*map(chosen, self.vehicles.to_pylist())], np.bool_)
         rows = self.rows[:, stays[self.rows[0]]]
         rows[0], rows[-1] = (np.cumsum(stays) - 1)[rows[0]], 1
         return Places(self.vehicles.filter(pa.array(stays)), rows)

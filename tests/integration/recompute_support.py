@@ -22,7 +22,7 @@ from stream_jobs.archive.writer import EXCEPTION, RECORD, HourFiles, write_files
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import Counts, Span
-from stream_jobs.reprocess.restate import Tools
+from stream_jobs.reprocess.restate import Restater, Tools
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import Record, frame, vin
@@ -169,10 +169,10 @@ def by_night(given: Given) -> Counts | None:
     terms = given.settings.recompute.model_copy(update={"hour_utc": now.hour})
     settings = given.settings.model_copy(update={"recompute": terms})
     with Given(settings, given.url, given.span).tools() as tools:
-        return work.Nightly(tools, lambda: given.closed_ms, lambda: now)()
+        return work.nightly(tools, given.closed_ms, lambda: now)
 
 
 def repair(given: Given) -> int:
     """A round of the task `repair`."""
     with given.tools() as tools:
-        return work.Repair(tools, lambda: given.closed_ms)()
+        return work.repair(tools, lambda: given.closed_ms, Restater(tools))

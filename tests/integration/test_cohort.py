@@ -11,7 +11,7 @@ import pytest
 from infra.contract.messages import decode_alert
 from infra.settings.sections import Cohort
 from stream_jobs.app.database import Database
-from stream_jobs.maintenance.rollups import RollUps
+from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.rules.cohort.update import CohortUpdate
 from tests.integration.rollup_support import insert_bucket
 from tests.integration.stream_support import query
@@ -113,5 +113,5 @@ def test_what_is_not_rolled_up_yet_waits(lane: Lane, database: Database) -> None
     topic = Topic()
     update = CohortUpdate(Cohort(), database, topic.write, WAIT_S)
     assert (update(), update()) == (0, 0)
-    RollUps(database, "UTC")()
+    roll_up_changes(database, "UTC")
     assert update() == 2

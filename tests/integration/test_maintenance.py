@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -23,7 +24,7 @@ from stream_jobs.app.progress import complete_until_ms, note
 from stream_jobs.app.sinks import VEHICLE, write_rows
 from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
 from stream_jobs.maintenance.process import Maintenance, drop_expired
-from stream_jobs.maintenance.rollups import RollUps
+from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.reprocess.queue import Grid, late_starts, open_late
 from stream_jobs.windows import vehicle as windows
 from tests.integration.stream_support import drive, query
@@ -62,7 +63,7 @@ def listed(lane: Lane, offset: int, t0_ms: int, after_ms: int = 0) -> None:
 
 def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Database) -> None:
     old, new = window_rows(OLD_MS), window_rows(NOW_MS)
-    roll_up = RollUps(database, "Europe/Berlin")
+    roll_up = partial(roll_up_changes, database, "Europe/Berlin")
     for number, (rows, t0_ms) in enumerate(((old, OLD_MS), (new, NOW_MS))):
         database.run(lambda c, r=rows: write_rows(c, VEHICLE, r, 1))
         listed(lane, number, t0_ms)
@@ -81,7 +82,7 @@ def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Dat
 
     database.run(lambda c: write_rows(c, VEHICLE, old.slice(0, 1), 1))  # a window comes back, of many
     assert roll_up() == 0
-    assert RollUps(database, "Europe/Berlin")() == 0
+    assert roll_up_changes(database, "Europe/Berlin") == 0
     assert made == {
         unit: query(lane, f"SELECT * FROM odograph.vehicle_{unit} ORDER BY 1, 2") for unit in UNITS
     }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -70,14 +71,14 @@ def recomputed(bench: Bench, start_ms: int) -> tuple[int, Counts]:
     return run.run_no, counts
 
 
-def last_night(bench: Bench) -> work.Nightly:
+def last_night(bench: Bench) -> Callable[[], Counts | None]:
     """The nightly task in the hour in which it is due, the stream far beyond the records."""
     lane, tools = bench
     now = datetime.now(UTC)
     terms = lane.settings.recompute.model_copy(update={"hour_utc": now.hour})
     settings = lane.settings.model_copy(update={"recompute": terms})
     closed_ms = base_ms() + 2 * HOUR_MS
-    return work.Nightly(replace(tools, settings=settings), lambda: closed_ms, lambda: now)
+    return partial(work.nightly, replace(tools, settings=settings), closed_ms, lambda: now)
 
 
 def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_and_by_night(

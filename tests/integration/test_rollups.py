@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -14,7 +15,7 @@ from infra.sql import queries
 from load_tests.oracle import Expected, expect, expect_rollup
 from stream_jobs.app.database import Connection, Database, stage
 from stream_jobs.app.sinks import VEHICLE, tagged, write_rows
-from stream_jobs.maintenance.rollups import RollUps
+from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.maintenance.trends import renew
 from stream_jobs.reprocess.restate import restate_rows
 from stream_jobs.windows import vehicle as windows
@@ -85,7 +86,7 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     driven = drive(range(1, 4), SUMMER_TIME_ENDS_MS - 40_000, 120, seed=7)
     records = spoilt(driven + drive(range(4, 5), days_later_ms, 40, seed=9), seed=8)
     in_time = expect(records, repaired=False)
-    roll_up = RollUps(database, "Europe/Berlin")
+    roll_up = partial(roll_up_changes, database, "Europe/Berlin")
     database.run(lambda c: write_rows(c, VEHICLE, table_of(in_time, in_time.vehicle), 1))
     assert roll_up() > 0
 
@@ -107,7 +108,7 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     assert_levels(lane, records, "Europe/Berlin")
     assert roll_up() == 0
 
-    assert RollUps(database, "Asia/Kolkata")() > 0
+    assert roll_up_changes(database, "Asia/Kolkata") > 0
     assert_levels(lane, records, "Asia/Kolkata")
 
 
@@ -137,7 +138,7 @@ def test_what_one_of_roll_up_and_continuous_aggregate_lacks_is_a_difference(
     begin = datetime(2025, 3, 1, 12, 58, tzinfo=UTC)
     third, last = begin + timedelta(minutes=2), begin + timedelta(minutes=3)
     whole = expect(drive(range(1, 2), int(begin.timestamp()) * 1000, 240, seed=7))
-    roll_up = RollUps(database, "Europe/Berlin")
+    roll_up = partial(roll_up_changes, database, "Europe/Berlin")
     windows_of = {late: [k for k in whole.vehicle if (k[1] >= third) is late] for late in (False, True)}
     database.run(lambda c: write_rows(c, VEHICLE, table_of(whole, windows_of[False]), 1))
     roll_up()

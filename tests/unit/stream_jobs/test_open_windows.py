@@ -237,7 +237,7 @@ def test_a_memory_that_is_split_by_vehicle_goes_on_as_the_whole(cut: int) -> Non
     parts = []
     for chosen in of:
         part = Bucket()
-        part.memory = _ENCODE(part_of(_DECODE(whole.memory), chosen))
+        part.memory = _ENCODE(part_of(_DECODE(whole.memory), chosen.__contains__))
         parts.append((part, chosen))
     expected = expect(records)
     assert end(parts, before) == (expected.vehicle, expected.road)
