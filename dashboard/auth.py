@@ -80,12 +80,9 @@ class Roles(NamedTuple):
 
     claim: str
     named: Mapping[Role, frozenset[str]]
-    host: str = ""
-    """Where signing in leads back to, so a name under which the dashboard is served."""
-    fleet_claim: str = ""
-    """Names the fleets whose vehicles somebody sees; empty: all see all."""
-    operators: frozenset[str] = frozenset()
-    """Who sees all vehicles all the same."""
+    host: str = ""  # where signing in leads back to, so a name under which the dashboard is served
+    fleet_claim: str = ""  # names the fleets whose vehicles somebody sees; empty: all see all
+    operators: frozenset[str] = frozenset()  # who sees all vehicles all the same
 
     def reader(self, claims: Mapping[str, Any]) -> Reader | None:
         """Who has signed in, with the highest role that names them; None: nobody that may look."""

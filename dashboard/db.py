@@ -33,8 +33,7 @@ Query = Callable[Concatenate[Connection, P], pd.DataFrame]
 STATEMENT_S: Final = 8.0
 ANSWER_S: Final = 10.0
 """Longer than the server gives a statement: only a server that stands still does not answer by then."""
-RETRY_S: Final = 1.0
-"""After a failed connection the next attempt waits this long, s: a page runs many queries at once."""
+RETRY_S: Final = 1.0  # wait after a failed connection: a page runs many queries at once
 IDLE_MOST: Final = 4
 NUMBER: Final = "number"
 

@@ -44,8 +44,7 @@ HELD_OF_ONE: Final = 8
 SHARED: Final = 0.5  # a result is good for this share of a refresh: a reader alone always gets a new one
 SCOPES_MOST: Final = 256  # sets of vehicles with connections of their own
 SLOW_S: Final = 10.0  # refresh of the parts that read an hour of windows, s
-RARE_S: Final = 60.0
-"""How long a result is good that reads a day, or the whole catalogue, or what hardly changes, s."""
+RARE_S: Final = 60.0  # how long results of a day, of the whole catalogue, or what hardly changes are good
 BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 8.0)
 
 # Keys of the session's state, and of a frame's attributes (ASKED).

@@ -23,8 +23,7 @@ CUT: Final = re.compile(r"the first (\d+) of (\d+) bytes are kept")
 NAMED: Final = 50  # letters that stay are named one by one up to this many; JSON names all
 DUMP_WIDTH: Final = 16
 
-Marked = set[tuple[int, str]]
-"""Offset and digest of letters that were sent in and are stored."""
+Marked = set[tuple[int, str]]  # offset and digest of letters that were sent in and are stored
 Row = dict[str, Any]
 
 
@@ -98,8 +97,7 @@ class Stays:
     detail: str
 
 
-Judged = tuple[list[Passed], list[Stays]]
-"""Letters that may go in, and those that stay."""
+Judged = tuple[list[Passed], list[Stays]]  # letters that may go in, and those that stay
 
 
 @dataclass(slots=True)

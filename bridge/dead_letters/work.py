@@ -22,8 +22,7 @@ from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
 from infra.sql.queries import Reinjected
 
-CHUNK: Final = 500
-"""Letters sent in at once: so many are in memory, and at most so many copies does a kill cause."""
+CHUNK: Final = 500  # letters sent in at once: so many are in memory, and a kill causes so many copies at most
 READ_TIMEOUT_S: Final = 10.0
 STORE_S: Final = 30.0
 GROUP: Final = "odograph-dead-letters"

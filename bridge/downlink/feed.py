@@ -25,8 +25,7 @@ from infra.contract.topics import HEADER_DETAIL, HEADER_RECEIVED_MS, VEHICLE_ID,
 from infra.settings.settings import Endpoints, Settings
 
 ASK_S: Final = 5.0
-KEEP_S: Final = 600.0
-"""Offsets are committed anew at least so often: Kafka forgets a group that is quiet for 7 days."""
+KEEP_S: Final = 600.0  # offsets are committed anew this often: Kafka forgets a group that is quiet for 7 days
 
 HEADER_DESTINATION: Final = "destination"
 

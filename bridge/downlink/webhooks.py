@@ -46,8 +46,7 @@ TOLERANCE_S: Final = 300
 
 FIRST_S: Final = 0.5
 MOST_S: Final = 60.0
-ASKED_MOST_S: Final = 86_400.0
-"""The longest wait that a receiver may ask for; a webhook's ``give_up_s`` is no longer."""
+ASKED_MOST_S: Final = 86_400.0  # the longest wait that a receiver may ask for, and a webhook's ``give_up_s``
 AGAIN: Final = frozenset({408, 425, 429})  # of the 4xx only these may be better next time
 ANSWER_BYTES: Final = 64 * 1024
 TROUBLE_CHARS: Final = 200  # a status line of 64 KB goes neither into a log nor into a record

@@ -38,8 +38,7 @@ LEAVE_S: Final = 5.0
 TEND_S: Final = 0.2  # sessions with nothing to read are looked after so often: pings, new connections
 FEW: Final = 100  # after a turn of fewer messages the next one waits for more
 
-WHOLE: Final[frozenset[int | None]] = frozenset({None})
-"""Of a bridge that is alone: its one session is of all slots."""
+WHOLE: Final[frozenset[int | None]] = frozenset({None})  # of a bridge alone: its session is of all slots
 
 _kafka_topic = itemgetter(0)
 

@@ -37,8 +37,7 @@ from infra.stack.mosquitto import watched
 LANES: Final = ("telemetry", "crash")
 RECEIVE_MAXIMUM: Final = 65_535  # MQTT's own limit
 TELEMETRY_LINGER_MS: Final = 5.0
-TELEMETRY_GATHER_S: Final = 0.05
-"""At 1,200 messages/s a turn, and the four requests it makes to Kafka, is for sixty of them."""
+TELEMETRY_GATHER_S: Final = 0.05  # at 1,200 messages/s a turn, and its four requests to Kafka, is for sixty
 PRIORITY_IN_FLIGHT: Final = 1000
 ROUTED: Final = (*topics.KAFKA_TOPIC_OF.values(), topics.DEFERRED, "policy", "dead-letter")
 LEAST_WINDOW: Final = 100  # messages the broker may send a slot's session unacknowledged, at least
@@ -48,8 +47,7 @@ PREPARE_S: Final = 10.0
 MARK_S: Final = 2.0
 MARKER: Final = "odograph-retire"
 STATISTICS_S: Final = 1.0
-GC_ALLOCATIONS: Final = 50_000
-"""Messages make no reference cycles: the collector's default of 700 costs 5 % of a core for nothing."""
+GC_ALLOCATIONS: Final = 50_000  # messages make no cycles: the collector's default of 700 costs 5 % of a core
 SWITCH_S: Final = 0.0005
 """How long a thread may keep the interpreter while another one wants it. Python's 5 ms would hold a crash
 record up several times while the telemetry lane is at work; telemetry pays nothing measurable."""

@@ -43,11 +43,9 @@ WRITE_AT_ONCE: Final = 10_000  # records in one turn: the producer's queue (100,
 
 VEHICLES_KEPT: Final = 50_000
 """Vehicles that are watched over; with more the first one goes, and is never called silent."""
-REWRITE_AFTER_MS: Final = 30_000
-"""A record of ours that does not come back within this got lost, and is written again."""
+REWRITE_AFTER_MS: Final = 30_000  # a record of ours that is not back by then got lost, and is written again
 
-Status = tuple[str, bytes]
-"""Vehicle id and the record's value."""
+Status = tuple[str, bytes]  # vehicle id and the record's value
 
 
 @dataclass(slots=True)

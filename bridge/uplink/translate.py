@@ -15,8 +15,7 @@ from infra.contract.errors import ContractError
 from infra.contract.frame import USUAL_SAMPLES, Validator, validator
 from infra.contract.topics import DETAIL_CHARS, KEPT_BYTES, why_headers
 
-ROUTES_KEPT: Final = 65_536
-"""Topics whose parse is remembered; with more the oldest goes, and is learnt anew when it comes again."""
+ROUTES_KEPT: Final = 65_536  # topics whose parse is remembered; with more the oldest is learnt anew
 LOOKED_AT: Final = 8
 TOPIC_KEPT_BYTES: Final = 256  # a longer topic is parsed each time: what is remembered has a bound
 
@@ -28,8 +27,7 @@ DECODERS: Final[dict[str, Callable[[bytes], frame.Frame]]] = {
 TOKEN_BYTES: Final = 4096
 SHARE: Final = 5  # one vehicle may take a fifth of all dead letters; so may those that name none
 VEHICLES_KEPT: Final = 10_000
-COUNTED_APART: Final = 50
-"""Pairs of reason and vehicle that are counted apart until they are reported; more are counted by reason."""
+COUNTED_APART: Final = 50  # pairs of reason and vehicle counted apart until reported; more: by reason
 
 Header = tuple[str, bytes]
 Headers = list[Header]
@@ -76,8 +74,7 @@ class Record(NamedTuple):
     timestamp_ms: int
 
 
-_record = tuple.__new__
-"""Makes a Record from its fields at a third of what its constructor costs."""
+_record = tuple.__new__  # makes a Record from its fields at a third of what its constructor costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +106,7 @@ class Route:
     shown_ms: int = 0  # when the last frame of a vehicle that is put off went through
 
 
-_UNKNOWN: Final = Route("", "", "", b"", SCHEMA_HEADER, None)
-"""Stands for "not remembered", where None says "not ours"."""
+_UNKNOWN: Final = Route("", "", "", b"", SCHEMA_HEADER, None)  # "not remembered"; None says "not ours"
 
 
 class Translator:

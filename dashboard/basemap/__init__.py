@@ -28,8 +28,7 @@ COLOURS: Final[dict[Mode, dict[str, str]]] = {
              "green": "#13211c", "building": "#1a212a", "road": "#2a323d"},
 }  # fmt: skip
 FIND_AGAIN_S: Final = 120.0
-COAST_ZOOM: Final = 6
-"""Up to this zoom coast lines stand under the tiles of a file that may hold one town only."""
+COAST_ZOOM: Final = 6  # up to this zoom coast lines lie under the tiles, which may hold one town only
 KINDS: Final = (
     ("earth", "ground"), ("land", "green"), ("park", "green"), ("ocean", "sea"), ("water", "sea"),
     ("building", "building"), ("road", "road"), ("transport", "road"), ("bound", "border"),

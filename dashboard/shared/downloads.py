@@ -29,8 +29,7 @@ Rows = pd.DataFrame | Callable[[], pd.DataFrame]  # or what asks for them: more 
 PATH: Final = "/data"
 ROWS_MOST: Final = 100_000  # of a list that is asked for beyond what its page shows
 KEPT_MOST: Final = 64  # lists and charts of a session, the newest
-EVIDENCE: Final = ("delta_v", "pre_")
-"""What crash records hold leaves as a bundle only, by a legal basis."""
+EVIDENCE: Final = ("delta_v", "pre_")  # what crash records hold leaves as a bundle only, by a legal basis
 TABLE: Final = ("CSV", "Parquet")
 SHOWN: Final = "data_shown"
 NAMELESS: Final = ("value", "y")  # columns of charts whose unit stands at the axis

@@ -37,8 +37,7 @@ WORST_LAST: Final = ("unknown", "free", "slow", "congested", "severe")
 WEDGES_KEPT: Final = 80_000
 HALF_SECTOR_DEG: Final = 45.0
 BREAK_S: Final = 60  # a trace is not drawn across a longer silence, s
-JUMP_MPS: Final = 70.0
-"""Nor where the two ends are further apart than a car can drive, m/s: a position has jumped."""
+JUMP_MPS: Final = 70.0  # nor where the ends are further apart than a car can drive: a position has jumped
 JUMP_SLACK_M: Final = 100.0
 CELL_RESOLUTION: Final = 9  # H3 resolution of road cells (serving.road_cell)
 
@@ -303,8 +302,7 @@ PLAIN_KMH: Final = 50.0
 FREE, LIMIT, PLAIN = "free flow", "the speed limit", f"{PLAIN_KMH:.0f} km/h"
 BASES: Final = (FREE, LIMIT, PLAIN)
 
-Limits = Mapping[tuple[str, int], float]
-"""Speed limit of each road cell and direction, km/h."""
+Limits = Mapping[tuple[str, int], float]  # speed limit of each road cell and direction, km/h
 
 
 def limits_of(edges: pd.DataFrame) -> dict[tuple[str, int], float]:

@@ -7,8 +7,7 @@ from dashboard.db import Query, queries_of
 
 SQL: Final = queries_of(__file__)
 
-QUIET: Final = timedelta(minutes=2)
-"""As serving.fleet_latest has it: who has not reported for so long is silent."""
+QUIET: Final = timedelta(minutes=2)  # as serving.fleet_latest: who has not reported for so long is silent
 FOUND_LIMIT: Final = 20
 LISTED_MOST: Final = 500  # alerts or incidents
 

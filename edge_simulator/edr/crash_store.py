@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 FILE = "crashes.jsonl"
 CHANNEL = "crash"
-RESENT = "resent"
-"""How the publisher counts records that an earlier run could not deliver, apart from the run's own."""
+RESENT = "resent"  # how the publisher counts records of an earlier run, apart from the run's own
 
 
 class Unacked(NamedTuple):

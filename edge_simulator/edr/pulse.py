@@ -102,8 +102,7 @@ WAKE_LAT_MS = 5  # the lateral change has less time: 0.8 km/h within 5 ms, for r
 POINTS = 26
 POINT_MS = 10
 MAX_MS = 300
-MAX_AFTER_END_MS = 30
-"""The maximum is looked for up to 300 ms, or to 30 ms after the end of the event, whichever is shorter."""
+MAX_AFTER_END_MS = 30  # the maximum is looked for up to 300 ms, or to so long after the event
 MAX_STEP_MS = 2.5
 RANGE_KMH = 100
 DUST_KMH = 1e-9  # sums of floats: a pulse of exactly 8 km/h must reach 8 km/h

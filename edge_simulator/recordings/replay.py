@@ -34,8 +34,7 @@ from infra.settings.values import duration_ms, moment_ms
 from infra.stack import devices
 
 Start = Literal["now", "kept"] | int  # or the UTC time (ms) at which the recordings are to begin
-NEAR_MS: Final = 300_000
-"""A time to begin at that is so near is kept to: what is past by then is sent at once, the rest in time."""
+NEAR_MS: Final = 300_000  # a begin so near is kept to: what is past by then is sent at once
 
 
 class Convoy:

@@ -18,11 +18,9 @@ from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.wireless.settings import LinkShares
 
-FIRST_WITHIN = 0.5
-"""The first outage of a vehicle begins in this part of the run (of the mean gap, where that is shorter)."""
+FIRST_WITHIN = 0.5  # the first outage begins in this part of the run (of the mean gap, if shorter)
 ZONE_CHECK_MS = 1000
-Restamp = Callable[[Outgoing, int], int]
-"""The time that a frame's device reads when the frame leaves at a moment (ms)."""
+Restamp = Callable[[Outgoing, int], int]  # the time its device reads when a frame leaves at a moment, ms
 
 _SENT = re.compile(rb'"sent_ms":-?\d+')
 

@@ -102,10 +102,8 @@ class Cause(Enum):
 
     AWAY = "away"
     """The service: its connection, memory, disk, or a replica after a failover. It is waited for."""
-    BUSY = "busy"
-    """A race with others, or time that ran out: tried again, a bounded number of times."""
-    DATA = "data"
-    """A row, each time it is tried: it is left out and dead-lettered, the others go on."""
+    BUSY = "busy"  # a race with others, or time that ran out: tried again, a bounded number of times
+    DATA = "data"  # a row, each time it is tried: it is left out and dead-lettered, the others go on
     SETUP = "setup"
     """Rights, tables, files of the server, our own code: no row is to blame and waiting mends nothing."""
 

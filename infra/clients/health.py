@@ -26,11 +26,9 @@ HOST: Final = "127.0.0.1"
 LOOKUPS: Final = "/lookups"
 TEXT: Final = "text/plain; charset=utf-8"
 
-Check = Callable[[], str | None]
-"""A readiness check: None when all is well, else the reason in a few words. Quick and thread-safe."""
+Check = Callable[[], str | None]  # None when all is well, else why not in a few words; quick and thread-safe
 
-Answer = tuple[int, str, bytes]
-"""Status, content type and body."""
+Answer = tuple[int, str, bytes]  # status, content type and body
 STRANGER: Final = (403, TEXT, b"asked for under a name that is not in ODOGRAPH_HEALTH_HOSTS\n")
 
 

@@ -24,8 +24,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic
 
 TIMEOUT_S: Final = 5.0
-LOST: Final = (KafkaException, ServiceError)
-"""What is raised when Kafka is away or not ready."""
+LOST: Final = (KafkaException, ServiceError)  # what is raised when Kafka is away or not ready
 BATCH: Final = 5000
 CA, CERT = "?ca=", "&cert="
 """In an address with TLS, before the authorities' file and our certificate with its key (PEM)."""

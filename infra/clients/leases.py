@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from infra.settings.settings import Settings
 
 POLL_S: Final = 0.5
-RENEWALS: Final = 4
-"""So often a lease is renewed within its time."""
-WARMING_UP: Final = "; warming up"
-"""End of what a standby says that would need longer to take over."""
+RENEWALS: Final = 4  # so often a lease is renewed within its time
+WARMING_UP: Final = "; warming up"  # end of what a standby says that would need longer to take over
 SQL: Final = sql_of(__file__)
 
 log = structlog.get_logger("infra.clients.leases")

@@ -37,8 +37,7 @@ DOWNLINK_ALERT_KEYS: Final = (
 )  # fmt: skip
 """Keys of an alert on ``<root>/<vehicle>/alert`` after schema, sent_ms and expires_ms; values as in Kafka."""
 NOTICE_TEXT_CHARS: Final = 1000
-MAX_BYTES: Final = ALERT_MAX_BYTES + 256
-"""Of a message without its signature: an alert as Kafka has it, and the head."""
+MAX_BYTES: Final = ALERT_MAX_BYTES + 256  # without its signature: an alert as Kafka has it, and the head
 
 
 def encode_alert(alert: Frame, sent_ms: int, expires_ms: int) -> bytes:

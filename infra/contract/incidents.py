@@ -16,8 +16,7 @@ from infra.contract.errors import ContractError
 from infra.contract.messages import FLEET
 
 JOIN_MS: Final = 3_600_000
-TABLE_KEY: Final = "causes"
-"""Key of the record that holds the table of causes: no vehicle's, a VIN is longer."""
+TABLE_KEY: Final = "causes"  # key of the record that holds the table of causes: no vehicle's, a VIN is longer
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,7 @@ ALERT_KEYS: Final = (
 _ALERT_TEXTS: Final = {"alert_id": frame.RULE_CHARS, "rule": frame.RULE_CHARS, "message": frame.MESSAGE_CHARS}
 _ALERT_NUMBERS: Final = ("value", "limit", "lat_deg", "lon_deg")
 
-CHUNK_BYTES: Final = 16 * 1024
-"""A record of more JSON than this is sent in parts, unless a setting says otherwise."""
+CHUNK_BYTES: Final = 16 * 1024  # more JSON is sent in parts, unless a setting says otherwise
 MIN_CHUNK_BYTES: Final = 1024
 CRASH_MAX_BYTES: Final = 256 * 1024
 MAX_PARTS: Final = CRASH_MAX_BYTES // MIN_CHUNK_BYTES

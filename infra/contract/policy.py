@@ -20,10 +20,8 @@ from infra.contract.topics import (
     UPLINK_CHANNELS,
 )
 
-VEHICLE: Final = "vehicle"
-"""Each vehicle by itself: ``{me}`` in a resource stands for its id."""
-ANYBODY: Final = "anybody"
-"""Whoever is let in."""
+VEHICLE: Final = "vehicle"  # each vehicle by itself: ``{me}`` in a resource stands for its id
+ANYBODY: Final = "anybody"  # whoever is let in
 OPERATOR: Final = "operator"
 """People at this machine, by the command odograph: what no program of its own does."""
 GATEWAY: Final = re.compile(r"gateway-[a-z0-9-]{1,40}")
@@ -31,8 +29,7 @@ GATEWAY: Final = re.compile(r"gateway-[a-z0-9-]{1,40}")
 PROGRAMS: Final = (
     "bridge", "downlink", "jobs", "instant", "events", "maintenance", "watch", "dashboard", OPERATOR
 )  # fmt: skip
-SERVER: Final = "server"
-"""The name in the services' own certificate."""
+SERVER: Final = "server"  # the name in the services' own certificate
 
 READ, WRITE, BOTH, CREATE, DESCRIBE = "read", "write", "readwrite", "create", "describe"
 ALTER, CONFIGS = "alter", "describe_configs"

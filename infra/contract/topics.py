@@ -11,8 +11,7 @@ from typing import Final
 
 from infra.contract.errors import ContractError
 
-SLOTS: Final = 64
-"""For ever: devices have it in their firmware."""
+SLOTS: Final = 64  # for ever: devices have it in their firmware
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _32: Final = 0xFFFFFFFF
@@ -54,8 +53,7 @@ DEAD_LETTER_SEGMENT_BYTES = 1 << 26
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
-VEHICLE_ID = re.compile(r"[A-HJ-NPR-Z0-9]{17}")
-"""A vehicle identification number by ISO 3779: 17 characters, without I, O and Q."""
+VEHICLE_ID = re.compile(r"[A-HJ-NPR-Z0-9]{17}")  # by ISO 3779: 17 characters, without I, O and Q
 
 UPLINK_CHANNELS = ("telemetry", "crash", "status")
 DOWNLINK_CHANNELS = ("alert", "notice")
@@ -74,8 +72,7 @@ HEADER_REINJECTED_FROM = "reinjected_from"  # offset of the dead letter that a r
 HEADER_FIRST_RECEIVED_MS = "first_received_ms"  # of a re-injected message: when it came over MQTT
 HEADER_REGION = "region"  # of a status: whose bridge wrote it, where there are two
 
-KEPT_BYTES = 900_000
-"""Raw bytes a dead letter keeps at most: Kafka's default limit for a record with its headers is 1 MiB."""
+KEPT_BYTES = 900_000  # of a dead letter at most: Kafka's limit for a record with its headers is 1 MiB
 DETAIL_CHARS = 500
 
 

@@ -16,8 +16,7 @@ UNREADABLE: Final = "unreadable"
 CLOCK_UNSET: Final = "clock_unset"
 CLOCK_AHEAD: Final = "clock_ahead"
 QUARANTINED: Final = (CLOCK_UNSET, CLOCK_AHEAD, UNREADABLE)
-ERASED: Final = "erased"
-"""Of a record without a value: its key names a vehicle whose earlier records are nobody's any more."""
+ERASED: Final = "erased"  # of a record without a value: its key's earlier records are nobody's any more
 
 
 @dataclass(frozen=True, slots=True)

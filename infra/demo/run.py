@@ -114,8 +114,7 @@ def refuse_late(late: Mapping[str, str], waited_s: float) -> None:
         )
 
 
-NEEDED = ("bridge",)
-"""What a fleet waits for; what the other programs have to do waits in Kafka."""
+NEEDED = ("bridge",)  # what a fleet waits for; what the other programs have to do waits in Kafka
 SETTLE_S = 120.0
 REPAIR_S = 120.0
 TICK_S = 1.0

@@ -13,8 +13,7 @@ MAX_BYTES: Final = 16 << 20
 MAX_DEPTH: Final = 50
 MAX_NODES: Final = 1_000_000  # aliases written out: a few lines of them can stand for billions
 
-KEY_ERRORS: Final = ("missing", "extra_forbidden")
-"""Errors of pydantic that are about a key, not about its value."""
+KEY_ERRORS: Final = ("missing", "extra_forbidden")  # errors of pydantic about a key, not its value
 _WANTED: Final = {
     "missing": "the key is missing", "extra_forbidden": "there is no such key",
     "bool_type": "true or false is wanted", "float_type": "a number is wanted",

@@ -25,8 +25,7 @@ HOURS: Final = r"^(\d{1,2}-\d{1,2})(,\d{1,2}-\d{1,2})*$"
 """Spans of hours, as 9-16,19-22: from the first hour to the begin of the last."""
 APART_DAYS: Final = 2  # a rebuilt bucket needs all of the level below: a day and a chunk of windows
 
-Classes = tuple[float, float, float]
-"""Values for cars, vans and heavy vehicles."""
+Classes = tuple[float, float, float]  # values for cars, vans and heavy vehicles
 
 
 def _checked(check: Callable[[str], object]) -> AfterValidator:

@@ -44,8 +44,7 @@ RENAMED = {
     "ODOGRAPH_RECOMPUTE_LOOK_S": "ODOGRAPH_RECOMPUTE_POLL_INTERVAL_S",
 }
 """Settings of earlier versions and their names now; the file's keys follow from these."""
-Sections = dict[str, dict[str, object]]
-"""Values by section and key."""
+Sections = dict[str, dict[str, object]]  # values by section and key
 
 
 class Settings(BaseSettings):
@@ -139,8 +138,7 @@ class Endpoints:
     db_dashboard_url: str
     http_ports: dict[str, int] = field(default_factory=dict)
     """Port of each process by name: bridge, downlink, jobs, instant, events, maintenance, ..."""
-    db_dispatch_url: str = ""
-    """For what people do with alerts; empty: written by an older `odograph up`."""
+    db_dispatch_url: str = ""  # for what people do with alerts; empty: written by an older `odograph up`
     db_program_urls: dict[str, str] = field(default_factory=dict)
     """By program its own login, in the place of ``db_ingest_url``; none where the settings name one for all.
     """
@@ -150,12 +148,10 @@ class Endpoints:
     """
     mqtt_others: list[list[Any]] = field(default_factory=list)
     """Host and port of each further broker of a cluster."""
-    device_port: int = 0
-    """Where the broker takes vehicles by their certificates; 0: as everybody else."""
+    device_port: int = 0  # where the broker takes vehicles by their certificates; 0: as everybody else
     dashboard_tls: str = ""
     """Certificate and key of the dashboard (PEM), its authority beside it as ca.pem; empty: plain http."""
-    http_port: int = 0
-    """Of a process that is not in ``http_ports``; 0: any free one."""
+    http_port: int = 0  # of a process that is not in ``http_ports``; 0: any free one
     http_address: str = HOST
     http_hosts: list[str] = field(default_factory=list)
 

@@ -38,8 +38,7 @@ SPARK: Final = "org.apache.spark.deploy"
 SPARK_HOME: Final = "/mnt/spark"
 SPARK_CONF: Final = Path(__file__).with_name("spark-defaults.conf")
 HDFS_CONF: Final = Path(__file__).with_name("hdfs-site.xml")
-WORKER_MB: Final = 640
-"""Of a worker, for each driver's executor on it."""
+WORKER_MB: Final = 640  # of a worker, for each driver's executor on it
 CLEAN_UP: Final = " ".join(
     f"-Dspark.worker.cleanup.{key}" for key in ("enabled=true", "interval=300", "appDataTtl=300")
 )
@@ -50,8 +49,7 @@ ASK_S: Final = 5.0
 UP_S: Final = 60.0
 POLL_S: Final = 0.1
 KAFKA_MB: Final = 384
-FIRST: Final = ("kafka-controller", "hdfs-name", "spark-master")
-"""What others need at their start, and at their end."""
+FIRST: Final = ("kafka-controller", "hdfs-name", "spark-master")  # what others need from start to end
 
 
 ALONE: Final = Profile()

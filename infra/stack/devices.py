@@ -14,8 +14,7 @@ from infra.settings.settings import Endpoints, Settings
 from infra.stack.identity import DAYS, DEVICES, FOLDER, GOOD, SERVICES, Authority, Issued, name_vehicles
 from infra.stack.stack import Stack
 
-GATEWAY_VEHICLES: Final = 100
-"""Of one gateway of the simulator: the broker searches its list anew for each message."""
+GATEWAY_VEHICLES: Final = 100  # of one gateway: the broker searches its list anew for each message
 SIMULATED_DAYS: Final = 90
 
 

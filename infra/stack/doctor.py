@@ -36,8 +36,7 @@ RECENT_H = 24
 PYTHON_MIN = (3, 11)
 
 
-Answer = tuple[bool, str, str]
-"""Whether it is fine, the detail, the next step where it is not."""
+Answer = tuple[bool, str, str]  # whether it is fine, the detail, the next step where it is not
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,9 @@ from infra.stack.service import HOST
 FOLDER: Final = "ca"
 DEVICES: Final = "devices"
 SERVICES: Final = "services"
-KINDS: Final = (DEVICES, SERVICES)
-"""Those that brokers trust."""
+KINDS: Final = (DEVICES, SERVICES)  # those that brokers trust
 EVIDENCE: Final = "evidence"
-KEY_FILE, PUBLIC_KEY_FILE = "evidence.key", "evidence.pub"
-"""By which our programs sign what they do with crash records."""
+KEY_FILE, PUBLIC_KEY_FILE = "evidence.key", "evidence.pub"  # signs what is done with crash records
 PSEUDONYM_KEY_FILE: Final = "pseudonym.key"
 PSEUDONYM_KEY_LEAST: Final = 32
 KEYS: Final = (
@@ -58,8 +56,7 @@ GOOD: Final = ("valid", "expires soon")
 DAYS: Final = 365
 WARN_DAYS: Final = 30
 AUTHORITY_DAYS: Final = 3650
-AHEAD: Final = dt.timedelta(minutes=5)
-"""A device's clock may be so far behind ours."""
+AHEAD: Final = dt.timedelta(minutes=5)  # a device's clock may be so far behind ours
 PublicKey = ec.EllipticCurvePublicKey | Ed25519PublicKey
 
 

@@ -44,10 +44,8 @@ STOP_S: Final = 20.0
 FENCE_S: Final = 0.2
 GUARD: Final = Path(__file__).with_name("guard.sh").read_text()
 
-Place = tuple[str, int]
-"""Topic (short name) and partition."""
-Span = tuple[int, int]
-"""The first offset, and the next one after the last."""
+Place = tuple[str, int]  # topic (short name) and partition
+Span = tuple[int, int]  # the first offset, and the next one after the last
 log = structlog.get_logger("infra.stack.mirror")
 
 

@@ -26,8 +26,7 @@ from infra.stack.service import HOST, port_is_free
 SQL = sql_of(__file__)
 TIMEOUT_S = 3.0
 RPC_FAILED = b"\x05"
-STRANGER_S = 1.0
-"""Who is not sent away so long after it came is taken."""
+STRANGER_S = 1.0  # who is not sent away so long after it came is taken
 
 
 def mqtt_echo(broker: MqttBroker) -> str:

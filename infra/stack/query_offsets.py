@@ -14,8 +14,7 @@ from psycopg.rows import tuple_row
 from infra.clients.db import sql_of
 
 SQL: Final = sql_of(__file__)
-Offsets = Mapping[str, Mapping[int, int]]
-"""Next offset by topic and partition."""
+Offsets = Mapping[str, Mapping[int, int]]  # next offset by topic and partition
 Stretches = Mapping[tuple[str, int], tuple[int | None, int]]
 """By topic and partition, the first offset (None: not known) and the next one after the last."""
 

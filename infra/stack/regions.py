@@ -26,8 +26,7 @@ from infra.stack.query_offsets import all_committed
 from infra.stack.supervisor import odograph
 
 SQL: Final = sql_of(__file__)
-PASSIVE_FILE: Final = "passive"
-"""In a home in which nothing but the mirror may run."""
+PASSIVE_FILE: Final = "passive"  # in a home in which nothing but the mirror may run
 BEGUN: Final = "its log is begun anew"
 """In that file, where the log here has nothing of its own and is no copy yet."""
 POLL_S: Final = 0.5

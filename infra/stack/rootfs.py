@@ -23,10 +23,8 @@ from infra.contract.errors import ServiceError
 PRIVATE_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 """Put before a command: what it mounts is seen by itself only, and gone when it ends."""
 
-DATA = "/srv"
-"""Where a program finds its data folder, which its user owns."""
-CONFIG = "/mnt"
-"""Where it finds its configuration, which root owns."""
+DATA = "/srv"  # where a program finds its data folder, which its user owns
+CONFIG = "/mnt"  # where it finds its configuration, which root owns
 
 ENTER = Path(__file__).with_name("enter.sh").read_text()
 
@@ -210,8 +208,7 @@ def _content(top: int) -> Iterator[tuple[int, os.stat_result]]:
 
 _NAMESPACE, _BIND, _REMOUNT, _SLAVE, _NO_LINKS = 0x20000, 0x1000, 0x20, 0x84000, 0x100
 """CLONE_NEWNS; MS_BIND, MS_REMOUNT, MS_REC with MS_SLAVE, MS_NOSYMFOLLOW (Linux 5.10)."""
-_HAS_NO_LINKS: Final = 0x2000
-"""ST_NOSYMFOLLOW, of statvfs."""
+_HAS_NO_LINKS: Final = 0x2000  # ST_NOSYMFOLLOW, of statvfs
 
 
 def unfollow(folders: Iterable[Path]) -> None:

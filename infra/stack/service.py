@@ -23,8 +23,7 @@ from infra.stack.processes import Running
 
 POLL_S = 0.05
 STOP_S = 30.0
-LINGER_S = 3.0
-"""How long the port of a killed predecessor may stay taken."""
+LINGER_S = 3.0  # how long the port of a killed predecessor may stay taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,11 +50,9 @@ from infra.stack.service import HOST, Runner, Service
 from infra.stack.supervisor import SUPERVISOR, Program, odograph, programs
 
 SERVICES = ("postgres", "mosquitto", "kafka")
-DEVICES = "mosquitto-devices"
-"""The vehicles' port of a secure broker."""
+DEVICES = "mosquitto-devices"  # the vehicles' port of a secure broker
 WELL_KNOWN = {"mosquitto": 1883, DEVICES: 8883, "kafka": 9092, "postgres": 5432, "dashboard": 8501}
-SHARED = ("checkpoints", "archive", "lookups")
-"""Folders of a home that its hosts share."""
+SHARED = ("checkpoints", "archive", "lookups")  # folders of a home that its hosts share
 PRIVATE = (*SHARED, "logs", "sessions", "runs", "days", "anchors", "hosts", "replays")
 """Folders of a home in which vehicles are named: no other user of the machine reads them."""
 SESSIONS_S = 120

@@ -50,8 +50,7 @@ class Part:
     memory_mb: float | None = None
     restarts: int | None = None
     trouble: str | None = None
-    remark: str | None = None
-    """What a part that is well says besides, as a user's query that has ended."""
+    remark: str | None = None  # what a part that is well says besides, as a user's query that has ended
     role: str = ""
     """What it is to others of its kind: primary, leader of partitions, who has a lease or stands by."""
 
@@ -175,8 +174,7 @@ FOLDERS: Final = (
     "servers", "logs",
 )  # fmt: skip
 """Below the home, each with everything in it."""
-SHOWN_BYTES: Final = 1 << 20
-"""Smaller tables without a retention are left out for people."""
+SHOWN_BYTES: Final = 1 << 20  # smaller tables without a retention are left out for people
 
 
 def table_sizes(url: str) -> list[Any]:

@@ -189,11 +189,9 @@ def read_state(home: Path) -> dict[str, dict[str, int | None]]:
 
 
 SUPERVISOR = "supervisor"
-STANDBYS_S = 300.0
-"""Standbys wait no longer for what they stand by for."""
+STANDBYS_S = 300.0  # standbys wait no longer for what they stand by for
 POLL_S = 0.25
-PROGRAMS_STOP_S = 90.0
-"""Longer than the supervisor gives its programs."""
+PROGRAMS_STOP_S = 90.0  # longer than the supervisor gives its programs
 COMMANDS = {
     "downlink": ("downlink",),
     "jobs": ("jobs", "stream"),
@@ -204,10 +202,8 @@ COMMANDS = {
     "watch": ("watch",),
 }
 ONE_A_MACHINE = ("watch",)
-PROXY = "proxy"
-"""One address for the dashboards of several hosts."""
-MIRROR = "mirror"
-"""Copies the other region's log, where there are two."""
+PROXY = "proxy"  # one address for the dashboards of several hosts
+MIRROR = "mirror"  # copies the other region's log, where there are two
 
 
 def odograph(*arguments: str) -> tuple[str, ...]:

@@ -27,10 +27,8 @@ from infra.stack import identity, rootfs
 from infra.stack.cluster import toml
 
 FOLDER: Final = "programs"
-OWN: Final = ("tmp", "run", "checkpoints.scratch")
-"""Folders of a program that it writes alone."""
-LOOKS: Final = "watch"
-"""The program that looks at the others' processes, by their pid files."""
+OWN: Final = ("tmp", "run", "checkpoints.scratch")  # folders of a program that it writes alone
+LOOKS: Final = "watch"  # the program that looks at the others' processes, by their pid files
 HOOKS: Final = "downlink.webhooks"
 FILES: Final = {
     "bridge.password_file": "bridge.password",
@@ -43,10 +41,8 @@ FILES: Final = {
     "region.other_cert_file": "region.pem",
 }
 """Settings that name a file with a secret, and what the file is called in the home."""
-PUBLIC: Final = (HOOKS, "region.other_ca_file")
-"""Those of them that others may read."""
-_HOOK_SECRET: Final = re.compile(r"""(\bsecret_file\s*=\s*)(["'])(.+?)\2""")
-"""In the file of webhooks."""
+PUBLIC: Final = (HOOKS, "region.other_ca_file")  # those of them that others may read
+_HOOK_SECRET: Final = re.compile(r"""(\bsecret_file\s*=\s*)(["'])(.+?)\2""")  # in the file of webhooks
 _LOGINS: Final = {
     "mqtt": ("url", "ca_file", "cert_file", "key_file"), "kafka": ("bootstrap", "ca_file", "cert_file"),
     "db": DB_URLS,

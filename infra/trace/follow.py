@@ -116,13 +116,10 @@ def on_board(payload: bytes) -> list[Hop]:
 
 
 SQL: Final = sql_of(__file__)
-TAIL_MS: Final = 600_000
-"""How far back the log is read where no archive was searched before."""
-MOST_RECORDS: Final = 1_000_000
-"""A stretch of the log is read to its end or to so many records: 5 to 20 s."""
+TAIL_MS: Final = 600_000  # how far back the log is read where no archive was searched before
+MOST_RECORDS: Final = 1_000_000  # a stretch of the log is read to its end or to so many records: 5 to 20 s
 SAY_EVERY_HOURS: Final = 6
-DEAD_LETTERS: Final = 500
-"""Newest dead letters of a vehicle that are looked into."""
+DEAD_LETTERS: Final = 500  # newest dead letters of a vehicle that are looked into
 RULE_VERSIONS: Final = 1000
 _LISTED: Final = "SELECT * FROM odograph.{} WHERE topic = %s AND partition = %s AND log_offset = %s AND {}"
 _OF_LOG: Final = "log_generation IN ('', %s)"

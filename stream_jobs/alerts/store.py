@@ -18,8 +18,7 @@ from infra.contract.errors import ConfigError, ServiceError
 SQL: Final = sql_of(__file__)
 
 CONNECT_S: Final = 5
-ANSWER_S: Final = 15.0
-"""For all that one deed takes, s: a database that stands still keeps nobody waiting at the page."""
+ANSWER_S: Final = 15.0  # for all of one deed: a database that stands still keeps nobody waiting at the page
 Row = dict[str, Any]
 
 Deed = Literal[

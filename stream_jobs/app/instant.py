@@ -54,8 +54,7 @@ one another. A crash record waits for nothing.
 POLL_S: Final = 1
 EXECUTORS_S: Final = 120.0
 REHEARSAL_S: Final = 5.0  # length of a batch, the least that Spark takes
-REGION_MS: Final = 600_000
-"""After a failover the log here is judged from so long before the other region's last sign of life."""
+REGION_MS: Final = 600_000  # after a failover the log is judged from so long before the other region went
 PATIENCE: Final = 3  # so many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch
 PATIENCE_S: Final = 60
 

@@ -96,8 +96,7 @@ def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None
     return [str(file.path) for file in files(folder, since_ms, until_ms)]
 
 
-Logs = list[tuple[dict[str, str], list[ArchiveFile]]]
-"""Files with the log that their records are of, by topic."""
+Logs = list[tuple[dict[str, str], list[ArchiveFile]]]  # files with the log of their records, by topic
 
 
 def by_log(found: Iterable[ArchiveFile]) -> Logs:

@@ -18,8 +18,7 @@ import pyarrow.json
 from infra.contract.signals import SIGNALS, Signal
 from stream_jobs.app.schema import HEAD
 
-AT_ONCE: Final = 2000
-"""So many payloads are read in memory that is there; for more the system makes pages, 15 % of the time."""
+AT_ONCE: Final = 2000  # payloads in memory that is there; for more the system makes pages, 15 % of the time
 SINGLY: Final = 32  # among so few payloads the culprit is not looked for any further
 OPEN, CLOSE = b"{}"
 INT64: Final = 2**63

@@ -61,8 +61,7 @@ PACE: Final = {
     "JOBS_INSTANT_TRIGGER_S": "5",
 }
 """Variables of its jobs that follow from how it is fed; they change no result."""
-YOUNG: Final = "-Xmn400m"
-"""Java's young generation takes a batch of a whole slice: else its records are copied, and copied again."""
+YOUNG: Final = "-Xmn400m"  # room for a whole slice in Java's young generation: else records are copied twice
 RESTARTS: Final = 3  # a program that ended so often will end again
 TICK_S: Final = 0.2
 ROOM_BYTES: Final = 1 << 20  # less than a program needs to begin: its disk is full

@@ -29,8 +29,7 @@ EDGE_OFFSET: Final = 2
 KEYS: Final = ("place", "heading_sector")
 SUMS: Final = ("samples", "time_ms_sum", "speed_over_time_sum")
 VEHICLES: Final = "vehicles"  # vehicles in a group, beside its sums: each counts once, whatever its frames
-VEHICLE_BITS: Final = 63
-"""Bits of the set that tells vehicles apart across windows, by their ids' CRC-32; the sign stays free."""
+VEHICLE_BITS: Final = 63  # tells vehicles apart across windows, by CRC-32; the sign stays free
 SHARE: Final = pa.schema(
     [(name, pa.int64()) for name in ("start_ms", *KEYS, *SUMS, VEHICLES, "vehicle_bits")]
 )

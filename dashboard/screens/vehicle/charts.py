@@ -162,10 +162,8 @@ def _piece(a: Record, b: Record) -> Record:
     }
 
 
-NOMINAL_12_V: Final = 18.0
-"""A system above is one of 24 V; rules look at half of it (rules.yaml, `twelve_volts`)."""
-HEAVY_RULES: Final = {"coolant_hot": "coolant_hot_heavy"}
-"""The rule that a heavy vehicle has in the place of another."""
+NOMINAL_12_V: Final = 18.0  # above it is a system of 24 V; rules look at half of it (`twelve_volts`)
+HEAVY_RULES: Final = {"coolant_hot": "coolant_hot_heavy"}  # what a heavy vehicle has instead
 CALM: Final = "#12937e"
 
 

@@ -43,11 +43,9 @@ from infra.stack.watch.samples import (
 
 SQL: Final = sql_of(__file__)
 NAME: Final = "watch"
-GOOD: Final = 3
-"""A sample counts as measured for so many intervals, and for as long as parts may take to answer."""
+GOOD: Final = 3  # a sample counts for so many intervals, and for as long as parts may take to answer
 ANSWER_S: Final = 10.0
-KEYED: Final = "telemetry"
-"""The topic whose keys are counted, in the newest TAIL records of each partition; TOP of them are kept."""
+KEYED: Final = "telemetry"  # its keys are counted, in the newest TAIL records of a partition; TOP are kept
 TAIL: Final = 1000
 TOP: Final = 10
 

@@ -14,8 +14,7 @@ from infra.settings.sections import Watch
 from infra.settings.settings import Settings
 from infra.stack.mosquitto import BrokerFigures
 
-Ends = Mapping[int, int]
-"""Next offset by partition."""
+Ends = Mapping[int, int]  # next offset by partition
 REASON_CHARS: Final = 500
 
 

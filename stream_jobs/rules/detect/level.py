@@ -27,8 +27,7 @@ SERIES: Final = np.dtype(
 """``count`` buckets; 0 in the rest."""
 Series = npt.NDArray[Any]  # SERIES, [k]
 _PLACES: Final = np.arange(PARTS + 1)
-LEAST: Final = 2
-"""Complete buckets of a slope that stay however old they are: frames may be rarer than the span is long."""
+LEAST: Final = 2  # complete buckets of a slope that stay, however old: frames may be rare
 
 
 @dataclass(frozen=True, slots=True)
