@@ -58,8 +58,7 @@ class Checkpoint:
 
     def batches(self, name: str) -> list[int]:
         """Numbers of the batches in ``offsets`` or ``commits``, in order: the newest twenty or so."""
-        found = self.files.names(f"{self.query}/{name}")
-        return sorted(int(each) for each in found if each.isdecimal())
+        return sorted(int(each) for each in self.files.names(f"{self.query}/{name}") if each.isdecimal())
 
     def settle(self) -> None:
         """Make it readable where it lies: Spark notes the whole paths of its states' schemas."""

@@ -63,8 +63,7 @@ class HadoopStore:
         self._path_of = jvm.org.apache.hadoop.fs.Path
         self._text_of = jvm.org.apache.commons.io.IOUtils.toString
         try:
-            conf = spark._jsc.hadoopConfiguration()
-            self._fs = self._path_of(self.root).getFileSystem(conf)
+            self._fs = self._path_of(self.root).getFileSystem(spark._jsc.hadoopConfiguration())
         except Py4JJavaError as error:
             raise ConfigError(
                 f"{setting} {root}: {_reason(error)}. The scheme's jars must be on Spark's class "

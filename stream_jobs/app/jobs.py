@@ -236,8 +236,7 @@ def stream_tasks(
         own.conf.set("spark.sql.shuffle.partitions", str(settings.recompute.parts))
         return own
 
-    feeder = Feeder(settings, session, warm=True)
-    tools = Tools(settings, nightly_db, stop, feeder)
+    tools = Tools(settings, nightly_db, stop, Feeder(settings, session, warm=True))
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         (
             "progress",

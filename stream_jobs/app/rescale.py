@@ -138,8 +138,7 @@ def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], source: s
     writer = seeded.writeStream.outputMode("append").foreachBatch(
         lambda batch, _: batch.write.format("noop").mode("append").save()
     )
-    query = writer.trigger(availableNow=True).option("checkpointLocation", location).start()
-    query.awaitTermination()
+    writer.trigger(availableNow=True).option("checkpointLocation", location).start().awaitTermination()
 
 
 class Seed(StatefulProcessor):

@@ -268,8 +268,7 @@ def pack_environment(target: Path) -> Path:
 def _files() -> Iterator[tuple[Path, str]]:
     """Each file and its name in the archive, which is laid out as an interpreter looks for its library."""
     library = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
-    interpreter = Path(os.path.realpath(sys.executable))
-    yield interpreter, "bin/python3"
+    yield Path(os.path.realpath(sys.executable)), "bin/python3"
     for shared in Path(sysconfig.get_config_var("LIBDIR")).glob("libpython*.so.*"):
         yield shared, f"lib/{shared.name}"
     standard = Path(sysconfig.get_path("stdlib"))

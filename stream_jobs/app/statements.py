@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from infra.clients.db import sql_of
 from stream_jobs.app.schema import WRITER_COLUMNS
 
+SQL: Final = sql_of(__file__)
 VEHICLE_TABLE: Final = "odograph.vehicle_window"
 ROAD_TABLE: Final = "odograph.road_cell_window"
 EDGE_TABLE: Final = "odograph.road_edge_window"
@@ -107,26 +109,22 @@ class Table:
         """
         values = [c for c in columns if c not in self.keys and c not in WRITER_COLUMNS]
         staged_values, stored = (", ".join(f"{of}.{c}" for c in values) for of in ("s", "w"))
-        return (
-            f"DELETE FROM {staged(self.name)} s USING {self.name} w WHERE {self._matched()} "  # noqa: S608  own names
-            f"AND w.{self.time} >= %(since)s AND w.{self.time} <= %(until)s "
-            f"AND ROW({staged_values}) IS NOT DISTINCT FROM ROW({stored})"
-        )
+        return self._sql("leave_equal", staged_values=staged_values, stored=stored)
 
     def not_staged(self) -> str:
         """SQL: that no staged row is the one ``w`` of the table."""
-        return f"NOT EXISTS (SELECT 1 FROM {staged(self.name)} s WHERE {self._matched()})"  # noqa: S608
+        return self._sql("not_staged")
 
-    def _matched(self) -> str:
-        return " AND ".join(f"s.{key} = w.{key}" for key in self.keys)
+    def _sql(self, name: str, **parts: str) -> str:
+        matched = " AND ".join(f"s.{key} = w.{key}" for key in self.keys)
+        own = {"table": self.name, "staged": staged(self.name), "time": self.time, "matched": matched}
+        return SQL[name].format(**own, **parts)
 
     def put(self, columns: Sequence[str], constants: Sequence[str] = ()) -> str:
         """Staged rows in the place of those with the same keys; the last columns are ``constants``."""
         sources = ", ".join([quoted(columns[: len(columns) - len(constants)]), *constants])
-        return (
-            f"INSERT INTO {self.name} ({quoted(columns)}) SELECT {sources} FROM {staged(self.name)} "  # noqa: S608
-            f"ORDER BY {quoted(self.keys)} {on_conflict(self.keys, columns)}"
-        )
+        keys, ends = quoted(self.keys), on_conflict(self.keys, columns)
+        return self._sql("put", columns=quoted(columns), sources=sources, keys=keys, on_conflict=ends)
 
 
 def reopen(table: str, keys: Sequence[str]) -> str:
@@ -134,26 +132,15 @@ def reopen(table: str, keys: Sequence[str]) -> str:
 
     Those of any vehicle where the windows are of roads.
     """
-    own = "AND l.vehicle_id = s.vehicle_id " if "vehicle_id" in keys else ""
-    return (
-        "UPDATE odograph.late_frame l SET repaired_at = NULL "  # noqa: S608
-        f"FROM {staged(table)} s JOIN {table} w USING ({', '.join(keys)}) "
-        f"WHERE w.revision > 0 AND l.repaired_at IS NOT NULL {own}"
-        "AND l.t0_ms < (extract(epoch FROM s.window_start) + s.window_s) * 1000 "
-        "AND l.t0_ms + l.span_ms >= extract(epoch FROM s.window_start) * 1000"
-    )
+    own = "AND l.vehicle_id = s.vehicle_id" if "vehicle_id" in keys else ""
+    return SQL["reopen"].format(staged=staged(table), table=table, keys=", ".join(keys), own=own)
 
 
 def reopen_journeys(table: str) -> str:
     """The same of journeys: late frames of their vehicles that were repaired within a day."""
-    return (
-        "UPDATE odograph.late_vehicle_frames SET repaired_at = NULL "  # noqa: S608
-        f"WHERE vehicle_id IN (SELECT vehicle_id FROM {staged(table)}) "
-        "AND repaired_at > now() - INTERVAL '1 day'"
-    )
+    return SQL["reopen_journeys"].format(staged=staged(table))
 
 
 def insert_new(table: str, columns: Sequence[str]) -> str:
     """Staged rows into ``table``; those that are there already stay as they are."""
-    names = quoted(columns)
-    return f"INSERT INTO {table} ({names}) SELECT {names} FROM {staged(table)} ON CONFLICT DO NOTHING"  # noqa: S608
+    return SQL["insert_new"].format(table=table, columns=quoted(columns), staged=staged(table))

@@ -139,8 +139,7 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
             "again; packing needs room for a second copy of the hour"
         ) from error
     sources = [entry for chunk in chunks for _, entry in chunk]
-    replaces = [entry.name for entry in sources]
-    _replace(folder, hour_ms, made, replaces)
+    _replace(folder, hour_ms, made, [entry.name for entry in sources])
     bytes_before, bytes_after = (sum(entry.bytes for entry in entries) for entries in (sources, made))
     rows = sum(entry.rows for entry in made)
     return Packed(hour_ms, len(sources), len(made), rows, bytes_before, bytes_after)

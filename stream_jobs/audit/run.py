@@ -65,8 +65,7 @@ def current_horizon(settings: Settings, addresses: Endpoints) -> Horizon:
         for query in (WINDOWS, ARCHIVE, DEFERRED):  # before the log's ends: what comes meanwhile is in flight
             done = newest.get(ARCHIVE if query == DEFERRED else query)
             committed[query] = {} if done is None else done.ends.get(kafka_topic(prefix, READS[query]), {})
-        rows = database.execute(SQL["next_offsets"], (EVENTS, DEAD_LETTER)).fetchall()
-        committed[EVENTS] = dict(rows)
+        committed[EVENTS] = dict(database.execute(SQL["next_offsets"], (EVENTS, DEAD_LETTER)).fetchall())
     now_ms = time.time_ns() // 1_000_000
     waiting = dict.fromkeys(READS, now_ms)  # receipt of the first record that waits; now where none does
     with LogEnds(addresses.kafka_bootstrap, prefix) as log:
@@ -171,8 +170,7 @@ def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: floa
             over = time.monotonic() > end_s
             stands = now is not None and now == last
             if now is not None and stands and (now.residual == 0 or over):
-                whole = replace(where, committed=ends.ends(TELEMETRY), log=seen.log)
-                found = collect.collect(whole, WHOLE)
+                found = collect.collect(replace(where, committed=ends.ends(TELEMETRY), log=seen.log), WHOLE)
                 return Audit(found, now, cloned_vehicles(settings.paths.home), horizon=seen)
             if over and (now is None or (last is not None and not stands)):
                 return None

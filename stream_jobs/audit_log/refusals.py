@@ -5,7 +5,7 @@ fills it.
 import json
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -126,7 +126,7 @@ class Refusals:
     def __init__(self, database: Database, home: Path, now: Callable[[], float] = time.time) -> None:
         self._database, self._folder, self._now = database, home / "logs", now
         self._logs: dict[str, _Log] = {}
-        self._open: dict[str, dict[int, Counter[Refusal]]] = {}
+        self._open = defaultdict[str, defaultdict[int, Counter[Refusal]]](lambda: defaultdict(Counter))
         self._noted: dict[str, int] | None = None
 
     def __call__(self) -> int:
@@ -145,26 +145,17 @@ class Refusals:
     def _read(self, path: Path, noted_s: int) -> None:
         service = path.stem
         parse = PARSERS[service.partition("-")[0]]
-        minutes = self._open.setdefault(service, {})
+        minutes = self._open[service]
         for line in self._logs.setdefault(service, _Log(path)).lines():
             if told := parse(line):
                 minute_s = int(told[0] // MINUTE_S * MINUTE_S)
                 if minute_s > noted_s:
-                    self._count(minutes.setdefault(minute_s, Counter()), told[1])
-
-    @staticmethod
-    def _count(counts: Counter[Refusal], told: Refusal) -> None:
-        one = Refusal(*(plain(text)[:NAME_CHARS] for text in told))
-        counts[one if one in counts or len(counts) < MOST else Refusal(NOBODY, "others")] += 1
+                    counts, one = minutes[minute_s], Refusal(*(plain(text)[:NAME_CHARS] for text in told[1]))
+                    counts[one if one in counts or len(counts) < MOST else Refusal(NOBODY, "others")] += 1
 
     def _note(self, service: str, minute_s: int, counts: Counter[Refusal]) -> int:
         found = [
-            {
-                "principal": who,
-                "vehicle": who if VEHICLE_ID.fullmatch(who) else None,
-                "what": what,
-                "times": times,
-            }
+            {"principal": who, "vehicle": VEHICLE_ID.fullmatch(who) and who, "what": what, "times": times}
             for (who, what), times in counts.most_common()
         ]
         values: dict[str, Any] = {"service": service, "minute_s": minute_s, "found": Jsonb(found)}

@@ -53,8 +53,7 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
         with connected("256MB") as connection:
             span = (max(opened_ms) + AROUND_MS, min(opened_ms) - AROUND_MS)
             sql = SQL["frames"].format(records=reader.records_sql(reader.by_log(files)))
-            found = connection.sql(sql, params=[sorted(set(vehicles)), *span])
-            frames = found.to_arrow_table().to_pylist()
+            frames = connection.sql(sql, params=[sorted(set(vehicles)), *span]).to_arrow_table().to_pylist()
     rows = chosen(due, frames)
     counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
 

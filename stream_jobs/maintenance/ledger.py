@@ -53,8 +53,7 @@ class HourlyLedger:
         devices = edge.devices(self._sources.home)
         for hour in hours:
             scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, self._lateness_ms, self._sources.window_ms)
-            account = collect(self._sources, scope, devices)
-            self._database.run(partial(put, hour_ms=hour, account=account))
+            self._database.run(partial(put, hour_ms=hour, account=collect(self._sources, scope, devices)))
         self._looked_ms = closed_ms
         return len(hours)
 

@@ -65,8 +65,7 @@ class Overload:
             chosen = tuple(classes.split(",")) if ended_ms is None else ()
             self.policy([(POLICY_KEY, Deferral(chosen, self.terms.show_every_s).encode())])
             if last is not None:
-                row = self._alert(began_ms, ended_ms, classes, lag)
-                self.alerts([(FLEET, pack(row))])
+                self.alerts([(FLEET, pack(self._alert(began_ms, ended_ms, classes, lag)))])
             self._told = began_ms, ended_ms
         return last is not None and ended_ms is None
 
@@ -78,8 +77,7 @@ class Overload:
         if opened and (ends(lags, now_ms, opened[0][0], terms) or opened[0][1] != terms.classes):
             execute(connection, SQL["end"], {"at_ms": now_ms})
         elif not opened and terms.classes and begins(lags, now_ms, terms):
-            values = {"at_ms": now_ms, "classes": terms.classes, "lag": lags[-1][1]}
-            execute(connection, SQL["begin"], values)
+            execute(connection, SQL["begin"], {"at_ms": now_ms, "classes": terms.classes, "lag": lags[-1][1]})
         return next(iter(fetch(connection, SQL["last"])), None)
 
     def _alert(self, began_ms: int, ended_ms: int | None, classes: str, lag: int) -> AlertRow:

@@ -6,13 +6,14 @@ records under lock stay, with the custody log of all of them: a legal hold wins.
 
 import mmap
 import os
+import re
 import secrets
 import shutil
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,13 +129,12 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     say("archive: frames")
     with upkeep.alone(archive):
         for hour in reader.hours(archive):
-            target = settings.archive.pack_mb << 20
-            found.frames += upkeep.erase(archive, hour, target, vehicle, found.name)
+            found.frames += upkeep.erase(archive, hour, settings.archive.pack_mb << 20, vehicle, found.name)
             upkeep.settle(archive, hour, settings.archive.grace_min, now_ms())
     log.cut(cut)
     found.log = {topic: count for topic, count in cut.records.items() if count}
     _certificates(settings, vehicle)
-    found.files = _renamed(_files(settings.paths.home), vehicle, found.name)
+    found.files = _renamed(settings.paths.home, vehicle, found.name)
     with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
         _forgotten(database, vehicle, found)
     aside = Path(f"{settings.paths.place('checkpoints')}{ASIDE}")
@@ -300,25 +300,19 @@ def _certificates(settings: Settings, vehicle: str) -> None:
         shutil.rmtree(folder)
 
 
-def _files(home: Path) -> Iterator[Path]:
-    for name in FILES:
-        yield from (path for path in (home / name).rglob("*") if path.is_file() and not path.is_symlink())
-
-
-def _renamed(files: Iterable[Path], vehicle: str, name: str) -> int:
+def _renamed(home: Path, vehicle: str, name: str) -> int:
     """Write the name over the vehicle's id, which is as long, wherever it stands; how many files had it.
 
     In place: programs that append to a file go on.
     """
-    counts: Counter[Path] = Counter()
-    for path in files:
-        if not path.stat().st_size:
+    count = 0
+    for path in chain.from_iterable((home / folder).rglob("*") for folder in FILES):
+        if path.is_symlink() or not path.is_file() or not path.stat().st_size:
             continue
         opened = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # programs write in these folders too
         with open(opened, "r+b") as file, mmap.mmap(file.fileno(), 0) as text:  # noqa: PTH123
-            at = text.find(vehicle.encode())
-            while at >= 0:
+            places = [found.start() for found in re.finditer(vehicle.encode(), text)]
+            for at in places:
                 text[at : at + len(vehicle)] = name.encode()
-                counts[path] += 1
-                at = text.find(vehicle.encode(), at)
-    return len(counts)
+            count += bool(places)
+    return count

@@ -102,7 +102,10 @@ def export(settings: Settings, vehicle: str, folder: Path, basis: LegalBasis) ->
             "vehicle_id": vehicle,
             "legal_basis": {"law": LAW, "basis": basis.kind, "reference": basis.reference},
             "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "files": {name: _described(draft / name, rows) for name, rows in sorted(files.items())},
+            "files": {
+                name: {"rows": n, "bytes": (draft / name).stat().st_size, "sha256": sha256_of(draft / name)}
+                for name, n in sorted(files.items())
+            },
         }
         (draft / MANIFEST).write_bytes(orjson.dumps(made, option=orjson.OPT_INDENT_2))
         queries.note(
@@ -112,10 +115,6 @@ def export(settings: Settings, vehicle: str, folder: Path, basis: LegalBasis) ->
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return made
-
-
-def _described(path: Path, rows: int) -> dict[str, Any]:
-    return {"rows": rows, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def _table(connection: Connection, table: Table, path: Path) -> int:

@@ -172,8 +172,7 @@ def _of_drives(
     wanted: Wanted, drives: Path, settings: Settings, folder: Path, reach: Reach
 ) -> tuple[Source, tuple[str, ...]]:
     """Recorded drives as a day of the run's own, received as they were recorded, and their vehicles."""
-    start = recordings.parse_start(wanted.start)
-    convoy = recordings.convoy(drives, wanted.mapping, float("inf"), start)
+    convoy = recordings.convoy(drives, wanted.mapping, float("inf"), recordings.parse_start(wanted.start))
     shutil.rmtree(folder / records.INPUT, ignore_errors=True)
     made = json.loads(
         (recordings.make(convoy, drives, settings, records.INPUT, folder) / "run.json").read_text()

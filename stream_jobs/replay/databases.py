@@ -115,8 +115,7 @@ def create(owner_url: str, name: str) -> None:
     """The run's database with all tables, and what the jobs look up as the live one has it. Idempotent."""
     with connected(owner_url) as live:
         if live.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
-            statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name))
-            live.execute(statement)
+            live.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
         own_url = with_name(owner_url, name)
         migrate(own_url)
         with connected(own_url) as own, own.transaction():
@@ -142,8 +141,7 @@ def copy(source: Connection, query: str, target: Connection, into: str, values: 
 
 def names(connection: Connection, table: str) -> list[str]:
     """Columns of a table of odograph, in their order."""
-    found = connection.execute(TYPES, {"table": f"odograph.{table}"}).fetchall()
-    return [str(name) for name, _ in found]
+    return [str(name) for name, _ in connection.execute(TYPES, {"table": f"odograph.{table}"}).fetchall()]
 
 
 def drop(owner_url: str, name: str) -> None:

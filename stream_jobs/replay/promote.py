@@ -155,8 +155,7 @@ def _complete(live: Connection, schema: str, table: str) -> None:
 
 
 def _definition(live: Connection, kind: str, name: str) -> str | None:
-    found = {(k, n): text for k, n, text in live.execute(_VIEWS).fetchall()}
-    return found.get((kind, name))
+    return {(k, n): text for k, n, text in live.execute(_VIEWS).fetchall()}.get((kind, name))
 
 
 class Promoted(NamedTuple):

@@ -213,8 +213,7 @@ class Restater:
             restated[table] = restate_rows(connection, table, found, bounds)
         whole = late if piece.vehicle_id is None and rows else []
         queue.mark_taken_in(connection, whole)
-        places = restated[ROAD] + restated[EDGE]
-        counts = Counts(len(whole), restated[VEHICLE], places, orphaned)
+        counts = Counts(len(whole), restated[VEHICLE], restated[ROAD] + restated[EDGE], orphaned)
         if piece.run is not None:
             queue.add(connection, piece.run, counts, windows[1])
         return counts

@@ -141,8 +141,7 @@ def edges_after(net: RoadNetwork) -> After:
         leaving[at].append(edge)
     after = []
     for edge, at in enumerate(end):
-        onward = [other for other in leaving[at] if end[other] != begin[edge]]
-        after.append(onward or leaving[at])
+        after.append([other for other in leaving[at] if end[other] != begin[edge]] or leaving[at])
     return after
 
 
@@ -180,8 +179,7 @@ def quickest(
     share_of = {goal.edge: goal.share for goal in goals}
     if start.edge in share_of and share_of[start.edge] >= start.share:
         part = share_of[start.edge] - start.share
-        length_m = part * float(net.length_m[start.edge])
-        return Way((start.edge,), part * time_of(start.edge, 0.0), length_m)
+        return Way((start.edge,), part * time_of(start.edge, 0.0), part * float(net.length_m[start.edge]))
     reached = {start.edge: (1 - start.share) * time_of(start.edge, 0.0)}
     came: dict[int, int] = {}
     queue = [(reached[start.edge], start.edge, ON)]

@@ -58,8 +58,7 @@ class Fleet:
         self.rules = [f"{rule.id}@{rule.version}" for rule in rule_set.rules]
         self.held, self.journeys = kept.held, kept.journeys
         if self.held is not None and kept.rules != self.rules:
-            names = [*name_expressions(rule_set.rules)]
-            nothing = unknown_inputs(len(self.rules), len(self.held), names)
+            nothing = unknown_inputs(len(self.rules), len(self.held), [*name_expressions(rule_set.rules)])
             self.held = replace(self.held, rules=nothing)  # what the old rules read of it is lost
         before = dict(zip(kept.rules, kept.detectors, strict=True))
         self.detectors: list[Memory] = [

@@ -217,8 +217,7 @@ class JourneyMemory(msgspec.Struct, array_like=True):
 
     def keep(self, places: Ints) -> None:
         self.numbers = self.numbers.take(places, axis=0)
-        stay = enumerate(places.tolist())
-        self.harsh = {new: self.harsh[old] for new, old in stay if old in self.harsh}
+        self.harsh = {new: self.harsh[old] for new, old in enumerate(places.tolist()) if old in self.harsh}
 
     def of(self, places: Ints) -> trips.Memory:
         """A copy of what is remembered at ``places``, [k]."""
