@@ -51,10 +51,9 @@ class LocalFiles:
 
 
 class HadoopStore:
-    """The same below the URL ``root``, the value of ``setting``, and what the archive asks; errors are
-    ArchiveError.
+    """The same below the URL ``root``, the value of ``setting``, and what the archive asks.
 
-    Raises ConfigError for an unknown scheme.
+    Its errors are ArchiveError. Raises ConfigError for an unknown scheme.
     """
 
     def __init__(self, spark: SparkSession, root: str, setting: str = "ODOGRAPH_ARCHIVE_URL") -> None:

@@ -10,9 +10,7 @@ HEAD: Final = (*IDENTITY, "t0_ms", "dt_ms", "n")  # without one of these a frame
 WATERMARK_METADATA: Final = "spark.watermarkDelayMs"
 """Under this a column's metadata says that it is event time, and the delay of its watermark, ms."""
 COUNTED: Final = "frames_counted"
-"""Name of what a stream observes: frames that were ``copies``, and that came when their windows were closed
-(``missed``).
-"""
+"""What a stream observes: frames that were ``copies``, and that came to closed windows (``missed``)."""
 
 WINDOW_KEYS: Final = ("vehicle_id", "window_start")
 ROAD_KEYS: Final = ("cell", "heading_sector", "window_start")

@@ -1,7 +1,6 @@
 """What the query ``telemetry`` writes: findings to the topic ``alerts``, then each batch in one transaction.
 
-Every write may be run again: a batch claims its line in the ledger first, values are absolute, keys are
-natural.
+Every write may be run again: a batch claims its line in the ledger, values are absolute, keys natural.
 """
 
 from dataclasses import dataclass, field

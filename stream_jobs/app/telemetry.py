@@ -2,8 +2,7 @@
 
 Records go to one stateful operator by buckets of vehicles, a hash of Kafka's key: four columns and the raw
 payload, which is parsed once, there. The operator runs in Spark's Python workers (transformWithState);
-its key is a bucket and not a vehicle, because a call and a state access a vehicle would cost more than the
-work.
+its key is a bucket, since a call and a state access a vehicle would cost more than the work.
 """
 
 from base64 import b64decode, b64encode

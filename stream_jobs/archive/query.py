@@ -85,11 +85,9 @@ def _note_vehicles(connection: Connection, exceptions: pa.Table) -> None:
 def note_exceptions(
     connection: Connection, found: pa.Table, logs: Mapping[str, str], repaired_at: datetime | None = None
 ) -> int:
-    """Late and quarantined frames (columns EXCEPTION) into their lists, those put off with the late ones; how
-    many are late or put off.
+    """Late, put off and quarantined frames (columns EXCEPTION) into their lists; how many of the former two.
 
-    ``logs``: by topic the log that they are places in. ``repaired_at``: when the late ones were taken into
-    their windows, if they are.
+    ``logs``: by topic the log that they are places in. ``repaired_at``: when late ones came into windows.
     """
     received_at = found["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
     repaired = pa.array([repaired_at] * found.num_rows, pa.timestamp("us", tz="UTC"))

@@ -246,8 +246,7 @@ def partitions_of(folder: Path, vehicle_id: str) -> dict[str, set[int]]:
 
 
 def erase(folder: Path, hour_ms: int, target_bytes: int, vehicle_id: str, name: str) -> int:
-    """Take a vehicle out of an hour's records, which are packed before; how many were its. The caller alone
-    does so.
+    """Take a vehicle out of an hour's records, which are packed before; how many were its. One at a time.
 
     The records keep their places, numbers and times, under ``name`` and the verdict ``erased``. The old files
     go by ``settle``. Raises ArchiveError: a file is damaged, or the disk is full; the hour is then as it was.

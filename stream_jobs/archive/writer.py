@@ -170,8 +170,7 @@ def write_files(folder: Path, records: Iterable[pa.RecordBatch], limits: ClockLi
 
 
 def place(folder: Path, hour_ms: int, staged: Path, entry: Entry) -> bool:
-    """Move a finished file to its place under its entry's name, over a copy of an earlier try; whether it
-    was taken.
+    """Move a finished file to its place, over a copy of an earlier try; whether it was taken.
 
     A name that was packed or has expired since is refused, and the staged file goes: its records are there
     already. ``staged`` must lie on the same file system. Raises OSError.

@@ -213,8 +213,7 @@ def cloned_vehicles(home: Path) -> list[Clone]:
 
     A device has one boot at a time. Frames of two boots of one vehicle whose sample times overlap come from
     two devices, unless a clock was set back between the boots; so their receive times must overlap too. A
-    reboot gives neither. What a vehicle stored before a reboot and sends after it overlaps in receive time
-    alone.
+    reboot gives neither. What is stored before a reboot and sent after it overlaps in receive time alone.
     """
     files = reader.paths(archive_of(home))
     if not files:

@@ -74,9 +74,8 @@ def settled_ledger(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: 
 class Sources:
     """Where the sources of an account are, and what none of them can say yet while data flows.
 
-    ``committed``: next offset of the live topic by partition up to which the archive has all, as far as that
-    is known, and ``log``: in which log. ``waiting``: frames that lie in the log and in no consumer's results
-    yet.
+    ``committed``: next offset of the live topic by partition up to which the archive has all, if that is
+    known, and ``log``: in which log. ``waiting``: frames in the log that are in no consumer's results yet.
     """
 
     home: Path
@@ -117,9 +116,7 @@ class Gap(NamedTuple):
 
 
 class WindowGap(NamedTuple):
-    """A window that counts other frames than the archive holds in time for it, and the first and last number
-    of those there.
-    """
+    """A window that counts other frames than the archive has in time, and the first and last of those."""
 
     vehicle_id: str
     window_start_ms: int

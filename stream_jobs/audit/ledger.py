@@ -1,7 +1,6 @@
 """The conservation ledger: every frame that was generated is found again, once, or named as missing. Pure.
 
-``Ledger`` holds the sums of all vehicles. Three equations, each between figures that different parts measured
-on their own::
+``Ledger``: the sums of all vehicles. Three equations between figures that different parts measured::
 
     generated + poison  = distinct frames archived + distinct dead letters not archived
                           + rejected and counted only                       (simulator, archive, database)
@@ -49,8 +48,7 @@ class Scope:
     def closed(self, closed_ms: int, lateness_ms: int, window_ms: int) -> "Scope":
         """What of it is closed when everything received before ``closed_ms`` is in archive and windows.
 
-        A frame that is not late is received within ``lateness_ms`` of its first sample. Both ends lie
-        on the grid of windows.
+        A frame in time is received within ``lateness_ms`` of its first sample. Ends are those of windows.
         """
         since_ms = self.since_ms // window_ms * window_ms
         until_ms = min(self.until_ms, closed_ms - lateness_ms) // window_ms * window_ms

@@ -104,8 +104,7 @@ def in_flight(settings: Settings, addresses: Endpoints, horizon: Horizon) -> dic
 @dataclass(frozen=True, slots=True)
 class Audit:
     """What an audit found. ``ledger``: the sums over everything since the start, where nothing is in flight;
-    ``in_flight``: records of what was asked for that are younger than the horizon: nothing can be said of
-    them yet.
+    ``in_flight``: records asked for that are younger than the horizon: nothing can be said of them yet.
     """
 
     account: Account

@@ -1,7 +1,6 @@
 """Crash records that come in parts: rows of the parts, and the record once all of them are there.
 
-Parts belong together by vehicle, boot id, crash id, digest and number of parts. They may come in any order
-and any number of times.
+Parts belong together by vehicle, boot id, crash id, digest and their number; in any order, any times.
 """
 
 from collections.abc import Mapping, Sequence

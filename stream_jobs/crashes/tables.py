@@ -87,8 +87,7 @@ def export(
 ) -> tuple[str, bytes, str]:
     """A record's bundle: its file's name, its bytes and their SHA-256; noted before it can leave.
 
-    ``urls``: of who reads the record and of who notes; ``actor``: who signed in, else nobody. Raises
-    ServiceError, ConfigError.
+    ``urls``: of the reader and of who notes; ``actor``: who signed in. Raises ServiceError, ConfigError.
     """
     found = evidence(urls[0], key)
     if not basis.names_vehicle:

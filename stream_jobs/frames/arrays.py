@@ -1,7 +1,6 @@
 """A batch of frames as arrays: values in whole steps of their signal's resolution, each known or not.
 
-Two axes: a fast signal has a value a sample (the samples of all frames one after the other), a slow one a
-value a frame.
+Two axes: a fast signal has a value a sample (of all frames one after the other), a slow one a value a frame.
 """
 
 from collections.abc import Mapping

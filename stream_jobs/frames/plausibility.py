@@ -3,8 +3,7 @@
 A number outside its signal's range (infra/contract/signals.py) is not available, and so are both coordinates
 where they are exactly 0: a receiver without a fix. NaN is not available either. A frame whose fixes lie
 further apart than a vehicle can drive meanwhile has no fix: one of them jumped, and which one it does not
-tell. The same functions, ``Signal.holds``, ``nowhere`` and ``astray``, judge numpy arrays and build the Spark
-expressions.
+tell. ``Signal.holds``, ``nowhere`` and ``astray`` judge numpy arrays and build the Spark expressions alike.
 """
 
 from collections.abc import Sequence

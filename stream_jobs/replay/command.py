@@ -234,9 +234,7 @@ def _next_id(home: Path, into: str) -> str:
 def _into_live(
     run: Run, yes: bool, settings: Settings, live: Endpoints, stop: threading.Event, say: Say
 ) -> None:
-    """The records into the live topic, received now, by consent only. Their first time of receipt is in a
-    header.
-    """
+    """The records into the live topic, received now (before: in a header), by consent only."""
     topic = kafka_topic(settings.kafka.prefix, TOPIC)
     source, sent = shadow.stored(settings, run, 1), [0]
     try:

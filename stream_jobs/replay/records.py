@@ -53,9 +53,7 @@ _OFFSETS: Final = re.compile(r"(\d+):(\d+)")
 
 Ints = npt.NDArray[np.int64]
 Files = Callable[[int, int], Sequence[reader.ArchiveFile]]
-"""Files that can hold records received in [since, until), ms. Asked again each time: compaction may have put
-others in their place.
-"""
+"""Files that can hold records received in [since, until), ms, as they are now: compaction replaces some."""
 
 
 class Log(kafka.LogReader):
@@ -267,8 +265,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The records of a replay: those received in ``received``, and late ones of ``event`` after it, received
-    before ``late_until_ms``.
+    """The records received in ``received``, and those of ``event`` that came late, to ``late_until_ms``.
 
     ``vehicles``: only theirs; empty: all. ``partitions``: of the topic they go into; there each lies where
     its key belongs, however many partitions the log had that it comes from.

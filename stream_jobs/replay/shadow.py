@@ -243,8 +243,7 @@ def watch(run_id: str) -> None:
 def drop(run_id: str) -> None:
     """Remove all of a run: programs, topics, database, folder; raises ConfigError while serving reads it.
 
-    The run's own file goes last: as long as it is there the run is known, and a drop that was killed can be
-    done again.
+    The run's own file goes last: while it is there the run is known, and a killed drop can be done again.
     """
     settings = load()
     run, addresses = runs.load(settings.paths.home, run_id), endpoints(settings)

@@ -1,7 +1,6 @@
 """What the database knows of roads: five-minute sums, free flow, profile, the network in use; arrival times.
 
-Sums follow the windows as these change. Of an arrival time it has what is asked for, predicted, and what came
-of it.
+Sums follow the windows as these change. Of arrival times: what is asked for, predicted, and came of it.
 """
 
 import time
@@ -34,9 +33,7 @@ PLACES: Final = (
     {"stem": "road_cell", "keys": "cell, heading_sector", "known": "true"},
     {"stem": "road_edge", "keys": "network_no, edge_id", "known": "edge_id >= 0"},
 )
-"""What traffic is told of: tables are ``odograph.<stem>_window`` and so on; ``known``: windows that belong to
-a place at all.
-"""
+"""What traffic is told of, in ``odograph.<stem>_window`` and so on; ``known``: windows that have a place."""
 INTERVALS_AT_ONCE: Final = 24
 STOPS_AT_ONCE: Final = 10_000
 STOP_RESOLUTION: Final = 10

@@ -173,8 +173,7 @@ def quickest(
 ) -> Way | None:
     """The quickest way from ``start`` to any of ``goals``; None where there is none.
 
-    Edges are entered when the way before is driven: speeds may depend on the time, as long as nobody gains by
-    waiting.
+    Edges are entered when the way before is driven: speeds depend on the time; nobody may gain by waiting.
     """
     share_of = {goal.edge: goal.share for goal in goals}
     if start.edge in share_of and share_of[start.edge] >= start.share:

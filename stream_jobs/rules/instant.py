@@ -1,8 +1,7 @@
 """Instant rules in Spark: their expressions checked before anything runs, and the findings of single records,
 which are parsed and judged by Spark's expressions, since real-time mode runs no Python.
 
-Input are records (see stream_jobs/app/queries.py); output is one row a finding with the columns ALERT_KEYS of
-the contract.
+Input are records (stream_jobs/app/queries.py); output is a row a finding with the contract's ALERT_KEYS.
 """
 
 from collections.abc import Iterable, Sequence

@@ -96,8 +96,7 @@ class Baseline:
 class Count:
     """At least ``times`` beginnings within ``span_s``; absent for ``absent_s``, it begins anew.
 
-    ``reversal``: what counts is each time that the value, having fallen by so much, rises by so much while
-    the condition holds.
+    ``reversal``: each rise of the value by so much counts, after a fall by so much, if the condition holds.
     """
 
     times: Annotated[Whole, Field(ge=1, le=32)] = 1
@@ -303,9 +302,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Keys and values of one entry; an error names the ``file`` ("rules file PATH"), what it is ("rule"), its
-    ``name`` and the key.
-    """
+    """Keys and values of an entry; errors name ``file`` ("rules file PATH"), ``kind`` ("rule"), name, key."""
 
     file: str
     kind: str
@@ -409,8 +406,7 @@ def read_entries(
 ) -> list[Entry]:
     """The entries of a file under the key ``plural``; raises ConfigError naming file, entry and key.
 
-    ``what`` the file is; ``name_key``: of the name of an entry, which none may share; ``besides``: keys that
-    the file may have too.
+    ``what`` the file is; ``name_key``: of an entry's name, which none may share; ``besides``: other keys.
     """
     document = read_yaml(path, what)
     only = isinstance(document, dict) and not document.keys() - {plural, *besides}

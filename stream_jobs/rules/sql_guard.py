@@ -1,8 +1,7 @@
 """What SQL that people write may do: compute from the rows it is given, and nothing else.
 
 Judged on Spark's parsed plan, before names are resolved and before anything is read or run. The lists in
-sql_guard.yaml say what may be there; what they do not name is refused, so that a new statement of Spark is
-refused too.
+sql_guard.yaml say what may be there; what they do not name is refused, as a new statement of Spark.
 """
 
 from collections.abc import Iterator

@@ -262,8 +262,7 @@ def check(spark: SparkSession, definition: Definition, limits: ClockLimits) -> T
 def _analysed(definition: Definition, records: DataFrame, limits: ClockLimits) -> DataFrame:
     """What the definition makes of ``records`` (key, received_ms, value).
 
-    Raises ConfigError where it is more than one SELECT over the view (nothing of it has run then), or Spark
-    does not accept it.
+    Raises ConfigError, before it runs, where it is more than one SELECT over the view or Spark refuses it.
     """
     spark = records.sparkSession
     try:
@@ -291,8 +290,7 @@ def _of_file(definition: Definition, error: Exception) -> ConfigError:
 
 
 def view(definition: Definition, records: DataFrame, limits: ClockLimits) -> DataFrame:
-    """The definition's view with the signals that it reads: of samples fast ones by sample, slow ones
-    repeated.
+    """The view with the signals that the definition reads: of samples, slow ones are repeated.
 
     Spark forgets that a time computed from the watermarked one is event time: its metadata says so.
     """

@@ -82,8 +82,7 @@ class Core:
         """Rows out of frames that are all there, in whatever order they are given.
 
         All frames of a vehicle are put in order at once, whatever came when: that is what the stream's order
-        comes to where nothing is behind. ``until_ms``: the receive clock up to which it is known that
-        nothing more came.
+        comes to where nothing is behind. ``until_ms``: the receive clock up to which nothing more came.
         """
         fleet = Fleet(self._rule_set)
         features = features.take(np.argsort(features["received_ms"], kind="stable"))

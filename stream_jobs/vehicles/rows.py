@@ -240,8 +240,7 @@ def alert_row(
     rule: "Rule | Metric", found: Detection, vehicle_id: str, boot_id: int, seq: int, received_ms: int,
     lat_deg: float | None = None, lon_deg: float | None = None,
 ) -> AlertRow:  # fmt: skip
-    """The record of a finding, with the frame that brought it; ``received_ms``: that one's receipt, or when a
-    timer was due.
+    """The record of a finding, with its frame; ``received_ms``: that one's receipt, or when a timer was due.
 
     Its id follows from what makes a finding the same one, vehicle, rule, version and event time, and not from
     the frame that brought it: found again, it is no news.

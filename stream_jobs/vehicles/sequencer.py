@@ -54,8 +54,7 @@ class Order(msgspec.Struct, array_like=True):
 class Sequencer:
     """Puts arrivals of one vehicle in order. ``behind`` collects the frames that came too late.
 
-    The settings say how long a gap is waited for (``lateness_s`` of receive time), and how many frames may
-    wait behind it.
+    By the settings a gap is waited for (``lateness_s`` of receive time) by so many frames at most.
     """
 
     def __init__(self, order: Order, jobs: Jobs) -> None:

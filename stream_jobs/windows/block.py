@@ -1,7 +1,6 @@
 """Windows of many vehicles that begin at one moment, as matrices: a row a part, a column a vehicle.
 
-What frames add to a window is one matrix operation for all vehicles: sums add up, the larger or the smaller
-one stays.
+What frames add to a window is one matrix operation for all vehicles: sums, the larger or smaller values.
 """
 
 from collections.abc import Sequence

@@ -388,8 +388,7 @@ class OpenWindows:
 def archived_frames(records: pa.Table, limits: ClockLimits) -> Iterator[FrameBatch]:
     """Frames of archived records (columns ARCHIVED, in any order, copies among them), in their log's order.
 
-    Of copies of a frame the first ok one comes first, if there is one. The verdict is the archived one, on
-    which the stream acted.
+    Of copies of a frame the first ok one comes first, if any. The verdict is the one the stream acted on.
     """
     late = pc.not_equal(records["verdict"], OK)
     keys = [("is_late", "ascending"), *((name, "ascending") for name in COORDINATES)]

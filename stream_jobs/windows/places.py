@@ -2,8 +2,7 @@
 
 Only samples with ignition on, a position and a speed count. A place is an H3 cell and a direction, or, where
 a road network is known, an edge; a sample that fits no edge clearly counts in a row of its own (see
-roads/network.py). Shares sum rows over the vehicles of one bucket; buckets have no vehicle in common, so they
-add up.
+roads/network.py). Shares sum rows over the vehicles of one bucket; these are of no other, so shares add up.
 """
 
 import zlib

@@ -320,9 +320,7 @@ def _mean(name: str, of: str) -> Measure:
 
 
 def _single(name: str, kind: Kind, of: str, arrow: pa.DataType | None = None) -> Measure:
-    """One part in its unit, or with ``arrow`` in whole steps, cast to that; of several last values at one
-    millisecond the largest.
-    """
+    """One part in its unit, or as ``arrow`` in whole steps; of last values at one millisecond the largest."""
     only = part(kind, of)
     q = only.quantity
 

@@ -135,9 +135,7 @@ AGAIN: float = 0.5  # a raised rule is found again after this share of its clear
 HELD: Final = np.dtype(
     [("on", "?"), ("since", "f8"), ("seen", "f8"), ("bad", "f8"), ("found", "f8"), ("step", "i8")]
 )
-"""A rule that holds (``on``): began to, last judged, last seen bad, last found (NaN: not raised), escalation.
-Times in ms.
-"""
+"""A rule that holds (``on``): began, last judged, bad, found (NaN: not raised), all ms; escalation."""
 Held = npt.NDArray[Any]
 
 
