@@ -82,8 +82,9 @@ class Log:
 class Query:
     """A query in batches: every ``trigger_s``, at most ``most`` records, by ``tasks`` at once.
 
-    CPU time: ``plan_s`` of the driver, ``task_s`` of each task, ``task_us`` a record in tasks, ``write_us`` a
-    record by one connection (driver and database in turn). ``wait_s``: a batch waits for disks and answers.
+    CPU time: ``plan_s`` of the driver, ``read_us`` a record in tasks by partition, ``readers`` of them (0: as
+    many as ``tasks``); then ``task_s`` of each task and ``task_us`` a record in tasks by bucket; ``write_us``
+    a record by one connection (driver and database in turn). ``wait_s``: a batch waits for disks and answers.
     """
 
     trigger_s: float
@@ -94,6 +95,8 @@ class Query:
     task_us: float
     write_us: float = 0.0
     wait_s: float = 0.0
+    read_us: float = 0.0
+    readers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,13 @@ def batches(
         begun_s, end = env.now, min(log.end, at + query.most)
         if records := end - at:
             yield from driver.work(query.plan_s)
-            part_s = query.task_s + records * query.task_us / 1e6 / query.tasks
-            yield env.all_of([env.process(slots.work(part_s)) for _ in range(query.tasks)])
+            stages = (
+                (query.readers or query.tasks, 0.0, query.read_us),
+                (query.tasks, query.task_s, query.task_us),
+            )
+            for count, fixed_s, us in stages:
+                part_s = fixed_s + records * us / 1e6 / count
+                yield env.all_of([env.process(slots.work(part_s)) for _ in range(count)])
             yield from writer.work(records * query.write_us / 1e6)
             yield env.timeout(query.wait_s)
             at = end
@@ -146,6 +154,8 @@ class Part:
 # frames/s (us a frame there). jobs: 0.388 of a core more for 3,700 frames/s more; the rest likewise.
 JOBS_US: Final = (0.728 - 0.34) / 3700 * 1e6
 """105: what the query's batches (88) and the archive's (23) take apart, by `query_rate`."""
+READ_US: Final = 33.0
+"""Of these, records read and decoded, by `query_rate` (decode)."""
 ARCHIVE_US: Final = 23.0
 BATCH_S: Final = (0.34 - 300 * JOBS_US / 1e6) / (1 / 2 + 1 / 10)
 """Both queries take as much whatever is in a batch; their triggers are 2 and 10 s."""
@@ -169,8 +179,9 @@ PARTS: Final[Mapping[str, Part]] = {
 }
 _BOTH: Final = (2, PLAN_S, (BATCH_S - PLAN_S) / 2)
 TELEMETRY: Final = Query(
-    2.0, 100_000, *_BOTH, JOBS_US - ARCHIVE_US - COPY_US, COPY_US + IN_BATCH * DATABASE_US, wait_s=0.2
-)
+    2.0, 100_000, *_BOTH, JOBS_US - ARCHIVE_US - COPY_US - READ_US, COPY_US + IN_BATCH * DATABASE_US,
+    wait_s=0.2, read_us=READ_US,
+)  # fmt: skip
 ARCHIVE: Final = Query(10.0, 500_000, *_BOTH, ARCHIVE_US)
 
 
@@ -220,7 +231,7 @@ def simulated(site: Site, rate: float, seconds: float, seed: int = 1, interval_s
     def cores(count: int) -> Cores:
         if shared is not None:
             return shared
-        made.append(Cores(env, count))
+        made.append(Cores(env, count, slower=site.slower))
         return made[-1]
 
     inboxes = [simpy.Store(env) for _ in range(site.bridges)]
@@ -337,7 +348,7 @@ def cluster(rate: float, busy: float) -> Cluster:
     def count(us: float, of: float = own) -> int:
         return max(1, math.ceil(of * us / 1e6 / busy))
 
-    slots = max(2, count(2 * TELEMETRY.task_us + ARCHIVE_US))
+    slots = max(2, count(2 * (TELEMETRY.read_us + TELEMETRY.task_us) + ARCHIVE_US))
     tasks = {"tasks": slots, "most": math.ceil(30 * own)}
     bridges = count(BRIDGE.us)
     needs = {

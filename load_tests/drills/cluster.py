@@ -12,6 +12,7 @@ from typing import Final
 
 from infra.clients.db import session
 from infra.stack import processes
+from infra.stack.cluster import Cluster
 from infra.stack.service import HOST
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, start_stream, windows
 from load_tests.drills.evidence import Log, compare, sent
@@ -68,12 +69,12 @@ def c2(site: Site, load: Load, mutant: str | None = None) -> Verdict:
 
 
 def _all_executors(site: Site) -> bool:
-    return len(_executors(site)) == site.cluster.profile.workers
+    return len(executors(site.cluster)) == site.cluster.profile.workers
 
 
-def _executors(site: Site) -> list[int]:
+def executors(cluster: Cluster) -> list[int]:
     """Processes of all executors, those of each worker in turn."""
-    workers = (site.cluster.runner.find(f"spark-worker-{n + 1}") for n in range(site.cluster.profile.workers))
+    workers = (cluster.runner.find(f"spark-worker-{n + 1}") for n in range(cluster.profile.workers))
     return [pid for found in workers if found for pid in processes.tree(found.pid) if _is_executor(pid)]
 
 
@@ -102,7 +103,7 @@ def _killed(site: Site, times: int) -> dict[str, list[float]]:
         start_stream(site)
 
     def executor() -> None:
-        os.kill(_executors(site)[0], signal.SIGKILL)
+        os.kill(executors(site.cluster)[0], signal.SIGKILL)
 
     for name, kill in (
         *[("executor", executor)] * times,

@@ -1,4 +1,6 @@
-"""``odograph cluster up``: servers of several hosts, and programs that find them; data outlives a stop."""
+"""``odograph cluster up``: servers of several hosts, and programs that find them; a broker and an executor
+are killed under load; data outlives a stop.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,13 +30,15 @@ from infra.stack.processes import guarded
 from infra.stack.service import HOST, free_port
 from infra.stack.stack import Stack
 from infra.stack.supervisor import Supervisor
+from load_tests.drills.cluster import executors
 from tests.support import eventually, odograph_command
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 SIZE = ("--kafka", "2", "--mqtt", "2", "--workers", "1", "--services-only")
 STARTED = ("bridge-1", "bridge-2", "jobs", "maintenance", "events", "events-2")
-FRAMES = 1000
+FRAMES = 2000
+IN_SYNC = re.compile(r"leads \d+ partitions, (\d+) of \1 copies in sync")
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +61,22 @@ def driving(home: Path) -> Iterator[None]:
         for name in STARTED:
             eventually(lambda name=name: probes.readyz(ports[name]) is None, 300, f"{name} is ready")
         size = ("-c", "20", "--rate", "100", "--duration", f"{FRAMES / 100:g}s", "--run-id", "one")
-        drive = odograph(home, "simulate", *size)
-        assert drive.returncode == 0, drive.stderr
+        with ThreadPoolExecutor(1) as pool:
+            drive = pool.submit(odograph, home, "simulate", *size)
+            eventually(lambda: in_windows(home) > 0, 120, "the workers have taken in frames")
+            broken(stack)
+        assert drive.result().returncode == 0, drive.result().stderr
         yield
+
+
+def broken(stack: Stack) -> None:
+    """What c1 and c2 do, once: a broker and an executor are killed amid the load; the broker comes back."""
+    broker, found = stack.runner.find("kafka-2"), executors(stack.cluster)
+    assert broker is not None
+    assert found
+    for pid in (broker.pid, *found):
+        os.kill(pid, signal.SIGKILL)
+    stack.runner.start(stack.servers()["kafka-2"])
 
 
 def odograph(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -82,12 +101,15 @@ def in_windows(home: Path) -> int:
     return int(found[0]) if found else 0
 
 
-def test_frames_reach_the_windows_by_the_workers_and_all_are_accounted_for(home: Path) -> None:
+def test_frames_reach_the_windows_though_a_broker_and_an_executor_are_killed_and_all_are_accounted_for(
+    home: Path,
+) -> None:
     with driving(home):
-        eventually(lambda: in_windows(home) == FRAMES, 120, "every frame is in a window")
+        eventually(lambda: in_windows(home) == FRAMES, 180, "every frame is in a window")
         audit = odograph(home, "audit", "--wait", "--json")
         assert audit.returncode == 0, audit.stderr
         assert json.loads(audit.stdout)["residual"] == 0
+        eventually(lambda: IN_SYNC.fullmatch(parts(home)["kafka-2"]["role"]), 60, "its copies are in sync")
         check_roles(parts(home))
     assert [*home.glob("servers/spark-worker-1/work/app-*/*/environment/bin/python3")]
     assert not [*home.glob("checkpoints/*")], "they lie on HDFS"
@@ -102,7 +124,6 @@ def check_roles(found: dict[str, dict[str, Any]]) -> None:
     assert {found[name]["state"] for name in servers} == {"ready"}
     assert found["postgres-1"]["role"].startswith("primary, standby sync, ")
     assert found["postgres-2"]["role"] == "standby"
-    assert re.fullmatch(r"leads \d+ partitions, (\d+) of \1 copies in sync", found["kafka-2"]["role"])
     assert {found[name]["role"] for name in ("events", "events-2")} == {"holder, epoch 1", "standby"}
     assert found["downlink-2"]["state"] == "stopped"
 

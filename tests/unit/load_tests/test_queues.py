@@ -65,7 +65,7 @@ def test_cores_are_shared_in_equal_parts() -> None:
     assert ends == pytest.approx({"a": 4.0, "b": 4.0, "c": 4.0, "d": 6.0}, abs=0.05)
 
 
-def run_batches(query: Query, rate: float, seconds: float) -> tuple[Log, list[Batch]]:
+def run_batches(query: Query, rate: float, seconds: float, slots: int = 1) -> tuple[Log, list[Batch]]:
     """Frames at an even pace, and nothing else on the cores."""
     env, log, done = simpy.Environment(), Log(), list[Batch]()
 
@@ -75,7 +75,7 @@ def run_batches(query: Query, rate: float, seconds: float) -> tuple[Log, list[Ba
             log.append(env.now, round(rate * PARCEL_S))
 
     env.process(frames())
-    env.process(batches(env, query, log, Cores(env, 1), Cores(env, 1), Cores(env, 1), done))
+    env.process(batches(env, query, log, Cores(env, 1), Cores(env, slots), Cores(env, 1), done))
     env.run(seconds)
     return log, done
 
@@ -85,6 +85,19 @@ def test_a_batch_that_fits_into_its_trigger_begins_with_it() -> None:
     assert [batch.begun_s for batch in done[3:6]] == pytest.approx([8, 10, 12])
     assert [batch.records for batch in done[3:6]] == pytest.approx([1600] * 3, abs=20)
     assert done[-1].done_s - done[-1].begun_s == pytest.approx(PLAN_S + 1600 * TASK_US / 1e6, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "slots", "read_by", "kept_by"),
+    [(1, 1, 1, 1), (1, 2, 1, 2), (2, 1, 1, 1), (2, 2, 2, 2), (3, 2, 1.5, 2)],
+)
+def test_executors_share_what_there_are_partitions_and_buckets_for(
+    partitions: int, slots: int, read_by: float, kept_by: int
+) -> None:
+    query = Query(TRIGGER_S, 10**6, 2, PLAN_S, 0.0, TASK_US, read_us=300.0, readers=partitions)
+    _, done = run_batches(query, rate=400, seconds=60, slots=slots)
+    expected = PLAN_S + 800 * (300.0 / read_by + TASK_US / kept_by) / 1e6
+    assert done[-1].done_s - done[-1].begun_s == pytest.approx(expected, abs=0.01)
 
 
 def test_batches_beyond_their_trigger_grow_to_where_fixed_cost_is_spread_enough() -> None:
