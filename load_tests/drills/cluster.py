@@ -31,6 +31,8 @@ DRIVER_S: Final = 60.0
 AT_MOST_S: Final = 400.0
 """A recovery that takes longer ends the drill."""
 PAUSE_S: Final = 5.0
+WARM: Final = 3
+"""Number of the batch after which faults begin."""
 NEWEST: Final = "SELECT coalesce(max(batch_id), -1) FROM odograph.batch_ledger WHERE query = 'telemetry'"
 
 
@@ -45,7 +47,8 @@ def c2(site: Site, load: Load, mutant: str | None = None) -> Verdict:
         "c2", *Load(load.rate, load.duration_s, load.seed).arguments("--late", "0.05", "--duplicate", "0.05")
     )
     flows(site, "c2", load.rate, BEGIN_S)
-    until(lambda: _all_executors(site), UP_S, "an executor a worker")
+    # The first batches load what later ones have: a kill amid them measures a start, not a recovery.
+    until(lambda: _all_executors(site) and _newest(site) >= WARM, UP_S, "an executor a worker, at work")
     found: dict[str, list[float]] = {}
     if mutant is None:
         found = _killed(site, load.times)

@@ -96,11 +96,15 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Singleton:
-    """``done`` grows with its work; ``writes`` is the same while nobody writes, None where that is not so."""
+    """``done`` grows with its work; ``writes`` is the same while nobody writes, None where that is not so.
+
+    ``late``: what may leave late where it was stopped between its question for the lease and the effect.
+    """
 
     name: str
     done: Callable[[Pair], Any]
     writes: Callable[[Pair], Any] | None
+    late: Callable[[Any, Any], bool] = lambda _before, _after: False
 
 
 SINGLETONS: Final = (
@@ -109,6 +113,8 @@ SINGLETONS: Final = (
         "downlink",
         lambda p: min(len(p.hook.accepted), len(p.heard)),
         lambda p: (len(p.hook.seen), len(p.heard)),
+        # One attempt at a webhook, told again by its successor under the same key.
+        lambda before, after: after == (before[0] + 1, before[1]),
     ),
     Singleton("maintenance", lambda p: p.row(REPORTED)[1], lambda p: p.row(REPORTED)),
     # Its tasks in the JVM write findings to Kafka until its driver has seen that the lease is gone.
@@ -128,8 +134,8 @@ class Succession:
     name: str
     took_s: float
     """From the stop to the first work of the successor."""
-    stale: bool
-    """The one that came back has written something."""
+    stale: str
+    """What the one that came back has written; empty: nothing."""
     stepped_down: bool
 
 
@@ -225,7 +231,9 @@ def _succeeded(pair: Pair, one: Singleton) -> Succession:
     with contextlib.suppress(ServiceError):
         until(lambda: stands_by(first, name) or first.ended_by_itself(name), STALE_S, "it steps down")
     time.sleep(SETTLE_S)
-    stale = one.writes is not None and one.writes(pair) != settled
+    written = one.writes(pair) if one.writes else settled
+    wrong = written != settled and not one.late(settled, written)
+    stale = f"{name}: {settled}, then {written}" if wrong else ""
     stepped_down = first.ended_by_itself(name) or stands_by(first, name)
     second.signal_group(name, signal.SIGCONT)
     if stepped_down:
@@ -264,8 +272,8 @@ def _settled(pair: Pair, one: Singleton) -> Any:
 def _judged(pair: Pair, found: list[Succession]) -> Verdict:
     """With a defect the leases alone are looked at: who writes beside another one spoils all else."""
     slowest = max(found, key=lambda each: each.took_s)
-    stale, firm = ([e.name for e in found if getattr(e, of)] for of in ("stale", "stepped_down"))
-    held_up = {each.name for each in found} - {*firm}
+    stale = [each.stale for each in found if each.stale]
+    held_up = [each.name for each in found if not each.stepped_down]
     of_leases = (
         Promise(f"a successor is at work within {SUCCESSOR_S:g} s", slowest.took_s <= SUCCESSOR_S,
                 f"{slowest.took_s:g} s at most, {slowest.name}"),
