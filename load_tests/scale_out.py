@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import shutil
 import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from infra.clients.db import session
@@ -25,6 +23,7 @@ from infra.contract.topics import kafka_topic
 from infra.settings.sections import Profile
 from infra.settings.settings import load
 from infra.stack import processes
+from infra.stack.cluster import SPARK_CONF
 from infra.stack.kafka import create_topics
 from infra.stack.service import HOST
 from infra.stack.supervisor import odograph
@@ -65,15 +64,14 @@ def say(text: str) -> None:
 def measured(site: Site, partitions: int, executors: int, filling: Filling, place: int) -> Point:
     """The stream jobs over a filled topic, by so many executors."""
     prefix = f"scale{partitions}."
-    base, conf = site.env["ODOGRAPH_PATHS_CHECKPOINTS"], Path(site.env["SPARK_CONF_DIR"])
-    own = conf.with_name(f"conf-{executors}")
-    shutil.copytree(conf, own, ignore=shutil.ignore_patterns("*.gz"), dirs_exist_ok=True)
-    with (own / "spark-defaults.conf").open("a") as file:
-        file.write(f"\nspark.cores.max {executors}\n")
+    base, conf = site.env["ODOGRAPH_PATHS_CHECKPOINTS"], site.cluster.base / "conf"
+    own = conf / f"executors-{executors}.conf"
+    own.write_text(f"{(conf / SPARK_CONF.name).read_text()}\nspark.cores.max {executors}\n")
     with session(site.endpoints.db_owner_url) as connection:
         connection.execute(EMPTY_TOO)
     site.start(
-        "jobs", odograph("jobs", "stream"), SPARK_CONF_DIR=str(own), ODOGRAPH_KAFKA_PREFIX=prefix,
+        "jobs", odograph("jobs", "stream"), ODOGRAPH_KAFKA_PREFIX=prefix,
+        PYSPARK_SUBMIT_ARGS=f"--properties-file {own} pyspark-shell",
         ODOGRAPH_PATHS_CHECKPOINTS=f"{base}/{prefix}{executors}.{place}",
     )  # fmt: skip
     until(lambda: len(_batches(site)) >= WARM, READY_S, f"{WARM} batches are in")

@@ -7,6 +7,7 @@ empty there. PostgreSQL and Mosquitto live in a root file system of their own an
 
 import json
 import os
+import shlex
 import sys
 import tomllib
 import urllib.request
@@ -160,12 +161,17 @@ class Cluster:
         return found
 
     def env(self) -> dict[str, str]:
-        """What the driver of the stream jobs needs in its environment besides."""
+        """What the driver of the stream jobs needs in its environment besides.
+
+        Spark's defaults by their file: a folder of settings would be on its class path, and Java then leaves
+        the class archive alone.
+        """
         if not self.profile.workers:
             return {}
         conf = self.base / "conf"
+        defaults = shlex.quote(str(conf / SPARK_CONF.name))
         return {
-            "SPARK_CONF_DIR": str(conf),
+            "PYSPARK_SUBMIT_ARGS": f"--properties-file {defaults} pyspark-shell",
             "SPARK_LOCAL_IP": HOST,
             "ODOGRAPH_JOBS_MASTER": f"spark://{HOST}:{self._ports['spark-master']}",
             "ODOGRAPH_JOBS_ENVIRONMENT": str(conf / "environment.tar.gz"),

@@ -113,6 +113,7 @@ def test_frames_reach_the_windows_though_a_broker_and_an_executor_are_killed_and
         check_roles(parts(home))
     assert [*home.glob("servers/spark-worker-1/work/app-*/*/environment/bin/python3")]
     assert not [*home.glob("checkpoints/*")], "they lie on HDFS"
+    assert "Unable to use shared archive" not in (home / "logs" / "jobs.log").read_text()
 
 
 def check_roles(found: dict[str, dict[str, Any]]) -> None:
