@@ -29,13 +29,12 @@ from infra.settings.settings import load
 from load_tests.filling import bodies, payload, vehicle
 from load_tests.rate_support import tree_cpu_s
 from stream_jobs.app.jobs import STREAM_CONF
+from stream_jobs.app.processor import HEAD, Processor
 from stream_jobs.app.session import build_session
 from stream_jobs.app.telemetry import (
-    HEAD,
     OUTPUT,
     BucketState,
     Operator,
-    Processor,
     operator_of,
     raw_of,
     text_of,

@@ -3,12 +3,14 @@
 import gc
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
+from py4j.protocol import Py4JError  # it comes with Spark, without stubs
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -45,13 +47,22 @@ def run(settings: Settings) -> None:
     """Run the application until SIGTERM or SIGINT; raises ServiceError when a part of it fails.
 
     Spark and the parent of its Python workers start first: services that are starting have time until then.
+    On a cluster executors unpack their environment before: the queries are made ready meanwhile.
     """
     gc.callbacks.append(MemoryReturn())
     spark = _session(settings)
-    spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
+    first = threading.Thread(target=_first_worker, args=(spark,), daemon=True)
+    first.start()
+    if not settings.jobs.environment:
+        first.join()
     addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"), NAME)
     with stopped_by_signals() as stop:
         Application(settings, addresses, stop).run()
+
+
+def _first_worker(spark: SparkSession) -> None:
+    with suppress(PySparkException, Py4JError):  # it ends meanwhile; what is wrong the queries find, too
+        spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
 
 
 def _session(settings: Settings) -> SparkSession:

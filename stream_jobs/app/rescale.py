@@ -23,6 +23,7 @@ from stream_jobs.app.checkpoints import MARK, Checkpoint, put_aside, require_sto
 from stream_jobs.app.database import Database
 from stream_jobs.app.files import Files
 from stream_jobs.app.ledger import enter
+from stream_jobs.app.processor import opened
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
 from stream_jobs.vehicles.fleet import BUCKET, dump, load
 from stream_jobs.windows.open_windows import OpenWindows
@@ -149,7 +150,7 @@ class Seed(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._state = telemetry.BucketState(handle)
+        self._state = telemetry.BucketState(opened(handle))
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
         self,

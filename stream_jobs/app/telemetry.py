@@ -18,15 +18,10 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.streaming.stateful_processor import (
-    ExpiredTimerInfo,
-    StatefulProcessor,
-    StatefulProcessorHandle,
-    TimerValues,
-)
 
 from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
+from stream_jobs.app.processor import Opened, Processor
 from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
 from stream_jobs.frames.batch import RECORD, FrameBatch, as_arrow
 from stream_jobs.roads.network import RoadLookup, lookup_of
@@ -50,8 +45,6 @@ OUTPUT: Final = (
 BUCKET: Final = "bucket"
 TABLES: Final = ("vehicle", "latest", "shares")
 MISSED: Final = "missed"
-HEAD: Final = "memory string"
-BLOCKS: Final = ("of_places boolean, start_ms long", "block string")
 
 
 class BucketState:
@@ -62,12 +55,10 @@ class BucketState:
     ``expired_ms``: the timer that is due, which Spark deletes itself.
     """
 
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
-        self._head = handle.getValueState("head", HEAD)
-        self._blocks = handle.getMapState("blocks", *BLOCKS)
+    def __init__(self, state: Opened, expired_ms: int | None = None) -> None:
+        self._handle, self._head, self._blocks = state
         self._stored = set[tuple[bool, int]]()
-        self.expired_ms: int | None = None
+        self._expired_ms = expired_ms
 
     def load(self, rule_set: RuleSet) -> tuple[Fleet, Memory]:
         """What was kept; nothing at first."""
@@ -108,7 +99,7 @@ class BucketState:
 
     def _wake_at(self, at_ms: int | None) -> None:
         timers = set(self._handle.listTimers())
-        for each in timers - {at_ms, self.expired_ms}:
+        for each in timers - {at_ms, self._expired_ms}:
             self._handle.deleteTimer(each)
         if at_ms is not None and at_ms not in timers:
             self._handle.registerTimer(at_ms)
@@ -132,6 +123,17 @@ class Operator:
     rule_set: RuleSet
     stage: VehicleStage
     roads: RoadLookup | None
+
+    def rows(
+        self,
+        bucket: int,
+        records: Iterable[pd.DataFrame],
+        state: Opened,
+        expired_ms: int | None,
+        watermark_ms: int,
+    ) -> Iterator[pd.DataFrame]:
+        """As ``Processor`` calls it."""
+        return self(bucket, records, BucketState(state, expired_ms), watermark_ms)
 
     def __call__(
         self, bucket: int, records: Iterable[pd.DataFrame], store: BucketState, watermark_ms: int
@@ -167,40 +169,6 @@ class Operator:
             frames = self.stage.frames(batch)
             if frames is not None:
                 yield frames
-
-
-class Processor(StatefulProcessor):
-    """The operator as Spark calls it: for a bucket with records, and for one whose timer is due."""
-
-    def __init__(self, operator: Operator) -> None:
-        self._operator = operator
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
-        self._state = BucketState(handle)
-
-    def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
-        self,
-        key: Any,
-        rows: Iterator[pd.DataFrame],
-        timerValues: TimerValues,  # noqa: N803
-    ) -> Iterator[pd.DataFrame]:
-        """Records of a bucket."""
-        self._state.expired_ms = None
-        return self._operator(int(key[0]), rows, self._state, timerValues.getCurrentWatermarkInMs())
-
-    def handleExpiredTimer(  # noqa: N802  Spark's name
-        self,
-        key: Any,
-        timerValues: TimerValues,  # noqa: N803
-        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
-    ) -> Iterator[pd.DataFrame]:
-        """A bucket without records whose timer is due."""
-        self._state.expired_ms = expiredTimerInfo.getExpiryTimeInMs()
-        return self._operator(int(key[0]), (), self._state, timerValues.getCurrentWatermarkInMs())
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def _in_order(records: Iterable[pd.DataFrame]) -> pa.Table | None:

@@ -76,7 +76,8 @@ def broken(stack: Stack) -> None:
     assert found
     for pid in (broker.pid, *found):
         os.kill(pid, signal.SIGKILL)
-    stack.runner.start(stack.servers()["kafka-2"])
+    again = odograph(stack.home, "cluster", "up", *SIZE)
+    assert again.returncode == 0, again.stderr
 
 
 def odograph(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

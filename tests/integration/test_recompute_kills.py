@@ -31,7 +31,7 @@ from tests.support_frames import Record, vin
 pytestmark = pytest.mark.integration
 
 WRITER = "stream_jobs.reprocess.restate"
-ROLL_UPS = Point("stream_jobs.maintenance.rollups:roll_up_changes")
+ROLL_UPS = Point("stream_jobs.reprocess.work:roll_up_changes")
 KILLS = (
     Point(f"{WRITER}:Restater._write_windows"),  # in the transaction of the first slice
     Point(f"{WRITER}:Restater._restate"),  # the first slice is written, the turn not yet given back

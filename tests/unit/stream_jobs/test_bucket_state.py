@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +17,7 @@ from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPa
 from infra.settings.settings import Settings
 from stream_jobs.app.checkpoints import METADATA, Checkpoint
 from stream_jobs.app.files import LocalFiles
+from stream_jobs.app.processor import opened
 from stream_jobs.app.python_daemon import ByColumn
 from stream_jobs.app.telemetry import BucketState, Operator, operator_of
 from stream_jobs.rules.rule_set import rules_in_force
@@ -104,7 +107,7 @@ def test_a_batch_reads_and_writes_the_windows_of_its_frames_alone_and_finds_the_
 ) -> None:
     handle, whole = Handle(), Kept()
     for seconds in ([0, 1], [11, 12], [13, 21], [22, 23]):
-        state = BucketState(handle)  # type: ignore[arg-type]
+        state = BucketState(opened(handle))  # type: ignore[arg-type]
         batch, watermark_ms = records(*seconds), T0 + 1000 * seconds[0]
         found = rows(operator(7, [batch], state, watermark_ms))
         assert found == rows(operator(7, [batch], whole, watermark_ms))
@@ -117,17 +120,16 @@ def test_windows_that_close_leave_the_store_and_a_timer_that_was_due_is_left_to_
     operator: Operator,
 ) -> None:
     handle = Handle()
-    rows(operator(7, [records(0, 1, 61)], BucketState(handle), T0))  # type: ignore[arg-type]
+    rows(operator(7, [records(0, 1, 61)], BucketState(opened(handle)), T0))  # type: ignore[arg-type]
     assert set(handle.blocks.held) == {(of, T0 + ms) for of in (False, True) for ms in (0, 60_000)}
     (due_ms,) = handle.timers
-    state = BucketState(handle)  # type: ignore[arg-type]
-    state.expired_ms = due_ms
-    rows(operator(7, (), state, due_ms + 1))
+    state = opened(handle)  # type: ignore[arg-type]
+    rows(operator.rows(7, (), state, due_ms, due_ms + 1))
     assert set(handle.blocks.held) == {(True, T0), (False, T0 + 60_000), (True, T0 + 60_000)}
     assert due_ms in handle.timers
     assert len(handle.timers) == 2
     handle.timers.remove(due_ms)
-    rows(operator(7, (), BucketState(handle), T0 + 900_000))  # type: ignore[arg-type]
+    rows(operator(7, (), BucketState(opened(handle)), T0 + 900_000))  # type: ignore[arg-type]
     assert handle.blocks.held == {}
     assert len(handle.timers) == 1
 
@@ -161,3 +163,9 @@ def test_a_checkpoint_that_was_moved_names_its_own_schemas(tmp_path: Any) -> Non
     checkpoint.write(f"{METADATA}/0", text.format("file:/old/telemetry"))
     checkpoint.settle()
     assert checkpoint.read(f"{METADATA}/0") == text.format(f"{tmp_path}/new/telemetry")
+
+
+def test_what_spark_starts_to_open_the_state_loads_nothing_that_the_operator_needs() -> None:
+    code = "import sys, stream_jobs.app.processor; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"pandas", "pyarrow", "duckdb", "stream_jobs.app.telemetry"} & {*loaded.split()}
