@@ -166,9 +166,10 @@ def _over_and_back(lane: Lane, first: Lane, second: Lane, hook: Receiver) -> Non
         assert (refused.returncode, "acts: the other one follows" in refused.stderr) == (2, True)
         with first.process("mirror"):
             checkpoints = first.home / "checkpoints"
-            for query, log_id in (("archive", '{"telemetry": "of before"}'), ("telemetry", "{}")):
+            for query, topics in (("archive", LIVE), ("telemetry", ())):
                 (checkpoints / query).mkdir()
-                (checkpoints / query / LOGS).write_text(log_id.replace("telemetry", _telemetry(first)))
+                of_before = {kafka_topic(first.settings.kafka.prefix, topic): "of before" for topic in topics}
+                (checkpoints / query / LOGS).write_text(json.dumps(of_before))
             first.env["ODOGRAPH_PATHS_CHECKPOINTS"] = f"file://{checkpoints}"
             first, said = command(first, "failover", "--follow")
             assert "region A follows B" in said
@@ -328,10 +329,6 @@ def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> 
     with connected(url) as database:
         assert known_spans(database, prefix) == {("telemetry", 1): (0, 90)}
     assert [row["lag"] for row in rows(lane, shown)] == [10]
-
-
-def _telemetry(region: Lane) -> str:
-    return kafka_topic(region.settings.kafka.prefix, "telemetry")
 
 
 def _noted(region: Lane) -> dict[str, int]:
