@@ -18,7 +18,7 @@ from confluent_kafka.admin import ConfigResource
 from infra.clients.db import connected
 from infra.clients.kafka import LogReader, admin
 from infra.contract.policy import OPERATOR
-from infra.contract.topics import kafka_topic
+from infra.contract.topics import LIVE, kafka_topic
 from infra.settings.sections import Region
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints
 from infra.stack import mirror, processes
