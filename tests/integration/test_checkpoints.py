@@ -52,8 +52,12 @@ LATE = "SELECT partition, log_offset, log_generation FROM odograph.late_frame WH
 @contextmanager
 def running(lane: Lane) -> Iterator[LaneProcess]:
     with lane.process("jobs", "stream") as process:
-        eventually(lambda: ready(lane, process), READY_S, "the stream application is ready")
-        yield process
+        try:
+            eventually(lambda: ready(lane, process), READY_S, "the stream application is ready")
+            yield process
+        except AssertionError as error:
+            error.add_note(process.output())
+            raise
 
 
 def differences(lane: Lane) -> list[str]:

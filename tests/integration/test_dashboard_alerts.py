@@ -152,8 +152,7 @@ def test_keys_go_through_the_list_and_the_address_follows(dispatcher: Visit) -> 
         dispatcher.page.keyboard.press(key)
         expect(dispatcher.page).to_have_url(re.compile(rf"alert={number}\b"))
         expect(dispatcher.page.get_by_role("heading", name=f"Alert {number}")).to_be_visible()
-    dispatcher.click_row(dispatcher.page.get_by_test_id("stDataFrame").first, 300)
-    expect(dispatcher.page).to_have_url(re.compile(r"alert=2\b"))
+    dispatcher.click_row(dispatcher.page.get_by_test_id("stDataFrame").first, r"alert=2\b", 300)
     dispatcher.page.keyboard.press("ArrowDown")
     expect(dispatcher.page).to_have_url(re.compile(r"alert=1\b"))
 

@@ -77,7 +77,7 @@ def test_search_and_card_lead_to_any_vehicle(reader: Visit) -> None:
     reader.page.get_by_label("Find a vehicle").fill("00000005")
     reader.page.get_by_label("Find a vehicle").press("Enter")
     found = reader.page.locator(".st-key-found").get_by_test_id("stDataFrame")
-    reader.click_row(found)
+    reader.click_row(found, "card=")
     card = reader.page.locator(".st-key-card")
     expect(card.get_by_text(vehicle_id(5))).to_be_visible()
     expect(card.get_by_text(f"{speed_kmh(5):.0f} km/h")).to_be_visible()
