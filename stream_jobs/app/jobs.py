@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -40,6 +41,9 @@ from stream_jobs.user_sql.queries import user_queries
 log = structlog.get_logger("stream_jobs.app.jobs")
 
 NAME: Final = "jobs"
+NOT_CONNECTED: Final = "Python worker failed to connect back"
+STARTS: Final = 3
+"""Of a query, while Spark says NOT_CONNECTED: it waits 10 s for a Python, too short on a starved machine."""
 STREAM_CONF: Final = conf_of(__file__)
 
 
@@ -139,7 +143,7 @@ class Application:
             self._tasks = TaskRunner(NAME, tasks, self._database("report"), self._stop, metrics)
             self._tasks.start()
             log.info("running", queries=[*self._wanted], port=page.port)
-            self._watch()
+            self._watch(spark)
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
@@ -169,11 +173,17 @@ class Application:
         self._databases.append(database)
         return database
 
-    def _watch(self) -> None:
+    def _watch(self, spark: SparkSession) -> None:
         """Until the term is over. A user's query may end; raises ServiceError where another one does."""
+        starts = Counter(self._running.keys())
         while not self._stop.wait(0.2):
             for name, query in self._running.items():
                 if query.isActive or name in self._degraded:
+                    continue
+                if NOT_CONNECTED in str(query.exception()) and starts[name] < STARTS:
+                    starts[name] += 1
+                    log.warning("no Python worker within Spark's 10 s: the query starts again", query=name)
+                    self._running[name] = self._start_query(spark, self._wanted[name])
                     continue
                 reason = explained(name, self._locations[name], query.exception())
                 if not self._wanted[name].may_fail:
