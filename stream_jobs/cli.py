@@ -134,15 +134,15 @@ def rescale(
 
 @jobs.command()
 def package(
-    target: Annotated[Path | None, typer.Argument(help="the archive [<home>/environment.tar.gz]")] = None,
+    target: Annotated[Path | None, typer.Argument(help="the archive [<home>/environment.pack]")] = None,
 ) -> None:
     """Pack interpreter, packages and what they need for the workers of a Spark cluster.
 
     ODOGRAPH_JOBS_ENVIRONMENT names the archive, by its path on the driver or by a Hadoop URL.
     """
-    from stream_jobs.app.session import pack_environment
+    from stream_jobs.app.environment import PACKED, pack_environment
 
-    made = pack_environment(target or load().paths.home.absolute() / "environment.tar.gz")
+    made = pack_environment(target or load().paths.home.absolute() / PACKED)
     typer.echo(f"{made}: {made.stat().st_size >> 20} MiB; ODOGRAPH_JOBS_ENVIRONMENT={made}")
 
 

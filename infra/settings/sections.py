@@ -439,6 +439,9 @@ class Jobs(Section):
     environment: str = setting(
         "", "workers' environment on a cluster (odograph jobs package): path or URL; empty: as the driver's"
     )
+    environment_cache: str = setting(
+        "", "where a worker's host keeps it unpacked: a folder, as seen from an executor's; empty: that one"
+    )
     driver_mb: int = setting(2048, "memory of the micro-batch driver, MiB", ge=512)
     instant_mb: int = setting(1024, "memory of the real-time driver, MiB", ge=512)
     java_options: str = setting("", "more options of the Spark JVMs, as -XX:TieredStopAtLevel=4")

@@ -44,6 +44,7 @@ CLEAN_UP: Final = " ".join(
     f"-Dspark.worker.cleanup.{key}" for key in ("enabled=true", "interval=300", "appDataTtl=300")
 )
 """What a driver that has ended left on a worker, 0.7 GB, goes after 5 min."""
+ENVIRONMENT: Final = "environment.pack"
 FORMAT_S: Final = 60
 PACK_S: Final = 300
 ASK_S: Final = 5.0
@@ -174,7 +175,8 @@ class Cluster:
             "PYSPARK_SUBMIT_ARGS": f"--properties-file {defaults} pyspark-shell",
             "SPARK_LOCAL_IP": HOST,
             "ODOGRAPH_JOBS_MASTER": f"spark://{HOST}:{self._ports['spark-master']}",
-            "ODOGRAPH_JOBS_ENVIRONMENT": str(conf / "environment.tar.gz"),
+            "ODOGRAPH_JOBS_ENVIRONMENT": str(conf / ENVIRONMENT),
+            "ODOGRAPH_JOBS_ENVIRONMENT_CACHE": "../../../environments",  # beside a worker's work folder
         }
 
     def services(self) -> dict[str, Service]:
@@ -255,7 +257,7 @@ class Cluster:
         text = SPARK_CONF.read_text().format(workers=self.profile.workers)
         (conf / SPARK_CONF.name).write_text(text)
         if not self.runner.find("spark-master"):
-            command = odograph("jobs", "package", str(conf / "environment.tar.gz"))
+            command = odograph("jobs", "package", str(conf / ENVIRONMENT))
             processes.finished("the workers' environment failed", command, PACK_S)
 
     def _spark_master(self) -> Service:

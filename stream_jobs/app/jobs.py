@@ -50,12 +50,12 @@ STREAM_CONF: Final = conf_of(__file__)
 def run(settings: Settings) -> None:
     """Run the application until SIGTERM or SIGINT; raises ServiceError when a part of it fails.
 
-    Spark and the parent of its Python workers start first: services that are starting have time until then.
+    Spark and the parents of its Python workers start first: services that are starting have time until then.
     On a cluster executors unpack their environment before: the queries are made ready meanwhile.
     """
     gc.callbacks.append(MemoryReturn())
     spark = _session(settings)
-    first = threading.Thread(target=_first_worker, args=(spark,), daemon=True)
+    first = threading.Thread(target=_first_workers, args=(spark,), daemon=True)
     first.start()
     if not settings.jobs.environment:
         first.join()
@@ -64,9 +64,11 @@ def run(settings: Settings) -> None:
         Application(settings, addresses, stop).run()
 
 
-def _first_worker(spark: SparkSession) -> None:
+def _first_workers(spark: SparkSession) -> None:
+    """A task a core: each executor that comes gets one while those before it start their Python."""
+    cores = int(spark.sparkContext.getConf().get("spark.cores.max") or 1)
     with suppress(PySparkException, Py4JError):  # it ends meanwhile; what is wrong the queries find, too
-        spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
+        spark.range(cores, numPartitions=cores).mapInArrow(lambda batches: batches, "id long").collect()
 
 
 def _session(settings: Settings) -> SparkSession:

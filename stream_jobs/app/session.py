@@ -1,36 +1,29 @@
-"""The Spark session: one place for its jars, its clock and its memory; and its workers' environment."""
+"""The Spark session: one place for its jars, its clock and its memory."""
 
 import ctypes
-import hashlib
 import os
-import re
 import shlex
 import shutil
 import sys
-import sysconfig
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, chdir, contextmanager, suppress
 from functools import cache as once
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 import infra
-import stream_jobs
 from infra.clients.locks import locked
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import cache
+from stream_jobs.app import environment
 
 CHECKPOINT_FILES: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -41,7 +34,6 @@ LOCAL_FILES: Final = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 LOCAL: Final = "local[1]"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # in the environment of a program that spark-submit has started
 PLACES: Final = ("checkpoints", "lookups")
-ENVIRONMENT: Final = "environment"  # folder of the unpacked archive (package.py) where an executor works
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 ALIVE: Final = "alive"
 RETURN_S: Final = 10.0
@@ -78,21 +70,24 @@ def build_session(
     for key, value in (conf | given).items():
         builder = builder.config(key, value)
     with chdir(Path.cwd() if SUBMITTED in os.environ else _scratch(settings)):
-        _driver_python()
+        if settings.jobs.environment and not master.startswith("local"):
+            _write_python(Path(os.environ["PYSPARK_PYTHON"]))
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
 
 
-def _driver_python() -> None:
-    """Where workers have their Python, one for the driver's machine: Spark asks the operator for its state
-    there, in the folder that Java was started in.
+def _write_python(place: Path) -> Path:
+    """The Python of workers on the driver's machine; also where Spark asks the operator for its state, in the
+    folder that Java was started in. Without the zips that Spark puts on its path PySpark is the installed,
+    compiled one: 1.2 s of CPU less at each start.
     """
-    python = Path(os.environ.get("PYSPARK_PYTHON", sys.executable))
-    if not python.is_absolute() and not python.exists():
-        python.parent.mkdir(parents=True, exist_ok=True)
-        python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-        python.chmod(0o755)
+    if not place.exists():
+        path = "${PYTHONPATH#*/py4j-*-src.zip:}"
+        python = shlex.quote(sys.executable)
+        place.write_text(f'#!/bin/sh\nexport PYTHONPATH="{path}"\nexec {python} "$@"\n')
+        place.chmod(0o755)
+    return place
 
 
 def _submitted() -> dict[str, str]:
@@ -105,7 +100,8 @@ def _submitted() -> dict[str, str]:
 
 def _on_this_machine(settings: Settings) -> dict[str, str]:
     """Tasks run in this process and see what it sees."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = str(_write_python(_scratch(settings) / "python3"))
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = ":".join(map(str, cache.jars(settings.paths.cache, "spark")))
     return {
@@ -142,12 +138,10 @@ def _on_a_cluster(settings: Settings) -> dict[str, str]:
         "spark.executor.extraJavaOptions": f"{COMPILER} -XX:+UseSerialGC {settings.jobs.java_options}",
     }
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if archive := settings.jobs.environment:
-        os.environ["PYSPARK_PYTHON"] = f"{ENVIRONMENT}/bin/python3"
+    if settings.jobs.environment:
+        os.environ["PYSPARK_PYTHON"] = f"./{environment.LAUNCHER.name}"
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        conf["spark.archives"] = f"{archive}#{ENVIRONMENT}"
-        conf["spark.executorEnv.LD_LIBRARY_PATH"] = f"{ENVIRONMENT}/lib"
-        conf["spark.executorEnv.PYTHONPATH"] = ENVIRONMENT  # no checkout that a host may have
+        conf |= environment.shipped(settings.jobs, _scratch(settings))
     return conf
 
 
@@ -226,83 +220,3 @@ class MemoryReturn:
             self._due_s = now_s + RETURN_S
             self._trim(0)
             pa.default_memory_pool().release_unused()
-
-
-OURS: Final = (infra, stream_jobs)
-LEFT_OUT: Final = frozenset(
-    {"pyspark", "streamlit", "pydeck", "pillow", "authlib", "cryptography", "httpx", "starlette"}
-)
-"""Requirements that no worker imports: Spark's own, and what only other programs need."""
-NOT_OF_THE_LIBRARY: Final = frozenset(
-    {"site-packages", "test", "idlelib", "ensurepip", "tkinter", "turtledemo"}
-)
-
-NEVER_IMPORTED: Final = re.compile(r"(^|/)(\.\.|tests|include)/|libarrow_(flight|s3)\.")
-"""Of a distribution: programs (``..``), tests, headers; of Arrow what speaks to services, 49 MB."""
-
-
-def pack_environment(target: Path) -> Path:
-    """Write the environment of Spark's Python workers (tar.gz), whole or not at all, unless it is there.
-
-    Executors unpack it (spark.archives), so a host of the cluster needs Spark and Java, and nothing of ours.
-    Beside it lies the digest of its files' names, sizes and times: while these are the same, it is kept.
-    """
-    files = sorted(set(_files()), key=lambda pair: pair[1])
-    known, digest = target.with_name(f"{target.name}.files"), hashlib.sha256()
-    for path, name in files:
-        found = path.stat()
-        digest.update(f"{name} {found.st_size} {found.st_mtime_ns}\n".encode())
-    if target.exists() and known.exists() and known.read_text() == digest.hexdigest():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    with tarfile.open(draft, "w:gz", compresslevel=1) as archive:
-        for path, name in files:
-            archive.add(path, name, recursive=False)
-    known.unlink(missing_ok=True)
-    draft.replace(target)
-    known.write_text(digest.hexdigest())
-    return target
-
-
-def _files() -> Iterator[tuple[Path, str]]:
-    """Each file and its name in the archive, which is laid out as an interpreter looks for its library."""
-    library = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
-    yield Path(os.path.realpath(sys.executable)), "bin/python3"
-    for shared in Path(sysconfig.get_config_var("LIBDIR")).glob("libpython*.so.*"):
-        yield shared, f"lib/{shared.name}"
-    standard = Path(sysconfig.get_path("stdlib"))
-    for path in _below(standard):
-        first = path.relative_to(standard).parts[0]
-        if first not in NOT_OF_THE_LIBRARY and not first.startswith("config-"):
-            yield path, f"{library}/{path.relative_to(standard)}"
-    packages = f"{library}/site-packages"
-    for distribution in _required("odograph", frozenset()).values():
-        for file in distribution.files or ():
-            path = Path(str(distribution.locate_file(file)))
-            if not NEVER_IMPORTED.search(str(file)) and path.is_file():
-                yield path, f"{packages}/{file}"
-    for package in OURS:
-        root = Path(str(package.__file__)).parent
-        for path in _below(root):
-            yield path, f"{packages}/{package.__name__}/{path.relative_to(root)}"
-
-
-def _required(name: str, extras: frozenset[str]) -> dict[str, metadata.Distribution]:
-    """What a distribution with these extras requires, and what that requires, by name."""
-    found: dict[str, metadata.Distribution] = {}
-    todo = [(name, extras)]
-    while todo:
-        name, extras = todo.pop()
-        for text in metadata.requires(name) or ():
-            wanted = Requirement(text)
-            other = canonicalize_name(wanted.name)
-            here = wanted.marker is None or any(wanted.marker.evaluate({"extra": e}) for e in extras | {""})
-            if here and other not in LEFT_OUT | found.keys():
-                found[other] = metadata.distribution(other)
-                todo.append((other, frozenset(wanted.extras)))
-    return found
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")

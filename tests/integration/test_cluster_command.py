@@ -112,7 +112,8 @@ def test_frames_reach_the_windows_though_a_broker_and_an_executor_are_killed_and
         assert json.loads(audit.stdout)["residual"] == 0
         eventually(lambda: IN_SYNC.fullmatch(parts(home)["kafka-2"]["role"]), 60, "its copies are in sync")
         check_roles(parts(home))
-    assert [*home.glob("servers/spark-worker-1/work/app-*/*/environment/bin/python3")]
+    (environment,) = home.glob("servers/spark-worker-1/environments/environment-*")  # of two executors
+    assert (environment / "bin" / "python3").is_file()
     assert not [*home.glob("checkpoints/*")], "they lie on HDFS"
     assert "Unable to use shared archive" not in (home / "logs" / "jobs.log").read_text()
 
