@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.5
 RENEWALS: Final = 4  # so often a lease is renewed within its time
 WARMING_UP: Final = "; warming up"  # end of what a standby says that would need longer to take over
+REASON: Final = 200  # characters
 SQL: Final = sql_of(__file__)
 
 log = structlog.get_logger("infra.clients.leases")
@@ -180,10 +181,18 @@ class Lease:
                     return Term(self, epoch, asked_s + self.values["ttl_s"])
                 if self.standby is None:
                     log.info("standing by", lease=self.name, holder=holder)
-                cold = next(warm_up, self) is None
+                cold = self._warmer(warm_up)
                 self.standby = f"{holder} has the lease {self.name}{WARMING_UP * cold}"
             self._stop.wait(pause_s)
         return None
+
+    def _warmer(self, warm_up: Iterator[None]) -> bool:
+        """A step of the warm-up; False when it is over, also where it has failed."""
+        try:
+            return next(warm_up, self) is None
+        except ServiceError as error:
+            log.warning("warm-up failed: a takeover is slower", lease=self.name, reason=str(error)[:REASON])
+            return False
 
     def _keep(self, term: Term) -> None:
         """Until it is lost or given back: what is under way when the process is to stop still counts."""

@@ -9,12 +9,12 @@ from typing import Any, Final
 from uuid import uuid4
 
 import orjson
-import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.kafka import admin, java_access, partition_counts
+from infra.contract.errors import ServiceError
 from infra.contract.topics import CLOCK, DEFERRED, LIVE, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
@@ -29,8 +29,6 @@ from stream_jobs.archive.writer import RECORDS_AT_ONCE
 
 TOPIC: Final = "telemetry"
 ARCHIVE_BATCH_FACTOR: Final = 5  # so many times ``max_offsets`` a batch of the archive: its trigger is longer
-
-log = structlog.get_logger("stream_jobs.app.queries")
 
 Transform = Callable[[DataFrame, Settings], DataFrame]
 Sink = Callable[[DataFrame, int], None]
@@ -162,17 +160,19 @@ def rehearsal(
 def rehearsed(
     spark: SparkSession, settings: Settings, starts: Iterable[Callable[[str], StreamingQuery]]
 ) -> Generator[None, None, None]:
-    """Run queries until each has had a batch or has failed, or this is closed: what Spark and Python load is
-    then there.
+    """Run queries until each has had a batch or this is closed: what Spark and Python load is then there.
+
+    Raises ServiceError where one has ended.
     """
     with scratch(spark, settings) as folder:
         running = list[StreamingQuery]()
         try:
             running += (start(folder) for start in starts)
-            while any(each.isActive and each.lastProgress is None for each in running):
+            while cold := [each for each in running if each.lastProgress is None]:
+                for query in cold:
+                    if not query.isActive:
+                        raise ServiceError(f"rehearsal: {query.name}: {query.exception()}")
                 yield
-            for reason in filter(None, (each.exception() for each in running)):
-                log.warning("a rehearsal failed: a takeover is slower", reason=str(reason).partition("\n")[0])
         finally:
             for each in running:
                 each.stop()

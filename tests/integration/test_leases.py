@@ -149,13 +149,18 @@ def test_who_is_started_anew_takes_over_at_once_and_others_when_it_is_given_back
     assert other.standby is None
 
 
-def test_a_standby_warms_up_a_step_with_each_look_and_says_so_until_it_is_warm(lane: Lane) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_standby_warms_up_a_step_with_each_look_and_says_so_until_it_is_warm_or_that_has_failed(
+    lane: Lane, fails: bool
+) -> None:
     steps: list[int] = []
 
     def warm_up() -> Iterator[None]:
         for step in range(2):
             steps.append(step)
             yield
+        if fails:
+            raise ServiceError("a query has ended")
 
     def wait(held: Lease) -> None:
         with held.held(warm_up()) as term:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import gc
 import resource
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+import pyspark
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
+from infra.contract.errors import ServiceError
+from infra.settings.settings import load
+from stream_jobs.app.queries import rehearsed
 from stream_jobs.app.session import MemoryReturn
 
 
@@ -18,15 +25,32 @@ def _seen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     del batches
     frozen, loaded = gc.get_freeze_count(), "stream_jobs.app.telemetry" in sys.modules
     returns = "MemoryReturn" in [type(callback).__name__ for callback in gc.callbacks]
-    yield pa.RecordBatch.from_pydict({"frozen": [frozen], "loaded": [loaded], "returns": [returns]})
+    found = {"frozen": frozen, "loaded": loaded, "returns": returns, "pyspark": pyspark.__file__}
+    yield pa.RecordBatch.from_pylist([found])
 
 
 def test_a_worker_has_the_operator_loaded_and_out_of_the_garbage_collectors_sight(
     spark: SparkSession,
 ) -> None:
-    found = spark.range(1).mapInArrow(_seen, "frozen long, loaded boolean, returns boolean").collect()
+    kinds = "frozen long, loaded boolean, returns boolean, pyspark string"
+    found = spark.range(1).mapInArrow(_seen, kinds).collect()
     assert all(row.loaded and row.returns for row in found)
     assert all(row.frozen > 50_000 for row in found)
+    assert {row.pyspark for row in found} == {pyspark.__file__}, "not of Spark's zip, which is compiled anew"
+
+
+def test_a_rehearsal_whose_query_has_ended_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    def start(folder: str) -> StreamingQuery:
+        stream = spark.readStream.format("rate").load().writeStream.foreachBatch(broken)
+        return stream.option("checkpointLocation", folder).start()
+
+    def broken(_batch: DataFrame, _number: int) -> None:
+        raise ValueError("broken")
+
+    steps = rehearsed(spark, load(paths={"home": str(tmp_path)}), [start])
+    with pytest.raises(ServiceError, match="broken"):
+        all(time.sleep(0.05) is None for _ in steps)
+    assert not [*tmp_path.glob("checkpoints.scratch/*")]
 
 
 def test_what_was_freed_below_what_is_still_used_goes_back_to_the_system() -> None:
