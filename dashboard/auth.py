@@ -6,7 +6,7 @@ The file is TOML, readable by its owner only: ``[auth]`` is Streamlit's own tabl
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -16,7 +16,6 @@ from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import streamlit as st
-import structlog
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -29,6 +28,7 @@ from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_N
 
 from dashboard.query_cache import SESSION_SCOPE, VehicleScope, settings
 from dashboard.shared import text
+from infra.clients.log import refused
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import read_secret
 from infra.settings.sections import Dashboard, listed
@@ -83,6 +83,7 @@ class Roles(NamedTuple):
     host: str = ""  # where signing in leads back to, so a name under which the dashboard is served
     fleet_claim: str = ""  # names the fleets whose vehicles somebody sees; empty: all see all
     operators: frozenset[str] = frozenset()  # who sees all vehicles all the same
+    fleets: Mapping[str, Sequence[str]] = MappingProxyType({})  # by name, in place of the claim
 
     def reader(self, claims: Mapping[str, Any]) -> Reader | None:
         """Who has signed in, with the highest role that names them; None: nobody that may look."""
@@ -97,10 +98,11 @@ class Roles(NamedTuple):
         if own == "driver" or own is None:  # who is named as a driver is no viewer for being somebody
             return None if own is None else Reader(str(name), own, False, VehicleScope(driver=str(name)))
         role = own if of_all is None else min(own, of_all, key=order.index)
-        return Reader(str(name), role, False, self._scope(str(name), claims.get(self.fleet_claim)))
+        fleets = self.fleets.get(str(name), claims.get(self.fleet_claim))
+        return Reader(str(name), role, False, self._scope(str(name), fleets))
 
     def _scope(self, name: str, fleets: Any) -> VehicleScope | None:
-        if not self.fleet_claim or {name, EVERYBODY} & self.operators:
+        if not (self.fleet_claim or self.fleets) or {name, EVERYBODY} & self.operators:
             return None
         given = fleets if isinstance(fleets, list) else [fleets]
         return VehicleScope(tuple(sorted({str(fleet) for fleet in given if _is_name(fleet)})))
@@ -116,9 +118,10 @@ def load_roles(path: Path) -> Roles:
         document = tomllib.loads(read_secret(path, OPTION))
     except tomllib.TOMLDecodeError as error:
         raise wrong(error) from error
-    auth, roles = document.get("auth"), document.get("roles")
-    if not isinstance(auth, dict) or not isinstance(roles, dict):
-        raise wrong("tables [auth] and [roles] are wanted")
+    given: dict[str, Any] = {"auth": None, "roles": None, "fleets": {}} | document
+    auth, roles, fleets = given["auth"], given["roles"], given["fleets"]
+    if not all(isinstance(table, dict) for table in (auth, roles, fleets)):
+        raise wrong("tables [auth] and [roles] are wanted, and [fleets] is one")
     missing = [key for key in _NEEDED if not _is_name(auth.get(key))]
     if missing:
         raise wrong(f"[auth] lacks {', '.join(missing)}")
@@ -132,7 +135,8 @@ def load_roles(path: Path) -> Roles:
         raise wrong("redirect_uri is no address, https://host/oauth2callback")
     unknown = sorted(set(roles) - {"claim", "fleet_claim", "operator", *MAY})
     claim, lists = roles.get("claim", "email"), {role: roles.get(role, []) for role in (*MAY, "operator")}
-    odd = [r for r, names in lists.items() if type(names) is not list or not all(map(_is_name, names))]
+    each = [*lists.items(), *fleets.items()]
+    odd = [r for r, names in each if type(names) is not list or not all(map(_is_name, names))]
     fleet_claim = roles.get("fleet_claim", "")
     if unknown or odd or not _is_name(claim) or not isinstance(fleet_claim, str):
         named = ", ".join([*unknown, *odd]) or "claim"
@@ -141,7 +145,7 @@ def load_roles(path: Path) -> Roles:
     if not any(lists.values()):
         raise wrong("[roles] names nobody")
     named_as = {role: frozenset(lists[role]) for role in MAY}
-    return Roles(claim, named_as, host, fleet_claim, operators)
+    return Roles(claim, named_as, host, fleet_claim, operators, fleets)
 
 
 def _is_name(value: Any) -> bool:
@@ -203,18 +207,18 @@ def viewed(vehicle_id: str) -> None:
     _once("vehicle viewed", vehicle_id, reader().name)
 
 
-def refused(what: str, who: str = "") -> None:
-    """Say in the log what was refused to whom; maintenance counts it by minute into the audit log."""
-    structlog.get_logger("dashboard").warning("refused", who=who, what=what)
+def not_theirs(who: Reader, what: str) -> None:
+    """Say in the log that somebody asked for what others see, or nobody; an operator sees all."""
+    if who.scope is not None:
+        refused(f"{what}: not one of theirs", who.name)
 
 
-def not_theirs(vehicle_id: str) -> None:
-    """Say so, once, where this session asks for a vehicle that others see, or nobody."""
+def vehicle_not_theirs(vehicle_id: str) -> None:
+    """Say so of a vehicle's page, once in a session."""
     asked: set[str] = st.session_state.setdefault("not theirs", set())
-    who = reader()
-    if who.scope is not None and vehicle_id not in asked:
+    if vehicle_id not in asked:
         asked.add(vehicle_id)
-        refused("a vehicle's page: not one of theirs", who.name)
+        not_theirs(reader(), "a vehicle's page")
 
 
 def _once(action: str, vehicle_id: str | None, name: str, detail: str = "dashboard") -> None:

@@ -133,6 +133,11 @@ class QueryCache:
         with self._lock:
             return self._layers.get(layer)
 
+    def has_others(self, layer: Layer) -> bool:
+        """Whether readers who see other vehicles have the result of this number."""
+        with self._lock:
+            return any(number == layer[1] and kind != layer[0] for kind, number in list(self._layers))
+
 
 def hold(held: dict[str, pd.DataFrame], key: str, result: pd.DataFrame, most: int = HELD_OF_ONE) -> None:
     """Keep a result for a pause or an outage; the oldest go, of one query (before the bracket) and of all."""

@@ -27,6 +27,7 @@ from dashboard.screens.fleet.charts import CLUSTERS_PATH, tile
 from dashboard.shared import downloads, live, maps, queries
 from dashboard.shared.theme import STATES
 from infra.clients.health import readiness
+from infra.clients.log import refused
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.legal_basis import legal_basis
 from infra.settings import settings as contract
@@ -46,8 +47,7 @@ def routes(known: Known, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps and data only for those who have."""
 
     def note(request: Request, vehicle_id: str | None, what: str) -> None:
-        reader = who(request, known)
-        auth.note(settings, "downloaded", vehicle_id, what, "" if reader is None else reader.name)
+        auth.note(settings, "downloaded", vehicle_id, what, request.state.reader.name)
 
     taken = (data_route(note), report_route(settings.tz, note))
     ours = (roads_route(), *layer_routes(settings.dashboard.refresh_s), *ground_routes(), *taken)
@@ -66,8 +66,9 @@ def answering(route: Route, known: Known) -> Route:
     def answer(request: Request) -> Response:
         reader = who(request, known)
         if reader is None:
-            auth.refused(f"{route.path}: no role")
+            refused(f"{route.path}: no role")
             return PlainTextResponse("sign in first\n", 403)
+        request.state.reader = reader
         try:
             with acting(reader.scope):
                 found: Response = route.endpoint(request)
@@ -170,8 +171,11 @@ def layer_routes(refresh_s: float) -> list[Route]:
 
 
 def _layer(request: Request, kind: str, variant: str, build: Build, now: Rows) -> Response:
-    cache, layer = query_cache.cache(), scoped(kind)
-    rows = cache.layer_rows((layer, request.query_params.get("at", ""))) or cache.layer(layer, now())
+    cache, layer = query_cache.cache(), (scoped(kind), request.query_params.get("at", ""))
+    rows = cache.layer_rows(layer)
+    if rows is None and cache.has_others(layer):
+        auth.not_theirs(request.state.reader, f"layer {kind}")
+    rows = rows or cache.layer(layer[0], now())
     headers = {"Content-Encoding": "gzip", "Cache-Control": "no-store"}
     return Response(rows.body(variant, build), media_type="application/json", headers=headers)
 
@@ -187,7 +191,9 @@ def data_route(note: Note) -> Route:
         asked = request.query_params
         shown, key = downloads.sessions().get(asked.get("of", "")), asked.get("key", "")
         rows, form = None if shown is None else shown.rows.get(key), downloads.FORMS.get(asked.get("as", ""))
-        if rows is None or form is None or (shown is not None and shown.scope != query_cache.scope()):
+        if foreign := shown is not None and shown.scope != query_cache.scope():
+            auth.not_theirs(request.state.reader, "rows of a list or chart")
+        if rows is None or form is None or foreign:
             return PlainTextResponse("these rows are no longer shown: open the page anew\n", 410)
         body = form[1](rows() if callable(rows) else rows)
         stem = re.sub(r"\W+", "_", f"odograph_{key}_{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
@@ -203,6 +209,8 @@ def report_route(tz: str, note: Note) -> Route:
 
     def answer(request: Request) -> Response:
         day, vehicle = request.query_params.get("day", ""), request.query_params.get("vehicle") or None
+        if vehicle and run_now(queries.vehicle, vehicle).empty:
+            auth.not_theirs(request.state.reader, "a vehicle's report")
         with query_cache.database().connection() as connection:
             html = report.made(connection, day, vehicle, tz)
         note(request, vehicle, f"report of {day}")
@@ -239,7 +247,7 @@ def bundle_route(settings: contract.Settings, known: Known) -> Route:
             return PlainTextResponse("this address is for the dashboard's own pages\n", 403)
         reader = who(request, known)
         if reader is None or not reader.may("evidence"):
-            auth.refused(f"{BUNDLE_PATH}: no admin", "" if reader is None else reader.name)
+            refused(f"{BUNDLE_PATH}: no admin", "" if reader is None else reader.name)
             return PlainTextResponse("this takes an admin who has signed in\n", 403)
         asked = request.query_params
         try:
@@ -252,6 +260,7 @@ def bundle_route(settings: contract.Settings, known: Known) -> Route:
             places = contract.endpoints(settings, ("db_dashboard_url", "db_dispatch_url"))
             with acting(reader.scope):
                 if run_now(crash, *key).empty:
+                    auth.not_theirs(reader, BUNDLE_PATH)
                     return PlainTextResponse("no such crash record\n", 404)
             urls = (places.db_dashboard_url, places.db_dispatch_url)
             name, body, _ = tables.export(settings, urls, key, actor, basis, reader.name)

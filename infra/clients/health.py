@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from infra.clients import log
 from infra.contract.errors import ServiceError
 from infra.settings.values import LOOPBACK, host_name, is_ours
 
@@ -151,7 +152,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         hosts = self.headers.get_all("Host", [])
         names = self.server.names(host_name(hosts[0]) if hosts else None)
-        ours = is_ours(hosts, self.headers.get_all("Origin", []), names)
+        origins = self.headers.get_all("Origin", [])
+        if not (ours := is_ours(hosts, origins, names)):
+            log.refused(f"request: host {', '.join(hosts) or '-'} origin {', '.join(origins) or '-'}")
         status, content_type, body = self.server.answer(self.path.partition("?")[0]) if ours else STRANGER
         self.send_response(status)
         self.send_header("Content-Type", content_type)

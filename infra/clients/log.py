@@ -29,3 +29,8 @@ def configure(name: str) -> None:
     )
     form = "%(levelname)s %(name)s: %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=form)
+
+
+def refused(what: str, who: str = "") -> None:
+    """Say in the log what was refused to whom; maintenance counts it by minute into the audit log."""
+    structlog.get_logger("odograph").warning("refused", who=who, what=what)

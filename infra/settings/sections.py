@@ -122,7 +122,7 @@ class Mqtt(Section):
         1 << 20, "a larger MQTT packet is refused, bytes", ge=2 * CRASH_MAX_BYTES, le=268_435_455
     )
     log_refused: bool = setting(
-        False, "the secure broker tells refused publishes, for the audit log; each message costs 4 log lines"
+        True, "the secure broker tells refused publishes, for the audit log; each message costs 4 log lines"
     )
     root: str = setting("odograph/v1", "first levels of every topic")
     crash_chunk_bytes: int = setting(CHUNK_BYTES, "larger crashes go in parts, bytes", ge=MIN_CHUNK_BYTES)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
@@ -162,8 +162,11 @@ def recorded(folder: Path) -> Mapping[str, str]:
     return dict(manifest["sha256"])
 
 
-def verify(*folders: Path) -> None:
-    """Raise ServiceError naming what programs would load of these folders and is not what was fetched."""
+def verify(*folders: Path, note: Callable[[str], None] = lambda _: None) -> None:
+    """Raise ServiceError naming what programs would load of these folders and is not what was fetched.
+
+    ``note`` gets that first, for the audit log.
+    """
     for folder in folders:
         wanted = recorded(folder)
         found = dict(hashed(folder, {*wanted, *loaded(folder)}))
@@ -171,9 +174,11 @@ def verify(*folders: Path) -> None:
         if wrong:
             what = {name: "was altered" if name in wanted else "does not belong there" for name in wrong}
             again = "pip install --force-reinstall pyspark" if folder == pyspark_jars() else "odograph setup"
+            named = ", ".join(f"{folder / name} {what[name]}" for name in wrong[:5])
+            note(f"start: {named}")
             raise ServiceError(
-                f"{', '.join(f'{folder / name} {what[name]}' for name in wrong[:5])} (SHA-256): nothing is "
-                f"started. Find out who wrote there; then remove {folder} and run: {again}"
+                f"{named} (SHA-256): nothing is started. Find out who wrote there; then remove {folder} and "
+                f"run: {again}"
             )
 
 

@@ -91,6 +91,9 @@ def _begin(stack: "Stack", services_only: bool, wait_s: float) -> None:
     from infra.stack.probes import page
 
     fetch.fetch_all(stack.settings.paths.cache, stack.kinds)
+    if services_only:  # nobody reads the broker's log, or puts it aside when it is full
+        quiet = stack.settings.mqtt.model_copy(update={"log_refused": False})
+        stack.settings = stack.settings.model_copy(update={"mqtt": quiet})
     stack.up()
     if services_only:
         return

@@ -23,7 +23,7 @@ from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
 from infra.stack import cache, fetch, identity, probes, processes, users
 from infra.stack.kafka import acl_faults, missing_topics, topic_faults
-from infra.stack.mosquitto import broker_figures
+from infra.stack.mosquitto import broker_figures, tells_refused
 from infra.stack.rootfs import PRIVATE_MOUNTS
 from infra.stack.service import HOST, listening, sockets_of
 from infra.stack.stack import DEVICES, Stack
@@ -183,7 +183,9 @@ def _broker_hop(stack: Stack, listener: str, host: str) -> Answer:
     now = datetime.now(UTC)
     ending = sorted(name for name, one in newest.items() if one.state(now) == "expires soon")
     version = probes.tls_server(stack.ports()[listener], _ca(stack), host)
-    detail = f"{ON.format(version)} ({len(newest)} have one), access list on, revocations on"
+    told = tells_refused(stack.home / "config" / "mosquitto")
+    detail = f"{ON.format(version)} ({len(newest)} have one), access list on, revocations on, "
+    detail += f"refused publishes {'in the audit log' if told else 'told to their sender only'}"
     if ending:
         named = ", ".join(f"{name} {newest[name].ends:%Y-%m-%d}" for name in ending[:5])
         detail += f"; {len(ending)} end within {identity.WARN_DAYS} days: {named}"

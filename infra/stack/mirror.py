@@ -24,6 +24,7 @@ from infra.clients.db import connected, sql_of
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LogEnds, LogReader, java_access, topics_of
 from infra.clients.leases import Lease, Term
+from infra.clients.log import refused
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import COPIED, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
@@ -192,7 +193,7 @@ class Mirror:
         """The command, with what it needs in place."""
         own, folder = self._settings.paths.home.resolve() / "run", self._settings.paths.cache
         fetch.fetch_jars(folder, NAME, IVY)
-        cache.verify(cache.jar_dir(folder, NAME))
+        cache.verify(cache.jar_dir(folder, NAME), note=refused)
         region = self._settings.region
         own.mkdir(exist_ok=True)
         copies, _ = copies_in(self._where.kafka_bootstrap, self._settings.kafka)

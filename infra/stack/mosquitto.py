@@ -13,6 +13,7 @@ from typing import Final, Self
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.clients.waiting import looks
 from infra.contract.errors import ServiceError
@@ -70,7 +71,12 @@ def mosquitto(
     )
 
 
-REREAD: Final = b"Reloading config."
+def tells_refused(config: Path) -> bool:
+    """Whether the broker of this configuration tells refused publishes."""
+    return TELL_REFUSED in (config / CONFIG_FILE).read_text().splitlines()
+
+
+REREAD: Final = b": Reloading config.\n"
 REREAD_S: Final = 10.0
 
 
@@ -79,13 +85,14 @@ def mosquitto_reread(pid: int, log: Path) -> None:
 
     Once it says so, whoever connects, or publishes, is judged by the new ones.
     """
-    before = log.stat().st_size
-    os.kill(pid, signal.SIGHUP)
-    for _ in looks(REREAD_S, 0.02):
-        with log.open("rb") as file:
-            file.seek(min(before, log.stat().st_size))
-            if REREAD in file.read():
-                return
+    with locked(log, shared=True):  # it is not put aside meanwhile
+        before = log.stat().st_size
+        os.kill(pid, signal.SIGHUP)
+        for _ in looks(REREAD_S, 0.02):
+            with log.open("rb") as file:
+                file.seek(before)
+                if REREAD in file.read():
+                    return
     raise ServiceError(f"mosquitto has not read its files anew after {REREAD_S:g} s; its log: {log}")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.clients import database_url
+from infra.clients.db import system_user
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import policy
@@ -45,7 +46,7 @@ from infra.stack import (
 )
 from infra.stack.cluster import ALONE, FIRST, Cluster
 from infra.stack.kafka import acl_faults, create_topics, kafka, kafka_address
-from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread
+from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread, tells_refused
 from infra.stack.service import HOST, Runner, Service
 from infra.stack.supervisor import SUPERVISOR, Program, odograph, programs
 
@@ -397,9 +398,11 @@ class Stack:
         return made
 
     def _broker(self, port: int, secure: Secure | None = None) -> Service:
-        root, name = cache.rootfs(self.settings.paths.cache), "mosquitto"
+        root, name, terms = cache.rootfs(self.settings.paths.cache), "mosquitto", self.settings.mqtt
         places = (root, self.home / "data" / name, self.home / "config" / name)
-        return mosquitto(*places, port, self.settings.mqtt, secure)
+        if secure and self.runner.find(name):  # what it tells is of its start: to read anew may lose frames
+            terms = terms.model_copy(update={"log_refused": tells_refused(places[2])})
+        return mosquitto(*places, port, terms, secure)
 
     def _make_sessions(self, addresses: Endpoints) -> None:
         """Let our broker make the bridge's sessions, at a port that no vehicle knows; it keeps them on disk.
@@ -425,13 +428,20 @@ class Stack:
         """Raise ServiceError where what the services load is not what was fetched."""
         folder, kinds = self.settings.paths.cache, self.kinds
         if {"postgres", "mosquitto"} & kinds:
-            cache.verify(cache.rootfs(folder))
+            cache.verify(cache.rootfs(folder), note=self._note_refusal)
         if "kafka" in kinds:
-            cache.verify(cache.jars(folder, "kafka")[0].parent, *cache.class_archives(folder))
+            jars = cache.jars(folder, "kafka")[0].parent
+            cache.verify(jars, *cache.class_archives(folder), note=self._note_refusal)
         if "hdfs" in kinds:
-            cache.verify(cache.jar_dir(folder, "hdfs"))
+            cache.verify(cache.jar_dir(folder, "hdfs"), note=self._note_refusal)
         if self.by_users and self.settings.region.other:  # the mirror's own user may not
             fetch.fetch_jars(folder, mirror.NAME, mirror.IVY)
+
+    def _note_refusal(self, what: str) -> None:
+        """As ``log.refused``; maintenance finds it when it runs again."""
+        line = {"event": "refused", "who": system_user(), "what": what, "at": datetime.now(UTC).isoformat()}
+        with self.runner.log(SUPERVISOR).open("a") as file:
+            file.write(f"{json.dumps(line)}\n")
 
     def endpoints(self, chosen: dict[str, int]) -> Endpoints:
         """The addresses that follow from the ports and from the settings of external services."""

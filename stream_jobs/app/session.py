@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 import infra
 from infra.clients.locks import locked
+from infra.clients.log import refused
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import cache
@@ -58,7 +59,7 @@ def build_session(
     """
     downloads = settings.paths.cache
     connector = cache.jars(downloads, "spark")[0].parent
-    cache.verify(connector, cache.pyspark_jars(), *cache.class_archives(downloads))
+    cache.verify(connector, cache.pyspark_jars(), *cache.class_archives(downloads), note=refused)
     given = _submitted()
     master = given.get("spark.master", master)
     conf = common_conf(settings) | {"spark.driver.memory": f"{memory_mb}m"}

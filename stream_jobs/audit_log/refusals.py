@@ -1,5 +1,5 @@
-"""What brokers and dashboard refused, from their logs into the audit log: counted by minute, so no flood
-fills it.
+"""What brokers and our own programs refused, from their logs into the audit log: counted by minute, so no
+flood fills it.
 """
 
 import json
@@ -22,7 +22,7 @@ MINUTE_S: Final = 60
 SETTLED_S: Final = 5.0  # a line is in the log by then
 MOST: Final = 20  # entries of a broker's minute; what there is beyond them is one more
 READ_BYTES: Final = 1 << 20  # at a time
-NAME_CHARS: Final = 120
+NAME_CHARS: Final = 200
 NOBODY: Final = "nobody known"
 _NOTE: Final = "SELECT odograph.note_refusals(%(service)s, to_timestamp(%(minute_s)s), %(found)s)"
 _NOTED: Final = "SELECT service, extract(epoch FROM minute)::bigint FROM odograph.refusal_noted"
@@ -72,8 +72,8 @@ def of_mosquitto(line: str) -> tuple[float, Refusal] | None:
     return float(found["at"]), Refusal(who, f"connection: {why}")
 
 
-def of_dashboard(line: str) -> tuple[float, Refusal] | None:
-    """As ``of_kafka``."""
+def of_program(line: str) -> tuple[float, Refusal] | None:
+    """As ``of_kafka``, of a program of ours (``infra.clients.log.refused``)."""
     if '"event": "refused"' not in line:
         return None
     try:
@@ -85,8 +85,9 @@ def of_dashboard(line: str) -> tuple[float, Refusal] | None:
 
 
 PARSERS: Final[Mapping[str, Callable[[str], tuple[float, Refusal] | None]]] = {
-    "kafka": of_kafka, "mosquitto": of_mosquitto, "dashboard": of_dashboard,
+    "kafka": of_kafka, "mosquitto": of_mosquitto,
 }  # fmt: skip
+"""By the first word of the log's name; all others are programs'."""
 
 
 class _Log:
@@ -134,7 +135,7 @@ class Refusals:
         if self._noted is None:
             self._noted = dict(map(tuple, self._database.run(lambda connection: fetch(connection, _NOTED))))
         ended_s, noted = (self._now() - SETTLED_S) // MINUTE_S * MINUTE_S, 0
-        for path in (path for name in PARSERS for path in self._folder.glob(f"{name}*.log")):
+        for path in self._folder.glob("*.log"):
             self._read(path, self._noted.get(path.stem, 0))
         for service, minutes in self._open.items():
             for minute_s in sorted(minute_s for minute_s in minutes if minute_s < ended_s):
@@ -144,7 +145,7 @@ class Refusals:
 
     def _read(self, path: Path, noted_s: int) -> None:
         service = path.stem
-        parse = PARSERS[service.partition("-")[0]]
+        parse = PARSERS.get(service.partition("-")[0], of_program)
         minutes = self._open[service]
         for line in self._logs.setdefault(service, _Log(path)).lines():
             if told := parse(line):

@@ -43,7 +43,7 @@ from stream_jobs.rules.cohort.update import CohortUpdate
 NAME: Final = "maintenance"
 OVERLOAD_S: Final = 2.0
 NICE: Final = 5  # the stream goes first: an audit of an hour keeps two cores for half a minute
-REFUSALS_S: Final = 15.0
+REFUSALS_S: Final = 3.0  # a log of 20 MB is read before the next one is put aside in its place
 
 log = structlog.get_logger("stream_jobs.maintenance")
 

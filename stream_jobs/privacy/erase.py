@@ -4,6 +4,7 @@ What the ledger needs stays under a name that is nobody's: that at a moment a re
 records under lock stay, with the custody log of all of them: a legal hold wins. Each step can be done again.
 """
 
+import fcntl
 import mmap
 import os
 import re
@@ -307,12 +308,16 @@ def _renamed(home: Path, vehicle: str, name: str) -> int:
     """
     count = 0
     for path in chain.from_iterable((home / folder).rglob("*") for folder in FILES):
-        if path.is_symlink() or not path.is_file() or not path.stat().st_size:
+        if path.is_symlink() or not path.is_file():
             continue
         opened = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # programs write in these folders too
-        with open(opened, "r+b") as file, mmap.mmap(file.fileno(), 0) as text:  # noqa: PTH123
-            places = [found.start() for found in re.finditer(vehicle.encode(), text)]
-            for at in places:
-                text[at : at + len(vehicle)] = name.encode()
-            count += bool(places)
+        with open(opened, "r+b") as file:  # noqa: PTH123
+            fcntl.flock(file, fcntl.LOCK_SH)  # a full log is not put aside meanwhile
+            if not os.fstat(opened).st_size:
+                continue
+            with mmap.mmap(opened, 0) as text:
+                places = [found.start() for found in re.finditer(vehicle.encode(), text)]
+                for at in places:
+                    text[at : at + len(vehicle)] = name.encode()
+                count += bool(places)
     return count

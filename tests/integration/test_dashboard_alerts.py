@@ -24,7 +24,7 @@ from infra.sql import tenants
 from infra.stack.stack import Stack
 from load_tests.dashboard.oidc_provider import Provider, provider, settings_file
 from stream_jobs.alerts.store import alert_store
-from stream_jobs.audit_log.refusals import NOBODY, Refusal, of_dashboard
+from stream_jobs.audit_log.refusals import NOBODY, Refusal, of_program
 from stream_jobs.crashes import bundle, tables
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, desk, drawn, near, pixels_of, visit
@@ -346,6 +346,12 @@ def taken(reader: Visit, *paths: str) -> str:
     return "".join([*found, fetched(reader, "/map/vehicles.json")])
 
 
+def refused(site: Site) -> set[Refusal]:
+    """What the dashboard's log tells the audit log."""
+    told = map(of_program, (site.lane.home / "logs" / "dashboard.log").read_text().splitlines())
+    return {one[1] for one in told if one is not None}
+
+
 def fetched(reader: Visit, path: str) -> str:
     return reader.page.context.request.get(reader.base + path).text()
 
@@ -386,17 +392,29 @@ def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_lay
             shown = taken(bob, path)
             named = {vin for vin in north if vin in shown} - {vin for vin in north if vin in path}
             assert (named, own in shown) == (set(), True), path
-        told = map(of_dashboard, (site.lane.home / "logs" / "dashboard.log").read_text().splitlines())
-        refused = {one[1] for one in told if one is not None}
-        assert Refusal(BOB, "a vehicle's page: not one of theirs") in refused
-        assert Refusal(NOBODY, "/map/vehicles.json: no role") in refused  # before anybody had signed in
+        assert Refusal(BOB, "a vehicle's page: not one of theirs") in refused(site)
+        assert Refusal(NOBODY, "/map/vehicles.json: no role") in refused(site)  # before anybody signed in
         (link,) = bob.page.eval_on_selector_all("a.data", "links => links.map(a => a.href)")[:1]
         assert ann.page.context.request.get(link).status == 410
         seen = taken(ann, "/")
         assert ({vin for vin in south if vin in seen}, other in seen) == (set(), True)
-        layer = next(url for url in bob.requests if "/map/vehicles.json" in url).removeprefix(bob.base)
+        assert own in taken(bob, "/")
+        layer = [url for url in bob.requests if "/map/vehicles.json" in url][-1].removeprefix(bob.base)
+        assert Refusal(ANN, "layer fleet: not one of theirs") not in refused(site)
         assert {vin for vin in south if vin in fetched(ann, layer)} == set()
-        assert own not in fetched(ann, f"/report?day={datetime.now(UTC):%Y-%m-%d}")
+        report = f"/report?day={datetime.now(UTC):%Y-%m-%d}"
+        assert own not in fetched(ann, report)
+        assert "nothing is stored" in fetched(ann, f"{report}&vehicle={own}").lower()
+        for what in ("rows of a list or chart", "layer fleet", "a vehicle's report"):
+            assert Refusal(ANN, f"{what}: not one of theirs") in refused(site)
+            assert Refusal(BOB, f"{what}: not one of theirs") not in refused(site)
+        file = site.lane.settings.dashboard.oidc
+        assert file is not None
+        whole = file.read_text()
+        file.write_text(f'{whole}\n[fleets]\n"{BOB}" = []\n')
+        assert own not in fetched(bob, "/map/vehicles.json")
+        file.write_text(whole)
+        assert own in fetched(bob, "/map/vehicles.json")
     with signed_in(browser, site, DAN, "/") as dan:
         expect(dan.page.get_by_text("No vehicle has reported yet.")).to_be_visible()
         assert {vin for vin in north | south if vin in fetched(dan, "/map/vehicles.json")} == set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import json
-import re
 import subprocess
 import tempfile
 import uuid
@@ -40,10 +39,11 @@ from infra.stack import devices, identity
 from infra.stack.doctor import _hops
 from infra.stack.fetch import fetch_all
 from infra.stack.identity import Authority, Issued
-from infra.stack.mosquitto import USER, broker_figures, mosquitto_reread
+from infra.stack.mosquitto import CONFIG_FILE, USER, broker_figures, mosquitto_reread, tells_refused
 from infra.stack.processes import guarded
 from infra.stack.stack import PRIVATE, Stack
 from load_tests.mqtt_flood import vehicle_id
+from stream_jobs.audit_log.refusals import NOBODY, Refusal, of_mosquitto
 from tests.integration.broker_support import simulated
 from tests.support import eventually
 
@@ -185,7 +185,11 @@ def test_a_vehicle_writes_and_hears_its_own_only_and_every_other_way_in_is_refus
     def logged() -> str:  # the broker writes its log with a delay
         return site.log()[before:]
 
-    eventually(lambda: len(re.findall("SSL routines::", logged())) > len(ways), 20, "each refusal in the log")
+    def told() -> list[Refusal]:  # what the audit log gets of it
+        return [found[1] for found in map(of_mosquitto, logged().splitlines()) if found is not None]
+
+    eventually(lambda: len(told()) >= len(ways), 20, "each refusal in the log")
+    assert {(who, what.partition(":")[0]) for who, what in told()} == {(NOBODY, "connection")}
 
     assert vehicle.answer(own[0], b"x" * (1 << 21)) in ("Packet too large", "Unspecified error")  # or cut off
     eventually(lambda: f"Client {ME} disconnected due to oversize packet" in logged(), 20, "the oversize one")
@@ -243,6 +247,16 @@ def test_rotation_loses_no_frame_and_an_ending_certificate_is_warned_of(site: Si
     assert [payload for _, payload in found if len(payload) == 16] == sent
     source.close()
     assert not [f for f in _hops(site.stack) if name in f.detail]
+
+
+def test_another_setting_of_what_it_tells_waits_for_the_brokers_next_start(site: Site) -> None:
+    config = site.stack.home / "config" / "mosquitto"
+    before = (config / CONFIG_FILE).read_text()
+    assert tells_refused(config)
+    settings = site.stack.settings
+    silent = settings.model_copy(update={"mqtt": settings.mqtt.model_copy(update={"log_refused": False})})
+    Stack(silent, lambda _: None, {}, ["mosquitto"]).renew_identities()
+    assert (config / CONFIG_FILE).read_text() == before
 
 
 def test_a_reread_leaves_absent_clients_alone(site: Site) -> None:

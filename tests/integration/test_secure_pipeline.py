@@ -34,6 +34,7 @@ from infra.stack.identity import Authority
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from load_tests import policy_trial
+from load_tests.drills.poison.gates import status
 from load_tests.mqtt_flood import vehicle_id
 from stream_jobs.audit.collect import current_ledger
 from stream_jobs.audit.ledger import Ledger
@@ -46,7 +47,6 @@ VARIABLES = {
     "ODOGRAPH_KAFKA_HEAP_MB": "256",
     "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2",
     "ODOGRAPH_DASHBOARD_HOSTS": NAME,
-    "ODOGRAPH_MQTT_LOG_REFUSED": "true",
     "ODOGRAPH_REGION_NAME": policy_trial.HERE,
 }
 
@@ -63,9 +63,7 @@ class Site:
 
     @property
     def settings(self) -> Settings:
-        return load(
-            paths={"home": str(self.home)}, mqtt={"log_refused": True}, region={"name": policy_trial.HERE}
-        )
+        return load(paths={"home": str(self.home)}, region={"name": policy_trial.HERE})
 
     @property
     def where(self) -> Endpoints:
@@ -193,6 +191,7 @@ def test_doctor_tries_each_hop_and_says_what_is_on(site: Site) -> None:
     assert {name for name in on if "a client without one is refused" in told[name]} == {
         "vehicle to broker", "programs to broker", "programs to Kafka",
     }  # fmt: skip
+    assert told["vehicle to broker"].endswith("refused publishes in the audit log")
     assert "plain connections refused" in told["programs to database"]
     assert "plain http refused, host names checked" in told["browser to dashboard"]
     assert re.fullmatch(r"(?:[5-9]|1\d) ports, loopback only; TLS off, login on", told["Spark's own ports"])
@@ -265,7 +264,7 @@ def test_a_new_certificate_is_shown_by_database_and_broker_without_a_restart(sit
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_what_brokers_and_dashboard_refuse_is_in_the_audit_log(site: Site) -> None:
+def test_what_brokers_and_programs_refuse_is_in_the_audit_log(site: Site) -> None:
     alerts = kafka_topic(site.settings.kafka.prefix, "alerts")
     as_bridge = endpoints(site.settings, ("kafka_bootstrap",), "bridge").kafka_bootstrap
     assert policy_trial.kafka_written(as_bridge, [alerts]) == {alerts: False}
@@ -277,24 +276,29 @@ def test_what_brokers_and_dashboard_refuse_is_in_the_audit_log(site: Site) -> No
     ):
         stranger.recv(1)
     assert asked(site, "/livez", "127.0.0.1", shown="evil.example.org").status == 403
+    assert status(site.where.http_ports["events"], "GET /metrics", "Host: evil.example.org") == 403
     stack = Stack(site.settings, print)
     thief = devices.broker_of(site.where, site.home, devices.enrol(stack, THIEF))
     topics = [mqtt_topic(site.settings.mqtt.root, who, "alert") for who in (THIEF, vehicle_id(1))]
-    mqtt_client = mqtt.Client(CallbackAPIVersion.VERSION2, THIEF)
-    thief.log_in(mqtt_client)
-    mqtt_client.connect(thief.host, thief.port)
-    mqtt_client.loop_start()
-    for topic in (topics[0], topics[1], topics[1]):
-        mqtt_client.publish(topic, b"forged", qos=1).wait_for_publish(20)
-    mqtt_client.disconnect()
-    mqtt_client.loop_stop()
+    bridge = endpoints(site.settings, ("mqtt_host",), "bridge").brokers[0]
+    for name, broker, forged in ((THIEF, thief, topics + topics[1:]), ("forger", bridge, topics[1:])):
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, name)
+        broker.log_in(client)
+        client.connect(broker.host, broker.port)
+        client.loop_start()
+        for topic in forged:
+            client.publish(topic, b"forged", qos=1).wait_for_publish(20)
+        client.disconnect()
+        client.loop_stop()
     query = (
         "SELECT actor, action, split_part(detail, ';', 1) FROM serving.audit_log WHERE action ~ '^refused by'"
     )
     wanted = {
         ("bridge", "refused by kafka", f"write topic {alerts}"),
         (NOBODY, "refused by mosquitto", "connection: peer did not return a certificate"),
+        ("forger", "refused by mosquitto", f"publish {site.settings.mqtt.root}/{{other}}/alert"),
         (NOBODY, "refused by dashboard", "request: host evil.example.org origin -"),
+        (NOBODY, "refused by events", "request: host evil.example.org origin -"),
     }
     of_thief = {f"publish {site.settings.mqtt.root}/{{{who}}}/alert" for who in ("me", "other")}
     with psycopg.connect(site.where.db_ingest_url, autocommit=True) as connection:

@@ -78,6 +78,15 @@ def test_who_signs_in_sees_their_fleets_an_operator_all_and_a_driver_what_is_len
     assert without.scope is None
 
 
+def test_fleets_that_the_file_gives_stand_in_place_of_the_claims(tmp_path: Path) -> None:
+    lines = f'{ROLES}\nfleet_claim = "fleets"\n[fleets]\n"a@b.c" = ["south"]\n"v@b.c" = []'
+    roles = load_roles(written(tmp_path, AUTH + lines))
+    given = [roles.reader({**identity(name), "fleets": "north"}) for name in ("a@b.c", "v@b.c", "d@b.c")]
+    assert [one and one.scope for one in given] == [
+        VehicleScope(("south",)), VehicleScope(), VehicleScope(("north",)),
+    ]  # fmt: skip
+
+
 def test_each_role_may_what_the_one_below_it_may_and_more() -> None:
     allowed = {
         role: [d for d in ("alerts", "evidence") if Reader("x", role, False).may(d)] for role in ROLES_UP
@@ -100,6 +109,7 @@ ROLES_UP = ("viewer", "dispatcher", "admin")
         (AUTH + "[roles]\nadmins = []", "admins"),
         (AUTH + '[roles]\nadmin = "root"', "admin"),
         (AUTH + "[roles]\nadmin = []", "names nobody"),
+        (AUTH + ROLES + '\n[fleets]\n"a@b.c" = "south"', "a@b.c"),
     ],
 )
 def test_a_wrong_file_is_refused_and_the_place_named(tmp_path: Path, text: str, words: str) -> None:

@@ -191,5 +191,14 @@ def test_a_layer_that_someone_shows_outlives_newer_ones_and_an_old_one_goes() ->
     assert layers.layer_rows(("fleet", "newer 0")) is not None
 
 
+def test_rows_that_other_readers_have_are_known_as_theirs() -> None:
+    layers = QueryCache(Clock())
+    kept = layers.layer("fleet south", answer("1", [0]))
+    asked = (("fleet north", "1"), ("fleet south", "1"), ("fleet north", "2"), ("fleet north", ""))
+    assert [layers.has_others(layer) for layer in asked] == [True, False, False, False]
+    assert layers.layer_rows(("fleet north", "1")) is None
+    assert kept.layer == ("fleet south", "1")
+
+
 def test_without_any_layer_there_is_none() -> None:
     assert QueryCache(Clock()).layer_rows(("fleet", "a")) is None

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+
+import pandas as pd
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
+from structlog.testing import capture_logs
 
 from dashboard import routes
-from dashboard.auth import Roles
+from dashboard.auth import Reader, Roles
+from dashboard.db import NUMBER
+from dashboard.query_cache import VehicleScope, acting, cache, scoped
 from infra.settings.settings import load
 
 KEY = ("WDB1240001A000001", 1, "c 1/2")
@@ -64,3 +70,27 @@ def test_an_address_without_a_record_a_name_or_a_legal_basis_is_refused(address:
 def test_where_people_sign_in_the_address_alone_is_not_enough() -> None:
     known = Roles("email", {"admin": frozenset({"a@b.c"}), "dispatcher": frozenset(), "viewer": frozenset()})
     assert answer(GOOD, known=known).status_code == 403
+
+
+def test_who_asks_for_a_layer_that_another_fleet_has_gets_their_own_and_is_told_of() -> None:
+    def rows(number: str) -> pd.DataFrame:
+        frame = pd.DataFrame({"n": [number]})
+        frame.attrs[NUMBER] = number
+        return frame
+
+    def asked(name: str, scope: VehicleScope | None) -> tuple[bytes, list[str]]:
+        state = {"reader": Reader(name, "viewer", False, scope)}
+        request = Request({"type": "http", "query_string": b"at=of-south", "headers": [], "state": state})
+        with acting(scope), capture_logs() as told:
+            body = routes._layer(request, "fleet", "all", lambda f: f["n"].tolist(), lambda: rows(name)).body
+        return gzip.decompress(bytes(body)), [f"{one['who']} {one['event']}: {one['what']}" for one in told]
+
+    south = VehicleScope(("south",))
+    with acting(south):
+        kept = cache().layer(scoped("fleet"), rows("of-south"))
+    assert asked("ann", VehicleScope(("north",))) == (
+        b'["ann"]', ["ann refused: layer fleet: not one of theirs"],
+    )  # fmt: skip
+    assert asked("bob", south) == (b'["of-south"]', [])
+    assert asked("operator", None) == (b'["operator"]', [])
+    assert kept.layer[1] == "of-south"

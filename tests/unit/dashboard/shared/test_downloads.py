@@ -11,8 +11,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 from starlette.requests import Request
 from starlette.responses import Response
+from structlog.testing import capture_logs
 
 from dashboard import routes
+from dashboard.auth import LOCAL, Reader
+from dashboard.query_cache import VehicleScope, acting
 from dashboard.shared import charts, downloads, text
 
 AT = datetime(2026, 11, 20, 8, 30, 0, 250_000, tzinfo=UTC)
@@ -62,10 +65,14 @@ def test_a_charts_rows_are_in_utc_across_the_hour_that_comes_twice_and_name_thei
     assert list(found["time"]) == list(times)
 
 
-def answer(of: str, key: str, form: str) -> Response:
+def answer(of: str, key: str, form: str, reader: Reader = LOCAL) -> Response:
     scope = {"type": "http", "method": "GET", "path": downloads.PATH, "headers": []}
+    scope |= {"state": {"reader": reader}}
     query = f"of={of}&key={key}&as={form}".encode()
-    found: Response = routes.data_route(lambda *_: None).endpoint(Request(scope | {"query_string": query}))
+    with acting(reader.scope):
+        found: Response = routes.data_route(lambda *_: None).endpoint(
+            Request(scope | {"query_string": query})
+        )
     return found
 
 
@@ -87,6 +94,23 @@ def test_the_server_gives_what_a_session_shows_and_nothing_once_it_has_gone() ->
     token = shown.token
     del shown
     assert answer(token, "worst vehicles", "CSV").status_code == 410
+
+
+def test_rows_of_a_session_that_sees_other_vehicles_are_refused_and_who_asked_is_told() -> None:
+    with acting(VehicleScope(("south",))):
+        shown = downloads.Shown()
+    downloads.sessions()[shown.token] = shown
+    shown.put("worst vehicles", ROWS)
+    with capture_logs() as told:
+        for reader in (LOCAL, Reader("bob@b.c", "viewer", False, VehicleScope(("north",)))):
+            assert answer(shown.token, "worst vehicles", "CSV", reader).status_code == 410
+    assert [(one["event"], one["who"], one["what"]) for one in told] == [
+        ("refused", "bob@b.c", "rows of a list or chart: not one of theirs")
+    ]
+    with capture_logs() as told:
+        south = Reader("ann@b.c", "viewer", False, VehicleScope(("south",)))
+        assert answer(shown.token, "worst vehicles", "CSV", south).status_code == 200
+    assert told == []
 
 
 def test_a_session_keeps_the_newest_lists_only() -> None:

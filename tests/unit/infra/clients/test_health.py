@@ -6,6 +6,7 @@ import urllib.request
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
+from structlog.testing import capture_logs
 
 from infra.clients.health import Check, HealthServer, Listen
 from infra.contract.errors import ServiceError
@@ -89,9 +90,12 @@ def test_status_hears_why_a_process_is_not_ready_and_what_a_ready_one_remarks() 
 
 @pytest.mark.parametrize("headers", [[], ["Host: evil:1"], ["Host: 127.0.0.1", "Origin: http://evil"]])
 def test_a_health_page_is_for_loopback_and_no_site_under_a_rebound_name(headers: list[str]) -> None:
-    with serve() as server:
+    with serve() as server, capture_logs() as told:
         assert status(server.port, "GET /metrics", *headers) == 403
         assert status(server.port, "GET /metrics", f"Host: localhost:{server.port}") == 200
+    named = {key: value for key, _, value in (line.partition(": ") for line in headers)}
+    what = f"request: host {named.get('Host', '-')} origin {named.get('Origin', '-')}"
+    assert [(one["event"], one["what"]) for one in told] == [("refused", what)]
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::"])

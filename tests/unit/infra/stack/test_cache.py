@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from infra.clients.db import system_user
 from infra.contract.errors import ServiceError
 from infra.settings.settings import load
 from infra.stack import cache, fetch
 from infra.stack.stack import Stack
+from stream_jobs.audit_log.refusals import Refusal, of_program
 
 ROOT = Path(__file__).parents[4]
 PIN = re.compile(r"([\w.-]+)==\S+( ; [^#]+?)?( --hash=sha256:[0-9a-f]{64})+")
@@ -87,6 +89,10 @@ def test_a_flipped_byte_in_a_jar_stops_the_start_before_anything_runs(
         stack.up()
     assert not (home / "run").exists()
     assert said == []
+    (told,) = (home / "logs" / "supervisor.log").read_text().splitlines()
+    noted = of_program(told)
+    assert noted is not None
+    assert noted[1] == Refusal(system_user(), f"start: {jar} was altered")
 
 
 def test_every_jar_of_the_resolver_is_pinned_once_and_pyspark_s_by_what_pip_installed() -> None:

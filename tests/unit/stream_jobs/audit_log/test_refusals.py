@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ from infra.stack import processes
 from stream_jobs.audit_log import refusals
 from stream_jobs.audit_log.refusals import (
     MOST,
+    NAME_CHARS,
     NOBODY,
     Refusal,
     Refusals,
-    of_dashboard,
     of_kafka,
     of_mosquitto,
+    of_program,
 )
 
 AT_S = 1_795_824_240  # begins a minute
@@ -76,17 +77,17 @@ def test_mosquittos_refusals_are_those_of_identity_and_size(line: str, told: Ref
     assert of_mosquitto(f"{AT_S}: {line}") == (None if told is None else (AT_S, told))
 
 
-def test_the_dashboards_refusals_are_told_and_its_other_lines_are_not() -> None:
+def test_a_programs_refusals_are_told_and_its_other_lines_are_not() -> None:
     line = (
         '{"who": "%s", "what": "request: host evil\\n origin -", "event": "refused", "level": "warning", '
         '"at": "2026-11-28T10:04:00.500000Z", "process": "dashboard"}'
     )
     at_s = datetime.fromisoformat("2026-11-28T10:04:00.5+00:00").timestamp()
     what = "request: host evil\n origin -"
-    assert of_dashboard(line % "") == (at_s, Refusal(NOBODY, what))
-    assert of_dashboard(line % "bob@south.example") == (at_s, Refusal("bob@south.example", what))
-    assert of_dashboard(line.replace("refused", "serving")) is None
-    assert of_dashboard((line % "")[:-9]) is None
+    assert of_program(line % "") == (at_s, Refusal(NOBODY, what))
+    assert of_program(line % "bob@south.example") == (at_s, Refusal("bob@south.example", what))
+    assert of_program(line.replace("refused", "serving")) is None
+    assert of_program((line % "")[:-9]) is None
 
 
 class Noted:
@@ -142,6 +143,20 @@ def test_a_minute_is_noted_once_when_it_has_ended_with_counts(log: Path) -> None
     ]  # fmt: skip
 
 
+def test_whatever_program_writes_it_a_refusal_is_noted_under_its_logs_name(log: Path) -> None:
+    line = '{"who": "%s", "what": "%s", "event": "refused", "at": "%s"}\n'
+    at = datetime.fromtimestamp(AT_S, UTC).isoformat()
+    start = line % ("root", "start: a.jar was altered", at)
+    log.with_name("supervisor.log").write_text(f"odograph: not JSON\n{start}")
+    log.with_name("bridge-2.log").write_text(line % ("", "request: host evil origin -", at))
+    task, database = reader(log, [AT_S + 600.0])
+    assert task() == 2
+    assert {(c["service"], *c["found"].obj[0].values()) for c in database.calls} == {
+        ("supervisor", "root", None, "start: a.jar was altered", 1),
+        ("bridge-2", NOBODY, None, "request: host evil origin -", 1),
+    }
+
+
 def test_after_a_restart_only_later_minutes_are_noted(log: Path) -> None:
     log.write_text(f"{denied(AT_S)}\n{denied(AT_S + 60)}\n")
     task, database = reader(log, [AT_S + 600.0], {"kafka": AT_S})
@@ -182,4 +197,4 @@ def test_a_flood_of_names_makes_a_bounded_number_of_entries_and_none_is_uncounte
     ((_, entries),) = database.told()
     assert entries[0] == (NOBODY, "others", 5000 - MOST)
     assert sum(times for _, _, times in entries) == 5000
-    assert max(len(what) for _, what, _ in entries) <= 120
+    assert max(len(what) for _, what, _ in entries) <= NAME_CHARS
