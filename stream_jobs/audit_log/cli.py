@@ -27,6 +27,7 @@ def audit_log(
     """
     from infra.sql import queries
     from stream_jobs.audit_log import chain
+    from stream_jobs.audit_log.checks import note_failed_check
 
     settings = load()
     places = endpoints(settings, ("db_ingest_url",))
@@ -35,6 +36,7 @@ def audit_log(
     if verify:
         found = chain.verified(settings, chain.read(places.db_ingest_url), head)
         typer.echo(found.as_text())
+        note_failed_check("odograph audit-log --verify", found.wrong)
         if found.wrong:
             raise typer.Exit(1)
     if anchor or verify:

@@ -398,8 +398,9 @@ def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_lay
         assert ann.page.context.request.get(link).status == 410
         seen = taken(ann, "/")
         assert ({vin for vin in south if vin in seen}, other in seen) == (set(), True)
-        assert own in taken(bob, "/")
-        layer = [url for url in bob.requests if "/map/vehicles.json" in url][-1].removeprefix(bob.base)
+        with bob.page.expect_request("**/map/vehicles.json?*") as asked:
+            bob.open("/")
+        layer = asked.value.url.removeprefix(bob.base)
         assert Refusal(ANN, "layer fleet: not one of theirs") not in refused(site)
         assert {vin for vin in south if vin in fetched(ann, layer)} == set()
         report = f"/report?day={datetime.now(UTC):%Y-%m-%d}"

@@ -21,12 +21,14 @@ from infra.sql import queries
 from infra.stack import identity
 from infra.stack.stack import Stack
 from load_tests.drills.poison.evidence import INGEST, REHASH, by_owner, refused
+from stream_jobs.archive.manifest import archive_of
 from stream_jobs.crashes import tables
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events.rows import Record, crash_row, insert_rows
 from stream_jobs.events.writes import Sealing
 from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count
 from tests.support import Lane, odograph_command
+from tests.unit.stream_jobs.archive.archive_support import batches
 
 pytestmark = pytest.mark.integration
 
@@ -230,6 +232,31 @@ def test_what_a_superuser_forges_is_found_without_the_database(stack: Stack, lan
     (stamped,) = (lane.home / "anchors").glob("*.json")
     stamped.write_bytes(stamped.read_bytes().replace(b'"entry":4', b'"entry":3'))
     assert "is not signed by this service" in command(lane, "verify", "--without-log").stdout
+    noted = failed_checks(lane)
+    assert len(noted) == len(FORGERIES) + 1
+    first = "record 5-1 of {vehicle} (boot 5) is not signed by its vehicle"
+    assert noted[0].startswith(f"odograph crash verify: 5 found, the first: {first}")
+    assert [detail for detail in noted if any(vin in detail for vin in VINS)] == []
+
+
+def failed_checks(lane: Lane) -> list[str]:
+    """What the audit log says of checks that found something altered, the first one first."""
+    query = "SELECT detail FROM serving.audit_log WHERE action = 'check failed' AND actor = %s ORDER BY entry"
+    return [row["detail"] for row in rows(lane, query, system_user())]
+
+
+def test_an_archive_file_that_was_tampered_with_is_named_and_in_the_audit_log(lane: Lane) -> None:
+    batches(archive_of(lane.home), 2)
+    assert lane.run("archive", "verify").returncode == 0
+    file = next(archive_of(lane.home).rglob("*.parquet"))
+    body = bytearray(file.read_bytes())
+    body[10] ^= 1
+    file.write_bytes(body)
+    found = lane.run("archive", "verify")
+    assert (found.returncode, found.stderr) == (1, "")
+    words = f"{file} has other bytes than were written"
+    assert words in found.stdout
+    assert failed_checks(lane) == [f"odograph archive verify: 1 found, the first: {words}"]
 
 
 EVERY = "SELECT * FROM odograph.audit_log"
@@ -263,6 +290,8 @@ def test_a_look_by_command_is_noted_and_a_superusers_new_audit_log_is_found(stac
             assert lane.run("audit-log").returncode == 0, "the chain alone holds"
             found = lane.run("audit-log", "--verify", "--head", head)
             assert (found.returncode, found.stdout.count("was cut off or written anew")) == (1, 2), statement
+            (noted,) = failed_checks(lane)
+            assert noted.startswith("odograph audit-log --verify: 2 found, the first: the log ")
             if "UPDATE" in statement:
                 assert lane.run("audit-log", "--anchor").returncode == 1
             superuser.execute("DELETE FROM odograph.audit_log; INSERT INTO odograph.audit_log TABLE was; "
