@@ -5,6 +5,7 @@ Run: python -m load_tests.drills.mutant_jobs NAME [COMMAND ...], as of `odograph
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -67,19 +68,18 @@ def local_staging() -> None:
     """Workers leave their files on their own disks, and the driver takes what it finds on its own for all."""
 
     class Left:
-        """In the place of HourFiles: sends the exceptions, keeps the files."""
+        """In the place of HourFiles: sends the exceptions, keeps the files' pieces."""
 
         def __init__(self, *given: Any) -> None:
             self._files, self._folder = HourFiles(*given), Path.cwd().absolute() / "staging"
 
         def __call__(self, batches: Any) -> Any:
             for rows in self._files(batches):
-                if rows["sha256"].null_count:
-                    yield rows
-                else:
-                    path = self._folder / str(rows["sha256"][0])
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_bytes(rows["content"][0].as_py())
+                of_file = pc.is_valid(rows["hour_ms"])
+                self._folder.mkdir(parents=True, exist_ok=True)
+                with (self._folder / str(os.getpid())).open("ab") as file:
+                    file.writelines(rows["content"].filter(of_file).to_pylist())
+                yield rows.filter(pc.invert(of_file))
 
     replace(query, "HourFiles", lambda _honest: Left)
     replace(query, "check_whole", lambda _honest: lambda *_: None)
