@@ -178,7 +178,10 @@ def reconciled(
 
 
 def _move_on(checkpoint: Checkpoint, gap: Gap) -> None:
-    """The newest batch's files again, under the number and with the offsets of the ledger's."""
+    """The newest batch's files again, under the number and with the offsets of the ledger's.
+
+    Spark reads the offsets of the batch before it, too; without a line of commits it is not taken for done.
+    """
     offsets, commit = (checkpoint.read(f"{name}/{gap.batch_id}") for name in ("offsets", "commits"))
     assert offsets is not None
     assert commit is not None
@@ -186,6 +189,8 @@ def _move_on(checkpoint: Checkpoint, gap: Gap) -> None:
     for (topic, partition), offset in gap.told.items():
         ends.setdefault(topic, {})[str(partition)] = offset
     head = offsets.splitlines()[:2]
+    if gap.line > gap.batch_id + 1:
+        checkpoint.write(f"offsets/{gap.line - 1}", offsets)
     checkpoint.write(f"offsets/{gap.line}", "\n".join([*head, orjson.dumps(ends).decode()]))
     checkpoint.write(f"commits/{gap.line}", commit)
 

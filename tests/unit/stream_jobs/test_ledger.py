@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stream_jobs.app.checkpoints import Checkpoint
 from stream_jobs.app.files import LocalFiles
-from stream_jobs.app.ledger import BatchClaims, Gap
+from stream_jobs.app.ledger import BatchClaims, Gap, _move_on
 
 QUERY_ID = "11111111-2222-3333-4444-555555555555"
 
@@ -34,3 +34,11 @@ def test_a_gap_is_what_one_of_the_two_does_not_have() -> None:
     assert (older_database.ledger_ahead, older_database.differing()) == (False, {("t", 0): (5, 9)})
     assert str(older_database) == "t 0: ledger 5, checkpoint 9"
     assert Gap(QUERY_ID, 4, done, 3, told, {}).ledger_ahead
+
+
+def test_a_checkpoint_without_state_that_is_older_goes_on_where_the_ledger_ends(tmp_path: Path) -> None:
+    made = checkpoint(tmp_path, {0: {"0": 5}, 1: {"0": 9}})
+    made.write("commits/1", "v1\n{}")
+    _move_on(made, Gap(QUERY_ID, 4, {("t", 0): 30}, 1, {("t", 0): 9}, {}))
+    assert (made.ends_of(4), made.ends_of(3)) == ({"t": {0: 30}}, {"t": {0: 9}}), "Spark asks for both"
+    assert made.batches("commits") == [1, 4]
