@@ -35,11 +35,12 @@ _KAFKA: Final = re.compile(
 )
 _MOSQUITTO: Final = re.compile(
     r"(?P<at>\d+): (?:"
-    r"OpenSSL Error\[0\]: .*:(?!unexpected eof)(?P<tls>[^:]+)$"
+    r"(?:OpenSSL Error\[0\]|Client connection from \S+ failed): .*:(?!unexpected eof)(?P<tls>[^:]+?)\.?$"
     r"|Client (?P<who>.+?) disconnected(?:, | due to )(?!out of memory|protocol error)(?P<why>.*?)\.?$"
     r"|Denied PUBLISH from (?P<sender>.+?) \(d\d, q\d, r\d, m\d+, '(?P<topic>.*)', \.\.\. \(\d+ bytes\)\)$)"
 )
-"""A connection that breaks is an end of file or an error of the protocol, too: neither is a refusal."""
+"""A connection that breaks is an end of file or an error of the protocol, too: neither is a refusal. A handshake
+fails in the moment the broker takes the connection, or later: it has a line for each."""
 
 
 class Refusal(NamedTuple):
