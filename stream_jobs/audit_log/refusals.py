@@ -39,8 +39,8 @@ _MOSQUITTO: Final = re.compile(
     r"|Client (?P<who>.+?) disconnected(?:, | due to )(?!out of memory|protocol error)(?P<why>.*?)\.?$"
     r"|Denied PUBLISH from (?P<sender>.+?) \(d\d, q\d, r\d, m\d+, '(?P<topic>.*)', \.\.\. \(\d+ bytes\)\)$)"
 )
-"""A connection that breaks is an end of file or an error of the protocol, too: neither is a refusal. A handshake
-fails in the moment the broker takes the connection, or later: it has a line for each."""
+"""A connection that breaks is an end of file or an error of the protocol, too: neither is a refusal. A
+handshake that fails as the broker takes the connection has the second line, a later one the first."""
 
 
 class Refusal(NamedTuple):

@@ -60,7 +60,7 @@ def test_kafkas_refusals_are_told_with_principal_and_resource() -> None:
          Refusal(NOBODY, "connection: certificate verify failed")),
         ("Client connection from 127.0.0.1 failed: error:0A000086:SSL routines::certificate verify failed.",
          Refusal(NOBODY, "connection: certificate verify failed")),
-        ("Client connection from ::1 failed: error:0A000126:SSL routines::unexpected eof while reading.", None),
+        ("Client connection from ::1 failed: error:0A000126:SSL routines::unexpected eof.", None),
         ("Client WDB1240001A000001 disconnected, not authorised.",
          Refusal("WDB1240001A000001", "connection: not authorised")),
         ("Client x disconnected due to oversize packet.", Refusal("x", "connection: oversize packet")),
