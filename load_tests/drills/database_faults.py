@@ -112,6 +112,8 @@ class Failover:
     again_s: dict[str, float]
     old_wrote: int
     lost: list[str]
+    restarted: list[str]
+    """Programs that had ended."""
 
 
 def c7(site: Site, load: Load, mutant: str | None) -> Verdict:
@@ -179,9 +181,10 @@ def _failed_over(
     fault(site, pair)
     fallen_s = time.monotonic()
     pair_faults.promote(pair)
-    before, again_s = _counts(site), dict[str, float]()
+    before, again_s, restarted = _counts(site), dict[str, float](), list[str]()
 
     def all_again() -> bool:
+        restarted.extend(_kept_running(site))
         for name, old, new in zip(COUNTED, before, _counts(site), strict=True):
             if new != old:
                 again_s.setdefault(name, round(time.monotonic() - fallen_s, 1))
@@ -195,7 +198,18 @@ def _failed_over(
     wrote = _writes_at(pair, pair.standby)
     lost = witness.missing()
     pair_faults.rejoin(pair)
-    return Failover(fault.__name__, again_s, wrote, lost)
+    return Failover(fault.__name__, again_s, wrote, lost, restarted)
+
+
+def _kept_running(site: Site) -> list[str]:
+    """Start what has ended again, as the supervisor does; its names.
+
+    The jobs end where their ledger has lost batches, and make these good at their next start.
+    """
+    ended = [name for name in PROGRAMS if site.ended_by_itself(name)]
+    for name in ended:
+        site.start(name, odograph(*COMMANDS[name]))
+    return ended
 
 
 def _counts(site: Site) -> tuple[Any, ...]:
@@ -239,4 +253,5 @@ def _judged(
         trips(site, log),
     )  # fmt: skip
     figures: dict[str, Any] = counts(missing) | {each.fault: each.again_s for each in found}
+    figures["restarted"] = [name for each in found for name in each.restarted]
     return Verdict("c7", promises, figures | {"client_gap_s": round(witness.gap_s, 1)}, mutant)
