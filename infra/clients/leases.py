@@ -126,6 +126,8 @@ class Lease:
         self.values["region"] = settings.region.name
         self.problem: str | None = None
         self.standby: str | None = None
+        self.succeeds = False
+        """Another one had it while this one stood by."""
         self._from_itself = True
         self._connection: Connection | None = None
         self._lock = threading.Lock()
@@ -140,11 +142,12 @@ class Lease:
                     work(term)
 
     @contextmanager
-    def held(self, warm_up: Iterable[None] = ()) -> Iterator[Term | None]:
+    def held(self, warm_up: Iterable[bool | None] = ()) -> Iterator[Term | None]:
         """Waits until the lease is this process's, which it is while the block runs; None: stopped before.
 
         While another one has it, ``warm_up`` gets ready what the block needs, a step with each look at the
-        lease, as far as it comes. The block ends by LeaseLostError where the lease was lost.
+        lease, as far as it comes; what it gives is true when all is ready, and is kept so. The block ends by
+        LeaseLostError where the lease was lost.
         """
         term = self._take(iter(warm_up))
         try:
@@ -161,7 +164,7 @@ class Lease:
             with self._lock:
                 self._close()
 
-    def _take(self, warm_up: Iterator[None]) -> Term | None:
+    def _take(self, warm_up: Iterator[bool | None]) -> Term | None:
         begun_s = _now_s()
         while not self._stop.is_set():
             asked_s, pause_s = _now_s(), POLL_S
@@ -180,16 +183,17 @@ class Lease:
                     log.info("lease taken", lease=self.name, epoch=epoch)
                     return Term(self, epoch, asked_s + self.values["ttl_s"])
                 if self.standby is None:
+                    self.succeeds = True
                     log.info("standing by", lease=self.name, holder=holder)
                 cold = self._warmer(warm_up)
                 self.standby = f"{holder} has the lease {self.name}{WARMING_UP * cold}"
             self._stop.wait(pause_s)
         return None
 
-    def _warmer(self, warm_up: Iterator[None]) -> bool:
-        """A step of the warm-up; False when it is over, also where it has failed."""
+    def _warmer(self, warm_up: Iterator[bool | None]) -> bool:
+        """A step of the warm-up; False when all is ready, or it has failed."""
         try:
-            return next(warm_up, self) is None
+            return not next(warm_up, True)
         except ServiceError as error:
             log.warning("warm-up failed: a takeover is slower", lease=self.name, reason=str(error)[:REASON])
             return False

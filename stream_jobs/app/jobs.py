@@ -2,8 +2,9 @@
 
 import gc
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final
@@ -26,7 +27,7 @@ from stream_jobs.app.database import Connection, Database, insert_row
 from stream_jobs.app.files import HadoopStore, checkpoint_files
 from stream_jobs.app.ledger import BatchClaims, enter, reconciled
 from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
-from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream, rehearsal, started
+from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream, rehearsal, settled, started
 from stream_jobs.app.session import MemoryReturn, build_session, conf_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
@@ -44,6 +45,8 @@ NAME: Final = "jobs"
 NOT_CONNECTED: Final = "Python worker failed to connect back"
 STARTS: Final = 3
 """Of a query, while Spark says NOT_CONNECTED: it waits 10 s for a Python, too short on a starved machine."""
+ALONE_S: Final = 10.0
+KEEP_S: Final = 20.0  # Spark ends its Python workers when none of them has had a task for a minute
 STREAM_CONF: Final = conf_of(__file__)
 
 
@@ -69,6 +72,19 @@ def _first_workers(spark: SparkSession) -> None:
     cores = int(spark.sparkContext.getConf().get("spark.cores.max") or 1)
     with suppress(PySparkException, Py4JError):  # it ends meanwhile; what is wrong the queries find, too
         spark.range(cores, numPartitions=cores).mapInArrow(lambda batches: batches, "id long").collect()
+
+
+def warmed(
+    spark: SparkSession, settings: Settings, where: Endpoints, queries: Sequence[Query]
+) -> Generator[bool | None, None, None]:
+    """A rehearsal, then a small task now and then that keeps the Python workers: for ``Lease.held``."""
+    yield from rehearsal(spark, settings, where, queries)
+    while True:
+        work = threading.Thread(target=_first_workers, args=(spark,), daemon=True)
+        work.start()
+        due_s = time.monotonic() + KEEP_S
+        while time.monotonic() < due_s or work.is_alive():
+            yield True
 
 
 def _session(settings: Settings) -> SparkSession:
@@ -123,7 +139,7 @@ class Application:
             parts.enter_context(page)
             spark = SparkSession.getActiveSession() or _session(self._settings)
             parts.callback(spark.stop)
-            warm_up = rehearsal(spark, self._settings, self._addresses, [*self._wanted.values()])
+            warm_up = warmed(spark, self._settings, self._addresses, [*self._wanted.values()])
             term = parts.enter_context(self._lease.held(warm_up))
             warm_up.close()
             if term is None:
@@ -133,8 +149,7 @@ class Application:
             for listener in self.listeners:
                 spark.streams.addListener(listener)
             parts.callback(self._close, spark)
-            for name, query in self._wanted.items():
-                self._running[name] = self._start_query(spark, query)
+            self._start_next(spark, 1 if self._lease.succeeds else len(self._wanted))
             tasks = stream_tasks(spark, self._settings, self._board, self._database, self._stop)
             jobs, kafka = self._settings.jobs, (self._addresses.kafka_bootstrap, self._settings.kafka.prefix)
             if jobs.clock_s:
@@ -144,8 +159,13 @@ class Application:
             metrics = TaskMetrics(self._registry)
             self._tasks = TaskRunner(NAME, tasks, self._database("report"), self._stop, metrics)
             self._tasks.start()
-            log.info("running", queries=[*self._wanted], port=page.port)
+            log.info("running", queries=[*self._running], port=page.port)
             self._watch(spark)
+
+    def _start_next(self, spark: SparkSession, count: int) -> None:
+        """So many of the queries that do not run yet."""
+        for name, query in [*self._wanted.items()][len(self._running) :][:count]:
+            self._running[name] = self._start_query(spark, query)
 
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
@@ -176,9 +196,16 @@ class Application:
         return database
 
     def _watch(self, spark: SparkSession) -> None:
-        """Until the term is over. A user's query may end; raises ServiceError where another one does."""
-        starts = Counter(self._running.keys())
+        """Until the term is over. A user's query may end; raises ServiceError where another one does.
+
+        After a takeover the first query has the cores for itself until it is through with what has waited.
+        """
+        starts, begun_s = Counter(self._wanted.keys()), time.monotonic()
         while not self._stop.wait(0.2):
+            if len(self._running) < len(self._wanted) and (
+                all(map(settled, self._running.values())) or time.monotonic() > begun_s + ALONE_S
+            ):
+                self._start_next(spark, len(self._wanted))
             for name, query in self._running.items():
                 if query.isActive or name in self._degraded:
                     continue

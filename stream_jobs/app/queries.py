@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import orjson
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
@@ -24,7 +25,7 @@ from stream_jobs.app.sinks import TelemetrySink
 from stream_jobs.app.telemetry import telemetry_rows
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of, telemetry_of
-from stream_jobs.archive.query import ArchiveSink, note_again
+from stream_jobs.archive.query import ArchiveSink, Filer, note_again
 from stream_jobs.archive.writer import RECORDS_AT_ONCE
 
 TOPIC: Final = "telemetry"
@@ -74,7 +75,14 @@ class Query:
     at_once: int = 2_500
     again: Callable[[SinkParts], Again] | None = None
     """Makes the rows of a gap between ledger and checkpoint again; None: Kafka is read again."""
+    collect: Callable[[DataFrame, Settings], pa.Table] = lambda batch, _settings: batch.toArrow()
+    """The part of its sink that Spark carries out."""
     topics: tuple[str, ...] = (TOPIC,)
+
+
+def _filer(settings: Settings) -> Filer:
+    deferred = kafka_topic(settings.kafka.prefix, DEFERRED)
+    return Filer(clock_limits(settings), deferred, settings.archive.writers)
 
 
 QUERIES: Final = (
@@ -106,17 +114,13 @@ QUERIES: Final = (
         max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
         transform=lambda records, _s: records,
         sink=lambda p: ArchiveSink(
-            p.database,
-            p.claims,
-            telemetry_of(p.settings.paths.home),
-            clock_limits(p.settings),
-            kafka_topic(p.settings.kafka.prefix, DEFERRED),
-            p.settings.archive.writers,
+            p.database, p.claims, telemetry_of(p.settings.paths.home), _filer(p.settings)
         ),
         again=lambda p: note_again(
             archive_of(p.settings.paths.home), kafka_topic(p.settings.kafka.prefix, DEFERRED)
         ),
         interpreted=True,
+        collect=lambda batch, settings: _filer(settings)(batch),
         at_once=RECORDS_AT_ONCE,
         topics=LIVE,
     ),
@@ -125,6 +129,7 @@ QUERIES: Final = (
 
 EARLIEST, LATEST = -2, -1  # Spark's words for offsets
 REHEARSED: Final = 500  # records of a rehearsal's batch, at most
+IDLE: Final = "Waiting for data to arrive"  # Spark's words
 PROJECTIONS: Final = "spark.sql.codegen.factoryMode"
 AT_ONCE: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -144,38 +149,55 @@ def started(
     return timed.option("checkpointLocation", checkpoint).start()
 
 
+def settled(query: StreamingQuery) -> bool:
+    """Whether a query that was started has had a batch, finds nothing to do, or has ended."""
+    return not query.isActive or query.lastProgress is not None or query.status["message"] == IDLE
+
+
 def rehearsal(
     spark: SparkSession, settings: Settings, where: Endpoints, queries: Sequence[Query] = QUERIES
 ) -> Generator[None, None, None]:
-    """Run the queries over the oldest records into nothing (see ``rehearsed``)."""
+    """Run the queries over the oldest records into nothing (see ``rehearsed``), and again: the second time
+    they begin, as after a takeover, with what the first time left.
+    """
 
     def start(query: Query, folder: str) -> StreamingQuery:
         most = min(REHEARSED, query.max_offsets(settings))
         records = kafka_stream(spark, settings, where, most, *query.topics)
-        return started(query, records, settings, lambda batch, _: batch.toArrow(), f"{folder}/{query.name}")
 
-    return rehearsed(spark, settings, [partial(start, query) for query in queries])
+        def sink(batch: DataFrame, _number: int) -> None:
+            query.collect(batch, settings)
+
+        return started(query, records, settings, sink, f"{folder}/{query.name}")
+
+    return rehearsed(spark, settings, [partial(start, query) for query in queries], times=2)
 
 
 def rehearsed(
-    spark: SparkSession, settings: Settings, starts: Iterable[Callable[[str], StreamingQuery]]
+    spark: SparkSession,
+    settings: Settings,
+    starts: Iterable[Callable[[str], StreamingQuery]],
+    times: int = 1,
 ) -> Generator[None, None, None]:
     """Run queries until each has had a batch or this is closed: what Spark and Python load is then there.
 
-    Raises ServiceError where one has ended.
+    From the second time on it is enough that nothing is left to do. Raises ServiceError where one has ended.
     """
     with scratch(spark, settings) as folder:
-        running = list[StreamingQuery]()
-        try:
-            running += (start(folder) for start in starts)
-            while cold := [each for each in running if each.lastProgress is None]:
-                for query in cold:
-                    if not query.isActive:
-                        raise ServiceError(f"rehearsal: {query.name}: {query.exception()}")
-                yield
-        finally:
-            for each in running:
-                each.stop()
+        for place in range(times):
+            running = list[StreamingQuery]()
+            try:
+                running += (start(folder) for start in starts)
+                while True:
+                    for query in running:
+                        if not query.isActive:
+                            raise ServiceError(f"rehearsal: {query.name}: {query.exception()}")
+                    if all(q.lastProgress is not None or (place and settled(q)) for q in running):
+                        break
+                    yield
+            finally:
+                for each in running:
+                    each.stop()
 
 
 @contextmanager

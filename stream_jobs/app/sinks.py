@@ -55,6 +55,9 @@ class TelemetrySink:
     road_window_s: int
     _mine: bool = field(default=False, init=False)
 
+    def __post_init__(self) -> None:
+        self.alerts.open()
+
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         rows = batch.toArrow()
         found = rows.filter(pc.equal(rows["kind"], ALERT))

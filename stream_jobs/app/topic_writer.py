@@ -59,6 +59,12 @@ class TopicWriter:
         self._stop = stop
         self._producer: Producer | None = None
 
+    def open(self) -> Producer:
+        """The producer; it connects by itself, which takes up to a second, and writes nothing by that."""
+        if self._producer is None:
+            self._producer = kafka.producer(self._bootstrap)
+        return self._producer
+
     def write(self, records: Sequence[tuple[Any, ...]]) -> None:
         """Records by the fields of Message; tried until Kafka takes them all.
 
@@ -82,27 +88,26 @@ class TopicWriter:
         self.write([_letter(row) for row in refused])
 
     def _attempt(self, records: Sequence[Message]) -> list[Message]:
-        if self._producer is None:
-            self._producer = kafka.producer(self._bootstrap)
+        producer = self.open()
         fate: dict[int, KafkaError | None] = {}
         place = 0
         try:
             for place, (key, value, headers, at_ms) in enumerate(records):
                 told = partial(_note, fate, place)
-                self._producer.produce(
+                producer.produce(
                     self._topic, value, key, on_delivery=told, timestamp=at_ms, headers=[*headers]
                 )
-                self._producer.poll(0)
+                producer.poll(0)
         except KafkaException as error:
             fate[place] = error.args[0]
             log.warning("cannot be written", topic=self._topic, error=str(error))
         except BufferError:
             pass  # the rest goes in next time
         with suppress(KafkaException):
-            self._producer.flush(PATIENCE_S)
+            producer.flush(PATIENCE_S)
         left = [_cut(r, fate.get(at)) for at, r in enumerate(records) if fate.get(at, r) is not None]
         if left:
-            self._producer.purge()
+            producer.purge()
             self._producer = None
         return left
 

@@ -38,21 +38,31 @@ QUARANTINE_COLUMNS: Final = (*COORDINATES, LOG, *IDENTITY, "t0_ms", "received_at
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveSink:
-    """foreachBatch writer: files, then late, quarantined and ``deferred`` frames in one transaction."""
+class Filer:
+    """A batch -> its files and exceptions, rows of WRITTEN, by so many tasks."""
 
-    database: Database
-    claims: BatchClaims
-    folder: Path
     limits: ClockLimits
     deferred: str = ""
     writers: int = 1
 
+    def __call__(self, batch: DataFrame) -> pa.Table:
+        write = HourFiles(self.limits, self.deferred)
+        # In the order of the log, a task a writer.
+        return batch.coalesce(self.writers).mapInArrow(write.__call__, from_arrow_schema(WRITTEN)).toArrow()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSink:
+    """foreachBatch writer: files, then late, quarantined and deferred frames in one transaction."""
+
+    database: Database
+    claims: BatchClaims
+    folder: Path
+    file: Filer
+
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         stem = f"{self.claims.query_id[:8]}-{batch_id:09d}"
-        # In the order of the log, a task a writer.
-        write = HourFiles(self.limits, self.deferred)
-        rows = batch.coalesce(self.writers).mapInArrow(write.__call__, from_arrow_schema(WRITTEN)).toArrow()
+        rows = self.file(batch)
         publish(files_of(rows), self.folder, stem, self.claims.range_of(batch_id), self.claims.logs)
         exceptions = rows.filter(pc.is_null(rows["hour_ms"])).select([*EXCEPTION])
         self.database.run(lambda connection: self.write(connection, exceptions, batch_id))

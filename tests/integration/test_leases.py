@@ -149,18 +149,22 @@ def test_who_is_started_anew_takes_over_at_once_and_others_when_it_is_given_back
     assert other.standby is None
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("end", ["over", "failed", "kept"])
 def test_a_standby_warms_up_a_step_with_each_look_and_says_so_until_it_is_warm_or_that_has_failed(
-    lane: Lane, fails: bool
+    lane: Lane, end: str
 ) -> None:
     steps: list[int] = []
+    kept = threading.Event()
 
-    def warm_up() -> Iterator[None]:
+    def warm_up() -> Iterator[bool | None]:
         for step in range(2):
             steps.append(step)
-            yield
-        if fails:
+            yield None
+        if end == "failed":
             raise ServiceError("a query has ended")
+        while end == "kept":
+            yield True
+            kept.set()
 
     def wait(held: Lease) -> None:
         with held.held(warm_up()) as term:
@@ -174,11 +178,15 @@ def test_a_standby_warms_up_a_step_with_each_look_and_says_so_until_it_is_warm_o
         eventually(lambda: other.standby == "a has the lease test; warming up", 10, "b warms up")
         eventually(lambda: other.standby == "a has the lease test", 10, "b is warm")
         assert steps == [0, 1]
+        assert end != "kept" or kept.wait(10)
     eventually(lambda: other.standby is None, 10, "b has it")
+    assert other.succeeds
     other._stop.set()
     waiting.join()
-    with lease(lane, "c").held(warm_up()):
+    alone = lease(lane, "c")
+    with alone.held(warm_up()):
         assert steps == [0, 1]
+    assert not alone.succeeds
 
 
 def test_without_the_database_nothing_is_done_elsewhere_once_the_time_is_over(lane: Lane) -> None:

@@ -53,6 +53,25 @@ def test_a_rehearsal_whose_query_has_ended_says_so(spark: SparkSession, tmp_path
     assert not [*tmp_path.glob("checkpoints.scratch/*")]
 
 
+def test_a_rehearsal_begins_again_with_what_it_left_and_is_over_where_nothing_is_to_be_done(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "first").write_text("a line\n")
+    places, batches = list[str](), list[int]()
+
+    def start(folder: str) -> StreamingQuery:
+        places.append(folder)
+        lines = spark.readStream.format("text").load(str(tmp_path / "in"))
+        stream = lines.writeStream.foreachBatch(lambda _batch, number: batches.append(number))
+        return stream.option("checkpointLocation", f"{folder}/lines").start()
+
+    for _ in rehearsed(spark, load(paths={"home": str(tmp_path)}), [start], times=2):
+        time.sleep(0.05)
+    assert places[0] == places[1]
+    assert batches == [0]
+
+
 def test_what_was_freed_below_what_is_still_used_goes_back_to_the_system() -> None:
     return_memory = MemoryReturn()
     blocks = [bytes(1000) for _ in range(60_000)]
