@@ -371,6 +371,29 @@ def one_application(cores: int) -> Site:
     return Site(None, 4, replace(TELEMETRY, **query), replace(ARCHIVE, **query), cores)
 
 
+READ_SHARE: Final = READ_US / (READ_US + TELEMETRY.task_us)
+"""Of the CPU time of tasks what reads records, by partition; the rest is by bucket."""
+
+
+def scaled_out(us: Mapping[str, float], most: int, partitions: int, executors: int, slower: float) -> float:
+    """Frames/s that ``telemetry`` takes out of a full topic, in batches of ``most``, by executors of a core.
+
+    ``us``: CPU time a frame of "executors", "driver" and "PostgreSQL"; it takes ``slower`` times as long.
+    """
+    tasks, writes = us["executors"], us["driver"] + us["PostgreSQL"]
+    query = Query(
+        1e-3, most, TELEMETRY.tasks, 0.0, 0.0, (1 - READ_SHARE) * tasks, writes,
+        read_us=READ_SHARE * tasks, readers=partitions,
+    )  # fmt: skip
+    env, log, done = simpy.Environment(), Log(), list[Batch]()
+    log.append(0.0, 10 * most)
+    one, slots = Cores(env, 1, slower=slower), Cores(env, executors, slower=slower)
+    env.process(batches(env, query, log, one, slots, one, done))
+    while log.end > (done[-1].end if done else 0):
+        env.step()
+    return log.end / done[-1].done_s
+
+
 VIEW: Final = ("event to view p50, s", "event to view p95, s", "event to view p99, s")
 MEASURED: Final[Mapping[int, Mapping[str, float]]] = {
     300: {VIEW[0]: 1.3, VIEW[2]: 2.5},

@@ -30,6 +30,7 @@ from infra.stack.supervisor import odograph
 from load_tests.drills.site import Site, opened, until
 from load_tests.filling import Filling, fill
 from load_tests.query_rate import EMPTY
+from load_tests.queues import scaled_out
 
 EXECUTORS: Final = (1, 2)
 PARTITIONS: Final = (1, 2, 4)
@@ -105,20 +106,36 @@ def _cpu_s(site: Site) -> dict[str, float]:
     }
 
 
-def table(points: Sequence[Point]) -> str:
-    """Medians of the rounds, and each rate over that of one executor and one partition."""
+def table(points: Sequence[Point], batch: int) -> str:
+    """Medians of the rounds, each rate over the first one, and what the queues make of the first one's costs.
+
+    The simulation is given CPU time a frame of one executor and one partition, and how much longer than that
+    their batches took: what it says of more of them is held against what was measured.
+    """
     rows: list[tuple[object, ...]] = []
-    keys = sorted({(point.partitions, point.executors) for point in points})
-    parts, base = [*points[0].us], 0.0
-    for key in keys:
-        same = [point for point in points if (point.partitions, point.executors) == key]
-        rate = statistics.median(point.frames_per_s for point in same)
-        base = base or rate
-        costs = (round(statistics.median(point.us[part] for point in same)) for part in parts)
-        took_s = statistics.median(point.batch_s for point in same)
-        rows.append((*key, round(rate), f"{rate / base:.2f}", f"{took_s:.2f}", *costs))
-    heads = ("partitions", "executors", "frames/s", "ratio", "a batch, s")
+    found = [_median(points, *key) for key in sorted({(p.partitions, p.executors) for p in points})]
+    first, parts = found[0], [*points[0].us]
+    slower = 1e6 / first.frames_per_s / sum(first.us.values())
+    for point in found:
+        place, rate = (point.partitions, point.executors), point.frames_per_s
+        simulated = scaled_out(first.us, batch, *place, slower)
+        off = "fitted" if point is first else f"{simulated / rate - 1:+.0%}"
+        costs = (round(point.us[part]) for part in parts)
+        ratio = f"{rate / first.frames_per_s:.2f}"
+        rows.append((*place, round(rate), ratio, round(simulated), off, f"{point.batch_s:.2f}", *costs))
+    heads = ("partitions", "executors", "frames/s", "ratio", "simulated", "off", "a batch, s")
     return aligned(rows, [*heads, *(f"us a frame: {part}" for part in parts)])
+
+
+def _median(points: Sequence[Point], partitions: int, executors: int) -> Point:
+    same = [p for p in points if (p.partitions, p.executors) == (partitions, executors)]
+    return Point(
+        partitions,
+        executors,
+        statistics.median(p.frames_per_s for p in same),
+        statistics.median(p.batch_s for p in same),
+        {part: statistics.median(p.us[part] for p in same) for part in same[0].us},
+    )
 
 
 def main() -> None:
@@ -149,7 +166,7 @@ def main() -> None:
         for place, count, executors in itertools.product(range(given.rounds), partitions, EXECUTORS):
             points.append(measured(site, count, executors, filling, place))
             say(f"{points[-1]}")
-    print(table(points))
+    print(table(points, given.batch))
 
 
 if __name__ == "__main__":

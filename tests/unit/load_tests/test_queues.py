@@ -13,6 +13,7 @@ from load_tests.queues import (
     FITTED,
     MEASURED,
     PARCEL_S,
+    READ_SHARE,
     TELEMETRY,
     Batch,
     Cores,
@@ -23,6 +24,7 @@ from load_tests.queues import (
     cluster,
     figures,
     one_application,
+    scaled_out,
     simulated,
 )  # fmt: skip
 
@@ -114,6 +116,18 @@ def test_more_than_a_batch_takes_grows_by_the_difference() -> None:
     taken_per_s = (last.end - first.end) / (last.done_s - first.done_s)
     assert taken_per_s == pytest.approx(4000 / (PLAN_S + 4000 * TASK_US / 1e6))
     assert log.end - last.end == pytest.approx((1600 - taken_per_s) * 600, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "executors", "read_by", "kept_by"), [(1, 1, 1, 1), (1, 2, 1, 2), (2, 2, 2, 2)]
+)
+def test_what_executors_take_out_of_a_full_topic(
+    partitions: int, executors: int, read_by: int, kept_by: int
+) -> None:
+    us = {"executors": 300.0, "driver": 120.0, "PostgreSQL": 40.0}
+    rate = scaled_out(us, 4000, partitions, executors, slower=2.0)
+    tasks_us = 300 * (READ_SHARE / read_by + (1 - READ_SHARE) / kept_by)
+    assert rate == pytest.approx(1e6 / 2 / (tasks_us + 160), rel=0.01)
 
 
 @pytest.mark.slow
