@@ -39,9 +39,10 @@ KILLED = ("bridge", "instant", "events", "jobs", "jobs")
 """One after each hundred frames, from the fourth hundred on: Spark at work, and again while it starts."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pipeline(stack: Stack) -> Iterator[Lane]:
-    """Bridge, jobs, event store and dashboard of one lane, kept running by the supervisor.
+    """Bridge, jobs, event store and dashboard of one lane, kept running by the supervisor; not longer than
+    this package.
 
     Its rules are those that ship and, for the drill of the alerts, some that are often true.
     """
@@ -68,7 +69,7 @@ def supervised(lane: Lane) -> Iterator[None]:
             watcher.join()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def drive(pipeline: Lane) -> Drive:
     """A dirty drive with crashes in it, during which programs are killed, Spark's twice."""
     link = [text for name, share in DIRT.items() for text in (f"--{name}", str(share))]
