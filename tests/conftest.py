@@ -16,7 +16,7 @@ from infra.settings.settings import load
 from infra.stack.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
-from tests.support import Lane, make_template, open_lane
+from tests.support import Lane, make_template, open_lane, without_fsync
 
 hypothesis.settings.register_profile(
     "odograph", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -126,6 +126,7 @@ def stack(clean_environment: None, pytestconfig: pytest.Config) -> Iterator[Stac
         running = Stack(settings, say=lambda _: None, preferred={}, only=only)
         running.up()
         make_template(running)
+        without_fsync(running)
         yield running
         running.down()
 

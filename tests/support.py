@@ -30,6 +30,8 @@ TEMPLATE_DATABASE = "odograph_template"
 POLL_S, LONGEST_REST_S = 0.05, 1.5
 REST = 3
 """So many times as long as a check took nobody asks again."""
+PATIENCE, LONGEST_PATIENCE_S = 0.1, 1.0
+"""Nor for so much of the time that it has waited already: a look at the database takes 10 ms of CPU."""
 STOP_S = 60.0
 T = TypeVar("T")
 
@@ -40,7 +42,8 @@ def eventually(check: Callable[[], T], deadline_s: float, what: str) -> T:
     An AssertionError in ``check`` counts as "not yet" and is shown when the deadline has passed. A check that
     works long (a ledger, a picture of the page) is asked less often: what it waits for needs the cores too.
     """
-    end = time.monotonic() + deadline_s
+    first = time.monotonic()
+    end = first + deadline_s
     while True:
         begun = time.monotonic()
         try:
@@ -53,7 +56,8 @@ def eventually(check: Callable[[], T], deadline_s: float, what: str) -> T:
         now = time.monotonic()
         if now > end:
             raise AssertionError(f"not within {deadline_s:g} s: {what}; last: {last!r}")
-        time.sleep(min(max(POLL_S, REST * (now - begun)), LONGEST_REST_S))
+        patience_s = min(PATIENCE * (now - first), LONGEST_PATIENCE_S)
+        time.sleep(min(max(POLL_S, REST * (now - begun), patience_s), LONGEST_REST_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,13 @@ def make_template(stack: Stack) -> None:
         connection.execute(f"ALTER DATABASE {TEMPLATE_DATABASE} WITH ALLOW_CONNECTIONS false")
         end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
         connection.execute(end, (TEMPLATE_DATABASE,))
+
+
+def without_fsync(stack: Stack) -> None:
+    """What tests commit need not outlive the machine; a killed server finds it all the same."""
+    with postgres.as_superuser(stack.superuser_url()) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
 
 
 @contextlib.contextmanager

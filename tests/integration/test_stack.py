@@ -194,12 +194,6 @@ def test_the_jobs_write_rows_but_change_no_table(lane: Lane) -> None:
             connection.execute("DROP TABLE odograph.vehicle")
 
 
-def test_a_committed_row_is_on_disk_when_the_server_says_so(lane: Lane) -> None:
-    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
-        assert connection.execute("SHOW fsync").fetchone() == ("on",)
-        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
-
-
 def test_migrations_that_are_in_are_not_applied_again(lane: Lane) -> None:
     assert migrate.migrate(lane.endpoints.db_owner_url) == []
     assert migrate.pending(lane.endpoints.db_owner_url) == []

@@ -93,6 +93,12 @@ def first_record(bootstrap: str) -> bytes | None:
         consumer.close()
 
 
+def test_a_committed_row_is_on_disk_when_the_server_says_so(own: Stack) -> None:
+    with psycopg.connect(endpoints(own.settings).db_owner_url) as connection:
+        assert connection.execute("SHOW fsync").fetchone() == ("on",)
+        assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
 def test_down_stops_every_service_and_up_finds_data_and_ports_as_they_were(own: Stack) -> None:
     ports = own.ports()
     assert odograph(own, "down").stderr.strip() == "stopped: kafka, mosquitto, postgres"
