@@ -153,6 +153,42 @@ def asked(
             return answer
 
 
+@pytest.fixture(scope="module")
+def refused(site: Site) -> dict[str, object]:
+    """What a program, a stranger and a vehicle try that is none of theirs, and what became of it; the audit
+    log has it within a minute, while the other tests run.
+    """
+    alerts = kafka_topic(site.settings.kafka.prefix, "alerts")
+    as_bridge = endpoints(site.settings, ("kafka_bootstrap",), "bridge").kafka_bootstrap
+    written = policy_trial.kafka_written(as_bridge, [alerts])
+    port = json.loads((site.home / "ports.json").read_text())["mosquitto-devices"]
+    with (
+        pytest.raises(OSError, match="certificate required"),
+        socket.create_connection(("127.0.0.1", port), 20) as plain,
+        site.trust().wrap_socket(plain, server_hostname="127.0.0.1") as stranger,
+    ):
+        stranger.recv(1)
+    pages = [
+        asked(site, "/livez", "127.0.0.1", shown="evil.example.org").status,
+        status(site.where.http_ports["events"], "GET /metrics", "Host: evil.example.org"),
+    ]
+    stack = Stack(site.settings, print)
+    thief = devices.broker_of(site.where, site.home, devices.enrol(stack, THIEF))
+    topics = [mqtt_topic(site.settings.mqtt.root, who, "alert") for who in (THIEF, vehicle_id(1))]
+    bridge = endpoints(site.settings, ("mqtt_host",), "bridge").brokers[0]
+    for name, broker, others in ((THIEF, thief, topics + topics[1:]), ("forger", bridge, topics[1:])):
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, name)
+        broker.log_in(client)
+        client.connect(broker.host, broker.port)
+        client.loop_start()
+        for topic in others:
+            client.publish(topic, b"forged", qos=1).wait_for_publish(20)
+        client.disconnect()
+        client.loop_stop()
+    return {"record": written, "page of a stranger": pages}
+
+
+@pytest.mark.usefixtures("refused")
 def test_the_dashboard_speaks_tls_only_under_its_own_names_and_its_cookies_are_for_tls(site: Site) -> None:
     assert site.printed == f"https://127.0.0.1:{site.port}\n"
     page = asked(site, "/", "127.0.0.1")
@@ -264,32 +300,9 @@ def test_a_new_certificate_is_shown_by_database_and_broker_without_a_restart(sit
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_what_brokers_and_programs_refuse_is_in_the_audit_log(site: Site) -> None:
+def test_what_brokers_and_programs_refuse_is_in_the_audit_log(site: Site, refused: dict[str, object]) -> None:
     alerts = kafka_topic(site.settings.kafka.prefix, "alerts")
-    as_bridge = endpoints(site.settings, ("kafka_bootstrap",), "bridge").kafka_bootstrap
-    assert policy_trial.kafka_written(as_bridge, [alerts]) == {alerts: False}
-    port = json.loads((site.home / "ports.json").read_text())["mosquitto-devices"]
-    with (
-        pytest.raises(OSError, match="certificate required"),
-        socket.create_connection(("127.0.0.1", port), 20) as plain,
-        site.trust().wrap_socket(plain, server_hostname="127.0.0.1") as stranger,
-    ):
-        stranger.recv(1)
-    assert asked(site, "/livez", "127.0.0.1", shown="evil.example.org").status == 403
-    assert status(site.where.http_ports["events"], "GET /metrics", "Host: evil.example.org") == 403
-    stack = Stack(site.settings, print)
-    thief = devices.broker_of(site.where, site.home, devices.enrol(stack, THIEF))
-    topics = [mqtt_topic(site.settings.mqtt.root, who, "alert") for who in (THIEF, vehicle_id(1))]
-    bridge = endpoints(site.settings, ("mqtt_host",), "bridge").brokers[0]
-    for name, broker, forged in ((THIEF, thief, topics + topics[1:]), ("forger", bridge, topics[1:])):
-        client = mqtt.Client(CallbackAPIVersion.VERSION2, name)
-        broker.log_in(client)
-        client.connect(broker.host, broker.port)
-        client.loop_start()
-        for topic in forged:
-            client.publish(topic, b"forged", qos=1).wait_for_publish(20)
-        client.disconnect()
-        client.loop_stop()
+    assert refused == {"record": {alerts: False}, "page of a stranger": [403, 403]}
     query = (
         "SELECT actor, action, split_part(detail, ';', 1) FROM serving.audit_log WHERE action ~ '^refused by'"
     )
