@@ -47,7 +47,7 @@ def naive(records: DataFrame, settings: Settings) -> DataFrame:
 
     Five measures, no verdict, no dropping of copies, no road cells.
     """
-    frames = parse(records.select("received_ms", "value"), FRAME)
+    frames = parse(records.select("received_ms", "key", "value"), FRAME)
     samples = frames.select(
         "vehicle_id", "t0_ms", "dt_ms", F.posexplode(F.arrays_zip("speed_kmh", "engine_rpm"))
     )
