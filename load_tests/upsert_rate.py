@@ -33,7 +33,7 @@ from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle
 from stream_jobs.app.database import TYPES, Connection, copy_rows
 from stream_jobs.app.sinks import VEHICLE, write_latest, write_rows
-from stream_jobs.windows.vehicle import VEHICLE_COLUMNS, latest_of
+from stream_jobs.windows.vehicle import NO_WINDOWS, latest_of
 
 MODES = ("disable", "verify-full")
 VEHICLES = 10_000
@@ -67,7 +67,7 @@ def batch(types: dict[str, str], rows: int, number: int) -> pa.Table:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     starts = [begin + timedelta(seconds=WINDOW_S * ((first + k) // VEHICLES)) for k in range(rows)]
     columns: dict[str, Any] = {}
-    for name in (*VEHICLE_COLUMNS, "batch_id"):
+    for name in (*NO_WINDOWS.column_names, "batch_id"):
         kind = types[name]
         if name == "vehicle_id":
             columns[name] = [vehicle((first + k) % VEHICLES) for k in range(rows)]
@@ -166,7 +166,7 @@ def main() -> None:
         if asked.secure:
             take_both(site)
         found = list(measured(site, asked.rows, asked.rounds, MODES if asked.secure else MODES[:1]))
-    print(f"{asked.rows:,} rows of {len(VEHICLE_COLUMNS) + 1} columns a batch\n\n{table_of(found)}")
+    print(f"{asked.rows:,} rows of {NO_WINDOWS.num_columns + 1} columns a batch\n\n{table_of(found)}")
 
 
 if __name__ == "__main__":

@@ -42,13 +42,24 @@ def read_secret(path: Path, option: str) -> str:
     return text.rstrip("\r\n")
 
 
-def write_private(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file whole or not at all, with this mode from the start."""
+def write_whole(path: Path, content: bytes | memoryview, mode: int = 0o666) -> None:
+    """Write a file whole or not at all, to the disk, with this mode from the start.
+
+    Through no link, which a program could have put there.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:  # noqa: PTH123
-        file.write(text)
+    new.unlink(missing_ok=True)
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode), "wb") as file:  # noqa: PTH123
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     new.replace(path)
+
+
+def write_private(path: Path, text: str, mode: int = 0o600) -> None:
+    """The same of a text that its owner alone may read."""
+    write_whole(path, text.encode(), mode)
 
 
 def wanted(error: ErrorDetails) -> str:

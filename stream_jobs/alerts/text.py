@@ -23,20 +23,14 @@ def alert_table(rows: Sequence[Row]) -> str:
     """A line an alert."""
     if not rows:
         return "no alerts"
-    lines = [
-        ("no", "severity", "state", "vehicle", "rule", "opened (UTC)", "for", "value", "limit", "message")
-    ]
-    for row in rows:
-        marks = {
-            "active" if row["active"] else "over": True, "seen": row["acknowledged"], "late": row["late"],
-            "silenced": row["silenced_until"] is not None,
-        }  # fmt: skip
-        lines.append((
-            str(row["alert_no"]), row["severity"], ", ".join(mark for mark, is_so in marks.items() if is_so),
-            row["vehicle_id"], row["rule"], cell(row["opened_at"]), _span(row["duration_s"]),
-            _number(row["value"]), _number(row["limit_value"]), row["message"],
-        ))  # fmt: skip
-    return aligned(lines)
+    heads = ("no", "severity", "state", "vehicle", "rule", "opened (UTC)", "for", "value", "limit", "message")
+    lines = (
+        (str(row["alert_no"]), row["severity"], _state(row, seen=row["acknowledged"], late=row["late"]),
+         row["vehicle_id"], row["rule"], row["opened_at"], _span(row["duration_s"]), _number(row["value"]),
+         _number(row["limit_value"]), row["message"])
+        for row in rows
+    )  # fmt: skip
+    return aligned(lines, heads)
 
 
 def alert_page(row: Row) -> str:
@@ -71,12 +65,8 @@ def incident_table(rows: Sequence[Row]) -> str:
 
 
 def _incident_cells(row: Row) -> tuple[str, ...]:
-    marks = {
-        "active" if row["active"] else "over": True, "seen": row["acknowledged_at"] is not None,
-        "silenced": row["silenced_until"] is not None,
-    }  # fmt: skip
     return (
-        str(row["incident_no"]), row["severity"], ", ".join(mark for mark, is_so in marks.items() if is_so),
+        str(row["incident_no"]), row["severity"], _state(row, seen=row["acknowledged_at"] is not None),
         row["vehicle_id"] or f"fleet: {row['vehicles']} vehicles", row["cause"], cell(row["opened_at"]),
         _span(row["duration_s"]), str(row["alerts"]), row["assigned_to"] or "-", row["message"],
     )  # fmt: skip
@@ -104,6 +94,11 @@ def incident_page(row: Row) -> str:
     ])  # fmt: skip
 
 
+def _state(row: Row, **marks: bool) -> str:
+    marks |= {"silenced": row["silenced_until"] is not None}
+    return ", ".join(["active" if row["active"] else "over", *filter(marks.get, marks)])
+
+
 def _change_line(change: Row) -> str:
     who = f"  by {change['by_whom']}" if change["by_whom"] else ""
     note = f"  ({change['note']})" if change["note"] else ""
@@ -122,9 +117,9 @@ def comparison_page(found: Comparison) -> str:
         if group:
             lines = [("vehicle", "rule", "severity", "opened (UTC)", "ended", "worst", "limit")]
             lines += [
-                (e.vehicle_id, e.rule, e.severity, _ms(e.opened_ms), _ms(e.ended_ms), _number(e.value),
-                 _number(e.limit))
-                for e in group
+                (a.vehicle_id, a.rule, a.severity, _ms(a.opened_ms), _ms(a.cleared_ms),
+                 _number(a.worst_value), _number(a.limit))
+                for a in group
             ]  # fmt: skip
             parts += ["", f"{word}:", aligned(lines)]
     moved = [("vehicle", "rule", "opened (UTC)", "later by s", "severity")]

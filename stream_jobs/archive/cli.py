@@ -2,18 +2,12 @@
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from infra.contract.errors import ArchiveError, ConfigError
-from infra.settings.sections import Archive
 from infra.settings.settings import load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stream_jobs.app.files import HadoopStore
 
 app = typer.Typer(no_args_is_help=True, help="The archive of all records: list, verify, compact, expire.")
 
@@ -132,10 +126,10 @@ def push(day: Day = None) -> None:
 
     folder, hours = _wanted(None)
     hours = hours if day is None else [hour for hour in hours if hour in hours_of_date(day)]
-    for settings, store in _second_place():
-        done = mirror.push(folder, store, hours, settings.grace_min * 60_000)
-        counts = f"{done.sent} files, {done.bytes:,} bytes sent, {done.removed} removed"
-        typer.echo(f"{settings.url}: {counts}")
+    with mirror.second_place(settings := load()) as store:
+        done = mirror.push(folder, store, hours, settings.archive.grace_min * 60_000)
+    counts = f"{done.sent} files, {done.bytes:,} bytes sent, {done.removed} removed"
+    typer.echo(f"{settings.archive.url}: {counts}")
 
 
 @app.command()
@@ -145,9 +139,9 @@ def fetch(day: Annotated[str, typer.Option(help="a day of receipt, UTC")]) -> No
     from stream_jobs.archive.manifest import hours_of_date
 
     hours = hours_of_date(day)
-    for _, store in _second_place():
+    with mirror.second_place(load()) as store:
         names = mirror.fetch(_wanted(None)[0], store, hours)
-        typer.echo("\n".join([*names, f"{len(names)} files fetched"]))
+    typer.echo("\n".join([*names, f"{len(names)} files fetched"]))
 
 
 def _wanted(day: str | None) -> tuple[Any, list[int]]:
@@ -158,18 +152,3 @@ def _wanted(day: str | None) -> tuple[Any, list[int]]:
     if day is None:
         return archive_of(home), reader.hours(archive_of(home))
     return reader.hours_of_day(home, day)
-
-
-def _second_place() -> "Iterator[tuple[Archive, HadoopStore]]":
-    """The settings and the place, with a JVM of its own around it."""
-    from stream_jobs.app.files import HadoopStore
-    from stream_jobs.app.session import build_session
-
-    settings = load()
-    if not settings.archive.url:
-        raise ConfigError("there is no second place: set ODOGRAPH_ARCHIVE_URL, as hdfs://host:port/odograph")
-    spark = build_session(settings, "archive", settings.jobs.instant_mb, "local[1]", {})
-    try:
-        yield settings.archive, HadoopStore(spark, settings.archive.url)
-    finally:
-        spark.stop()

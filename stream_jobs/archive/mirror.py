@@ -3,21 +3,22 @@
 It holds what the manifest names, in the same folders. The stream does not wait for it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
-from infra.contract.errors import ArchiveError
+from infra.contract.errors import ArchiveError, ConfigError
+from infra.settings.settings import Settings
+from stream_jobs.app.files import HadoopStore
+from stream_jobs.app.session import LOCAL, spark_when_asked
 from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import MANIFEST, PACKED, TELEMETRY, hour_name
 from stream_jobs.archive.reader import of_hours
 from stream_jobs.archive.writer import adopt, now_ms
-
-if TYPE_CHECKING:
-    from stream_jobs.app.files import HadoopStore
 
 FETCHING: Final = ".fetching"
 
@@ -38,7 +39,7 @@ class Mirror:
 
     folder: Path
     grace_ms: int
-    store: "Callable[[], HadoopStore]"
+    store: Callable[[], HadoopStore]
     _pushed_ms: dict[int, int] = field(default_factory=dict)
 
     def __call__(self) -> int:
@@ -57,7 +58,16 @@ class Mirror:
         return sent
 
 
-def push(folder: Path, store: "HadoopStore", hours_ms: Iterable[int], grace_ms: int) -> Pushed:
+@contextmanager
+def second_place(settings: Settings) -> Iterator[HadoopStore]:
+    """The place, with a JVM of its own around it. Raises ConfigError where there is none."""
+    if not settings.archive.url:
+        raise ConfigError("there is no second place: set ODOGRAPH_ARCHIVE_URL, as hdfs://host:port/odograph")
+    with spark_when_asked(settings, "archive", settings.jobs.instant_mb, LOCAL) as session:
+        yield HadoopStore(session(), settings.archive.url)
+
+
+def push(folder: Path, store: HadoopStore, hours_ms: Iterable[int], grace_ms: int) -> Pushed:
     """Bring hours up to date there; what was replaced or expired goes after the grace time."""
     done = Pushed()
     for hour in hours_ms:
@@ -79,7 +89,7 @@ def push(folder: Path, store: "HadoopStore", hours_ms: Iterable[int], grace_ms: 
     return done
 
 
-def fetch(folder: Path, store: "HadoopStore", hours_ms: Iterable[int]) -> list[str]:
+def fetch(folder: Path, store: HadoopStore, hours_ms: Iterable[int]) -> list[str]:
     """Put back, from there, files that are missing here or not as they were written; their names.
 
     The manifest of an hour that is not here at all comes first: a home that was lost. Raises ArchiveError for
@@ -99,7 +109,7 @@ def fetch(folder: Path, store: "HadoopStore", hours_ms: Iterable[int]) -> list[s
     return fetched
 
 
-def _fetch(folder: Path, store: "HadoopStore", name: str, sha256: str | None) -> None:
+def _fetch(folder: Path, store: HadoopStore, name: str, sha256: str | None) -> None:
     """A file from there to its place; raises ArchiveError where its SHA-256 is another than this."""
     draft, target = folder / FETCHING / Path(name).name, folder / name
     draft.parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from infra.clients.db import sql_of
 from infra.clients.duck import connected
+from infra.clients.tables import aligned
 from infra.contract import seq_ranges
 from stream_jobs.archive.manifest import hour_name, locked, read_hour, sha256_of
 from stream_jobs.archive.reader import ArchiveFile, by_log, day_files, examined, hours, records_sql
@@ -135,12 +136,11 @@ def hours_text(folder: Path, lines: Sequence[dict[str, Any]]) -> str:
     """A table of hours with a sum below."""
     if not lines:
         return f"no records in {folder}"
-    rows: list[tuple[object, ...]] = [("hour of receipt", "files", "packed", "records", "MiB", "")]
+    rows: list[tuple[object, ...]] = []
     for line in lines:
-        records = "not known" if line["rows"] is None else f"{line['rows']:,}"
         remarks = [f"{line['expired_rows']:,} records expired"] if line["expired_rows"] else []
-        counts = (line["hour"], line["files"], line["packed"], records, f"{line['bytes'] / MIB:.1f}")
-        rows.append((*counts, "; ".join(remarks + line["damage"])))
-    files, size, total = (sum(line[name] or 0 for line in lines) for name in ("files", "bytes", "rows"))
-    rows.append(("sum", files, "", f"{total:,}", f"{size / MIB:.1f}", ""))
-    return "\n".join("{:<16}{:>7}{:>8}{:>13}{:>10}  {}".format(*row).rstrip() for row in rows)
+        counts = (line["files"], line["packed"], line["rows"], line["bytes"] / MIB)
+        rows.append((line["hour"], *counts, "; ".join(remarks + line["damage"])))
+    files, rows_in_all, size = (sum(line[name] or 0 for line in lines) for name in ("files", "rows", "bytes"))
+    rows.append(("sum", files, None, rows_in_all, size / MIB, ""))
+    return aligned(rows, ("hour of receipt", "files", "packed", "records", "MiB", ""))

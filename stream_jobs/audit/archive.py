@@ -58,12 +58,12 @@ class Clone(NamedTuple):
 
 
 _SHARE = "hash(vehicle_id) % $shares = $share"
-_GAP: Final = pa.schema(
-    [("vehicle_id", pa.string()), *((n, pa.int64()) for n in ("boot_id", "first_seq", "last_seq"))]
-)
-_DEAD: Final = pa.schema(
-    [("digest", pa.string()), ("vehicle_id", pa.string()), ("boot_id", pa.int64()), ("seq", pa.int64())]
-)
+TOTALS: Final = (
+    "archived", "distinct", "duplicate", "backfilled", "backfilled_distinct", "of_other_logs", "erased"
+)  # fmt: skip
+_DEVICE: Final = {"vehicle_id": pa.string(), "boot_id": pa.int64()}
+_GAP: Final = pa.schema(_DEVICE | {"first_seq": pa.int64(), "last_seq": pa.int64()})
+_DEAD: Final = pa.schema({"digest": pa.string()} | _DEVICE | {"seq": pa.int64()})
 
 
 class Archive:
@@ -107,12 +107,9 @@ class Archive:
         Records of other topics than ``live`` are of a back-fill; none given: all are live. Those of them that
         are not of one of ``logs`` are in no topic any more.
         """
-        names = ("archived", "distinct", "duplicate", "backfilled", "backfilled_distinct", "of_other_logs")
         asked = {"live": list(live) or None, "logs": list(logs)}
         rows = [self._run(SQL["totals"], share | asked)[0] for share in self._shares(share_rows)]
-        return {
-            name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate((*names, "erased"))
-        }
+        return {name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate(TOTALS)}
 
     def _shares(self, share_rows: int) -> Iterator[dict[str, Any]]:
         ((rows,),) = self._run("SELECT count(*) FROM record")

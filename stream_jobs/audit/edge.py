@@ -8,7 +8,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -56,27 +58,24 @@ class EdgeDevice:
 
 def devices(home: Path) -> dict[Device, EdgeDevice]:
     """All devices of a home's runs and generated days; of one in several, the sum of what they say."""
-    found: defaultdict[Device, list[EdgeDevice]] = defaultdict(list)
+    found: defaultdict[Device, list[dict[str, Any]]] = defaultdict(list)
     for folder, sent in (("days", False), ("runs", True)):
         for path in sorted(home.glob(f"{folder}/*/sequences.jsonl")):
             run = orjson.loads((path.parent / "run.json").read_bytes())
             ended_ms = int(run.get("ended_ms") or 0) if run.get("finished", True) else None
             for row in map(orjson.loads, path.read_bytes().splitlines()):
-                lost, dropped, on_board = (merged(row[key]) for key in ("lost", "dropped", "on_board"))
-                from_ms = int(run.get("start_ms", row["boot_id"]))
-                one = EdgeDevice(row["next_seq"], lost, dropped, on_board, from_ms, ended_ms, sent)
-                found[row["vehicle_id"], row["boot_id"]].append(one)
-    return {device: several[0] if len(several) == 1 else _sum(several) for device, several in found.items()}
+                row |= {
+                    "from_ms": int(run.get("start_ms", row["boot_id"])),
+                    "ended_ms": ended_ms,
+                    "sent": sent,
+                }
+                found[row["vehicle_id"], row["boot_id"]].append(row)
+    return {device: _sum(several) for device, several in found.items()}
 
 
-def _sum(several: list[EdgeDevice]) -> EdgeDevice:
-    ended = [one.ended_ms for one in several if one.ended_ms is not None]
-    names = ("lost", "dropped", "on_board")
-    lost, dropped, on_board = (
-        merged(part for one in several for part in getattr(one, name)) for name in names
-    )
-    return EdgeDevice(
-        max(one.next_seq for one in several), lost, dropped, on_board,
-        min(one.from_ms for one in several), max(ended) if len(ended) == len(several) else None,
-        any(one.sent for one in several),
-    )  # fmt: skip
+def _sum(several: list[dict[str, Any]]) -> EdgeDevice:
+    names = ("next_seq", "lost", "dropped", "on_board", "from_ms", "ended_ms", "sent")
+    next_seqs, *ranges, begun_ms, ended_ms, sent = ([row[name] for row in several] for name in names)
+    lost, dropped, on_board = (merged(chain.from_iterable(each)) for each in ranges)
+    end_ms = None if None in ended_ms else max(ended_ms)
+    return EdgeDevice(max(next_seqs), lost, dropped, on_board, min(begun_ms), end_ms, any(sent))

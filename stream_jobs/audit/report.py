@@ -7,6 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from infra.clients.tables import aligned
 from infra.contract.seq_ranges import size, text
 from stream_jobs.audit.collect import Account
 from stream_jobs.audit.ledger import EVER_MS, Figures
@@ -16,7 +17,7 @@ MOST_FINDINGS: Final = 20  # lines of what is missing that are shown; all of the
 COLUMNS: Final = {
     "generated": "made", "lost_on_link": "link", "dropped_on_board": "board", "on_board": "held",
     "on_the_way": "way", "dead": "dead", "missing": "missing", "late": "late", "quarantined": "quarant.",
-    "counted": "counted", "duplicate": "dupl.",
+    "counted": "counted", "duplicate": "dupl.", "residual": "residual",
 }  # fmt: skip
 """Figures by vehicle and what stands above them."""
 JSON_NAMES: Final = {"backfilled": "brought_in", "backfilled_distinct": "brought_distinct"}
@@ -73,11 +74,11 @@ def as_text(audit: Audit, by_vehicle: bool, tz: str) -> str:
     lines = ["frames since the beginning" if whole else f"frames whose first sample {when}"]
     lines += [_row(*row) for row in _figures(audit, zone)]
     if by_vehicle:
-        names = (*COLUMNS, "residual")
-        lines.append("vehicle".ljust(18) + "".join(f"{head:>10}" for head in (*COLUMNS.values(), "residual")))
-        for vehicle_id, figures in sorted(account.vehicles.items()):
-            cells = "".join(f"{getattr(figures, name):>10,}" for name in names)
-            lines.append(f"{vehicle_id or '(none)':18}{cells}")
+        rows = (
+            (vehicle_id or "(none)", *(getattr(figures, name) for name in COLUMNS))
+            for vehicle_id, figures in sorted(account.vehicles.items())
+        )
+        lines.append(aligned(rows, ("vehicle", *COLUMNS.values())))
     missing = [
         _row("missing", f.frames, f"{f.stage}: {f'{f.vehicle_id} ' if f.vehicle_id else ''}{f.what}")
         for f in findings(account, zone)

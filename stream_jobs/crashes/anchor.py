@@ -19,6 +19,7 @@ import orjson
 from infra.contract.downlink import Verifier
 from infra.contract.errors import ServiceError
 from infra.contract.frame import Frame
+from infra.settings.files import write_whole
 from infra.settings.settings import Settings
 from infra.stack import identity
 from stream_jobs.crashes.custody import Anchors, Linked, broken, otherwise_anchored
@@ -102,10 +103,8 @@ def put(
         before = "" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
         told = {"entry": last.entry, "sha256": last.sha256, "previous": before}
         path = settings.paths.home / log.folder / f"{last.entry:012d}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".new")
-        draft.write_bytes(signer.sealed(log.kind, orjson.dumps(told | {"at": f"{datetime.now(UTC):%FT%TZ}"})))
-        draft.replace(path)
+        dated = orjson.dumps(told | {"at": f"{datetime.now(UTC):%FT%TZ}"})
+        write_whole(path, signer.sealed(log.kind, dated))
     if not path.with_suffix(".tsr").exists():
         _stamp(settings, path)
     return last.entry

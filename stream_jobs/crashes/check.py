@@ -27,10 +27,8 @@ class _Element(NamedTuple):
         return None if found % self.step == 0 else "step"
 
 
-PROFILES: Final = {
-    "us563_2006": (11, 500),
-    "us563_2024": (200, 100),
-}  # samples before time zero, their spacing in ms
+PROFILES: Final = {"us563_2006": (11, 500), "us563_2024": (200, 100)}
+"""Samples before time zero, their spacing in ms."""
 DELTA_V_POINTS: Final = 26
 DELTA_V_MS: Final = 10
 _NUMBERS: Final = {

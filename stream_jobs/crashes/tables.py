@@ -1,5 +1,6 @@
 """The database's side of the vault."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -27,6 +28,7 @@ LIST_LIMIT: Final = 1000
 AT_ONCE: Final = 100  # records in memory at a time: one may have 256 KiB
 
 _connected = partial(connected, row_factory=dict_row)
+_NAME: Final = re.compile(r"(?:(?P<vehicle>[^/]*)/(?:(?P<boot>[0-9]+)/)?)?(?P<crash>.*)", re.DOTALL)
 _KEY: Final = "vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_id = %(crash_id)s"
 
 
@@ -39,13 +41,8 @@ def records(url: str, vehicle: str | None, verdict: str | None) -> list[dict[str
 
 def named(url: str, name: str) -> Key:
     """The record meant by [VEHICLE/[BOOT/]]CRASH_ID; raises ConfigError unless there is one, ServiceError."""
-    vehicle, slash, rest = name.partition("/")
-    boot, second, crash = rest.partition("/")
-    asked: dict[str, Any] = {"vehicle": vehicle, "boot": None, "crash": rest}
-    if not slash:
-        asked |= {"vehicle": None, "crash": name}
-    if second and boot.isdigit():
-        asked |= {"boot": int(boot), "crash": crash}
+    parts = _NAME.fullmatch(name)
+    asked = {} if parts is None else parts.groupdict()
     with _connected(url) as connection:
         keys = [_key(row) for row in connection.execute(SQL["named"], asked).fetchall()]
     if not keys:

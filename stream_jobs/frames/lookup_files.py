@@ -18,6 +18,7 @@ from typing import Final
 import structlog
 
 from infra.contract.errors import ConfigError, ServiceError
+from infra.settings.files import write_whole
 from infra.settings.settings import Settings
 
 Place = Path | str  # a file, by its path or its URL
@@ -88,9 +89,7 @@ class Copies:
         there: dict[str, str] = json.loads(self._got(self.page))
         for name, version in there.items():
             if (self._versions or {}).get(name) != version:
-                draft = self.folder / f".{name}"
-                draft.write_bytes(self._got(f"{self.page}/{Path(name).name}"))
-                draft.replace(self.folder / Path(name).name)
+                write_whole(self.folder / Path(name).name, self._got(f"{self.page}/{Path(name).name}"))
         self._versions = there
 
     @staticmethod

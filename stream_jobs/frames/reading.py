@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from infra.contract.signals import SIGNALS, Signal
+from infra.contract.signals import SIGNALS
 from stream_jobs.app.schema import HEAD
 
 AT_ONCE: Final = 2000  # payloads in memory that is there; for more the system makes pages, 15 % of the time
@@ -27,13 +27,12 @@ DEPTH: Final = 1024  # deeper orjson reads nothing; Arrow passes over any depth 
 STRIDE: Final = 13  # prime: samples of equal width do not hide what is between them
 
 
-def _arrow_type(signal: Signal) -> pa.DataType:
-    kinds = {"number": pa.float64(), "flag": pa.bool_(), "codes": pa.list_(pa.string())}
-    return pa.list_(pa.float64()) if signal.rate == "fast" else kinds[signal.kind]
-
-
+_KINDS: Final = {"number": pa.float64(), "flag": pa.bool_(), "codes": pa.list_(pa.string())}
+_FAST: Final = pa.list_(pa.float64())
 HEAD_SCHEMA: Final = pa.schema([(name, pa.string() if name == "vehicle_id" else pa.int64()) for name in HEAD])
-FRAME_SCHEMA: Final = pa.schema([*HEAD_SCHEMA, *((s.name, _arrow_type(s)) for s in SIGNALS)])
+FRAME_SCHEMA: Final = pa.schema(
+    [*HEAD_SCHEMA, *((s.name, _FAST if s.rate == "fast" else _KINDS[s.kind]) for s in SIGNALS)]
+)
 
 
 def read(payloads: pa.BinaryArray, schema: pa.Schema = FRAME_SCHEMA) -> pa.Table:

@@ -6,10 +6,12 @@ Each row says where the log had it, so that the copy can be checked.
 from collections.abc import Sequence
 from typing import Any, Final
 
+import duckdb
 import orjson
+import pyarrow as pa
 
 from infra.clients.db import sql_of
-from infra.clients.duck import connected
+from infra.clients.duck import connected, table_of
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch
@@ -24,8 +26,13 @@ AROUND_MS: Final = 30_000
 FRAMES_MAX: Final = 300
 ALERTS_AT_ONCE: Final = 50
 
-_KEPT: Final = "t0_ms boot_id seq received_ms verdict kafka_topic partition log_offset log_generation"
-_STORE: Final = insert_json("alert_evidence", f"alert_no {_KEPT} frame")
+_STORE: Final = insert_json(
+    "alert_evidence",
+    "alert_no t0_ms boot_id seq received_ms verdict kafka_topic partition log_offset log_generation frame",
+)
+_DUE: Final = pa.schema([
+    ("alert_no", pa.int64()), ("vehicle_id", pa.string()), ("opened_ms", pa.int64()), ("late_ms", pa.int64()),
+])  # fmt: skip
 
 Due = tuple[int, str, int, int]  # number, vehicle, when it opened, the later of that and its first receipt
 Row = dict[str, Any]
@@ -47,14 +54,10 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
     spans = [(opened - AROUND_MS - ahead_ms, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
     stored = reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))
     files = [file for file in stored if any(file.may_hold(*span) for span in spans)]
-    _, vehicles, opened_ms, _ = zip(*due, strict=True)
-    frames: list[Row] = []
+    rows: list[Row] = []
     if files:
         with connected("256MB") as connection:
-            span = (max(opened_ms) + AROUND_MS, min(opened_ms) - AROUND_MS)
-            sql = SQL["frames"].format(records=reader.records_sql(reader.by_log(files)))
-            frames = connection.sql(sql, params=[sorted(set(vehicles)), *span]).to_arrow_table().to_pylist()
-    rows = chosen(due, frames)
+            rows = frames_of(connection, due, reader.records_sql(reader.by_log(files)))
     counts = [{"alert_no": d[0], "frames": sum(r["alert_no"] == d[0] for r in rows)} for d in due]
 
     def write(connection: Connection) -> None:
@@ -66,19 +69,11 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
     return len(due)
 
 
-def chosen(due: Sequence[Due], frames: Sequence[Row]) -> list[Row]:
-    """A row for each alert and frame within AROUND_MS of its opening, copies left out; pure."""
-    rows: list[Row] = []
-    for number, vehicle, opened_ms, _ in due:
-        near = {
-            (frame["boot_id"], frame["seq"]): frame
-            for frame in reversed(frames)
-            if frame["vehicle_id"] == vehicle
-            and frame["t0_ms"] <= opened_ms + AROUND_MS
-            and frame["end_ms"] >= opened_ms - AROUND_MS
-            and b"\\u0000" not in frame["value"]  # jsonb cannot hold it
-        }
-        for frame in sorted(near.values(), key=lambda f: abs(f["t0_ms"] - opened_ms))[:FRAMES_MAX]:
-            own = {"alert_no": number, "frame": orjson.loads(frame["value"])}
-            rows.append(own | {name: frame[name] for name in _KEPT.split()})
-    return rows
+def frames_of(connection: duckdb.DuckDBPyConnection, due: Sequence[Due], records: str) -> list[Row]:
+    """A row for each alert and frame of ``records`` within AROUND_MS of its opening, copies left out."""
+    connection.register("due", table_of(_DUE, due))
+    opened = [opened_ms for _, _, opened_ms, _ in due]
+    asked = {"first_ms": min(opened) - AROUND_MS, "last_ms": max(opened) + AROUND_MS}
+    asked |= {"around_ms": AROUND_MS, "most": FRAMES_MAX}
+    found = connection.sql(SQL["frames"].format(records=records), params=asked).to_arrow_table()
+    return [row | {"frame": orjson.Fragment(row["frame"])} for row in found.to_pylist()]

@@ -8,11 +8,15 @@ WHERE a.evidence_at IS NULL AND greatest(a.opened_at, e.received_at) <= to_times
 ORDER BY a.opened_at LIMIT %(limit)s
 
 -- name: frames
-SELECT vehicle_id, t0_ms, t0_ms + span_ms AS end_ms, boot_id, seq, received_ms, verdict,
-       topic AS kafka_topic, partition, log_offset, log AS log_generation, value
-FROM {records}
-WHERE list_contains(?, vehicle_id) AND verdict IN ('ok', 'late') AND t0_ms <= ? AND t0_ms + span_ms >= ?
-ORDER BY vehicle_id, t0_ms, boot_id, seq, received_ms
+-- Of copies the first; jsonb cannot hold a NUL. The constants let whole groups of rows be passed over.
+SELECT alert_no, t0_ms, boot_id, seq, received_ms, verdict, topic AS kafka_topic, partition, log_offset,
+       log AS log_generation, value AS frame
+FROM (SELECT * FROM {records} JOIN due USING (vehicle_id)
+      WHERE verdict IN ('ok', 'late') AND t0_ms <= $last_ms AND t0_ms + span_ms >= $first_ms
+        AND t0_ms <= opened_ms + $around_ms AND t0_ms + span_ms >= opened_ms - $around_ms
+      QUALIFY row_number() OVER (PARTITION BY alert_no, boot_id, seq ORDER BY t0_ms, received_ms) = 1)
+WHERE NOT contains(decode(frame), '\u0000')
+QUALIFY row_number() OVER (PARTITION BY alert_no ORDER BY abs(t0_ms - opened_ms)) <= $most
 
 -- name: done
 UPDATE odograph.alert a SET evidence_at = now(), evidence_frames = n.frames

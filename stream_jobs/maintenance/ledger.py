@@ -4,7 +4,7 @@ An hour is one of first samples, UTC; again while it is not over, and when frame
 """
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -30,37 +30,34 @@ KEPT: Final = 200  # findings of an hour, at most; its figures are whole
 BY_VEHICLE: Final = ("generated", "counted", "late", "quarantined", "duplicate", "dead", "missing")
 
 
+@dataclass(slots=True)
 class HourlyLedger:
     """Audits what changed since the last call. ``closed_ms``: up to when archive and windows have all."""
 
-    def __init__(
-        self, settings: Settings, addresses: Endpoints, database: Database,
-        closed_ms: Callable[[], int | None],
-    ) -> None:  # fmt: skip
-        self._sources = sources(settings, addresses)
-        self._lateness_ms = clock_limits(settings).lateness_ms
-        self._hours = settings.ledger.hours
-        self._database = database
-        self._closed_ms = closed_ms
-        self._looked_ms = 0  # at the start all late frames of the last hours
+    settings: Settings
+    addresses: Endpoints
+    database: Database
+    closed_ms: Callable[[], int | None]
+    _looked_ms: int = field(default=0, init=False)  # at the start all late frames of the last hours
 
     def __call__(self) -> int:
         """The number of hours audited; none while the queries have not caught up."""
-        closed_ms = self._closed_ms()
+        closed_ms = self.closed_ms()
         if closed_ms is None:
             return 0
-        hours = self._database.run(partial(self._due, end_ms=closed_ms - self._lateness_ms))
-        devices = edge.devices(self._sources.home)
+        where, lateness_ms = sources(self.settings, self.addresses), clock_limits(self.settings).lateness_ms
+        hours = self.database.run(partial(self._due, end_ms=closed_ms - lateness_ms))
+        devices = edge.devices(where.home)
         for hour in hours:
-            scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, self._lateness_ms, self._sources.window_ms)
-            self._database.run(partial(put, hour_ms=hour, account=collect(self._sources, scope, devices)))
+            scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, lateness_ms, where.window_ms)
+            self.database.run(partial(put, hour_ms=hour, account=collect(where, scope, devices)))
         self._looked_ms = closed_ms
         return len(hours)
 
     def _due(self, connection: Connection, end_ms: int) -> list[int]:
         """Those since the last one in the table, those not over then, those of late frames."""
         now_hour = end_ms // HOUR_MS * HOUR_MS
-        oldest = now_hour - (self._hours - 1) * HOUR_MS
+        oldest = now_hour - (self.settings.ledger.hours - 1) * HOUR_MS
         ((last,),) = fetch(connection, SQL["last"])
         first = now_hour - HOUR_MS if last is None else max(last, oldest)
         marks = {"since": self._looked_ms - SLACK_MS, "oldest": oldest, "until": end_ms}

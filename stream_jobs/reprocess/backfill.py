@@ -22,9 +22,10 @@ from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.seq_ranges import merged
 from infra.contract.verdict import OK
+from infra.settings.files import write_whole
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import archive_of, described, read_hour, sha256_of, sync
+from stream_jobs.archive.manifest import archive_of, described, read_hour, sha256_of
 from stream_jobs.archive.query import note_exceptions
 from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import EXCEPTION, place
@@ -119,12 +120,8 @@ def restated_spans(path: Path, *, fresh: bool = False) -> list[Span]:
 
 def note_restated(path: Path, span: Span) -> None:
     """Another span is restated."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
     restated = [(each.from_ms, each.until_ms) for each in (*restated_spans(path), span)]
-    draft.write_bytes(orjson.dumps({"restated_ms": restated}))
-    sync(draft)
-    draft.replace(path)
+    write_whole(path, orjson.dumps({"restated_ms": restated}))
 
 
 def bring_in(

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.alerts.derive import AlertRow, Finding, merge
+from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
 from stream_jobs.archive.manifest import HOUR_MS, telemetry_of
 from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess.alerts import finding_of
@@ -27,26 +27,11 @@ from stream_jobs.vehicles.rows import unpack
 MARK: Final = "@changed"  # behind the id of a changed rule, so that both sets may run at once
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """One alert from its first finding to its end; ``ended_ms`` None: not over at the end of the history."""
-
-    vehicle_id: str
-    rule: str
-    rule_version: int
-    severity: str
-    opened_ms: int
-    ended_ms: int | None
-    value: float | None
-    limit: float | None
-    findings: int
-
-
 class Change(NamedTuple):
     """An alert that both sets raise."""
 
-    before: Episode
-    after: Episode
+    before: Alert
+    after: Alert
 
     @property
     def later_s(self) -> float:
@@ -55,10 +40,13 @@ class Change(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What a changed set of rules raises besides, what it raises no more, and what both raise."""
+    """What a changed set of rules raises besides, what it raises no more, and what both raise.
 
-    raised: tuple[Episode, ...]
-    lost: tuple[Episode, ...]
+    ``cleared_ms`` None: not over at the end of the history.
+    """
+
+    raised: tuple[Alert, ...]
+    lost: tuple[Alert, ...]
     kept: tuple[Change, ...]
 
 
@@ -110,18 +98,14 @@ def _stateful(path: Path, rule: Rule) -> Rule:
 
 def parted(rows: Iterable[AlertRow]) -> tuple[list[AlertRow], list[AlertRow]]:
     """Findings of the rules in force, and of the changed ones, whose MARK is taken off."""
-    plain: list[AlertRow] = []
-    marked: list[AlertRow] = []
+    plain, marked = list[AlertRow](), list[AlertRow]()
     for row in rows:
-        head, point, part = row.rule.partition(".")
-        if head.endswith(MARK):
-            marked.append(msgspec.structs.replace(row, rule=head.removesuffix(MARK) + point + part))
-        else:
-            plain.append(row)
+        found = marked if row.rule.partition(".")[0].endswith(MARK) else plain
+        found.append(msgspec.structs.replace(row, rule=row.rule.replace(MARK, "", 1)))
     return plain, marked
 
 
-def episodes(rows: Iterable[AlertRow], rules: Sequence[Rule], from_ms: int, until_ms: int) -> list[Episode]:
+def episodes(rows: Iterable[AlertRow], rules: Sequence[Rule], from_ms: int, until_ms: int) -> list[Alert]:
     """The alerts that findings make, by the life of alerts that the store gives them.
 
     Those that open in ``from_ms`` .. ``until_ms``; by vehicle, rule and time.
@@ -131,43 +115,42 @@ def episodes(rows: Iterable[AlertRow], rules: Sequence[Rule], from_ms: int, unti
     for row in sorted(rows, key=lambda r: (r.event_ms, r.ended)):
         grouped[row.vehicle_id, row.rule].append(finding_of(row, row.received_ms))
     made = []
-    for (vehicle_id, rule), findings in sorted(grouped.items()):
+    for (_, rule), findings in sorted(grouped.items()):
         clear_for_ms = clear_times.ms(rule)
         for a in merge([], findings, clear_for_ms):
             ended_ms = a.cleared_ms
             if ended_ms is None and clear_for_ms is not None and a.last_ms + clear_for_ms <= until_ms:
                 ended_ms = a.last_ms + clear_for_ms
             if from_ms <= a.opened_ms < until_ms:
-                known = (vehicle_id, rule, a.rule_version, a.severity, a.opened_ms, ended_ms)
-                made.append(Episode(*known, a.worst_value, a.limit, a.findings))
+                made.append(replace(a, cleared_ms=ended_ms))
     return made
 
 
-def compare(before: Sequence[Episode], after: Sequence[Episode]) -> Comparison:
+def compare(before: Sequence[Alert], after: Sequence[Alert]) -> Comparison:
     """Alerts of one vehicle and rule that overlap in time are the same; each is matched at most once."""
 
-    def overlap(one: Episode, other: Episode) -> bool:
-        one_ends = one.ended_ms is None or other.opened_ms <= one.ended_ms
-        return one_ends and (other.ended_ms is None or one.opened_ms <= other.ended_ms)
+    def overlap(one: Alert, other: Alert) -> bool:
+        one_ends = one.cleared_ms is None or other.opened_ms <= one.cleared_ms
+        return one_ends and (other.cleared_ms is None or one.opened_ms <= other.cleared_ms)
 
-    left: dict[tuple[str, str], list[Episode]] = defaultdict(list)
-    for episode in before:
-        left[episode.vehicle_id, episode.rule].append(episode)
+    left: dict[tuple[str, str], list[Alert]] = defaultdict(list)
+    for alert in before:
+        left[alert.vehicle_id, alert.rule].append(alert)
     raised, kept = [], []
-    for episode in after:
-        candidates = left[episode.vehicle_id, episode.rule]
-        same = next((old for old in candidates if overlap(old, episode)), None)
+    for alert in after:
+        candidates = left[alert.vehicle_id, alert.rule]
+        same = next((old for old in candidates if overlap(old, alert)), None)
         if same is None:
-            raised.append(episode)
+            raised.append(alert)
         else:
             candidates.remove(same)
-            kept.append(Change(same, episode))
+            kept.append(Change(same, alert))
     return Comparison(tuple(raised), tuple(chain.from_iterable(left.values())), tuple(kept))
 
 
 def by_rule(comparison: Comparison) -> dict[str, Mapping[str, int]]:
     """Counts of each rule: in force, changed, raised, lost, kept."""
-    raised, lost = (Counter(episode.rule for episode in group) for group in comparison[:2])
+    raised, lost = (Counter(alert.rule for alert in group) for group in comparison[:2])
     kept = Counter(change.after.rule for change in comparison.kept)
     return {
         rule: {
@@ -182,10 +165,16 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     """All of it for a machine."""
     return {
         "rules": by_rule(comparison),
-        "raised": [asdict(episode) for episode in comparison.raised],
-        "lost": [asdict(episode) for episode in comparison.lost],
+        "raised": [*map(_told, comparison.raised)],
+        "lost": [*map(_told, comparison.lost)],
         "kept": [
-            asdict(change.after) | {"later_s": change.later_s, "severity_before": change.before.severity}
+            _told(change.after) | {"later_s": change.later_s, "severity_before": change.before.severity}
             for change in comparison.kept
         ],
     }
+
+
+def _told(alert: Alert) -> dict[str, Any]:
+    names = ("vehicle_id", "rule", "rule_version", "severity", "opened_ms", "limit", "findings")
+    known = {name: getattr(alert, name) for name in names}
+    return known | {"ended_ms": alert.cleared_ms, "value": alert.worst_value}

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from infra.clients.log import configure
+from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings, endpoints, load
 from infra.settings.values import moment_ms
@@ -108,8 +109,8 @@ def backfill(
             "vehicles": taken.vehicles}  # fmt: skip
     if not archive_only and taken.pieces_ms:
         done |= bring_in(settings, endpoints(settings), taken, _say, threading.Event())
-    lines = (f"{name.replace('_', ' '):<16} {value}" for name, value in done.items())
-    typer.echo(jsons.dumps(done) if json else "\n".join(lines))
+    lines = ((name.replace("_", " "), str(value)) for name, value in done.items())
+    typer.echo(jsons.dumps(done) if json else aligned(lines))
 
 
 def _day_of(settings: Settings, drives: Path, mapping: Path | None, start: str, run_id: str | None) -> Path:

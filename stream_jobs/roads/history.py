@@ -109,25 +109,24 @@ def place_stops(connection: Connection) -> int:
     return len(found)
 
 
+@dataclass(slots=True)
 class NetworkFile:
     """Writes the network in use to its file whenever another one is loaded or chosen."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
-        self._settings = settings
-        self._path = folder_of(settings) / network.ROADS_FILE
-        self._database = database
-        self._written: tuple[Any, ...] | None = None
+    settings: Settings
+    database: Database
+    _written: tuple[Any, ...] | None = field(default=None, init=False)
 
     def __call__(self) -> None:
         """Write the file if it is not what the database says."""
-        in_use = self._database.run(lambda c: fetch(c, SQL["in_use"]))
+        in_use = self.database.run(lambda c: fetch(c, SQL["in_use"]))
         if not in_use or in_use[0] == self._written:
             return
         number, name, _ = in_use[0]
-        rows = self._database.run(lambda c: fetch(c, SQL["edges"], {"network": name}))
-        network.save(network.network_of(number, rows), self._path)
+        rows = self.database.run(lambda c: fetch(c, SQL["edges"], {"network": name}))
+        network.save(network.network_of(number, rows), folder_of(self.settings) / network.ROADS_FILE)
         self._written = in_use[0]
-        log.info("road network in use", network=name, edges=len(rows), file=self._path.name)
+        log.info("road network in use", network=name, edges=len(rows), file=network.ROADS_FILE)
 
 
 MIDDLE_S: Final = 150.0  # age of what was seen in the five minutes up to now, in the mean

@@ -7,7 +7,7 @@ which of them it is. A raster over the network lists the lines near each of its 
 positions is matched by a few array operations.
 """
 
-import os
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infra.contract.signals import M_PER_DEG
+from infra.settings.files import write_whole
 from infra.settings.sections import Roads
 from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Flags, Floats, Ints
@@ -69,15 +70,9 @@ def network_of(number: int, rows: Iterable[EdgeRow]) -> RoadNetwork:
 
 
 def save(network: RoadNetwork, path: Path) -> None:
-    """Write the file whole or not at all; through no link, which a program could have put there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    with draft.open("xb") as file:
-        np.savez(file, **{f.name: getattr(network, f.name) for f in fields(network)})
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    """Write the file whole or not at all."""
+    np.savez(file := io.BytesIO(), **{f.name: getattr(network, f.name) for f in fields(network)})
+    write_whole(path, file.getbuffer())
 
 
 def load(path: Path) -> RoadNetwork:

@@ -27,9 +27,6 @@ from stream_jobs.rules.inputs import Answers, Names, RuleInputs, name_expression
 from stream_jobs.rules.model import Gives, Rule
 from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
-BOOLEAN: Final[Gives] = "BOOLEAN"
-DOUBLE: Final[Gives] = "DOUBLE"
-NAMES: Final[Gives] = "VARCHAR[]"
 CALLS: Final = (
     sx.Abs, sx.Array, sx.ArrayMax, sx.ArrayMin, sx.ArraySize, sx.Case, sx.Cast, sx.Coalesce, sx.Connector,
     sx.Greatest, sx.If, sx.Least, sx.VarMap,
@@ -39,9 +36,9 @@ CONFIG: Final[dict[str, Any]] = {"threads": 1, "enable_external_access": False}
 TRUE, NOT_KNOWN = np.int8(1), np.int8(0)
 _YES, _NO = (pa.scalar(answer, pa.int8()) for answer in (1, -1))
 _READ: Final[dict[Gives, Callable[[Any], Any]]] = {
-    BOOLEAN: lambda column: pc.fill_null(pc.if_else(column, _YES, _NO), 0).to_numpy(zero_copy_only=False),
-    DOUBLE: lambda column: pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False),
-    NAMES: lambda column: column,
+    "BOOLEAN": lambda column: pc.fill_null(pc.if_else(column, _YES, _NO), 0).to_numpy(zero_copy_only=False),
+    "DOUBLE": lambda column: pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False),
+    "VARCHAR[]": lambda column: column,
 }
 _JUDGED_BY_CONDITION: Final = (model.Count, model.Geofence, model.Silence, model.Baseline, model.Unchanged)
 """Kinds for which the condition alone is what holds, besides a level of the frame's own value."""
@@ -126,14 +123,16 @@ class Evaluator:
             flags, inputs.values[k], inputs.limits[k] = _evaluated(rule, answers)
             for of_rules, answer in zip(inputs.flags, flags, strict=True):
                 of_rules[k] = answer
-        names = {text: Names.of_texts(answers[text, NAMES]) for text in {*named.values()}}  # wheels of many
+        names = {
+            text: Names.of_texts(answers[text, "VARCHAR[]"]) for text in {*named.values()}
+        }  # wheels of many
         return replace(inputs, names={k: names[text] for k, text in named.items()})
 
 
 def _column(text: str, gives: Gives) -> str:
     """An expression as a column of DuckDB; a name that is not known (a gear) is no name."""
     column = f"({translated(text)})::{gives}"
-    return f"coalesce(list_filter({column}, lambda x: x IS NOT NULL), [])" if gives == NAMES else column
+    return f"coalesce(list_filter({column}, lambda x: x IS NOT NULL), [])" if gives == "VARCHAR[]" else column
 
 
 def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[Any, Any, Any]:
@@ -142,15 +141,15 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
     """
     more = rule.stateful
     assert more is not None
-    condition, value = answers[rule.condition, BOOLEAN], answers[rule.value, DOUBLE]
+    condition, value = answers[rule.condition, "BOOLEAN"], answers[rule.value, "DOUBLE"]
     limit_of = rule.limit or rule.follows()
-    limit = np.nan if limit_of is None else answers[limit_of, DOUBLE]
+    limit = np.nan if limit_of is None else answers[limit_of, "DOUBLE"]
     holds: Any = NOT_KNOWN
     clears: Any = NOT_KNOWN
     if isinstance(more.spec, model.Level) and more.spec.mean_s == 0:
         holds = np.minimum(condition, TRUE if rule.limit is None else _beyond(rule, value, limit))
         if more.clear is not None:
-            back = answers[more.clear, BOOLEAN]
+            back = answers[more.clear, "BOOLEAN"]
         elif more.clear_level is not None:
             back = -_beyond(rule, value, np.float64(more.clear_level))
         else:
@@ -161,8 +160,8 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
             holds = condition
         if not isinstance(more.spec, (model.Baseline, model.Count, model.Unchanged)):
             value = np.where(condition > 0, value, np.nan)
-    armed = NOT_KNOWN if more.armed is None else answers[more.armed, BOOLEAN]
-    learns = condition if more.learn is None else answers[more.learn, BOOLEAN]
+    armed = NOT_KNOWN if more.armed is None else answers[more.armed, "BOOLEAN"]
+    learns = condition if more.learn is None else answers[more.learn, "BOOLEAN"]
     return (holds, clears, armed, learns), value, limit
 
 

@@ -36,6 +36,8 @@ _CRASH_FIELDS: Final = {
     T.DoubleType(): ("delta_v_max_kmh", "delta_v_max_ms", *POSITION),
     T.ArrayType(T.DoubleType()): DELTA_VS,
 }
+CRASH: Final = T.StructType([T.StructField(n, kind) for kind, names in _CRASH_FIELDS.items() for n in names])
+"""What the rules see of a crash record's JSON."""
 
 _FINDINGS: Final = (
     "array<struct<rule:string,rule_version:int,severity:string,value:double,limit:double,message:string>>"
@@ -48,13 +50,6 @@ EXPECTED: Final[dict[Gives, tuple[Expected, str]]] = {
 }  # fmt: skip
 
 
-def crash_schema() -> T.StructType:
-    """What the rules see of a crash record's JSON."""
-    return T.StructType(
-        [T.StructField(name, kind) for kind, names in _CRASH_FIELDS.items() for name in names]
-    )
-
-
 def check_expressions(spark: SparkSession, path: Path, rules: Iterable[Rule]) -> None:
     """Let Spark analyse every expression against its source's columns; raises ConfigError naming the key.
 
@@ -64,7 +59,7 @@ def check_expressions(spark: SparkSession, path: Path, rules: Iterable[Rule]) ->
     numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
     schemas = {
         "frame": FRAME,
-        "crash": crash_schema().add("impact_kmh", T.DoubleType()),
+        "crash": T.StructType([*CRASH, T.StructField("impact_kmh", T.DoubleType())]),
         VEHICLES: T.StructType([*FRAME.fields, *texts, *numbers]),
     }
     empty = {source: spark.createDataFrame([], schema) for source, schema in schemas.items()}
@@ -154,7 +149,7 @@ def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     # The largest change of speed by magnitude in either direction.
     peaks = [F.array_max(F.transform(F.col(name), F.abs)) for name in DELTA_VS]
     impact_kmh = F.greatest(F.abs(F.col("delta_v_max_kmh")), *peaks)
-    crashes = parse(records, crash_schema()).withColumn("impact_kmh", impact_kmh)
+    crashes = parse(records, CRASH).withColumn("impact_kmh", impact_kmh)
     crashes = crashes.withColumns(dict(zip(POSITION, plausible_place(), strict=True)))
     believed = F.col("event_ms").between(limits.floor_ms, F.col("received_ms") + limits.ahead_ms)
     named = F.col("vehicle_id").isNotNull() & F.col("crash_id").isNotNull()

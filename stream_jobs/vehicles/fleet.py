@@ -14,7 +14,7 @@ from stream_jobs.rules.detect.base import Kept, Memory
 from stream_jobs.rules.inputs import name_expressions, unknown_inputs
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.features import Features
-from stream_jobs.vehicles.journeys.journey import JourneyMemory
+from stream_jobs.vehicles.journeys.journey import JourneyMemory, unknown
 from stream_jobs.vehicles.sequencer import NO_BOOT, Order
 from stream_jobs.windows.open_windows import Memory as WindowMemory
 
@@ -52,7 +52,7 @@ class Fleet:
 
     def __init__(self, rule_set: RuleSet, kept: KeptFleet | None = None) -> None:
         if kept is None:
-            kept = KeptFleet([], np.zeros(0, VEHICLE), {}, None, JourneyMemory.of_unknown(0), [], [])
+            kept = KeptFleet([], np.zeros(0, VEHICLE), {}, None, JourneyMemory(unknown(0)), [], [])
         self.ids, self.vehicles, self.waiting = kept.ids, kept.vehicles, kept.waiting
         self._places = {vehicle_id: place for place, vehicle_id in enumerate(self.ids)}
         self.rules = [f"{rule.id}@{rule.version}" for rule in rule_set.rules]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from h3ronpy.vector import coordinates_to_cells
 
+from infra.settings.files import write_whole
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.frames.lookup_files import Place, beside, local
 from stream_jobs.windows.places import RESOLUTION, UNKNOWN_SECTOR
@@ -39,11 +40,10 @@ def write(path: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> bool:
     table = table.cast(schema)
     if path.exists() and read(path, schema).equals(table):
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".new")
-    with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
         writer.write_table(table)
-    aside.replace(path)
+    write_whole(path, sink.getvalue())
     return True
 
 

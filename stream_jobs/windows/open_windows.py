@@ -4,6 +4,7 @@ The stream keeps them between batches and closes a window when no frame of it ca
 more. Whatever makes windows anew feeds the same class with archived records, and closes nothing.
 """
 
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -67,8 +68,7 @@ def unseen(seen: Seen, vehicles: Sequence[str], of: Ints, boot_id: Ints, seq: In
             fresh[order[begin:end][taken]] = False
             low, high = min(low, each.first), max(high, each.last)  # noqa: PLW2901  they become one
             last_ms = max(last_ms, each.until_ms)  # noqa: PLW2901
-        if overlapping:
-            known[:] = [each for each in known if all(each is not other for other in overlapping)]
+        known[:] = [each for each in known if each not in overlapping]
         known.append(Interval(boot, low, high, last_ms))
         known.sort(key=lambda each: (each.boot_id, each.first))
     return fresh
@@ -76,11 +76,9 @@ def unseen(seen: Seen, vehicles: Sequence[str], of: Ints, boot_id: Ints, seq: In
 
 def forget(seen: Seen, clock_ms: int) -> None:
     """Let go what nobody asks for any more."""
-    for vehicle in list(seen):
-        kept = [each for each in seen[vehicle] if each.until_ms >= clock_ms]
-        if kept:
-            seen[vehicle] = kept
-        else:
+    for vehicle, known in [*seen.items()]:
+        known[:] = [each for each in known if each.until_ms >= clock_ms]
+        if not known:
             del seen[vehicle]
 
 
@@ -90,32 +88,20 @@ ROWS_AT_ONCE: Final = 20_000  # so many rows are made at a time: arithmetic on f
 SILENT_MS: Final = 600_000  # a partition that gave nothing for so long holds no window open
 
 
-class Blocks(MutableMapping[int, bytes]):
-    """Blocks by start, ms, of which a store has those of ``starts``: ``fetch`` gets one when it is asked for.
-
-    ``changed``: what was set, which the store does not have.
-    """
+class Blocks(UserDict[int, bytes]):
+    """Blocks by start, ms; a store has those of ``starts``: ``fetch`` gets one when it is asked for."""
 
     def __init__(self, starts: Iterable[int], fetch: Callable[[int], bytes]) -> None:
-        self._stored, self._fetch, self.changed = set(starts), fetch, dict[int, bytes]()
+        super().__init__(dict.fromkeys(starts, b""))
+        self._fetch = fetch
 
     def __getitem__(self, start_ms: int) -> bytes:
-        if start_ms in self.changed or start_ms not in self._stored:
-            return self.changed[start_ms]
-        return self._fetch(start_ms)
+        return self.data[start_ms] or self._fetch(start_ms)
 
-    def __setitem__(self, start_ms: int, raw: bytes) -> None:
-        self.changed[start_ms] = raw
-
-    def __delitem__(self, start_ms: int) -> None:
-        self._stored.discard(start_ms)
-        self.changed.pop(start_ms, None)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._stored | self.changed.keys())
-
-    def __len__(self) -> int:
-        return len(self._stored | self.changed.keys())
+    @property
+    def changed(self) -> dict[int, bytes]:
+        """What was set, which the store does not have."""
+        return {start_ms: raw for start_ms, raw in self.data.items() if raw}
 
 
 class Memory(msgspec.Struct, array_like=True):

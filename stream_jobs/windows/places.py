@@ -38,7 +38,6 @@ _MEASURED: Final = (
 )  # fmt: skip
 ROAD_COLUMNS: Final = ("cell", "heading_sector", *_MEASURED)
 EDGE_COLUMNS: Final = ("network_no", "edge_id", *_MEASURED)
-_ROW: Final = ("vehicle", *KEYS, *SUMS, "changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[R
         columns = dict(zip(("start_ms", *KEYS), (start_ms, *keys), strict=True))
         begins = _begins([of_frame, *columns.values()])
         values = {name: key[begins] for name, key in columns.items()}
-        values |= {name: _summed(each, begins) for name, each in zip(SUMS, sums, strict=True)}
+        values |= {name: np.add.reduceat(each, begins) for name, each in zip(SUMS, sums, strict=True)}
         rows.append(RoadRows(of_frame[begins], values))
     return rows
 
@@ -84,8 +83,8 @@ def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[R
 class Places:
     """Vehicles on places in windows that begin at one moment.
 
-    ``rows``: a matrix [_ROW, n]; ``vehicle`` is a place among ``vehicles``, ``changed`` is 1 where a place
-    was not given out since it changed.
+    ``rows``: [vehicle, *KEYS, *SUMS, changed] by n; vehicle is a place among ``vehicles``, changed is 1 where
+    a place was not given out since it changed.
     """
 
     vehicles: pa.StringArray
@@ -173,10 +172,6 @@ def place_rows(sums: pa.Table, window_s: int) -> tuple[pa.Table, pa.Table]:
     cells = rows.filter(pc.invert(edges))
     names = pa.array([f"{cell:x}" for cell in cells["place"].to_pylist()], pa.string())
     return cells.append_column("cell", names).select(ROAD_COLUMNS), rows.filter(edges).select(EDGE_COLUMNS)
-
-
-def _summed(values: Ints, begins: Ints) -> Ints:
-    return np.add.reduceat(values, begins) if len(begins) else values
 
 
 def _runs(keys: Sequence[Ints]) -> tuple[Ints, Ints]:

@@ -70,11 +70,11 @@ class Combined(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of a table of windows: ``result`` gives an array [n_windows]."""
+    """A column of a table of windows, which ``of`` makes of its parts; all of shape [n_windows]."""
 
     name: str
     parts: tuple[Part, ...]
-    result: Callable[[Combined], pa.Array]
+    of: Callable[..., pa.Array]
 
 
 def steps(signal: str, value: float = 1.0) -> int:
@@ -310,13 +310,11 @@ def part(kind: Kind, of: str) -> Part:
 
 def _mean(name: str, of: str) -> Measure:
     total, count = part("sum", of), part("count", of)
-    per_unit = total.quantity.per_unit
 
-    def result(w: Combined) -> pa.Array:
-        whole = w[total.name]
-        return quotient(whole.values, w[count.name].values * per_unit, whole.known)
+    def mean(whole: Known, n: Known) -> pa.Array:
+        return quotient(whole.values, n.values * total.quantity.per_unit, whole.known)
 
-    return Measure(name, (total, count), result)
+    return Measure(name, (total, count), mean)
 
 
 def _single(name: str, kind: Kind, of: str, arrow: pa.DataType | None = None) -> Measure:
@@ -324,57 +322,49 @@ def _single(name: str, kind: Kind, of: str, arrow: pa.DataType | None = None) ->
     only = part(kind, of)
     q = only.quantity
 
-    def result(w: Combined) -> pa.Array:
-        found = w[only.name]
+    def value(found: Known) -> pa.Array:
         values = (found.values & LOW_BITS) + q.floor if kind == "last" else found.values
         if arrow is None:
             return quotient(values, q.per_unit, found.known)
         return pa.array(values, mask=~found.known).cast(arrow)
 
-    return Measure(name, (only,), result)
+    return Measure(name, (only,), value)
 
 
-def _rpm_per_kmh() -> Measure:
-    rpm, speed = part("sum", "geared_rpm_over_time"), part("sum", "geared_speed_over_time")
-
-    def ratio(w: Combined) -> pa.Array:
-        return quotient(w[rpm.name].values * steps("speed_kmh"), w[speed.name].values, w[speed.name].known)
-
-    return Measure("rpm_per_kmh", (rpm, speed), ratio)
+def _rpm_per_kmh(rpm: Known, speed: Known) -> pa.Array:
+    return quotient(rpm.values * steps("speed_kmh"), speed.values, speed.known)
 
 
-def _worst_pad() -> Measure:
-    pads = tuple(part("max", f"brake_pad_wear_{wheel}_pct") for wheel in WHEELS)
-
-    def worst(w: Combined) -> pa.Array:
-        told = [w[pad.name] for pad in pads]
-        values = np.max([np.where(t.known, t.values, 0) for t in told], axis=0)
-        return quotient(values, pads[0].quantity.per_unit, np.logical_or.reduce([t.known for t in told]))
-
-    return Measure("brake_pad_wear_max_pct", pads, worst)
+def _worst_pad(*pads: Known) -> pa.Array:
+    worst = np.max([np.where(pad.known, pad.values, 0) for pad in pads], axis=0)
+    return quotient(worst, steps(PADS[0]), np.logical_or.reduce([pad.known for pad in pads]))
 
 
-def _cell_temp_rate() -> Measure:
+def _cell_temp_rate(first: Known, last: Known) -> pa.Array:
     """The hottest cell's last temperature less its first, over the time between; null without two times."""
-    first, final = part("first", "cell_temp_max_c"), part("last", "cell_temp_max_c")
-
-    def rate(w: Combined) -> pa.Array:
-        start, end = w[first.name], w[final.name]
-        rise = (end.values & LOW_BITS) - (start.values & LOW_BITS)
-        time_ms = (end.values >> VALUE_BITS) - (start.values >> VALUE_BITS)
-        return quotient(rise * MS_PER_MINUTE, time_ms * final.quantity.per_unit, end.known & (time_ms > 0))
-
-    return Measure("cell_temp_rate_c_min", (first, final), rate)
+    rise = (last.values & LOW_BITS) - (first.values & LOW_BITS)
+    time_ms = (last.values >> VALUE_BITS) - (first.values >> VALUE_BITS)
+    return quotient(rise * MS_PER_MINUTE, time_ms * steps("cell_temp_max_c"), last.known & (time_ms > 0))
 
 
+PADS: Final = tuple(f"brake_pad_wear_{wheel}_pct" for wheel in WHEELS)
 _TIME: Final = pa.timestamp("ms", tz="UTC")
 _ARROW: Final = {"int": pa.int64(), "bool": pa.bool_(), "time": _TIME}
-_OWN: Final = {each.name: each for each in (_rpm_per_kmh(), _worst_pad(), _cell_temp_rate())}
+_OWN: Final[dict[str, tuple[Callable[..., pa.Array], tuple[Part, ...]]]] = {
+    "rpm_per_kmh": (
+        _rpm_per_kmh, (part("sum", "geared_rpm_over_time"), part("sum", "geared_speed_over_time"))
+    ),
+    "brake_pad_wear_max_pct": (_worst_pad, tuple(part("max", pad) for pad in PADS)),
+    "cell_temp_rate_c_min": (
+        _cell_temp_rate, (part("first", "cell_temp_max_c"), part("last", "cell_temp_max_c"))
+    ),
+}  # fmt: skip
 
 
 def _measure(name: str, how: Any, of: str = "", kind: str = "") -> Measure:
     if how == "own":
-        return _OWN[name]
+        own, parts = _OWN[name]
+        return Measure(name, parts, own)
     return _mean(name, of) if how == "mean" else _single(name, how, of, _ARROW.get(kind))
 
 
@@ -382,7 +372,6 @@ _LINES: Final = Path(__file__).with_name("measures.txt").read_text().splitlines(
 MEASURES: Final = tuple(_measure(*line.split()) for line in _LINES if not line.startswith("#"))
 PARTS: Final = tuple({each.name: each for measure in MEASURES for each in measure.parts}.values())
 """What is kept of a window of a vehicle while it is open."""
-VEHICLE_COLUMNS: Final = ("vehicle_id", "window_start", "window_s", *(m.name for m in MEASURES))
 LATEST: Final = {
     "event_time": "last_event", "lat_deg": "lat_deg", "lon_deg": "lon_deg", "heading_deg": "heading_deg",
     "speed_kmh": "speed_last_kmh", "speed_limit_kmh": "speed_limit_kmh", "odometer_m": "odometer_m",
@@ -401,7 +390,7 @@ def vehicle_rows(
     """Rows of odograph.vehicle_window; ``vehicles``, ``start_ms`` and ``parts``: [n_windows]."""
     lengths = np.full(len(vehicles), window_s)
     keys = {"vehicle_id": vehicles, "window_start": pa.array(start_ms).cast(_TIME), "window_s": lengths}
-    return pa.table(keys | {measure.name: measure.result(parts) for measure in measures})
+    return pa.table(keys | {m.name: m.of(*(parts[part.name] for part in m.parts)) for m in measures})
 
 
 def latest_of(rows: pa.Table) -> pa.Table:

@@ -48,7 +48,7 @@ def database(lane: Lane) -> Iterator[Database]:
 def window_rows(t0_ms: int) -> pa.Table:
     found = expect(drive(range(1, 3), t0_ms, 60, seed=3)).vehicle
     rows = [{"vehicle_id": k[0], "window_start": k[1]} | v for k, v in found.items()]
-    return pa.Table.from_pylist(rows).select([*windows.VEHICLE_COLUMNS])
+    return pa.Table.from_pylist(rows).select(windows.NO_WINDOWS.column_names)
 
 
 def listed(lane: Lane, offset: int, t0_ms: int, after_ms: int = 0) -> None:

@@ -36,7 +36,7 @@ LAYER = ("revision", "restated_at")
 
 def table_of(expected: Expected, keys: Iterable[tuple[str, datetime]]) -> pa.Table:
     rows = [{"vehicle_id": k[0], "window_start": k[1]} | expected.vehicle[k] for k in keys]
-    return pa.Table.from_pylist(rows).select([*windows.VEHICLE_COLUMNS])
+    return pa.Table.from_pylist(rows).select(windows.NO_WINDOWS.column_names)
 
 
 def stored(lane: Lane, unit: str) -> dict[tuple[str, datetime], dict[str, Any]]:

@@ -6,7 +6,7 @@ A crash in between finds the same again, with the same ids, and loses nothing.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, fields
+from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -96,22 +96,21 @@ class CohortUpdate:
             insert_rows(connection, "odograph.cohort_residual", pa.Table.from_pylist(rows))
         execute(connection, "DELETE FROM odograph.cohort_state")
         if found.states:
-            names = ("metric", "vehicle_id", *(f.name for f in fields(judge.State)))
-            kept = [(*key, *astuple(state)) for key, state in sorted(found.states.items())]
-            columns = dict(zip(names, zip(*kept, strict=True), strict=True))
-            insert_rows(connection, "odograph.cohort_state", pa.table(columns))
+            kept = [
+                {"metric": metric, "vehicle_id": vehicle_id, **asdict(state)}
+                for (metric, vehicle_id), state in sorted(found.states.items())
+            ]
+            insert_rows(connection, "odograph.cohort_state", pa.Table.from_pylist(kept))
         execute(connection, SQL["forget"], {"until_ms": until_ms, "kept_days": self._terms.kept_days})
 
 
 def _row(residual: judge.Residual, state: judge.State | None, bucket_min: int) -> dict[str, Any]:
-    metric, cohort = residual.metric, residual.cohort
+    metric, own = residual.metric, ("vehicle_id", "value", "median", "scale", "others", "over", "z")
     return {
-        "vehicle_id": residual.vehicle_id, "metric": metric.metric,
-        "bucket": pa.scalar(residual.at_ms, pa.timestamp("ms", "UTC")), "bucket_min": bucket_min,
-        "unit": metric.unit, **cohort._asdict(), "value": residual.value, "median": residual.median,
-        "scale": residual.scale, "others": residual.others, "over": residual.over, "z": residual.z,
-        "z_limit": metric.z, "streak": 0 if state is None else state.streak,
-        "raised": state is not None and state.raised,
+        **{name: getattr(residual, name) for name in own}, **residual.cohort._asdict(),
+        "metric": metric.metric, "unit": metric.unit, "z_limit": metric.z, "bucket_min": bucket_min,
+        "bucket": pa.scalar(residual.at_ms, pa.timestamp("ms", "UTC")),
+        "streak": 0 if state is None else state.streak, "raised": state is not None and state.raised,
     }  # fmt: skip
 
 

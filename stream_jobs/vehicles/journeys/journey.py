@@ -186,8 +186,8 @@ _FIELDS: Final = np.dtype([*trips.FIELDS, *_IDLING, ("harsh", "?")], align=True)
 _WIDTH: Final = _FIELDS.itemsize // 8  # numbers of a vehicle; flags lie in some of them, as bytes
 
 
-def _unknown(count: int) -> Floats:
-    """Of vehicles of which nothing is known."""
+def unknown(count: int) -> Floats:
+    """The numbers of vehicles of which nothing is known."""
     one = np.zeros(1, _FIELDS)
     for name in _FIELDS.names or ():
         if _FIELDS[name].base != np.bool_:
@@ -206,14 +206,10 @@ class JourneyMemory(msgspec.Struct, array_like=True):
     numbers: Floats
     harsh: dict[int, HarshState] = {}
 
-    @classmethod
-    def of_unknown(cls, count: int) -> "JourneyMemory":
-        return cls(_unknown(count))
-
     def grow(self, count: int) -> None:
         new = count - len(self.numbers)
         if new > 0:
-            self.numbers = np.concatenate((self.numbers, _unknown(new)))
+            self.numbers = np.concatenate((self.numbers, unknown(new)))
 
     def keep(self, places: Ints) -> None:
         self.numbers = self.numbers.take(places, axis=0)

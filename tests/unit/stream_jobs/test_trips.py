@@ -11,7 +11,7 @@ import numpy as np
 from infra.settings.settings import Settings
 from stream_jobs.frames import state
 from stream_jobs.vehicles.features import FRAME_FEATURES, Round
-from stream_jobs.vehicles.journeys.journey import JourneyMemory, Row, due_ms, expire, step
+from stream_jobs.vehicles.journeys.journey import JourneyMemory, Row, due_ms, expire, step, unknown
 from stream_jobs.vehicles.rows import HarshRow, IdleRow, StopRow, TripRow
 
 LIMITS = Settings().journeys
@@ -72,7 +72,7 @@ def told(
     traces: Sequence[Trace], cuts: Collection[int] = (), memory: JourneyMemory | None = None
 ) -> dict[str, list[Row]]:
     """Rows by vehicle, round by round; the memory is written and read before the rounds ``cuts``."""
-    memory = JourneyMemory.of_unknown(len(traces)) if memory is None else memory
+    memory = JourneyMemory(unknown(len(traces))) if memory is None else memory
     vehicles = [trace.vehicle for trace in traces]
     found: dict[str, list[Row]] = {vehicle: [] for vehicle in vehicles}
     for number in range(max(len(trace.frame_features) for trace in traces)):
@@ -268,7 +268,7 @@ def test_a_memory_that_is_written_and_read_before_every_frame_gives_the_same() -
 def test_what_is_due_is_told_once_and_goes_on_when_more_comes() -> None:
     first, whole = Trace().go(100, 36).brake(400).go(150, 0), Trace().go(100, 36).brake(400).go(150, 0)
     whole.go(10, 36).go(200, 0)
-    memory, at = JourneyMemory.of_unknown(1), np.array([0])
+    memory, at = JourneyMemory(unknown(1)), np.array([0])
     assert due_ms(memory, at, LIMITS).tolist() == [np.inf]
     before = told([first], memory=memory)[VEHICLE]
     due = due_ms(memory, at, LIMITS)
@@ -288,7 +288,7 @@ def test_what_is_due_is_told_once_and_goes_on_when_more_comes() -> None:
 
 
 def test_a_trip_that_was_told_as_over_while_it_was_not_ends_where_it_ends() -> None:
-    whole, memory, at = Trace().go(110, 36).go(200, 0), JourneyMemory.of_unknown(1), np.array([0])
+    whole, memory, at = Trace().go(110, 36).go(200, 0), JourneyMemory(unknown(1)), np.array([0])
     before = told([Trace().go(100, 36)], memory=memory)[VEHICLE]
     (trip,) = expire(memory, at, np.array([np.inf]), [VEHICLE], LIMITS)
     assert isinstance(trip, TripRow)
@@ -305,7 +305,7 @@ def rest(trace: Trace, begin: int) -> Trace:
 
 def test_a_vehicle_that_is_forgotten_leaves_its_place_to_another() -> None:
     traces = [Trace(f"V{k}").go(100 + 10 * k, 36).brake(400 + 100 * k) for k in range(3)]
-    memory = JourneyMemory.of_unknown(0)
+    memory = JourneyMemory(unknown(0))
     memory.grow(3)
     told(traces, memory=memory)
     dues = due_ms(memory, np.arange(3), LIMITS)

@@ -14,7 +14,7 @@ from stream_jobs.windows import places
 from stream_jobs.windows import vehicle as windows
 
 COLUMNS = {
-    "vehicle_window": {*windows.VEHICLE_COLUMNS, *WRITER_COLUMNS},
+    "vehicle_window": {*windows.NO_WINDOWS.column_names, *WRITER_COLUMNS},
     "road_cell_window": {*places.ROAD_COLUMNS, *WRITER_COLUMNS},
     "road_edge_window": {*places.EDGE_COLUMNS, *WRITER_COLUMNS},
     "vehicle_minute": {"vehicle_id", "bucket", "revision", "restated_at", *NAMES},

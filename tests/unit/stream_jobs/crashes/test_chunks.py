@@ -14,7 +14,7 @@ from infra.contract.verdict import ClockLimits
 from stream_jobs.crashes.chunks import assembled, part_row
 from stream_jobs.events.rows import Record
 from stream_jobs.events.writes import sort_out
-from stream_jobs.rules.instant import crash_schema
+from stream_jobs.rules.instant import CRASH
 
 RECORD = (Path(__file__).parents[3] / "golden" / "crash.json").read_bytes()
 CLOCKS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=0)
@@ -79,5 +79,5 @@ def test_a_set_that_gives_no_crash_record_is_refused() -> None:
 
 
 def test_part_0_tells_all_that_rules_may_look_at() -> None:
-    seen = set(crash_schema().fieldNames()) - {"part"}
+    seen = set(CRASH.fieldNames()) - {"part"}
     assert seen <= {*PART_HEAD, "event_ms", *FIGURES}

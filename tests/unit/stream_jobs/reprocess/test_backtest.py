@@ -11,11 +11,10 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
-from stream_jobs.alerts.derive import AlertRow
+from stream_jobs.alerts.derive import Alert, AlertRow
 from stream_jobs.archive.writer import write_files
 from stream_jobs.reprocess.backtest import (
     Comparison,
-    Episode,
     as_json,
     backtest,
     by_rule,
@@ -33,7 +32,7 @@ HOUR = 3_600_000
 KEYS = {"kind": "level", "value": "x", "beyond": "above", "raise_for_s": 2, "clear_for_s": 10}
 
 
-def trial(folder: Path, limit: float, values: list[float]) -> list[Episode]:
+def trial(folder: Path, limit: float, values: list[float]) -> list[Alert]:
     """The alerts of a level at ``limit`` over values a second apart."""
     mine = rule(folder, **KEYS, limit=limit)
     rows = found(mine, [frame(s, level(v, limit, limit)) for s, v in enumerate(values)])
@@ -45,7 +44,7 @@ COURSE = [90.0] * 10 + [104.0] * 20 + [90.0] * 60 + [97.0] * 20 + [90.0] * 60
 
 def test_a_lower_limit_raises_more_and_sooner_and_loses_nothing(tmp_path: Path) -> None:
     before, after = trial(tmp_path, 100, COURSE), trial(tmp_path, 95, COURSE)
-    assert [(e.opened_ms - T0, (e.ended_ms or 0) - T0) for e in before] == [(12_000, 39_000)]
+    assert [(e.opened_ms - T0, (e.cleared_ms or 0) - T0) for e in before] == [(12_000, 39_000)]
     compared = compare(before, after)
     assert [e.opened_ms - T0 for e in compared.raised] == [92_000]
     assert (compared.lost, len(compared.kept)) == ((), 1)
@@ -81,7 +80,26 @@ def test_both_sets_run_at_once_under_names_of_their_own() -> None:
 @pytest.mark.parametrize(("one", "other", "same"), [((0, 10), (10, 20), True), ((0, 10), (11, 20), False)])
 def test_alerts_that_overlap_are_the_same(one: tuple[int, int], other: tuple[int, int], same: bool) -> None:
     first, second = (
-        Episode("V", "mine", 1, "WARNING", opened, ended, None, None, 1) for opened, ended in (one, other)
+        Alert(
+            None,
+            "V",
+            "mine",
+            1,
+            "WARNING",
+            "",
+            opened,
+            ended,
+            ended,
+            None,
+            None,
+            None,
+            1,
+            False,
+            None,
+            None,
+            "",
+        )
+        for opened, ended in (one, other)
     )
     assert bool(compare([first], [second]).kept) is same
 
