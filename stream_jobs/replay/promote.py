@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 import structlog
+from psycopg import sql
 
 from infra.clients.db import sql_of
 from infra.contract.errors import ConfigError
@@ -167,13 +168,10 @@ class Promoted(NamedTuple):
     vehicles: tuple[str, ...] | None
 
     def has(self, table: Table) -> str:
-        """databases.within with its values written out: a view takes no parameters. Raises ValueError."""
-        for vehicle in self.vehicles or ():
-            if not vehicle.isalnum() or not vehicle.isascii():  # no VIN, by its form: it becomes SQL
-                raise ValueError(vehicle)
-        vehicles = "NULL" if self.vehicles is None else "'{" + ",".join(self.vehicles) + "}'"
-        since, until = (f"'{at.isoformat()}'::timestamptz" for at in (self.since, self.until))
-        return within(table) % {"since": since, "until": until, "vehicles": vehicles}
+        """databases.within with its values written out: a view takes no parameters."""
+        vehicles = None if self.vehicles is None else [*self.vehicles]
+        values = {"since": self.since, "until": self.until, "vehicles": vehicles}
+        return within(table) % {name: sql.Literal(value).as_string() for name, value in values.items()}
 
 
 def promoted_view(table: Table, columns: Sequence[str], runs: Sequence[Promoted]) -> str:

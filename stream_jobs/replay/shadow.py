@@ -24,15 +24,22 @@ from infra.settings.files import write_private
 from infra.settings.settings import ENDPOINTS_FILE, PREFIX, Endpoints, Settings, endpoints, load
 from infra.stack import kafka, processes, query_offsets
 from infra.stack.probes import metrics, readyz
-from infra.stack.processes import guarded
 from infra.stack.service import free_port
 from infra.stack.stack import with_database
 from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
 from stream_jobs.maintenance.copies import VEHICLES
 from stream_jobs.replay import databases, promote, runs
-from stream_jobs.replay import feed as feeding
 from stream_jobs.replay.databases import connected
-from stream_jobs.replay.feed import OUTSTANDING, STOPPED, Ends, Feed, Writer, bounds_of, progress
+from stream_jobs.replay.feed import (
+    OUTSTANDING,
+    STOPPED,
+    Ends,
+    Feed,
+    Writer,
+    bounds_of,
+    copy_crashes,
+    progress,
+)
 from stream_jobs.replay.records import DRIVES, Log, Stored, files_of
 from stream_jobs.replay.runs import DASHBOARD, FILE, LOCK, Run, folder_of
 from stream_jobs.vehicles import lookups
@@ -143,7 +150,7 @@ class Shadow:
         environment = {**os.environ, **{f"{PREFIX}{name}": value for name, value in own.items()}}
         backoff = Backoff(good_s=600.0)
         supervised = Supervisor(self.home, self._programs, lambda _text: None, backoff, environment)
-        with guarded(self.home), supervised as supervisor:
+        with processes.guarded(self.home), supervised as supervisor:
             pages = self._pages()
             waiting = {program.name for program in self._programs}
             while waiting:
@@ -294,7 +301,7 @@ def run_shadow(
     say(f"run {run.run_id}: {run.records} records in {len(plan)} slices")
     shadow.prepare()
     source, target = (kafka_topic(prefix, "crash") for prefix in (settings.kafka.prefix, shadow.prefix))
-    crashes = feeding.copy_crashes(bootstrap, source, target, *run.received, run.vehicles)
+    crashes = copy_crashes(bootstrap, source, target, *run.received, run.vehicles)
     say(f"run {run.run_id}: database {run.database}, topics {shadow.prefix}*, {crashes} crash records")
     say(f"run {run.run_id}: starting {', '.join(run.jobs)}: about half a minute")
     with shadow.running(stop) as supervisor:

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from infra.clients import duck
 from infra.clients.db import sql_of
-from infra.clients.duck import connected
+from infra.clients.duck import connected, table_of
 from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.telemetry import ipc_of
@@ -218,7 +217,7 @@ class Feeder:
             self._frames += total
             if self._session is not None and total > WARM and self._frames > SMALL:
                 spark = self._session()
-                times = spark.createDataFrame(duck.table_of(_TIMES, wanted.times))
+                times = spark.createDataFrame(table_of(_TIMES, wanted.times))
                 records = spark.sql(wanted.sql(_RECORDS), records=spark.read.parquet(*some), times=times)
                 grouped = records.join(spark.createDataFrame(groups, _GROUPS), "vehicle_id")
                 # A function: Spark counts its parameters, and would hand a callable object the key too.
@@ -237,7 +236,7 @@ def _counted(
     database: duckdb.DuckDBPyConnection, files: Sequence[str], wanted: Wanted
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Vehicles by their number of frames, and the files that have any: only their payloads are read."""
-    database.register("times", duck.table_of(_TIMES, wanted.times))
+    database.register("times", table_of(_TIMES, wanted.times))
     text = wanted.sql("filename, r.vehicle_id, count(*) AS n", _FILES, "times")
     database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", {"files": files})
     counts = database.execute(SQL["counts"]).fetchall()

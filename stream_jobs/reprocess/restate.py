@@ -17,10 +17,9 @@ from infra.clients.db import sql_of
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import AlertRow
-from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, stage
 from stream_jobs.app.sinks import EDGE, ROAD, VEHICLE, tagged, write_latest
-from stream_jobs.app.statements import Table
+from stream_jobs.app.statements import Table, staged
 from stream_jobs.app.telemetry import table_of
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.events.writes import ClearTimes
@@ -205,7 +204,7 @@ class Restater:
         restated, orphaned = dict.fromkeys((VEHICLE, ROAD, EDGE), 0), 0
         for table, found in rows.items():
             stage(connection, table.name, found)
-            execute(connection, f"ANALYZE {sql.staged(table.name)}")
+            execute(connection, f"ANALYZE {staged(table.name)}")
             if piece.of == "all":
                 whose = SQL["of_vehicle"] if table is VEHICLE else "true"
                 orphans = SQL["orphans"].format(table=table.name, not_staged=table.not_staged(), whose=whose)
@@ -265,7 +264,7 @@ def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) ->
         gone = SQL["gone"].format(table=table.name, time=table.time, not_staged=table.not_staged())
         changed += execute(connection, gone, bounds)
         changed += restate_rows(connection, table, made, bounds)
-        execute(connection, f"TRUNCATE {sql.staged(table.name)}")
+        execute(connection, f"TRUNCATE {staged(table.name)}")
     trips = [row.started_ms for row in rows if isinstance(row, TripRow)]
     if trips and work.stop_ms is not None:
         values = {"vehicle": work.vehicle_id, "began_ms": work.stop_ms, "ended_ms": min(trips)}

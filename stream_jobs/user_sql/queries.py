@@ -24,13 +24,12 @@ from infra.contract.errors import ConfigError
 from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import OK, ClockLimits, clock_limits
 from infra.settings.settings import Settings
-from stream_jobs.app import statements as sql
 from stream_jobs.app.database import TYPES, Connection, Database, execute, fetch, stage
 from stream_jobs.app.ledger import BatchClaims
 from stream_jobs.app.queries import Query
 from stream_jobs.app.schema import HEAD, IDENTITY, WATERMARK_METADATA
 from stream_jobs.app.session import build_session
-from stream_jobs.app.statements import Table
+from stream_jobs.app.statements import Table, quoted
 from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
 from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
@@ -211,7 +210,7 @@ def ensure_table(connection: Connection, definition: Definition, columns: Mappin
     if not found:
         body = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
         execute(connection, f"CREATE TABLE {table} ({body})")
-        key = sql.quoted(definition.key)  # a null in it is a value like any other
+        key = quoted(definition.key)  # a null in it is a value like any other
         execute(connection, f"CREATE UNIQUE INDEX ON {table} ({key}) NULLS NOT DISTINCT")
         execute(connection, f"GRANT SELECT ON {table} TO odograph_dashboard")
     elif found != columns:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from h3ronpy.vector import coordinates_to_cells
+from pyarrow import feather
 
 from infra.settings.files import write_whole
 from stream_jobs.frames.arrays import Floats, Ints
@@ -40,9 +41,7 @@ def write(path: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> bool:
     table = table.cast(schema)
     if path.exists() and read(path, schema).equals(table):
         return False
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_table(table)
+    feather.write_feather(table, sink := pa.BufferOutputStream(), compression="uncompressed")
     write_whole(path, sink.getvalue())
     return True
 
@@ -50,8 +49,7 @@ def write(path: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> bool:
 def read(path: Path, schema: pa.Schema = SCHEMA) -> pa.Table:
     """The table in the file; empty where there is none yet, or one of another version of this program."""
     try:
-        with pa.OSFile(str(path), "rb") as source:
-            found = pa.ipc.open_file(source).read_all()
+        found = feather.read_table(path, memory_map=False)
     except FileNotFoundError:
         return schema.empty_table()
     return found if found.schema.equals(schema) else schema.empty_table()

@@ -2,7 +2,7 @@
 
 import cmath
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import h3
@@ -114,18 +114,10 @@ class HarshRow(msgspec.Struct, frozen=True, tag="harsh", gc=False):
 
 
 Row = AlertRow | LateVehicleFrames | TripRow | StopRow | IdleRow | HarshRow
-_ROW: Final = msgspec.json.Decoder(Row)
-
-
-def pack(row: Row) -> bytes:
-    """The row as JSON, its kind under ``type``."""
-    return msgspec.json.encode(row)
-
-
-def unpack(body: bytes) -> Row:
-    """The row that ``pack`` made a body of."""
-    row: Row = _ROW.decode(body)
-    return row
+pack: Final[Callable[[Row], bytes]] = msgspec.json.encode
+"""A row as JSON, its kind under ``type``."""
+unpack: Final[Callable[[bytes], Row]] = msgspec.json.Decoder(Row).decode
+"""The row that ``pack`` made a body of."""
 
 
 class Totals(NamedTuple):
