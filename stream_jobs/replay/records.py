@@ -29,7 +29,7 @@ from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.topics import VEHICLE_ID, partition_of
-from infra.contract.verdict import ClockLimits
+from infra.contract.verdict import ERASED, LATE, ClockLimits
 from infra.settings.values import day_ms
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import TELEMETRY, archive_of
@@ -322,17 +322,20 @@ class Stored:
         files = self._files(received)
         if not files:
             return None
-        values = {
-            "since": received.since_ms, "until": received.until_ms, "late": late,
-            "begin": self.event.since_ms, "end": self.event.until_ms,
-            "vehicles": [*self.vehicles], "partitions": self.partitions,
-        }  # fmt: skip
+        wanted = f"received_ms >= $since AND received_ms < $until AND verdict <> '{ERASED}'"
+        values: dict[str, Any] = {"since": received.since_ms, "until": received.until_ms}
+        if late:
+            wanted += f" AND verdict = '{LATE}' AND t0_ms < $end AND t0_ms + span_ms >= $begin"
+            values |= {"begin": self.event.since_ms, "end": self.event.until_ms}
+        if self.vehicles:
+            wanted += " AND list_contains($vehicles, vehicle_id)"
+            values["vehicles"] = list(self.vehicles)
         records = reader.records_sql(reader.by_log(files))
-        text = SQL[name].format(files=records, wanted=SQL["wanted"], tick_ms=TICK_MS)
+        text = SQL[name].format(files=records, wanted=wanted, tick_ms=TICK_MS)
         place = lru_cache(None)(lambda key: partition_of(key, self.partitions))
         with connected(MEMORY) as database:
             database.create_function("place", place, ["BLOB"], "INTEGER")
-            return database.sql(text, params=values).to_arrow_table()
+            return database.sql(text, params=values | {"partitions": self.partitions}).to_arrow_table()
 
     def _files(self, received: Span) -> list[reader.ArchiveFile]:
         return list(self.files(*received)) if received.since_ms < received.until_ms else []

@@ -7,11 +7,6 @@ GROUP BY partition ORDER BY partition
 -- name: vehicles
 SELECT DISTINCT vehicle_id FROM read_parquet(?, hive_partitioning = false) WHERE vehicle_id <> '' ORDER BY 1
 
--- name: wanted
-received_ms >= $since AND received_ms < $until AND verdict <> 'erased'
-AND (NOT $late OR (verdict = 'late' AND t0_ms < $end AND t0_ms + span_ms >= $begin))
-AND (len($vehicles) = 0 OR list_contains($vehicles, vehicle_id))
-
 -- A record goes to the partition that its key belongs to; one without a key goes anywhere.
 
 -- name: ticks
