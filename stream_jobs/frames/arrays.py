@@ -50,6 +50,11 @@ def always(values: Ints) -> Known:
     return Known(values, np.ones(len(values), np.bool_))
 
 
+def run_begins(*keys: npt.NDArray[Any]) -> Ints:
+    """Where runs of neighbours with equal ``keys`` begin; ``keys``: columns of one length."""
+    return np.flatnonzero(np.logical_or.reduce([np.diff(k, prepend=k[:1] - 1) != 0 for k in keys]))
+
+
 @dataclass(frozen=True, slots=True)
 class Frames:
     """Arrays of length frames (``t0_ms`` to ``slow_wrong``) and of length samples (the others).

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from infra.settings.sections import Jobs, Journeys
-from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.frames.arrays import Flags, Floats, Ints, run_begins
 from stream_jobs.rules.detect.base import Detections, number
 from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
 from stream_jobs.rules.rule_set import RuleSet
@@ -221,7 +221,7 @@ class Core:
 
 def _ranks(places: Ints) -> Ints:
     """How many of the same place go before each; those of a place are neighbours."""
-    begins = np.flatnonzero(np.diff(places, prepend=-1))
+    begins = run_begins(places)
     return np.arange(len(places)) - np.repeat(begins, np.diff(begins, append=len(places)))
 
 
@@ -248,13 +248,10 @@ def _sorted_frames(places: Ints, features: Features) -> Ints:
     """
     boot, seq = features["boot_id"], features["seq"]
     order = np.lexsort((np.arange(len(places)), seq, boot, places))
-    first = np.zeros(len(order), np.bool_)
-    for column in (places, boot, seq):
-        first[1:] |= column[order][1:] != column[order][:-1]
-    first[:1] = True
-    order = order[first & (features["believed"][order] > 0)]
-    place, boots, t0 = places[order], boot[order], features["t0_ms"][order]
-    new_boot = np.flatnonzero((np.diff(place, prepend=-1) != 0) | (np.diff(boots, prepend=-1) != 0))
+    order = order[run_begins(places[order], boot[order], seq[order])]
+    order = order[features["believed"][order] > 0]
+    place, t0 = places[order], features["t0_ms"][order]
+    new_boot = run_begins(place, boot[order])
     if not new_boot.size:
         return order
     begins = np.minimum.reduceat(t0, new_boot)

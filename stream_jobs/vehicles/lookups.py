@@ -114,8 +114,7 @@ def _held(files: tuple[Path, Path, Path], _versions: tuple[Version, ...]) -> Loo
 def index_among(words: pa.Array, known: tuple[str, ...]) -> Floats:
     """The place of each word among ``known`` ones, NaN where it is none of them."""
     found = pc.index_in(words, value_set=pa.array(known, pa.string()))
-    numbers: Floats = pc.cast(found, pa.float64()).to_numpy(zero_copy_only=False)
-    return np.where(pc.is_null(found).to_numpy(zero_copy_only=False), np.nan, numbers)
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
 
 
 def places(cells: Ints, sectors: Ints) -> Ints:

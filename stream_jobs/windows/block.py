@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stream_jobs.frames.arrays import Flags, Frames, Ints, Known
+from stream_jobs.frames.arrays import Flags, Frames, Ints, Known, run_begins
 from stream_jobs.windows.vehicle import HOW, PARTS, VALUE_BITS, How, Kind, Quantity
 
 NEUTRAL: Final[dict[How, int]] = {
@@ -86,7 +86,7 @@ class Segments:
 def cut(frames: Frames, window_ms: int) -> Segments:
     """Segments of one frame in one window of event time; samples of a frame are in order of time."""
     start_ms = frames.event_ms - frames.event_ms % window_ms
-    begins = np.flatnonzero((frames.index == 0) | (np.diff(start_ms, prepend=-1) != 0))
+    begins = run_begins(frames.of_sample, start_ms)
     return Segments(begins, frames.of_sample[begins], start_ms[begins], window_ms)
 
 

@@ -18,7 +18,7 @@ from infra.contract.verdict import OK, ClockLimits
 from infra.settings.sections import Jobs
 from stream_jobs.app.schema import COORDINATES
 from stream_jobs.frames import state
-from stream_jobs.frames.arrays import Flags, Ints
+from stream_jobs.frames.arrays import Flags, Ints, run_begins
 from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
 from stream_jobs.roads.network import RoadLookup
 from stream_jobs.windows.block import Block, Parts, cut, parts_of
@@ -233,7 +233,7 @@ class OpenWindows:
             of = of_frame[segments.of_frame]
             told = told[np.lexsort((of[told], segments.start_ms[told]))]
             of, start_ms = of[told], segments.start_ms[told]
-            begins = np.flatnonzero((np.diff(of, prepend=-1) != 0) | (np.diff(start_ms, prepend=-1) != 0))
+            begins = run_begins(of, start_ms)
             parts = parts_of(frames, segments).take(told).reduced(begins)
             of, start_ms = of[begins], start_ms[begins]
             for start in np.unique(start_ms).tolist():

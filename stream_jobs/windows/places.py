@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from h3ronpy.vector import coordinates_to_cells
 
-from stream_jobs.frames.arrays import Flags, Frames, Ints
+from stream_jobs.frames.arrays import Flags, Frames, Ints, run_begins
 from stream_jobs.roads.network import RoadIndex, match
 from stream_jobs.windows.block import enrolled
 from stream_jobs.windows.vehicle import STEP_MS_PER_M, quotient, steps
@@ -72,7 +72,7 @@ def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[R
     rows = []
     for keys in places:
         columns = dict(zip(("start_ms", *KEYS), (start_ms, *keys), strict=True))
-        begins = _begins([of_frame, *columns.values()])
+        begins = run_begins(of_frame, *columns.values())
         values = {name: key[begins] for name, key in columns.items()}
         values |= {name: np.add.reduceat(each, begins) for name, each in zip(SUMS, sums, strict=True)}
         rows.append(RoadRows(of_frame[begins], values))
@@ -112,21 +112,13 @@ class Places:
         """The sums of all places that changed (SHARE), None without any; they are given out now."""
         if not self.rows[-1].any():
             return None
-        vehicle, *keys, samples, time_ms, speed, changed = self.rows
-        order, begins = _runs(keys)
+        vehicle, place, sector, *sums, changed = self.rows
         # The bit of each vehicle: a union of windows saw at least as many vehicles as it has bits.
         of_vehicles = [1 << zlib.crc32(name.encode()) % VEHICLE_BITS for name in self.vehicles.to_pylist()]
-        bits = np.array(of_vehicles, np.int64)[vehicle]
-        columns = [
-            np.full(len(begins), start_ms),
-            *(key[order[begins]] for key in keys),
-            *(np.add.reduceat(each[order], begins) for each in (samples, time_ms, speed)),
-            np.diff(begins, append=len(order)),
-            np.bitwise_or.reduceat(bits[order], begins),
-        ]
-        told = np.maximum.reduceat(changed[order], begins) > 0
+        bits, keys = np.array(of_vehicles, np.int64)[vehicle], [np.full_like(place, start_ms), place, sector]
+        *columns, told, bits = _totals(keys, [*sums, np.ones_like(vehicle), changed], bits)
         self.rows[-1] = 0
-        return pa.table([column[told] for column in columns], schema=SHARE)
+        return pa.table([column[told > 0] for column in (*columns, bits)], schema=SHARE)
 
     def part(self, chosen: Callable[[str], bool]) -> "Places":
         """The rows of the ``chosen`` vehicles, all of them to be given out."""
@@ -140,12 +132,15 @@ def summed(shares: pa.Table) -> pa.Table:
     """Shares of several buckets as one row a window of a place."""
     if not shares.num_rows:
         return shares
-    columns = {name: shares[name].to_numpy() for name in SHARE.names}
-    order, begins = _runs([columns[name] for name in ("start_ms", *KEYS)])
-    found = {name: columns[name][order[begins]] for name in ("start_ms", *KEYS)}
-    found |= {name: np.add.reduceat(columns[name][order], begins) for name in (*SUMS, VEHICLES)}
-    found["vehicle_bits"] = np.bitwise_or.reduceat(columns["vehicle_bits"][order], begins)
-    return pa.table(found, schema=SHARE)
+    start_ms, place, sector, *sums, bits = (shares[name].to_numpy() for name in SHARE.names)
+    return pa.table(_totals([start_ms, place, sector], sums, bits), schema=SHARE)
+
+
+def _totals(keys: Sequence[Ints], sums: Sequence[Ints], bits: Ints) -> list[Ints]:
+    """Of each group of equal ``keys``: these, the sums, and the union of the bits."""
+    order, begins = _runs(keys)
+    totals = [np.add.reduceat(each[order], begins) for each in sums]
+    return [*(key[order[begins]] for key in keys), *totals, np.bitwise_or.reduceat(bits[order], begins)]
 
 
 def place_rows(sums: pa.Table, window_s: int) -> tuple[pa.Table, pa.Table]:
@@ -177,9 +172,4 @@ def place_rows(sums: pa.Table, window_s: int) -> tuple[pa.Table, pa.Table]:
 def _runs(keys: Sequence[Ints]) -> tuple[Ints, Ints]:
     """The order that brings equal ``keys`` together, and where each run of them begins."""
     order = np.lexsort(list(reversed(keys)))
-    return order, _begins([key[order] for key in keys])
-
-
-def _begins(keys: Sequence[Ints]) -> Ints:
-    """Where runs of equal ``keys`` begin."""
-    return np.flatnonzero(np.logical_or.reduce([np.diff(k, prepend=k[:1] - 1) != 0 for k in keys]))
+    return order, run_begins(*(key[order] for key in keys))
