@@ -11,7 +11,7 @@ there to odograph.recompute_run what it changed.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
 from infra.clients.db import sql_of
@@ -98,16 +98,10 @@ def slices(
     starts: Iterable[int], road_ms: int, slice_ms: int, done_until_ms: int | None
 ) -> Iterator[list[int]]:
     """The starts, in order, in slices without a gap, one a transaction; none before ``done_until_ms``."""
-    piece: list[int] = []
-    for start in starts:
-        if done_until_ms is not None and start < done_until_ms:
-            continue
-        if piece and (start // slice_ms != piece[0] // slice_ms or start != piece[-1] + road_ms):
-            yield piece
-            piece = []
-        piece.append(start)
-    if piece:
-        yield piece
+    left = (start for start in starts if done_until_ms is None or start >= done_until_ms)
+    # Without a gap, starts are as far from each other as their places.
+    for _, piece in groupby(enumerate(left), lambda at: (at[1] // slice_ms, at[1] - at[0] * road_ms)):
+        yield [start for _, start in piece]
 
 
 def hours_ms(intervals: Iterable[Interval], others_ms: Iterable[int] = ()) -> list[int]:
