@@ -213,12 +213,12 @@ def not_theirs(who: Reader, what: str) -> None:
         refused(f"{what}: not one of theirs", who.name)
 
 
-def vehicle_not_theirs(vehicle_id: str) -> None:
-    """Say so of a vehicle's page, once in a session."""
-    asked: set[str] = st.session_state.setdefault("not theirs", set())
-    if vehicle_id not in asked:
-        asked.add(vehicle_id)
-        not_theirs(reader(), "a vehicle's page")
+def page_not_theirs(what: str, named: object) -> None:
+    """Say so of a page by what its address names, once in a session."""
+    asked: set[tuple[str, str]] = st.session_state.setdefault("not theirs", set())
+    if (one := (what, str(named))) not in asked:
+        asked.add(one)
+        not_theirs(reader(), f"{what}'s page")
 
 
 def _once(action: str, vehicle_id: str | None, name: str, detail: str = "dashboard") -> None:

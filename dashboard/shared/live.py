@@ -284,8 +284,11 @@ def listed(
     return None
 
 
-def linked(query: Query[P], gone: str, *args: P.args, **kwargs: P.kwargs) -> Record:
-    """The row that the address names, for a piece of a page that is no live part; else ends, and says why."""
+def linked(query: Query[P], what: str, gone: str, *args: P.args, **kwargs: P.kwargs) -> Record:
+    """The row that the address names, for a piece of a page that is no live part; else ends, and says why.
+
+    ``what`` it is: so the log has it, where it is not the reader's to see.
+    """
     found = ask(query, *args, **kwargs)
 
     def again() -> None:
@@ -296,6 +299,7 @@ def linked(query: Query[P], gone: str, *args: P.args, **kwargs: P.kwargs) -> Rec
         st.fragment(again, run_every=settings().dashboard.refresh_s)()
     elif found is not None and found.empty:
         st.warning(gone, icon=":material/link_off:")
+        auth.page_not_theirs(what, (args, kwargs))
     return first(found)
 
 

@@ -338,7 +338,8 @@ def test_maps_stand_on_the_tiles_of_a_local_file_that_only_who_signed_in_gets(
 
 PAGES = ("/", "/vehicle?vehicle={own}", "/vehicle?vehicle={other}", "/trips", "/replay", "/routing",
          "/alerts", "/alerts?view=Alerts", "/alerts?alert=1", "/alerts?alert=2", "/alerts?alert=3",
-         "/crashes", "/crashes?record={crash}", "/operations")  # fmt: skip
+         "/crashes", "/crashes?record={crash}", "/trips?trip={trip}", "/alerts?incident={incident}",
+         "/operations")  # fmt: skip
 
 
 def taken(reader: Visit, *paths: str) -> str:
@@ -390,14 +391,19 @@ def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_lay
     for fleet, vehicles in (("north", north), ("south", south)):
         tenants.give(site.lane.endpoints.db_owner_url, fleet, sorted(vehicles))
     own, other, crash = vehicle_id(2), vehicle_id(3), "/".join(map(str, CRASH))
+    ((trip,),) = site.fetch("SELECT min(trip_id) FROM odograph.trip WHERE vehicle_id = ANY(%s)", [*north])
+    ((incident,),) = site.fetch("SELECT incident_no FROM odograph.alert WHERE alert_no = 2")  # of the crash
     with signed_in(browser, site, BOB, "/", fleets=("south",)) as bob:
         expect(bob.page.get_by_text("Data as of")).to_be_visible()
-        pages = [path.format(own=own, other=other, crash=crash) for path in PAGES]
+        pages = [
+            path.format(own=own, other=other, crash=crash, trip=trip, incident=incident) for path in PAGES
+        ]
         for path in pages:
             shown = taken(bob, path)
             named = {vin for vin in north if vin in shown} - {vin for vin in north if vin in path}
             assert (named, own in shown) == (set(), True), path
-        assert Refusal(BOB, "a vehicle's page: not one of theirs") in refused(site)
+        for what in ("a vehicle", "a trip", "an alert", "an incident", "a crash record"):
+            assert Refusal(BOB, f"{what}'s page: not one of theirs") in refused(site)
         assert Refusal(NOBODY, "/map/vehicles.json: no role") in refused(site)  # before anybody signed in
         (link,) = bob.page.eval_on_selector_all("a.data", "links => links.map(a => a.href)")[:1]
         with bob.page.expect_request("**/map/vehicles.json?*") as asked:

@@ -112,11 +112,11 @@ def opened(kind: Kind, number: int) -> None:
     """One alert or incident; what to do comes first where columns stand one below another."""
     if kind is ALERT:
         gone = f"There is no alert {number}: it never was, or late frames took it back."
-        found = live.linked(queries.alert, gone, number)
+        found = live.linked(queries.alert, "an alert", gone, number)
         facts, drawn, past = _alert, _evidence, _history
     else:
         gone = f"There is no incident {number}: it never was, or another took it in."
-        found = live.linked(incidents, gone, numbers=(number,))
+        found = live.linked(incidents, "an incident", gone, numbers=(number,))
         facts, drawn, past = _incident, _timeline, _notes
     live.part(facts, None, number)
     left, right = st.columns([1, 1.6], gap="large")

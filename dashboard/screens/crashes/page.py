@@ -52,7 +52,7 @@ def _opened() -> None:
         if st.query_params.get(RECORD):
             st.warning("This address names no record.", icon=":material/link_off:")
         return
-    found = live.linked(queries.crash, "There is no such crash record.", *key)
+    found = live.linked(queries.crash, "a crash record", "There is no such crash record.", *key)
     auth.viewed(found["vehicle_id"])
     content = found["record"] if isinstance(found["record"], dict) else {}  # a vehicle may send anything
     numbers = {name: float(value) for name, value in content.items() if type(value) in (int, float)}

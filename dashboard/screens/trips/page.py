@@ -68,6 +68,7 @@ def _one() -> None:
     found = live.row(ask(queries.trip, st.query_params["trip"]))
     if found is None:
         if not away():
+            auth.page_not_theirs("a trip", st.query_params["trip"])
             live.nothing(
                 "No trip has this number: a restated trip that begins at another time has another one."
             )

@@ -71,7 +71,7 @@ def _newest() -> None:
     now = live.row(ask(shared_queries.vehicle, st.query_params["vehicle"]))
     if now is None:
         if not away():
-            auth.vehicle_not_theirs(st.query_params["vehicle"])
+            auth.page_not_theirs("a vehicle", st.query_params["vehicle"])
             live.nothing(f"No data of this vehicle. {text.DRIVE}")
         return
     auth.viewed(now["vehicle_id"])
