@@ -4,14 +4,20 @@ import atexit
 import gc
 import importlib
 import pkgutil
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
 import streamlit as st
 import structlog
+import uvicorn
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+from starlette.types import Receive, Scope, Send
 
 import dashboard
 from dashboard import auth, routes
@@ -51,9 +57,26 @@ def serve(port: int, tls: str = "") -> None:
     gc.collect()
     gc.freeze()
     atexit.register(gc.unfreeze)  # else DuckDB lists on standard error what is still there
-    check = Middleware(auth.HostCheck, names=auth.served_names(chosen, known), secure=bool(tls))
+    names = auth.served_names(chosen, known)
+    check = Middleware(auth.HostCheck, names=names, secure=bool(tls))
+    if tls and chosen.redirect_port:
+        lead_to_tls(chosen, names, port)
     app = st.App(SCRIPT, routes=routes.routes(auth.known_roles, settings), middleware=[check])
     app.run(config=options(port, chosen, tls))
+
+
+def lead_to_tls(chosen: Dashboard, names: frozenset[str], port: int) -> None:
+    """Answer plain http, on a port and a thread of its own, with the same address under https at ``port``."""
+    app = auth.HostCheck(partial(_over_tls, port), names)
+    plain: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_level": "warning"}
+    config = uvicorn.Config(app, str(chosen.address), chosen.redirect_port, **plain)
+    (listening := config.bind_socket()).listen(config.backlog)
+    Thread(target=uvicorn.Server(config).run, args=([listening],), daemon=True).start()
+
+
+async def _over_tls(port: int, scope: Scope, receive: Receive, send: Send) -> None:
+    asked = Request(scope).url
+    await RedirectResponse(asked.replace(scheme="https", port=port), 308)(scope, receive, send)
 
 
 def options(port: int, chosen: Dashboard, tls: str = "") -> dict[str, Any]:

@@ -409,6 +409,9 @@ class Dashboard(Section):
         IPv4Address("127.0.0.1"), "address it listens on; any but loopback asks for ODOGRAPH_DASHBOARD_OIDC"
     )
     hosts: HostNames = setting("", "more host names, host[,host], under which it answers; any other gets 403")
+    redirect_port: int = setting(
+        0, "where TLS is on, port where plain http is led to https; 0: none", ge=0, le=65_535
+    )
     oidc: Path | None = setting(None, "TOML file for OpenID Connect, [auth] and [roles]; none: local only")
     basemap: str = setting("", "ground of maps: URL of a MapLibre style or .pmtiles file; empty: coast lines")
 

@@ -32,6 +32,7 @@ from infra.stack.fetch import fetch_all
 from infra.stack.identity import SERVICES as SERVICES_AUTHORITY
 from infra.stack.identity import Authority
 from infra.stack.processes import guarded
+from infra.stack.service import free_port
 from infra.stack.stack import SERVICES, Stack
 from load_tests import policy_trial
 from load_tests.drills.poison.gates import status
@@ -43,10 +44,12 @@ from tests.support import eventually, odograph_command
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 NAME, THIEF = "fleet.example.org", vehicle_id(7)
+REDIRECT = "ODOGRAPH_DASHBOARD_REDIRECT_PORT"
 VARIABLES = {
     "ODOGRAPH_KAFKA_HEAP_MB": "256",
     "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2",
     "ODOGRAPH_DASHBOARD_HOSTS": NAME,
+    REDIRECT: str(free_port()),
     "ODOGRAPH_REGION_NAME": policy_trial.HERE,
 }
 
@@ -212,6 +215,10 @@ def test_the_dashboard_speaks_tls_only_under_its_own_names_and_its_cookies_are_f
     plain.request("GET", "/")
     with closing(plain), pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
         plain.getresponse()
+    with closing(http.client.HTTPConnection("127.0.0.1", int(VARIABLES[REDIRECT]), timeout=20)) as plain:
+        plain.request("GET", "/trips?trip=1", headers={"Host": NAME})
+        led = plain.getresponse()
+    assert (led.status, led.headers["Location"]) == (308, f"https://{NAME}:{site.port}/trips?trip=1")
 
 
 def test_doctor_tries_each_hop_and_says_what_is_on(site: Site) -> None:
