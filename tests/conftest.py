@@ -34,10 +34,11 @@ LIGHT_JAVA = {
 """A test is over before Java's second compiler pays, Kafka's too: test_instant takes 89 s of CPU, not 185."""
 PIPELINE_S = 1200
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
-GROUPS = ("stream", "services", "messages", "pages", "jobs", "e2e", "dashboard", "unit")
+GROUPS = ("stream", "services", "messages", "pages", "jobs", "demo", "e2e", "dashboard", "unit")
 """What a worker runs in one go, in the order they are taken. Two browsers at once draw maps in software on
 the same two cores, and their live pages go on refreshing meanwhile: their groups lie apart. The unit tests
-that need neither stack nor Spark come last, file by file, so that workers end at the same time.
+that need neither stack nor Spark come last, file by file, so that workers end at the same time. The demo has
+a pipeline of its own: it comes before that of the other tests of the whole, which works on until their end.
 """
 STREAM = (
     "test_checkpoints", "test_fleet_silence", "test_instant", "test_log_identity", "test_promotion",
@@ -58,6 +59,8 @@ def group_of(nodeid: str) -> str:
     room, module = nodeid.partition("::")[0].split("/")[1:3]
     if room == "unit" and module == "stream_jobs":
         return "jobs"
+    if module == "test_demo.py":
+        return "demo"
     if room != "integration":
         return room if room in GROUPS else "unit"
     if module.startswith("test_dashboard"):
@@ -90,7 +93,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "java" in item.fixturenames:
             item.add_marker("spark")
-        if group_of(item.nodeid) == "e2e":
+        if group_of(item.nodeid) in ("demo", "e2e"):
             item.add_marker(pytest.mark.timeout(PIPELINE_S))
 
 
