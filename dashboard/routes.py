@@ -49,8 +49,7 @@ def routes(known: Known, settings: contract.Settings) -> list[Route]:
     def note(request: Request, vehicle_id: str | None, what: str) -> None:
         auth.note(settings, "downloaded", vehicle_id, what, request.state.reader.name)
 
-    taken = (data_route(note), report_route(settings.tz, note))
-    ours = (roads_route(), *layer_routes(settings.dashboard.refresh_s), *ground_routes(), *taken)
+    ours = (*layer_routes(settings.dashboard.refresh_s), *ground_routes(), *taken_routes(settings.tz, note))
     return [*health_routes(), *(answering(route, known) for route in ours), bundle_route(settings, known)]
 
 
@@ -104,33 +103,32 @@ def health_routes() -> list[Route]:
     return [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)]
 
 
-def roads_route() -> Route:
-    """The road layer. Its address carries a version, so the browser may keep it."""
+def ground_routes() -> list[Route]:
+    """What maps stand on and browsers keep: coast, MapLibre, a local basemap's tiles, roads of a version."""
+    kept = {"Cache-Control": f"max-age={86_400}"}
 
     def roads(_: Request) -> Response:
         body = orjson.dumps(maps.road_rows(run_now(queries.road_edges)))
-        headers = {"Cache-Control": f"max-age={86_400}"}
-        return Response(body, media_type="application/json", headers=headers)
-
-    return Route(maps.ROADS_PATH, roads)
-
-
-def ground_routes() -> list[Route]:
-    """What maps stand on: the coast, MapLibre, and the tiles of a local basemap."""
+        return Response(body, media_type="application/json", headers=kept)
 
     def stored(request: Request) -> Response:
-        headers = {"Content-Encoding": "gzip", "Cache-Control": f"max-age={86_400}"}
-        path = request.url.path
+        path, headers = request.url.path, kept | {"Content-Encoding": "gzip"}
         return Response(basemap.stored(path), media_type=basemap.STORED[path], headers=headers)
 
     def tile(request: Request) -> Response:
-        tiles, (z, x, y) = basemap.current().tiles, (int(request.path_params[name]) for name in "zxy")
-        if tiles is None or z > DEEPEST or max(x, y) >= 2**z:
+        tiles, at = basemap.current().tiles, _square(request)
+        if tiles is None or at is None:
             return PlainTextResponse("no such tile\n", 404)
-        found = tiles.get(z, x, y)
+        found = tiles.get(*at)
         return Response(status_code=204) if found is None else Response(found, headers=tiles.headers)
 
-    return [*(Route(path, stored) for path in basemap.STORED), Route(TILES, tile)]
+    drawn = (Route(path, stored) for path in basemap.STORED)
+    return [Route(maps.ROADS_PATH, roads), *drawn, Route(TILES, tile)]
+
+
+def _square(request: Request) -> tuple[int, int, int] | None:
+    z, x, y = (int(request.path_params[name]) for name in "zxy")
+    return None if z > DEEPEST or max(x, y) >= 2**z else (z, x, y)
 
 
 def layer_routes(refresh_s: float) -> list[Route]:
@@ -153,10 +151,9 @@ def layer_routes(refresh_s: float) -> list[Route]:
         return _layer(request, "fleet", f"{place} {states}", chosen, fleet_now)
 
     def bubbles(request: Request) -> Response:
-        z, x, y = (int(request.path_params[name]) for name in "zxy")
-        if z > DEEPEST or max(x, y) >= 2**z:
+        if (at := _square(request)) is None:
             return PlainTextResponse("no such tile\n", 404)
-        return of_states(request, lambda fleet: tile(fleet, z, x, y), f"{z}/{x}/{y}")
+        return of_states(request, lambda fleet: tile(fleet, *at), "/".join(map(str, at)))
 
     def traffic(request: Request) -> Response:
         by_cell = request.url.path == maps.CELLS_PATH
@@ -184,10 +181,10 @@ Note = Callable[[Request, str | None, str], None]
 """Notes in the audit log what a request takes away: of which vehicle, what. Raises ServiceError."""
 
 
-def data_route(note: Note) -> Route:
-    """The rows behind a list or chart of a session, as a file."""
+def taken_routes(tz: str, note: Note) -> list[Route]:
+    """What readers take away: the rows behind a list or chart of a session; a day's report."""
 
-    def answer(request: Request) -> Response:
+    def data(request: Request) -> Response:
         asked = request.query_params
         shown, key = downloads.sessions().get(asked.get("of", "")), asked.get("key", "")
         rows, form = None if shown is None else shown.rows.get(key), downloads.FORMS.get(asked.get("as", ""))
@@ -201,13 +198,7 @@ def data_route(note: Note) -> Route:
         note(request, None, name)
         return _file(body, name, form[0])
 
-    return Route(downloads.PATH, answer)
-
-
-def report_route(tz: str, note: Note) -> Route:
-    """A day's report, as ``odograph report`` makes it."""
-
-    def answer(request: Request) -> Response:
+    def of_day(request: Request) -> Response:
         day, vehicle = request.query_params.get("day", ""), request.query_params.get("vehicle") or None
         if vehicle and run_now(queries.vehicle, vehicle).empty:
             auth.not_theirs(request.state.reader, "a vehicle's report")
@@ -216,7 +207,7 @@ def report_route(tz: str, note: Note) -> Route:
         note(request, vehicle, f"report of {day}")
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})
 
-    return Route(live.REPORT_PATH, answer)
+    return [Route(downloads.PATH, data), Route(live.REPORT_PATH, of_day)]
 
 
 def _file(body: bytes, name: str, media_type: str) -> Response:

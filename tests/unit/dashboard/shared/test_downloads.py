@@ -70,7 +70,7 @@ def answer(of: str, key: str, form: str, reader: Reader = LOCAL) -> Response:
     scope |= {"state": {"reader": reader}}
     query = f"of={of}&key={key}&as={form}".encode()
     with acting(reader.scope):
-        found: Response = routes.data_route(lambda *_: None).endpoint(
+        found: Response = routes.taken_routes("UTC", lambda *_: None)[0].endpoint(
             Request(scope | {"query_string": query})
         )
     return found
