@@ -1,14 +1,15 @@
 """What commands of the simulator print (lines on stderr, results on stdout), and how they are stopped."""
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Event
+from functools import partial
 from typing import Any
 
 import orjson
+
+from infra.clients.health import stopped_by_signals
 
 
 def now_ms() -> int:
@@ -35,18 +36,6 @@ def show(summary: Mapping[str, Any], as_json: bool) -> None:
 
 @contextmanager
 def stop_flag(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """What tells whether Ctrl-C or SIGTERM came; a second one ends at once, as usual."""
-    stopped = Event()
-    before: dict[int, Any] = {}
-
-    def stop(number: int, _frame: Any) -> None:
-        stopped.set()
-        signal.signal(number, before[number])
-        say("stopping: finishing what is in flight")
-
-    before.update({number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)})
-    try:
+    """What tells whether Ctrl-C or SIGTERM came; a second one ends at once."""
+    with stopped_by_signals(True, partial(say, "stopping: finishing what is in flight")) as stopped:
         yield stopped.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

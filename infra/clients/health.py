@@ -167,10 +167,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def stopped_by_signals(second_ends: bool = False) -> Iterator[threading.Event]:
+def stopped_by_signals(
+    second_ends: bool = False, told: Callable[[], None] = lambda: None
+) -> Iterator[threading.Event]:
     """An event that SIGINT and SIGTERM set; handlers are as before at the end. Main thread only.
 
-    ``second_ends``: the second signal ends the process at once.
+    ``second_ends``: the second signal ends the process at once. ``told`` is called at each before that.
     """
     stop = threading.Event()
 
@@ -179,6 +181,7 @@ def stopped_by_signals(second_ends: bool = False) -> Iterator[threading.Event]:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         stop.set()
+        told()
 
     before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
