@@ -1,10 +1,9 @@
 """The whole pipeline while a block runs, for demo and bench; a demo from the first service to the ledger."""
 
-import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,23 +14,12 @@ from threading import Event
 from infra.clients.health import in_background, stopped_by_signals
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import ServiceError
+from infra.settings.files import read_json
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.sql import queries, truth
-from infra.stack import fetch, processes
-from infra.stack.cluster import ALONE
-from infra.stack.probes import page, readyz
+from infra.stack import cluster, fetch, probes, processes, status, supervisor
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
-from infra.stack.status import sizes_kept
-from infra.stack.supervisor import (
-    POLL_S,
-    SUPERVISOR,
-    Program,
-    Supervisor,
-    odograph,
-    still_late,
-    wait_ready,
-)
 from stream_jobs.audit.collect import current_ledger, settled_ledger
 from stream_jobs.audit.ledger import Ledger
 
@@ -57,32 +45,31 @@ def running(
     """
     stack = Stack(settings, say)
     fetch.fetch_all(settings.paths.cache, stack.kinds)
-    if processes.find(stack.home / "run", SUPERVISOR) is not None:
+    if processes.find(stack.home / "run", supervisor.SUPERVISOR) is not None:
         say("the pipeline runs already (odograph up): it is used and left running")
         endpoints = stack.up()
         _wait_ready(endpoints, needed, say)
         yield endpoints
         return
-    if settings.cluster != ALONE:
+    if settings.cluster != cluster.ALONE:
         raise ServiceError("a cluster runs in the background: odograph cluster up, then this uses it")
     stack.home.mkdir(parents=True, exist_ok=True)
     with guarded(stack.home), ThreadPoolExecutor(max_workers=1) as pool:
-        (stack.home / ENDPOINTS_FILE).unlink(
-            missing_ok=True
-        )  # of a killed run: programs wait for the new one
+        # Of a killed run: programs wait for the new one.
+        (stack.home / ENDPOINTS_FILE).unlink(missing_ok=True)
         try:
             coming = pool.submit(stack.up)
             if stack.by_users:
                 coming.result()  # programs are users with homes, which it makes
             wanted = stack.programs()
             first = [program for program in wanted if program.name.startswith(FIRST)]
-            keeper = Supervisor(stack.home, first, say, services=stack.kept, respawn=stack.respawn)
-            with sizes_kept(stack), keeper as supervisor, in_background("watch", supervisor.watch):
+            keeper = supervisor.Supervisor(stack.home, first, say, services=stack.kept, respawn=stack.respawn)
+            with status.sizes_kept(stack), keeper, in_background("watch", keeper.watch):
                 endpoints = coming.result()
                 others = [program for program in wanted if program not in first]
                 where = endpoints.pages["jobs"]
-                ready = follow or (lambda: readyz(where) is None)
-                with in_background("others", partial(_follow, supervisor, others, ready)):
+                ready = follow or (lambda: probes.readyz(where) is None)
+                with in_background("others", partial(_follow, partial(keeper.add, others), ready)):
                     _wait_ready(endpoints, needed, say)
                     yield endpoints
         finally:
@@ -90,19 +77,17 @@ def running(
             stack.down()
 
 
-def _follow(
-    supervisor: Supervisor, others: Sequence[Program], ready: Callable[[], bool], stop: Event
-) -> None:
+def _follow(start: Callable[[], None], ready: Callable[[], bool], stop: Event) -> None:
     end = time.monotonic() + ALONE_S
     while not ready() and time.monotonic() < end:
-        if stop.wait(POLL_S):
+        if stop.wait(supervisor.POLL_S):
             return
-    supervisor.add(others)
+    start()
 
 
 def _wait_ready(endpoints: Endpoints, needed: tuple[str, ...], say: Say) -> None:
     pages = {name: where for name, where in endpoints.pages.items() if name.startswith(needed)}
-    refuse_late(wait_ready(pages, READY_S, say), READY_S)
+    refuse_late(supervisor.wait_ready(pages, READY_S, say), READY_S)
 
 
 def refuse_late(late: Mapping[str, str], waited_s: float) -> None:
@@ -138,10 +123,10 @@ def run(settings: Settings, demo_fleet: "Fleet", say: Say, announce: Say) -> Led
         child = demo_fleet.start(home)
         try:
             while child.poll() is None and not stop.wait(TICK_S):
-                reasons = still_late(late, say)
+                reasons = supervisor.still_late(late, say)
                 refuse_late(reasons, time.monotonic() - begun_s)
                 if "dashboard" in late and "dashboard" not in reasons:
-                    announce(f"dashboard: {page(late['dashboard'])[0]}")
+                    announce(f"dashboard: {probes.page(late['dashboard'])[0]}")
                 late = {name: late[name] for name in reasons}
                 say(pulse.line())
                 if pulse.first_map_s is not None:
@@ -206,7 +191,9 @@ class Fleet:
         head = ("simulate", "-c", str(self.vehicles), "--rate", str(self.rate), "--seed", str(self.seed))
         place = ("--lat", str(LAT_DEG), "--lon", str(LON_DEG), "--run-id", self.run_id)
         until = () if self.duration_s is None else ("--duration", f"{self.duration_s:g}s")
-        return odograph(*head, *place, *until, *faults, *link, *(("--roads",) if self.roads else ()))
+        return supervisor.odograph(
+            *head, *place, *until, *faults, *link, *(("--roads",) if self.roads else ())
+        )
 
     def run_file(self, home: Path) -> Path:
         """Where the simulator says what it did."""
@@ -249,10 +236,7 @@ class Pulse:
         return f"{head}  bridged {bridged}  {self._stored()}"
 
     def _published(self) -> int:
-        try:
-            return int(json.loads(self._run_file.read_text())["sent"])
-        except FileNotFoundError:
-            return 0
+        return int(read_json(self._run_file).get("sent", 0))
 
     def _stored(self) -> str:
         try:
@@ -286,11 +270,7 @@ def ledger_text(ledger: Ledger) -> str:
         ("archived", x.archived, "records in the Parquet archive"),
         ("counted", x.counted, "frames in windows by the stream"),
         ("late", x.late, f"records; {x.repaired} frames repaired, {x.late_open} open"),
-        *(
-            [("deferred", x.deferred, f"frames put off by overload, {x.deferred_open} open")]
-            if x.deferred
-            else []
-        ),
+        *[("deferred", x.deferred, f"frames put off by overload, {x.deferred_open} open")] * bool(x.deferred),
         ("quarantined", x.quarantined, "records with an impossible clock"),
         ("duplicate", x.duplicate, "records seen before"),
         ("dead", x.dead, letters),

@@ -1,5 +1,6 @@
-"""Files that people write: private secrets, and YAML read within bounds."""
+"""Files: private secrets, JSON of programs of ours, and people's YAML read within bounds."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +41,14 @@ def read_secret(path: Path, option: str) -> str:
     if mode & 0o077:
         raise ConfigError(f"{option} {path}: others may read it; run: chmod 600 {path}")
     return text.rstrip("\r\n")
+
+
+def read_json(path: Path) -> Any:
+    """What a program of ours keeps in a JSON file; {} where it is not there (yet)."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
 
 
 def write_whole(path: Path, content: bytes | memoryview, mode: int = 0o666) -> None:

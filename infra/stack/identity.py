@@ -36,7 +36,7 @@ from infra.contract.downlink import Signer, Verifier, private_key, public_key
 from infra.contract.errors import ConfigError
 from infra.contract.frame import Frame
 from infra.contract.topics import VEHICLE_ID
-from infra.settings.files import read_secret, write_private
+from infra.settings.files import read_json, read_secret, write_private
 from infra.settings.settings import Settings
 from infra.stack.service import HOST
 
@@ -110,10 +110,7 @@ class Trust:
         return sorted(found, key=lambda one: (one.name, one.begins, one.certificate.stat().st_mtime_ns))
 
     def _revocations(self) -> dict[int, dt.datetime]:
-        try:
-            kept: dict[str, str] = json.loads((self.folder / "revoked.json").read_text())
-        except FileNotFoundError:
-            return {}
+        kept: dict[str, str] = read_json(self.folder / "revoked.json")
         return {int(serial, 16): dt.datetime.fromisoformat(at) for serial, at in kept.items()}
 
 
@@ -215,10 +212,8 @@ class Authority(Trust):
 
 def gateways(home: Path) -> dict[str, tuple[str, ...]]:
     """The vehicles that each gateway names."""
-    with suppress(FileNotFoundError):
-        kept: dict[str, list[str]] = json.loads((home / FOLDER / "gateways.json").read_text())
-        return {name: tuple(vehicles) for name, vehicles in kept.items()}
-    return {}
+    kept: dict[str, list[str]] = read_json(home / FOLDER / "gateways.json")
+    return {name: tuple(vehicles) for name, vehicles in kept.items()}
 
 
 def name_vehicles(home: Path, named: Mapping[str, Sequence[str]]) -> None:

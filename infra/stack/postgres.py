@@ -20,7 +20,7 @@ from infra.clients.db import Connection, session, sql_of
 from infra.clients.waiting import looks
 from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
-from infra.settings.files import write_private
+from infra.settings.files import read_json, write_private
 from infra.settings.sections import Db
 from infra.sql.migrate import UNBOUNDED, make_roles, restates_compressed
 from infra.stack import cache, probes, processes, rootfs
@@ -65,7 +65,7 @@ class Passwords(dict[str, str]):
 
 def passwords(path: Path) -> Passwords:
     """The passwords kept in ``path``; those that are missing are made up, readable by the owner only."""
-    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept = read_json(path)
     missing = {"superuser", *BY_NAME} - kept.keys()
     if missing:
         kept |= {name: secrets.token_urlsafe(24) for name in sorted(missing)}

@@ -18,7 +18,7 @@ from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
-from infra.settings.files import write_private
+from infra.settings.files import read_json, write_private
 from infra.settings.sections import listed
 from infra.settings.settings import (
     ENDPOINTS_FILE,
@@ -233,8 +233,8 @@ class Stack:
                 f"ODOGRAPH_MQTT_ADDRESS {address}: beyond loopback vehicles are taken by certificates only: "
                 "odograph up --secure"
             )
-        written = self.home / ENDPOINTS_FILE
-        open_before = written.exists() and not json.loads(written.read_text()).get("dashboard_tls")
+        written = read_json(self.home / ENDPOINTS_FILE)
+        open_before = written and not written.get("dashboard_tls")
         runs = processes.find(self.runner.run_dir, SUPERVISOR) is not None
         if self.secure and open_before and runs:
             raise ServiceError("programs run without certificates; first: odograph down")
@@ -275,7 +275,6 @@ class Stack:
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """The programs of the policy that this home has."""
         return policy.PROGRAMS + ((policy.COPIER,) if self.settings.region.name else ())
 
     def _hosts(self, who: str) -> tuple[str, ...]:
@@ -324,14 +323,14 @@ class Stack:
     def _access(self, who: str = policy.OPERATOR) -> dict[str, Any]:
         """How a program logs in to the secure broker: what MqttBroker holds beside host and port."""
         ours = str(self._services / f"{who}.pem")
-        return {"tls": True, "ca_file": str(self._ca), "cert_file": ours, "key_file": ours}
+        return {"tls": True, "ca_file": str(self.ca), "cert_file": ours, "key_file": ours}
 
     @property
     def _services(self) -> Path:
         return self.home / identity.FOLDER / identity.SERVICES
 
     @property
-    def _ca(self) -> Path | None:
+    def ca(self) -> Path | None:
         """By which servers show who they are; None: they do not."""
         return self._services / "ca.pem" if self.secure else None
 
@@ -475,7 +474,7 @@ class Stack:
         role, database = postgres.BY_NAME.get(name, postgres.SUPERUSER), postgres.DATABASE
         if name not in postgres.BY_NAME:
             database = "postgres"
-        return postgres.url(role, self._passwords()[name], port, database, self._ca)
+        return postgres.url(role, self._passwords()[name], port, database, self.ca)
 
     def _start(self, services: Iterable[Service]) -> None:
         """All at once. Raises ServiceError naming the one that failed; the others keep running."""

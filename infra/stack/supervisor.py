@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 
 from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ServiceError
-from infra.settings.files import write_private
+from infra.settings.files import read_json, write_private
 from infra.settings.sections import bridges as bridge_names
 from infra.stack import processes
 from infra.stack.probes import page, readyz
@@ -157,7 +157,6 @@ class Supervisor:
         return processes.spawn(self._run_dir, program.name, program.command, self.log(program.name), env=env)
 
     def log(self, name: str) -> Path:
-        """The log of a program."""
         return self.home / "logs" / f"{name}.log"
 
     def _note_exit(self, kept: _Kept, now: float, code: int | None) -> None:
@@ -181,10 +180,7 @@ class Supervisor:
 
 def read_state(home: Path) -> dict[str, dict[str, int | None]]:
     """Restarts and last exit code of each program, as the supervisor last wrote them."""
-    try:
-        state: dict[str, dict[str, int | None]] = json.loads((home / "run" / STATE_FILE).read_text())
-    except FileNotFoundError:
-        return {}
+    state: dict[str, dict[str, int | None]] = read_json(home / "run" / STATE_FILE)
     return state
 
 
