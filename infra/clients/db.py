@@ -84,6 +84,12 @@ def connected(url: str, service: str = "database", **options: Any) -> Iterator[p
         yield connection
 
 
+def asked(url: str, query: str, values: Any = None, **options: Any) -> list[Any]:
+    """The rows of one query over a connection of its own, as ``connected``; raises ServiceError."""
+    with connected(url, **options) as connection:
+        return connection.execute(query.encode(), values).fetchall()
+
+
 @contextmanager
 def service_errors(service: str = "database") -> Iterator[None]:
     """The driver's errors as ServiceError."""

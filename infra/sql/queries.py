@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 from psycopg.rows import dict_row
 
-from infra.clients.db import connected, sql_of, system_user
+from infra.clients.db import asked, connected, sql_of, system_user
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import license_of
 
@@ -47,17 +47,14 @@ def pulse(url: str) -> dict[str, Any]:
 
 
 def _one(url: str, query: str) -> dict[str, Any]:
-    with connected(url, row_factory=dict_row) as connection:
-        row: dict[str, Any] | None = connection.execute(query.encode()).fetchone()
-    if row is None:
-        raise ServiceError("database: a view with one row has none")
-    return row
+    for row in asked(url, query, row_factory=dict_row):
+        return dict(row)
+    raise ServiceError("database: a view with one row has none")
 
 
 def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
     """Frames known to lie in dead letters: digest, vehicle id, boot id, seq."""
-    with connected(url) as connection:
-        return [(str(d), str(v), int(b), int(s)) for d, v, b, s in connection.execute(SQL["dead_frames"])]
+    return [(str(d), str(v), int(b), int(s)) for d, v, b, s in asked(url, SQL["dead_frames"])]
 
 
 def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
@@ -87,8 +84,7 @@ def done(url: str, letters: Sequence[Reinjected]) -> None:
 
 def stored(url: str) -> set[tuple[int, str]]:
     """Offset and digest of every letter that was sent in and reported stored."""
-    with connected(url) as connection:
-        return set(connection.execute(SQL["stored"]).fetchall())
+    return set(asked(url, SQL["stored"]))
 
 
 def refresh(url: str, since: datetime, until: datetime, piece_s: float) -> int:
@@ -118,11 +114,8 @@ def refresh(url: str, since: datetime, until: datetime, piece_s: float) -> int:
 
 def pieces(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
     """The span in days, the last one shorter; none where it is empty."""
-    found = []
-    while since < until:
-        found.append((since, min(since + PIECE, until)))
-        since += PIECE
-    return found
+    begins = (since + k * PIECE for k in range(-((since - until) // PIECE)))
+    return [(begin, min(begin + PIECE, until)) for begin in begins]
 
 
 def note(url: str, action: str, vehicle_id: str | None, detail: str, actor: str | None = None) -> None:
@@ -133,12 +126,10 @@ def note(url: str, action: str, vehicle_id: str | None, detail: str, actor: str 
 
 def audit_log(url: str, vehicle_id: str | None, actor: str | None, limit: int) -> list[dict[str, Any]]:
     """The newest entries, the oldest first; ``broken``: how many of the whole log do not hold."""
-    with connected(url, row_factory=dict_row) as connection:
-        values = {"vehicle": vehicle_id, "actor": actor, "limit": limit}
-        return connection.execute(SQL["audit_log"], values).fetchall()
+    values = {"vehicle": vehicle_id, "actor": actor, "limit": limit}
+    return asked(url, SQL["audit_log"], values, row_factory=dict_row)
 
 
 def fleets(url: str) -> list[tuple[str, int]]:
     """Each fleet and how many vehicles it has."""
-    with connected(url) as connection:
-        return connection.execute(SQL["fleets"]).fetchall()
+    return asked(url, SQL["fleets"])

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from psycopg.rows import namedtuple_row
 
-from infra.clients.db import connected, sql_of
+from infra.clients.db import asked, connected, sql_of
 from infra.contract.errors import ConfigError
 
 FILE = "truth.jsonl"
@@ -42,8 +42,7 @@ def load(url: str, run_id: str, path: Path) -> int:
 
 def counts(url: str, run_id: str | None) -> list[Any]:
     """Rows of what the table says happened, counted; of one run or of all. Raises ServiceError."""
-    with connected(url, row_factory=namedtuple_row) as connection:
-        return connection.execute(SQL["counts"], (run_id, run_id)).fetchall()
+    return asked(url, SQL["counts"], (run_id, run_id), row_factory=namedtuple_row)
 
 
 def _rows(path: Path) -> Iterator[tuple[object, ...]]:

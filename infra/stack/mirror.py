@@ -20,7 +20,7 @@ import orjson
 import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
-from infra.clients.db import connected, sql_of
+from infra.clients.db import asked, connected, sql_of
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import LogEnds, LogReader, java_access, topics_of
 from infra.clients.leases import Lease, Term
@@ -208,11 +208,9 @@ class Mirror:
     def _wanted(self) -> bool | None:
         """Whether this region's log is the copy; None while the database is away."""
         try:
-            with connected(self._where.db_ingest_url) as database:
-                row = database.execute(SQL["copies_to"]).fetchone()
+            return asked(self._where.db_ingest_url, SQL["copies_to"]) == [(self._settings.region.name,)]
         except ServiceError:
             return None
-        return row is not None and row[0] == self._settings.region.name
 
     def _has_failed(self, since_ms: int) -> bool:
         """Look how far the copy is; whether a part of MirrorMaker has given up."""

@@ -18,7 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from infra.clients import kafka
-from infra.clients.db import connected, session, sql_of
+from infra.clients.db import asked, connected, session, sql_of
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 from infra.stack.service import HOST, port_is_free
@@ -118,12 +118,12 @@ def kafka_cluster(bootstrap: str, least: int = 1) -> str:
     return f"{servers}, {len(cluster.nodes)} broker{', TLS' if tls else ''}"
 
 
-_database = partial(connected, service="PostgreSQL", connect_timeout_s=int(TIMEOUT_S), autocommit=True)
+_asked = partial(asked, service="PostgreSQL", connect_timeout_s=int(TIMEOUT_S), autocommit=True)
 
 
 def database(url: str) -> str:
     """Run a query and ask for TimescaleDB's version; raises ServiceError."""
-    with _database(url) as connection:
+    with connected(url, **_asked.keywords) as connection:
         row = connection.execute(SQL["timescaledb"]).fetchone()
         version = connection.info.server_version // 10_000
     if row is None:
@@ -133,29 +133,25 @@ def database(url: str) -> str:
 
 def database_tls(url: str) -> str:
     """The version of TLS at an address; raises ServiceError where it takes plain connections too."""
-    with _database(url) as connection:
-        row = connection.execute(SQL["tls"]).fetchone()
-    if row is None:
+    if not (versions := _asked(url, SQL["tls"])):
         raise ServiceError("sessions are not encrypted")
     with (
         suppress(psycopg.OperationalError),
         session(url, sslmode="disable", connect_timeout_s=int(TIMEOUT_S)),
     ):
         raise ServiceError("plain connections are taken too")
-    return str(row[0])
+    return str(versions[0][0])
 
 
 def failing_tasks(url: str) -> list[str]:
     """Periodic tasks whose last run failed, a line each; raises ServiceError."""
-    with _database(url) as connection:
-        found = connection.execute(SQL["failing_tasks"]).fetchall()
+    found = _asked(url, SQL["failing_tasks"])
     return [f"{p}/{task}: {error} (failing since {at} UTC, {n} failures)" for p, task, error, n, at in found]
 
 
 def session_losses(url: str, hours: int) -> list[tuple[datetime, str]]:
     """Sessions of bridges lost in the last ``hours``, oldest first: when, and why; raises ServiceError."""
-    with _database(url) as connection:
-        return connection.execute(SQL["session_losses"], (hours,)).fetchall()
+    return _asked(url, SQL["session_losses"], (hours,))
 
 
 def page(where: int | str) -> tuple[str, ssl.SSLContext | None]:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import psycopg
 
-from infra.clients.db import Connection, connected, session, sql_of
+from infra.clients.db import Connection, asked, connected, session, sql_of
 from infra.clients.waiting import looks
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import COPIED
@@ -83,15 +83,12 @@ def found(region: Region, url: str) -> None:
 
 def uncopied(url: str) -> list[Uncopied]:
     """Of the last failover. Raises ServiceError."""
-    with connected(url) as database:
-        return [Uncopied(*row) for row in database.execute(SQL["uncopied"]).fetchall()]
+    return [Uncopied(*row) for row in asked(url, SQL["uncopied"])]
 
 
 def judged_to_ms(url: str) -> int | None:
     """The last sign of life of what judged records in the region before, ms; None where there is none."""
-    with connected(url) as database:
-        row = database.execute(SQL["judged_to"]).fetchone()
-    return None if row is None else int(row[0])
+    return next((int(at_ms) for (at_ms,) in asked(url, SQL["judged_to"])), None)
 
 
 def fail_over(settings: Settings, to: str, catch_up_s: float, say: Say) -> None:
@@ -207,9 +204,8 @@ def _require_whole(settings: Settings, bootstrap: str, wait_s: float) -> None:
 
 def _until_mirror_ended(url: str) -> None:
     for _ in looks(MIRROR_ENDS_S, POLL_S):
-        with connected(url) as database:
-            if database.execute(SQL["mirrors"]).fetchone() is None:
-                return
+        if not asked(url, SQL["mirrors"]):
+            return
     raise ServiceError(f"the other region's mirror has not ended within {MIRROR_ENDS_S:g} s")
 
 

@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,12 +14,12 @@ from psycopg.rows import dict_row, namedtuple_row
 from rich.markup import escape
 from rich.table import Table
 
-from infra.clients.db import connected, sql_of
+from infra.clients.db import asked, connected, sql_of
 from infra.clients.kafka import LogEnds
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.topics import LIVE, kafka_topic
-from infra.settings.files import write_private
+from infra.settings.files import read_json, write_private
 from infra.settings.sections import Watch
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack import processes, query_offsets, regions
@@ -70,7 +70,8 @@ def parts(stack: Stack) -> list[Part]:
         own_mb = processes.own_pss_kb(running.pid) / 1024
         part = replace(_measured(part, running, "ready", None), memory_mb=own_mb)
     rows.append(part)
-    leases = _or_none(lambda: _leases(endpoints(stack.settings).db_owner_url)) or {}
+    held = _or_none(lambda: asked(endpoints(stack.settings).db_owner_url, SQL["leases"])) or ()
+    leases = {kind: (holder, epoch) for kind, holder, epoch in held}
     for name, where in stack.pages().items():
         found = _process(stack, name, where, kept.get(name, {}))
         kind, _, number = name.partition("-")
@@ -81,12 +82,6 @@ def parts(stack: Stack) -> list[Part]:
             found = replace(found, role=f"holder, epoch {epoch}")
         rows.append(found)
     return rows
-
-
-def _leases(url: str) -> dict[str, tuple[str, int]]:
-    """Holder and epoch of each lease in force; raises ServiceError."""
-    with connected(url) as connection:
-        return {name: (holder, epoch) for name, holder, epoch in connection.execute(SQL["leases"])}
 
 
 def _service(
@@ -164,11 +159,6 @@ def partitions(url: str) -> tuple[list[Skew], list[TopKey]]:
         return skews, [TopKey(*row) for row in connection.execute(SQL["top_keys"])]
 
 
-def _event_times(url: str) -> dict[str, float | None]:
-    with connected(url, row_factory=dict_row) as connection:
-        return connection.execute(SQL["times"]).fetchone() or {}
-
-
 FOLDERS: Final = (
     "archive", "days", "checkpoints", "data/kafka", "data/postgres", "data/postgres-1", "data/postgres-2",
     "servers", "logs",
@@ -179,8 +169,7 @@ SHOWN_BYTES: Final = 1 << 20  # smaller tables without a retention are left out 
 
 def table_sizes(url: str) -> list[Any]:
     """A row for every table with its indexes, the biggest first; raises ServiceError."""
-    with connected(url, row_factory=namedtuple_row) as connection:
-        return connection.execute(SQL["tables"]).fetchall()
+    return asked(url, SQL["tables"], row_factory=namedtuple_row)
 
 
 def folder_sizes(home: Path) -> dict[str, int]:
@@ -193,9 +182,8 @@ SIZES_FILE: Final = "sizes.json"
 
 def sizes(home: Path, pids: Mapping[str, int]) -> tuple[dict[str, float], dict[str, int]]:
     """Memory by program [MiB] and bytes by folder; as root keeps them, where this user may not look."""
-    with suppress(FileNotFoundError):
-        memory, folders = json.loads((home / "run" / SIZES_FILE).read_text())
-        return memory, folders
+    if kept := read_json(home / "run" / SIZES_FILE):
+        return kept[0], kept[1]
     return {name: processes.memory_mb(pid) for name, pid in pids.items()}, folder_sizes(home)
 
 
@@ -233,7 +221,8 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     """
     s = stack.settings
     topics = _or_none(lambda: records_by_topic(endpoints(s).kafka_bootstrap, s.kafka.prefix)) or {}
-    times = _or_none(lambda: _event_times(endpoints(s).db_owner_url))
+    moments = _or_none(lambda: asked(endpoints(s).db_owner_url, SQL["times"], row_factory=dict_row))
+    times = moments[0] if moments else None
     broker = _or_none(lambda: broker_figures(*endpoints(s).brokers))
     skews, keys = _or_none(lambda: partitions(endpoints(s).db_owner_url)) or ([], [])
     tables = _or_none(lambda: table_sizes(endpoints(s).db_owner_url))
