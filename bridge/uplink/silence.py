@@ -22,16 +22,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from bridge.uplink.lane import BaseLane
 from bridge.uplink.translate import SCHEMA_HEADER, receipt, region_header
 from infra.clients import kafka
+from infra.contract import topics
 from infra.contract.errors import ContractError
 from infra.contract.messages import STATUS_STATES, Deferral, decode_status
-from infra.contract.topics import (
-    HEADER_MQTT_TOPIC,
-    HEADER_REGION,
-    SLOT_LEVEL,
-    UNSLOTTED,
-    kafka_topic,
-    slot_of,
-)
 from infra.settings.settings import Endpoints, Settings
 
 POLL_S: Final = 1.0
@@ -197,16 +190,16 @@ class StatusLog:
             at_ms = min(record.received_ms, time.time_ns() // 1_000_000)
             yield record.key or "", record.value, at_ms, record.headers
 
-    def write(self, records: Iterable[Status], topics: Mapping[str, str]) -> int:
+    def write(self, records: Iterable[Status], heard_on: Mapping[str, str]) -> int:
         """Write records in the service's name; how many. The rest is for the next turn.
 
-        ``topics``: of the vehicles whose record must say in which one they speak.
+        ``heard_on``: topics of the vehicles whose record must say in which one they speak.
         """
         now_ms, count = time.time_ns() // 1_000_000, 0
         for vehicle_id, value in islice(records, WRITE_AT_ONCE):
             headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER, *self._region]
-            if vehicle_id in topics:
-                headers.append((HEADER_MQTT_TOPIC, topics[vehicle_id].encode()))
+            if vehicle_id in heard_on:
+                headers.append((topics.HEADER_MQTT_TOPIC, heard_on[vehicle_id].encode()))
             self._producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
             count += 1
         self._producer.poll(0)
@@ -224,7 +217,9 @@ class SilenceWatch:
         self, settings: Settings, endpoints: Endpoints, lanes: Sequence[BaseLane], registry: CollectorRegistry
     ) -> None:
         self._bootstrap = endpoints.kafka_bootstrap
-        self._topic, self._policy = (kafka_topic(settings.kafka.prefix, n) for n in ("status", "policy"))
+        self._topic, self._policy = (
+            topics.kafka_topic(settings.kafka.prefix, n) for n in ("status", "policy")
+        )
         self._silent_s, self._root = settings.bridge.silent_s, settings.mqtt.root
         self._region = settings.region.name
         self._unslotted: dict[str, str] = {}
@@ -259,8 +254,8 @@ class SilenceWatch:
         judge_s, ours = 0.0, self._lanes[0].wanted
         while not stop.is_set() and self._lanes[0].wanted == ours:
             for key, value, at_ms, headers in log.read(min(POLL_S, every_s)):
-                if self._slot(key, headers.get(HEADER_MQTT_TOPIC, "")) in ours or None in ours:
-                    watch.note(key, value, at_ms, headers.get(HEADER_REGION, ""))
+                if self._slot(key, headers.get(topics.HEADER_MQTT_TOPIC, "")) in ours or None in ours:
+                    watch.note(key, value, at_ms, headers.get(topics.HEADER_REGION, ""))
             now_ms = time.time_ns() // 1_000_000
             self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].epoch)
             if log.whole and time.monotonic() >= judge_s:
@@ -276,9 +271,9 @@ class SilenceWatch:
 
     def _slot(self, vehicle_id: str, topic: str) -> int:
         """The slot that a vehicle's messages come in; of our own words as well, which name its topic."""
-        if topic and not topic.startswith(f"{self._root}/{SLOT_LEVEL}/"):
+        if topic and not topic.startswith(f"{self._root}/{topics.SLOT_LEVEL}/"):
             self._unslotted[vehicle_id] = topic
-        return UNSLOTTED if vehicle_id in self._unslotted else slot_of(vehicle_id)
+        return topics.UNSLOTTED if vehicle_id in self._unslotted else topics.slot_of(vehicle_id)
 
     def _collect_seen(self, watch: Watch) -> None:
         """Keep what the lanes heard of the vehicles watched over: lanes forget, with too many topics."""

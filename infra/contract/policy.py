@@ -8,17 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from infra.contract.topics import (
-    BRIDGE_SLOTS,
-    COPIED,
-    DEFERRED,
-    DOWNLINK_CHANNELS,
-    EVENT_TOPICS,
-    EVERYBODY,
-    KAFKA_TOPIC_OF,
-    SLOT_LEVEL,
-    UPLINK_CHANNELS,
-)
+from infra.contract import topics
 
 VEHICLE: Final = "vehicle"  # each vehicle by itself: ``{me}`` in a resource stands for its id
 ANYBODY: Final = "anybody"  # whoever is let in
@@ -48,13 +38,16 @@ class Rule(NamedTuple):
 
 
 MQTT: Final = (
-    *(Rule(VEHICLE, WRITE, f"{{root}}/{SLOT_LEVEL}/+/{{me}}/{name}") for name in UPLINK_CHANNELS),
-    *(Rule(VEHICLE, WRITE, f"{{root}}/{{me}}/{name}") for name in UPLINK_CHANNELS),
-    *(Rule(VEHICLE, READ, f"{{root}}/{{me}}/{name}") for name in DOWNLINK_CHANNELS),
-    Rule(ANYBODY, READ, f"{{root}}/{EVERYBODY}/notice"),
+    *(
+        Rule(VEHICLE, WRITE, f"{{root}}/{topics.SLOT_LEVEL}/+/{{me}}/{name}")
+        for name in topics.UPLINK_CHANNELS
+    ),
+    *(Rule(VEHICLE, WRITE, f"{{root}}/{{me}}/{name}") for name in topics.UPLINK_CHANNELS),
+    *(Rule(VEHICLE, READ, f"{{root}}/{{me}}/{name}") for name in topics.DOWNLINK_CHANNELS),
+    Rule(ANYBODY, READ, f"{{root}}/{topics.EVERYBODY}/notice"),
     Rule("bridge", READ, "{root}/#"),
     Rule("bridge", BOTH, "odograph-retire/#"),
-    *(Rule("downlink", WRITE, f"{{root}}/+/{name}") for name in DOWNLINK_CHANNELS),
+    *(Rule("downlink", WRITE, f"{{root}}/+/{name}") for name in topics.DOWNLINK_CHANNELS),
     Rule(OPERATOR, WRITE, "{root}/+/notice"),
     Rule(OPERATOR, BOTH, "odograph-probe/#"),
     *(Rule(name, READ, "$SYS/#") for name in ("bridge", "watch", OPERATOR)),
@@ -66,11 +59,11 @@ _READS: Final = {
     "downlink": ("alerts", "incidents"),
     "jobs": ("telemetry", "telemetry-deferred", "clock"),
     "instant": ("telemetry", "crash"),
-    "events": EVENT_TOPICS,
+    "events": topics.EVENT_TOPICS,
     "watch": ("telemetry",),
 }
 _WRITES: Final = {
-    "bridge": (*KAFKA_TOPIC_OF.values(), DEFERRED, "dead-letter"),
+    "bridge": (*topics.KAFKA_TOPIC_OF.values(), topics.DEFERRED, "dead-letter"),
     "downlink": ("dead-delivery",),
     "jobs": ("alerts", "clock", "dead-letter"),
     "instant": ("alerts",),
@@ -79,9 +72,9 @@ _WRITES: Final = {
 }
 KAFKA: Final = (
     Rule(ANYBODY, DESCRIBE, "*"),
-    *(Rule(name, READ, topic) for name, topics in _READS.items() for topic in topics),
-    *(Rule(name, WRITE, topic) for name, topics in _WRITES.items() for topic in topics),
-    *(Rule("bridge", operation, BRIDGE_SLOTS.name) for operation in (CREATE, READ)),
+    *(Rule(name, READ, topic) for name, read in _READS.items() for topic in read),
+    *(Rule(name, WRITE, topic) for name, written in _WRITES.items() for topic in written),
+    *(Rule("bridge", operation, topics.BRIDGE_SLOTS.name) for operation in (CREATE, READ)),
     Rule(ANYBODY, DESCRIBE, "group odograph-*"),
     Rule("bridge", READ, "group {prefix}{bridge}"),
     Rule("downlink", READ, "group {prefix}downlink.*"),
@@ -90,7 +83,7 @@ KAFKA: Final = (
 COPIER: Final = "mirror"
 """The program that copies a log, where there are two regions: in the one that it reads, and in its own."""
 KAFKA_OF_COPIER: Final = (
-    *(Rule(COPIER, operation, topic) for topic in COPIED for operation in (READ, WRITE, ALTER)),
+    *(Rule(COPIER, operation, topic) for topic in topics.COPIED for operation in (READ, WRITE, ALTER)),
     *(
         Rule(COPIER, operation, f"topic {notes}")
         for notes in ("mm2-*", "heartbeats", "{other}.*")
@@ -197,9 +190,9 @@ FOLDERS: Final[Mapping[str, tuple[int, tuple[str, ...]]]] = {
 def of_gateway(vehicles: tuple[str, ...]) -> Iterator[Rule]:
     """What a gateway may do: as the vehicles that it names, below ``s`` in all channels at once."""
     for vehicle in vehicles:
-        yield Rule("", WRITE, f"{{root}}/{SLOT_LEVEL}/+/{vehicle}/#")
+        yield Rule("", WRITE, f"{{root}}/{topics.SLOT_LEVEL}/+/{vehicle}/#")
     for vehicle in vehicles:
-        yield from (Rule("", READ, f"{{root}}/{vehicle}/{name}") for name in DOWNLINK_CHANNELS)
+        yield from (Rule("", READ, f"{{root}}/{vehicle}/{name}") for name in topics.DOWNLINK_CHANNELS)
 
 
 def mosquitto_acl(root: str, gateways: Mapping[str, tuple[str, ...]], revoked: tuple[str, ...] = ()) -> str:

@@ -15,15 +15,7 @@ from psycopg.rows import dict_row
 from infra.clients import duck
 from infra.clients.db import connected, sql_of
 from infra.clients.kafka import LogReader, Record, identity, record_of
-from infra.contract.topics import (
-    DEFERRED,
-    HEADER_DETAIL,
-    HEADER_MQTT_TOPIC,
-    HEADER_REASON,
-    LIVE,
-    kafka_topic,
-    partition_of,
-)
+from infra.contract import topics
 from infra.contract.verdict import LATE, OK, UNREADABLE, clock_limits, verdict
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
@@ -180,7 +172,7 @@ class Follower:
         return self.settings.paths.home.resolve()
 
     def topic(self, name: str) -> str:
-        return kafka_topic(self.settings.kafka.prefix, name)
+        return topics.kafka_topic(self.settings.kafka.prefix, name)
 
     def row(self, query: str, *values: Any) -> Row | None:
         """The row of a query by key; None without one."""
@@ -188,7 +180,7 @@ class Follower:
 
     def copies(self, look_back: timedelta) -> list[Copy]:
         """All records of the frame, in the order of the log."""
-        live, copies = [self.topic(name) for name in LIVE], dict[tuple[str, str, int, int], Copy]()
+        live, copies = [self.topic(name) for name in topics.LIVE], dict[tuple[str, str, int, int], Copy]()
         ours = ("", *(self.log.generation(topic) for topic in live))
         for place, log, topic, partition, offset, received_ms, value in self._archived(look_back):
             here = topic in live and log in ours
@@ -198,7 +190,7 @@ class Follower:
             )
         newest = query_offsets.committed(self.database, "archive")
         for topic in live:
-            partition = partition_of(self.wanted.vehicle_id.encode(), self.log.partitions(topic))
+            partition = topics.partition_of(self.wanted.vehicle_id.encode(), self.log.partitions(topic))
             not_archived = newest.ends.get(topic, {}).get(partition) if newest is not None else None
             if not_archived is None:
                 not_archived = self.log.since(topic, partition, int(time.time() * 1000) - TAIL_MS)
@@ -272,14 +264,14 @@ class Follower:
         if copy.record is None:
             stored = Hop(f"stored{which}", "gone", f"{place}; the log has it no more, the archive does")
         else:
-            by += f" from {copy.record.headers.get(HEADER_MQTT_TOPIC, 'an unknown topic')}"
+            by += f" from {copy.record.headers.get(topics.HEADER_MQTT_TOPIC, 'an unknown topic')}"
         return [Hop(f"received{which}", "done", by, copy.received_ms), stored]
 
     def in_queries(self, copy: Copy, judged: str | None) -> list[Hop]:
         """Each streaming query's batch that took the record in."""
         hops = []
         for query in query_offsets.all_committed(self.database):
-            if copy.topic == self.topic(DEFERRED) and query != "archive":
+            if copy.topic == self.topic(topics.DEFERRED) and query != "archive":
                 continue  # put off because of overload: the repair brings it into windows
             lines = query_offsets.lines_of(self.database, query)
             taken = query_offsets.batch_of(lines, copy.topic, copy.partition, copy.offset)
@@ -306,7 +298,7 @@ class Follower:
             place = (copy.topic, copy.partition, copy.offset, self.log.generation(copy.topic))
             if late := self.row(_LISTED.format("late_frame", _OF_LOG), *place):
                 repaired = late["repaired_at"]
-                why = "put off" if copy.topic == self.topic(DEFERRED) else "late"
+                why = "put off" if copy.topic == self.topic(topics.DEFERRED) else "late"
                 hops.append(Hop(f"listed as {why}", "done", f"offset {copy.offset} in late_frame"))
                 detail = "its windows are restated from the archive"
                 hops.append(Hop("repaired", "done" if repaired else "not yet", detail, _ms(repaired)))
@@ -387,7 +379,9 @@ def follow(settings: Settings, endpoints: Endpoints, wanted: Wanted, look_back: 
         for number, copy in enumerate(copies, 1):
             hops += follower.in_log(copy, number)
         for r in dead:
-            reason, detail = (r.headers.get(name, "?") for name in (HEADER_REASON, HEADER_DETAIL))
+            reason, detail = (
+                r.headers.get(name, "?") for name in (topics.HEADER_REASON, topics.HEADER_DETAIL)
+            )
             hops.append(
                 Hop("dead letter", "done", f"{r.topic}@{r.offset}: {reason}: {detail}", r.received_ms)
             )

@@ -29,17 +29,6 @@ from infra.stack.probes import metrics, readyz
 from infra.stack.stack import SERVICES
 from infra.stack.supervisor import read_state
 from infra.stack.watch import samples
-from infra.stack.watch.samples import (
-    NOTHING,
-    Ends,
-    Figures,
-    Place,
-    Reading,
-    Skew,
-    places,
-    sample,
-    top_keys,
-)
 
 SQL: Final = sql_of(__file__)
 NAME: Final = "watch"
@@ -75,7 +64,7 @@ class Watch:
         self.registry = CollectorRegistry()
         self.problem: str | None = "nothing measured yet"
         """Why nothing is written; None when all is well."""
-        self.hot: dict[tuple[str, str], Skew] = {}
+        self.hot: dict[tuple[str, str], samples.Skew] = {}
         """By reader and topic the partitions that are hot, since two looks."""
         self._skew = Gauge(
             "odograph_watch_partition_skew", "Records waiting in the worst partition over the median.",
@@ -87,12 +76,12 @@ class Watch:
         own = {name: where for name, where in found.pages.items() if name != NAME}
         self._pages: Mapping[str, str] = settings.watch.places() or own
         self._connection: Connection | None = None
-        self._before: dict[str, Reading] = {}
-        self._log_before: tuple[float, Mapping[str, Ends]] = (0.0, {})
+        self._before: dict[str, samples.Reading] = {}
+        self._log_before: tuple[float, Mapping[str, samples.Ends]] = (0.0, {})
         self._memory: dict[str, float] = {}
         self._slow_due_s = 0.0
         self._rates: dict[int, float | None] = {}
-        self._hot_before: dict[tuple[str, str], Skew] = {}
+        self._hot_before: dict[tuple[str, str], samples.Skew] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Look each ``interval_s``; a look that takes longer is followed by the next one."""
@@ -125,32 +114,36 @@ class Watch:
             raise ServiceError(f"region {acting} acts")
         children = processes.all_children()
         cpu_s = {name: processes.cpu_s(pid, children) for name, pid in self._pids().items()}
-        ends: dict[str, Ends] = {}
+        ends: dict[str, samples.Ends] = {}
         kafka_trouble = None
         try:
             ends = {topic: self._ends.ends(topic) for topic in ("telemetry", *EVENT_TOPICS)}
         except ServiceError as error:
             kafka_trouble = str(error)
-        appended = Figures(passed=sum(sum(end.values()) for end in ends.values()))
+        appended = samples.Figures(passed=sum(sum(end.values()) for end in ends.values()))
         counts = self._newest()
         silent = None if counts else f"{self._found.mqtt_host} publishes nothing under $SYS"
         at_s = time.monotonic()
         found = {
             "postgres": (at_s, None, own),
-            "mosquitto": (at_s, silent, samples.broker(counts, self._settings) if counts else NOTHING),
-            "kafka": (at_s, kafka_trouble, NOTHING if kafka_trouble else appended),
+            "mosquitto": (
+                at_s,
+                silent,
+                samples.broker(counts, self._settings) if counts else samples.NOTHING,
+            ),
+            "kafka": (at_s, kafka_trouble, samples.NOTHING if kafka_trouble else appended),
         }
         with ThreadPoolExecutor(max_workers=max(1, len(self._pages))) as pool:  # none holds up another
             found |= dict(zip(self._pages, pool.map(self._asked, self._pages), strict=True))
         state = read_state(self._home)
         readings = {
-            stage: Reading(
+            stage: samples.Reading(
                 stage, at_s, trouble, figures, cpu_s.get(stage), self._memory.get(stage),
                 state.get(stage, {}).get("restarts"),
             )
             for stage, (at_s, trouble, figures) in found.items()
         }  # fmt: skip
-        rows = [sample(now, self._before.get(stage)) for stage, now in readings.items()]
+        rows = [samples.sample(now, self._before.get(stage)) for stage, now in readings.items()]
         good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
         places_ = self._places(connection, ends, read_to)
         with _transaction(connection) as cursor:
@@ -164,7 +157,7 @@ class Watch:
             self._slow_due_s = 0.0  # which keys is it?
         return acting
 
-    def _asked(self, name: str) -> tuple[float, str | None, Figures]:
+    def _asked(self, name: str) -> tuple[float, str | None, samples.Figures]:
         where = self._pages[name]
         trouble, figures = readyz(where), samples.of_process(name, metrics(where), self._settings)
         return time.monotonic(), trouble, figures
@@ -174,23 +167,23 @@ class Watch:
         return {name: running.pid for name, running in found.items() if running is not None}
 
     def _places(
-        self, connection: Connection, ends: Mapping[str, Ends], read_to: Mapping[str, Ends]
-    ) -> list[Place]:
+        self, connection: Connection, ends: Mapping[str, samples.Ends], read_to: Mapping[str, samples.Ends]
+    ) -> list[samples.Place]:
         at_s, before = self._log_before
         seconds = time.monotonic() - at_s if before else None
         by_query = query_offsets.committed_ends(connection, self._ends.topic("telemetry"))
         readers = [(query, "telemetry", read) for query, read in by_query.items()]
         readers += [("events", topic, read) for topic, read in read_to.items()]
-        found: list[Place] = []
+        found: list[samples.Place] = []
         for reader, topic, read in readers:
             if topic in ends:
-                found += places(reader, topic, ends[topic], read, before.get(topic), seconds)
+                found += samples.places(reader, topic, ends[topic], read, before.get(topic), seconds)
         return found
 
     def _judge(self, connection: Connection) -> None:
         """Which partitions are hot: seen so in two looks. That it begins and ends is logged."""
         with service_errors():
-            skews = [Skew(*row) for row in connection.execute(status.SQL["skews"])]
+            skews = [samples.Skew(*row) for row in connection.execute(status.SQL["skews"])]
         for skew in skews:
             self._skew.labels(skew.reader, skew.topic).set(skew.ratio)
         now = {(skew.reader, skew.topic): skew for skew in skews if skew.hot(self._settings.watch)}
@@ -209,7 +202,7 @@ class Watch:
             tails[partition] = Keys((message.key() or b"").decode(errors="replace") for message in newest)
         with _transaction(connection) as cursor:
             cursor.execute("DELETE FROM odograph.top_key")
-            found = top_keys(KEYED, tails, self._rates, TOP)
+            found = samples.top_keys(KEYED, tails, self._rates, TOP)
             cursor.executemany(SQL["key"], [(*key, acting) for key in found])
 
     def _slowly(self, connection: Connection, acting: str) -> None:
@@ -233,7 +226,7 @@ def _connect(url: str) -> Connection:
         )  # fmt: skip
 
 
-def _ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]], str]:
+def _ask(connection: Connection) -> tuple[samples.Figures, dict[str, dict[int, int]], str]:
     """The database's own figures, the event store's next offset by topic and partition, and who acts."""
     with service_errors():
         *counts, acting = connection.execute(SQL["own"]).fetchone() or (None,) * 5
@@ -242,7 +235,7 @@ def _ask(connection: Connection) -> tuple[Figures, dict[str, dict[int, int]], st
             read.setdefault(topic, {})[partition] = offset
     commits, failures, clients, most = counts
     share = samples.share(clients, most or 0)
-    return Figures(passed=commits, errors=failures, saturation=share), read, acting or ""
+    return samples.Figures(passed=commits, errors=failures, saturation=share), read, acting or ""
 
 
 @contextmanager
