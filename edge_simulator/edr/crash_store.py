@@ -9,17 +9,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
+from edge_simulator.edr.recorder import Sealed
 from edge_simulator.sending.publishing import AckMark, Message, Publishing
+from edge_simulator.telemetry.outbox import Outgoing
 from infra.contract.errors import ConfigError
 from infra.contract.topics import mqtt_topic
-
-if TYPE_CHECKING:
-    from edge_simulator.edr.recorder import Sealed
-    from edge_simulator.telemetry.outbox import Outgoing
 
 FILE = "crashes.jsonl"
 CHANNEL = "crash"
@@ -50,7 +48,7 @@ class CrashStore:
             for payload in record.payloads
         ])  # fmt: skip
 
-    def mark(self, item: "Outgoing") -> AckMark | None:
+    def mark(self, item: Outgoing) -> AckMark | None:
         """What the PUBACK of a crash message is to be noted under; None for any other message."""
         return AckMark(self.path, _key(item.payload)) if item.channel == CHANNEL else None
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
 from edge_simulator.edr.pulse import FITTED, POINT_MS, POINTS, Axis, Finding, Pulse, events
+from edge_simulator.faults import Burst
 from edge_simulator.geo import Bools, Floats
+from edge_simulator.motion.fleet import Fleet
+from edge_simulator.telemetry.instruments import Instruments
 from infra.contract.frame import SCHEMA, Frame
 from infra.contract.messages import CHUNK_BYTES, PRE_CRASH, crash_digest, split_crash
-
-if TYPE_CHECKING:
-    from edge_simulator.faults import Burst
-    from edge_simulator.motion.fleet import Fleet
-    from edge_simulator.telemetry.instruments import Instruments
 
 NUMBERS: Mapping[str, tuple[int, int, int]] = {
     "speed_kmh": (1, 255, 0), "accelerator_pct": (1, 100, 0), "engine_rpm": (100, 100, 0),

@@ -6,18 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from edge_simulator.edr import pulse
 from edge_simulator.edr.pulse import SAMPLE_HZ, Pulse
+from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle import thermal
+from edge_simulator.vehicle.machine import Machine
 from infra.contract.signals import WHEELS
-
-if TYPE_CHECKING:
-    from edge_simulator.motion.fleet import Fleet
-    from edge_simulator.vehicle.machine import Machine
 
 Details = dict[str, Any]
 Needs = Literal["any", "engine", "petrol", "diesel", "gears", "pack"]
