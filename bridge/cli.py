@@ -28,7 +28,9 @@ dead_letters = typer.Typer(no_args_is_help=True, help="Messages not understood: 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command(help=(getdoc(bridge) or "").format(settings=_settings_in_words()))(bridge)
+    named = {f"ODOGRAPH_BRIDGE_{key.upper()}": field for key, field in Bridge.model_fields.items()}
+    words = "\b\n" + "\n".join(f"  {k:40} {f.description} ({f.default})" for k, f in named.items())
+    app.command(help=(getdoc(bridge) or "").format(settings=words))(bridge)
     for command in (downlink, notify, undelivered):
         app.command()(command)
     app.add_typer(dead_letters, name="dead-letters")
@@ -204,12 +206,6 @@ def reinject(
     typer.echo(json_of(report) if as_json else report_text(report, dry_run))
     if report.stays:
         raise typer.Exit(1)
-
-
-def _settings_in_words() -> str:
-    """The bridge's settings, what they mean and their defaults, a line each."""
-    named = {f"ODOGRAPH_BRIDGE_{key.upper()}": field for key, field in Bridge.model_fields.items()}
-    return "\b\n" + "\n".join(f"  {k:40} {f.description} ({f.default})" for k, f in named.items())
 
 
 def _letters() -> "DeadLetters":

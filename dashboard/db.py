@@ -74,7 +74,6 @@ class Database:
         connection.close()
 
     def close(self) -> None:
-        """Close what is idle."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:

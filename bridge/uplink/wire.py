@@ -231,7 +231,6 @@ class PacketBuffer:
 
     @property
     def passing(self) -> bool:
-        """Whether bytes of a large packet are still to come."""
         return self._passing > 0
 
     def publishes(self, limit: int) -> list[Publish]:

@@ -81,7 +81,6 @@ class Fleet:
         self._mishaps.add(self.state, vehicle)
 
     def _track(self) -> Ints:
-        """The lane of the edge that each vehicle is on."""
         return LANES * self.state.edge + self.state.lane
 
     def _key(self) -> Floats:

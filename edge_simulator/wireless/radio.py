@@ -289,7 +289,6 @@ class Radio:
         return self.store.flush(now_ms)
 
     def counted_clones(self) -> list[tuple[Device, int]]:
-        """How far each cloned device counted."""
         return [] if self._clones is None else self._clones.counted()
 
     def truth(self) -> list[Truth]:

@@ -227,12 +227,10 @@ class LogReader:
             return bounds(self._consumer, topic, partition, self._timeout_s)
 
     def partitions(self, topic: str) -> int:
-        """How many the topic has now."""
         with service_errors(f"Kafka {self._bootstrap}: partitions of {topic}"):
             return partition_counts(self._consumer, [topic], self._timeout_s)[topic]
 
     def generation(self, topic: str) -> str:
-        """The identity of the topic's log."""
         return log_generations(self._bootstrap, [topic])[topic]
 
     def spans(self, topic: str) -> dict[int, tuple[int, int]]:

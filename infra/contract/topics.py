@@ -104,7 +104,6 @@ class KafkaTopic:
         return limits
 
     def config(self) -> dict[str, str]:
-        """Settings for the topic's creation."""
         limits = {"cleanup.policy": self.cleanup, "retention.ms": str(self.retention_ms),
                   "message.timestamp.type": "CreateTime"}  # fmt: skip
         if self.cleanup == "compact":

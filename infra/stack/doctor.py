@@ -168,10 +168,6 @@ def _open(stack: Stack, name: str) -> Answer:
     return "BEYOND" not in words, words, "certificates: odograph up --secure"
 
 
-def _ca(stack: Stack) -> str:
-    return str(stack.home / identity.FOLDER / identity.SERVICES / "ca.pem")
-
-
 def _broker_hop(stack: Stack, listener: str, host: str) -> Answer:
     if brokers := stack.settings.mqtt.brokers():
         tls = "on" if brokers[0].tls else "off: mqtts:// in ODOGRAPH_MQTT_URL"
@@ -182,7 +178,7 @@ def _broker_hop(stack: Stack, listener: str, host: str) -> Answer:
     newest = {one.name: one for one in identity.Authority(stack.home, kind).issued() if not one.revoked}
     now = datetime.now(UTC)
     ending = sorted(name for name, one in newest.items() if one.state(now) == "expires soon")
-    version = probes.tls_server(stack.ports()[listener], _ca(stack), host)
+    version = probes.tls_server(stack.ports()[listener], str(stack.ca), host)
     told = tells_refused(stack.home / "config" / "mosquitto")
     detail = f"{ON.format(version)} ({len(newest)} have one), access list on, revocations on, "
     detail += f"refused publishes {'in the audit log' if told else 'told to their sender only'}"
@@ -200,7 +196,7 @@ def _kafka_hop(stack: Stack) -> Answer:
         return True, f"external, TLS {tls}, certificate {login}", ""
     if not stack.secure:
         return _open(stack, "kafka")
-    version = probes.tls_server(stack.ports()["kafka"], _ca(stack))
+    version = probes.tls_server(stack.ports()["kafka"], str(stack.ca))
     wanted = policy.kafka_acls(s.kafka.prefix, s.bridge.client_id, s.region.other_name)
     wrong = acl_faults(stack.endpoints(stack.ports()).logged_in(policy.OPERATOR).kafka_bootstrap, wanted)
     detail = "; ".join(wrong[:5]) or f"{ON.format(version)}, access list on: {len(wanted)} permissions"
@@ -226,7 +222,7 @@ def _dashboard_hop(stack: Stack) -> Answer:
         return True, f"does not run; {login}", ""
     tls = "off"
     if stack.secure:
-        version = probes.tls_server(stack.ports()["dashboard"], _ca(stack), asks=False)
+        version = probes.tls_server(stack.ports()["dashboard"], str(stack.ca), asks=False)
         tls = f"on ({version}), plain http refused"
     status = probes.foreign_host(stack.pages()["dashboard"])
     names = "checked" if status == FORBIDDEN else "NOT checked"

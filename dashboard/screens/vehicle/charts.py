@@ -219,7 +219,6 @@ class Reading(NamedTuple):
 
     @property
     def worst(self) -> Limit | None:
-        """The gravest limit that the value is beyond."""
         sides = {"above": self.value.__gt__, "below": self.value.__lt__}
         broken = [limit for limit in self.limits if sides[limit.side](limit.value)]
         return min(broken, key=lambda limit: list(SEVERITIES).index(limit.severity), default=None)
