@@ -5,7 +5,7 @@ from pathlib import Path
 
 from infra.contract import topics
 from infra.contract.signals import SIGNALS, Signal
-from infra.contract.topics import DAY_MS, KAFKA_TOPICS, KafkaTopic
+from infra.contract.topics import DAY_MS, KAFKA_TOPICS, MQTT_TOPICS, KafkaTopic
 
 README = Path(topics.__file__).with_name("README.md")
 
@@ -21,6 +21,7 @@ def with_tables(text: str) -> str:
     kafka = "Kafka topic | key | partitions | kept | clean-up | why"
     signals = "signal | unit | rate | range | step | sensor's | OBD-II PID | J1939 SPN | VSS path | meaning"
     for name, table in (
+        ("mqtt", markdown("MQTT topic | direction | QoS | what", MQTT_TOPICS)),
         ("topics", markdown(kafka, map(_topic, KAFKA_TOPICS))),
         ("signals", markdown(signals, map(_signal, SIGNALS))),
     ):

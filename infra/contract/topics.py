@@ -132,6 +132,17 @@ BRIDGE_SLOTS = KafkaTopic("bridge-slots", "none", SLOTS + 1, HOUR_MS, "delete",
                           "empty: its partitions are the slots that several bridges share")  # fmt: skip
 """Made where there are several bridges. The last partition is ``UNSLOTTED``."""
 
+MQTT_TOPICS: tuple[tuple[str, str, int, str], ...] = (
+    ("`<root>/s/<slot>/<vehicle>/telemetry`", "up", 1, "frames"),
+    ("`<root>/s/<slot>/<vehicle>/crash`", "up", 1, "crash records, large ones in parts"),
+    ("`<root>/s/<slot>/<vehicle>/status`", "up", 1, "birth and last will, retained"),
+    ("`<root>/<vehicle>/telemetry`, `crash`, `status`", "up", 1, "the same, of devices that know no slots"),
+    ("`<root>/<vehicle>/alert`", "down", 1, "alerts of this vehicle, signed; expire after 15 min"),
+    ("`<root>/<vehicle>/notice`, `<root>/all/notice`", "down", 1, "notices to one or all vehicles, signed"),
+)
+"""Topic, direction seen from the vehicle, QoS, content; the root is the setting ODOGRAPH_MQTT_ROOT.
+``<slot>`` is murmur2 of the vehicle's id without its sign bit, modulo 64."""
+
 DEFERRED = "telemetry-deferred"
 LIVE = ("telemetry", DEFERRED)  # where frames lie
 EVENT_TOPICS = ("alerts", "crash", "status", "dead-letter")  # what the event store reads
