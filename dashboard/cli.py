@@ -4,18 +4,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from zoneinfo import ZoneInfo
 
 import typer
-from psycopg import Connection
-from psycopg.rows import dict_row
 
-from infra.clients.db import connected, sql_of
 from infra.clients.tables import rendered, table
 from infra.contract.errors import ConfigError
 from infra.settings.settings import endpoints, load
 from infra.settings.values import moment_at
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 PORT = 8501  # where neither the settings nor a stack name one
 
@@ -95,6 +95,9 @@ def trips(
     Exit codes: 0 fine; 1 the database is away; 2 a time that cannot be read.
     """
     import orjson
+    from psycopg.rows import dict_row
+
+    from infra.clients.db import connected, sql_of
 
     end = moment_at(until, "--to") if until else datetime.now(UTC)
     begin = moment_at(since, "--from") if since else end - timedelta(days=1)
@@ -112,7 +115,7 @@ def trips(
         typer.echo(rendered(told), nl=False)
 
 
-def _ways(connection: Connection[Any], trips: list[dict[str, Any]], form: str) -> bytes:
+def _ways(connection: "Connection[Any]", trips: list[dict[str, Any]], form: str) -> bytes:
     import pandas as pd
 
     from dashboard.screens.trips import queries

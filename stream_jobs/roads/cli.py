@@ -5,7 +5,6 @@ from typing import Annotated, Final
 
 import typer
 
-from infra.clients.db import connected, sql_of
 from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError
 from infra.settings.settings import endpoints, load
@@ -17,7 +16,6 @@ COLUMNS: Final = {
     "travel_time_index": ".2f", "vehicles": "d",
 }  # fmt: skip
 """What is told of a place, and how it is shown."""
-SQL: Final = sql_of(__file__)
 
 
 def eta(
@@ -32,6 +30,7 @@ def eta(
     """
     import orjson
 
+    from infra.clients.db import connected
     from stream_jobs.roads.history import Forecast, ask_for
 
     in_force = load()
@@ -61,11 +60,13 @@ def traffic(
     """Congestion in the five minutes up to a moment: the slowest places beside free flow."""
     import orjson
 
-    settings = load()
+    from infra.clients.db import connected, sql_of
+
+    settings, sql = load(), sql_of(__file__)
     if by not in ("edge", "cell"):
         raise ConfigError(f"--by {by}: edge or cell is wanted")
     values = {"at": datetime.now(UTC) if at is None else moment_at(at, "--at"), "limit": limit}
-    statement = SQL["slowest"].format(columns=", ".join(COLUMNS), places=SQL[by])
+    statement = sql["slowest"].format(columns=", ".join(COLUMNS), places=sql[by])
     with connected(endpoints(settings).db_ingest_url) as database:
         rows = database.execute(statement, values).fetchall()
     if json:
