@@ -7,6 +7,7 @@ import os
 import pwd
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.integration
 START_S = 900.0
 SOON_S = 300.0
 LONG_AGO = 1_700_000_000_000
-OTHER = "ODOGRAPH_REGION_OTHER"
+OTHER, INGEST = "ODOGRAPH_REGION_OTHER", "ODOGRAPH_DB_INGEST_URL"
 DB = ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
 
 
@@ -108,7 +109,7 @@ def acting(lane: Lane) -> tuple[str, str]:
 
 
 @pytest.mark.timeout(3600)
-def test_a_region_takes_over_names_what_it_lacks_gets_it_and_gives_back_and_nobody_is_told_twice(
+def test_a_region_takes_over_gets_what_it_lacks_and_gives_back_copies_by_lease_only_nobody_told_twice(
     lane: Lane, tmp_path: Path
 ) -> None:
     first, second = regions(lane)
@@ -152,7 +153,7 @@ def _over_and_back(lane: Lane, first: Lane, second: Lane, hook: Receiver) -> Non
         assert acting(lane) == ("B", "B")
         eventually(lambda: [*(health(first, "downlink") or ())] == ["standby"], SOON_S, "A's stands by")
         old.assert_running()
-    with second.process("mirror"), second.process("downlink"):
+    with second.process("mirror") as old, second.process("downlink"):
         until_ready(second, "downlink")
         tell(second, [fresh("a3", VEHICLE), fresh("a4", VEHICLE)])
         eventually(lambda: "a4" in hook.accepted, SOON_S, "B tells what is new")
@@ -164,7 +165,7 @@ def _over_and_back(lane: Lane, first: Lane, second: Lane, hook: Receiver) -> Non
         eventually(lambda: len(log(second, "alerts")) == 5, SOON_S, "a3 twice: found again, and copied")
         refused = second.run("failover", "--follow")
         assert (refused.returncode, "acts: the other one follows" in refused.stderr) == (2, True)
-        with first.process("mirror"):
+        with by_link(first, "mirror") as (copying, link):
             checkpoints = first.home / "checkpoints"
             for query, topics in (("archive", LIVE), ("telemetry", ())):
                 (checkpoints / query).mkdir()
@@ -180,6 +181,8 @@ def _over_and_back(lane: Lane, first: Lane, second: Lane, hook: Receiver) -> Non
                 lambda: log(first, "telemetry") == log(second, "telemetry"), START_S, "A's log is B's copy"
             )
             eventually(lambda: len(log(first, "alerts")) == 5, SOON_S, "alerts too")
+            old.stop()  # it would take the lease
+            _copies_by_its_lease_only(lane, second, first, copying, link)
             first, said = command(first, "failover", "--to", "A")
             assert "0 records of B were not copied" in said
     with first.process("downlink"):
@@ -189,39 +192,39 @@ def _over_and_back(lane: Lane, first: Lane, second: Lane, hook: Receiver) -> Non
     assert hook.accepted == ["a1", "a2", "a3", "a4", "a5"]
 
 
-@pytest.mark.timeout(1800)
-def test_a_mirror_that_cannot_renew_its_lease_copies_nothing_after_it_and_goes_on_when_it_can(
-    lane: Lane,
+@contextmanager
+def by_link(region: Lane, name: str) -> Iterator[tuple[LaneProcess, Link]]:
+    """A program of the region that reaches the database by a link."""
+    database, file = urlsplit(region.env[INGEST]), region.home / ENDPOINTS_FILE
+    before = file.read_text()
+    with Link(str(database.hostname), int(database.port or 0)) as link:
+        url = region.env[INGEST].replace(f":{database.port}", f":{link.port}")
+        file.write_text(json.dumps(asdict(replace(region.endpoints, db_ingest_url=url))))
+        with replace(region, env=region.env | {INGEST: url}).process(name) as running:
+            eventually(lambda: running.assert_running() or link.heard, SOON_S, "it asks the database")
+            file.write_text(before)
+            yield running, link
+
+
+def _copies_by_its_lease_only(
+    lane: Lane, source: Lane, target: Lane, copying: LaneProcess, link: Link
 ) -> None:
-    first, second = regions(lane)
-    first, _ = command(first, "up")
-    second, _ = command(second, "up")
-    key = "ODOGRAPH_DB_INGEST_URL"
-    database = urlsplit(second.env[key])
-    try:
-        with Link(str(database.hostname), int(database.port or 0)) as link:
-            url = second.env[key].replace(f":{database.port}", f":{link.port}")
-            file = second.home / ENDPOINTS_FILE
-            file.write_text(json.dumps(asdict(replace(second.endpoints, db_ingest_url=url))))
-            with replace(second, env=second.env | {key: url}).process("mirror") as copying:
-                _copied(first, second, copying, range(10))
-                link.refuse()
-                _ends_with_the_lease(lane, copying)
-                link.heal()
-                _copied(first, second, copying, range(10, 20))
-                os.kill(copying.child.pid, signal.SIGSTOP)
-                _ends_with_the_lease(lane, copying)
-                os.kill(copying.child.pid, signal.SIGCONT)
-                _copied(first, second, copying, range(20, 30))
-    finally:
-        for region in (first, second):
-            region.run("down")
+    """A mirror that cannot renew its lease copies nothing after it, and goes on when it can."""
+    _copied(source, target, copying, range(60, 70))
+    link.refuse()
+    _ends_with_the_lease(lane, copying)
+    link.heal()
+    _copied(source, target, copying, range(70, 80))
+    os.kill(copying.child.pid, signal.SIGSTOP)
+    _ends_with_the_lease(lane, copying)
+    os.kill(copying.child.pid, signal.SIGCONT)
+    _copied(source, target, copying, range(80, 90))
 
 
-def _copied(first: Lane, second: Lane, copying: LaneProcess, numbers: range) -> None:
-    produce(first, "telemetry", frames(numbers), T0)
+def _copied(source: Lane, target: Lane, copying: LaneProcess, numbers: range) -> None:
+    produce(source, "telemetry", frames(numbers), T0)
     eventually(
-        lambda: copying.assert_running() or len(log(second, "telemetry")) >= numbers.stop,
+        lambda: copying.assert_running() or len(log(target, "telemetry")) >= numbers.stop,
         START_S,
         "what came is copied",
     )
