@@ -33,7 +33,8 @@ from infra.stack.rootfs import apart
 from infra.stack.service import HOST, Runner, Service
 from infra.stack.supervisor import odograph
 
-JAVA: Final = ("java", "-Xmx192m", "-Dlog4j2.level=INFO", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+LIGHT: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+JAVA: Final = ("java", "-Xmx192m", "-Dlog4j2.level=INFO", *LIGHT)
 HDFS: Final = "org.apache.hadoop.hdfs.server"
 SPARK: Final = "org.apache.spark.deploy"
 SPARK_HOME: Final = "/mnt/spark"
@@ -263,7 +264,7 @@ class Cluster:
     def _spark_master(self) -> Service:
         """One that was killed knows its workers and applications from its recovery folder."""
         recovery = f"-Dspark.deploy.recoveryDirectory={self.base}/spark-master/recovery"
-        options = f"SPARK_DAEMON_JAVA_OPTS=-Dspark.deploy.recoveryMode=FILESYSTEM {recovery}"
+        options = f"SPARK_MASTER_OPTS=-Dspark.deploy.recoveryMode=FILESYSTEM {recovery}"
         return self._spark("spark-master", HOST, "master.Master", "status", (), options)
 
     def _spark_worker(self, number: int) -> Service:
@@ -282,6 +283,7 @@ class Cluster:
         """A server of Spark; ``said``: what of its page shows that it answers."""
         own, port, page = self.base / name, self._ports[name], self._ports[f"{name}-page"]
         plain = {"SPARK_LOCAL_IP": address, "SPARK_DAEMON_MEMORY": "160m", "SPARK_HOME": SPARK_HOME}
+        plain |= dict.fromkeys(("SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"), " ".join(LIGHT))
         env = ("env", "-i", f"PATH={os.environ['PATH']}", *(f"{k}={v}" for k, v in plain.items()), *settings)
         places = ("--host", address, "--port", str(port), "--webui-port", str(page))
         command = (*env, f"{SPARK_HOME}/bin/spark-class", f"{SPARK}.{program}", *places, *words)

@@ -115,7 +115,8 @@ def kafka(
         )
 
     new = f"--cluster-id={node.cluster_id or new_cluster_id()}"
-    format_log = run("-Xmx128m", "kafka.tools.StorageTool", "format", "--ignore-formatted", new, "-c")
+    tool = ("kafka.tools.StorageTool", "format", "--ignore-formatted", new, "-c")
+    format_log = run("-Xmx128m", *JVM_OPTIONS, *options, *tool)
     return Service(
         name="kafka",
         command=run(f"-Xmx{heap_mb}m", *JVM_OPTIONS, *options, "kafka.Kafka"),

@@ -7,6 +7,7 @@ an archive of them (class data sharing) they come ready-made.
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,8 +40,10 @@ def main(folder: Path, downloads: Path) -> None:
     with guarded(settings.paths.home, remove=True):
         runner, port = Runner(settings.paths.home), free_port()
         jars, data = cache.jars(downloads, "kafka")[0].parent, settings.paths.home / "data"
-        keep = KEEP.format(folder / "kafka.jsa")
-        service = kafka_service(jars, data, port, free_port([port]), HEAP_MB, keep.split())
+        keep = KEEP.format(folder / "kafka.jsa").split()
+        service = kafka_service(jars, data, port, free_port([port]), HEAP_MB)
+        java, *words = service.command
+        service = replace(service, command=(java, *keep, *words))
         _tell("Kafka starts")
         where = Endpoints("", 0, f"{HOST}:{port}", "", "", "")
         runner.start(service)
