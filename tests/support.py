@@ -25,6 +25,7 @@ from infra.stack.identity import ensure_keys
 from infra.stack.service import free_port
 from infra.stack.stack import Stack, with_database
 from infra.stack.supervisor import programs
+from tests import forked
 
 TEMPLATE_DATABASE = "odograph_template"
 POLL_S, LONGEST_REST_S = 0.05, 1.5
@@ -76,23 +77,15 @@ class Lane:
 
     def run(self, *arguments: str, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
         """``odograph <arguments>`` to its end, output captured; the exit code is the caller's to judge."""
-        return subprocess.run(
-            [*odograph_command(), *arguments],
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        return forked.run(arguments, self.env, timeout_s)
 
     @contextlib.contextmanager
     def process(self, *arguments: str) -> Iterator[LaneProcess]:
         """``odograph <arguments>`` while the block runs; stopped at its end, killed when that takes long."""
         name = "-".join(a.strip("-/") for a in arguments[:2])
         log = self.home / "logs" / f"{name}.log"
-        command = [*odograph_command(), *arguments]
-        child = processes.spawn(self.home / "run", name, command, log, env=self.env)
-        process = LaneProcess(shlex.join(command), child, log)
+        child = forked.spawn(self.home / "run", name, arguments, log, self.env)
+        process = LaneProcess(shlex.join(arguments), child, log)
         try:
             yield process
         finally:
@@ -105,7 +98,7 @@ class LaneProcess:
     """A process of a lane."""
 
     command: str
-    child: subprocess.Popen[bytes]
+    child: subprocess.Popen[bytes] | forked.Child
     log: Path
 
     def output(self, lines: int = 40) -> str:

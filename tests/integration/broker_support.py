@@ -24,6 +24,7 @@ from infra.stack.identity import ensure_keys
 from infra.stack.mosquitto import mosquitto
 from infra.stack.processes import guarded
 from infra.stack.service import Runner, Service, free_port
+from tests import forked
 from tests.support import odograph_command
 
 ROOT = "sim-test"
@@ -44,11 +45,14 @@ class Broker:
     def stop(self) -> None:
         self._runner.stop(self._service.name)
 
+    @property
+    def env(self) -> dict[str, str]:
+        return {**os.environ, "ODOGRAPH_PATHS_HOME": str(self.home), "ODOGRAPH_MQTT_ROOT": ROOT}
+
     def command(self, *arguments: str) -> subprocess.Popen[str]:
-        env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(self.home), "ODOGRAPH_MQTT_ROOT": ROOT}
         return subprocess.Popen(
             [*odograph_command(), *arguments],
-            env=env,
+            env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -56,9 +60,9 @@ class Broker:
 
     def run(self, *arguments: str) -> dict[str, Any]:
         """``odograph <arguments> --json`` to its end; its summary."""
-        out, err = self.command(*arguments, "--json").communicate(timeout=90)
-        assert out, err
-        summary: dict[str, Any] = orjson.loads(out)
+        done = forked.run([*arguments, "--json"], self.env, 90)
+        assert done.stdout, done.stderr
+        summary: dict[str, Any] = orjson.loads(done.stdout)
         return summary
 
 

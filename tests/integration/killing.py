@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
-from multiprocessing import get_context
 from typing import Any, Final
 
+from tests.forked import Child
+
 PATIENCE_S: Final = 480.0
-FORKED_WITH: Final = ("tests.integration.recompute_support", "tests.integration.promotion_support")
-"""Imported once, in the server that the processes are forked from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,13 @@ class Point:
 
 def kill_at(point: Point, work: Callable[..., object], *given: object) -> None:
     """Do ``work`` in a process of its own that is killed at ``point``; fails where it never comes there."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload([*FORKED_WITH])
-    process = context.Process(target=_mortal, args=(point, work, given))
-    process.start()
-    process.join(PATIENCE_S)
-    if process.exitcode is None:
+    process = Child(_mortal, point, work, given)
+    try:
+        code = process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired as late:
         process.kill()
-        raise AssertionError(f"{point}: not reached within {PATIENCE_S:g} s")
-    assert process.exitcode == -signal.SIGKILL, f"{point}: the process ended with {process.exitcode}"
+        raise AssertionError(f"{point}: not reached within {PATIENCE_S:g} s") from late
+    assert code == -signal.SIGKILL, f"{point}: the process ended with {code}"
 
 
 def _mortal(point: Point, work: Callable[..., object], given: tuple[object, ...]) -> None:

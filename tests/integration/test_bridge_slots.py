@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +14,7 @@ from infra.contract.topics import slot_of
 from infra.settings.settings import Settings
 from infra.stack import processes
 from load_tests.mqtt_flood import frame, vehicle_id
+from tests import forked
 from tests.integration.bridge_support import (
     T0_MS,
     all_in_order,
@@ -36,9 +36,9 @@ VEHICLES = 40
 def one_of_several(lane: Lane, number: int) -> Iterator[LaneProcess]:
     """Bridge ``number`` of a fleet's."""
     name = f"bridge-{number}"
-    command = [sys.executable, "-m", "infra.cli", "bridge", "--shard", str(number)]
+    words = ["bridge", "--shard", str(number)]
     log, env = lane.home / "logs" / f"{name}.log", lane.env | {"ODOGRAPH_BRIDGE_SHARDS": "3"}
-    process = LaneProcess(name, processes.spawn(lane.home / "run", name, command, log, env=env), log)
+    process = LaneProcess(name, forked.spawn(lane.home / "run", name, words, log, env), log)
     try:
         yield process
     finally:

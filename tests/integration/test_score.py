@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from infra.sql import truth
 from tests.integration.events_support import T0, VINS, change
 from tests.integration.test_truth import written
-from tests.support import Lane, odograph_command
+from tests.support import Lane
 
 pytestmark = pytest.mark.integration
 MIN_MS = 60_000
@@ -34,8 +33,7 @@ def told(kind: str, vehicle: int, from_min: float, to_min: float | None, **more:
 
 
 def score(lane: Lane, *words: str) -> tuple[int, dict[str, Any]]:
-    line = [*odograph_command(), "score", "--json", *words]
-    done = subprocess.run(line, check=False, env=lane.env, capture_output=True, text=True, timeout=120)
+    done = lane.run("score", "--json", *words)
     found = json.loads(done.stdout)
     return done.returncode, {row["detector"]: row for row in found["detectors"]} | {"all": found}
 

@@ -40,7 +40,8 @@ from load_tests.mqtt_flood import vehicle_id
 from stream_jobs.audit.collect import current_ledger
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.audit_log.refusals import NOBODY
-from tests.support import eventually, odograph_command
+from tests import forked
+from tests.support import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 NAME, THIEF = "fleet.example.org", vehicle_id(7)
@@ -82,8 +83,7 @@ class Site:
 
 def odograph(home: Path, *arguments: str, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **VARIABLES, "ODOGRAPH_PATHS_HOME": str(home)}
-    command = [*odograph_command(), *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s, check=False)
+    return forked.run(arguments, env, timeout_s)
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from infra.stack.probes import readyz
 from infra.stack.service import free_port
 from infra.stack.stack import Stack
 from stream_jobs.app.database import Connection, Database
+from tests import forked
 from tests.support import LaneProcess, eventually, odograph_command
 
 pytestmark = pytest.mark.integration
@@ -70,9 +71,7 @@ class Site:
 
     def run(self, *words: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
         """``odograph <words>`` to its end."""
-        return subprocess.run(
-            [*odograph_command(), *words], env=env, capture_output=True, text=True, timeout=120, check=False
-        )
+        return forked.run(words, env, 120)
 
     @contextmanager
     def program(self, name: str, port: int, *parts: dict[str, str]) -> Iterator[LaneProcess]:

@@ -28,11 +28,11 @@ from infra.stack import postgres, probes
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from infra.stack.supervisor import TICK_S, Supervisor, read_state
-from tests.support import eventually, odograph_command
+from tests import forked
+from tests.support import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
-ROOT = Path(__file__).parents[2]
 HEAP_MB = 256
 ONE_VEHICLE = """
 INSERT INTO odograph.vehicle (vehicle_id, state, state_at, boot_id) VALUES ('V', 'online', now(), 1)
@@ -58,10 +58,7 @@ def own(stack: Stack) -> Iterator[Stack]:
 
 def odograph(stack: Stack, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     own = {"ODOGRAPH_PATHS_HOME": str(stack.home), "ODOGRAPH_KAFKA_HEAP_MB": str(HEAP_MB)}
-    return subprocess.run(
-        [*odograph_command(), *arguments], env=os.environ | own | variables, cwd=ROOT, capture_output=True,
-        text=True, timeout=120, check=False,
-    )  # fmt: skip
+    return forked.run(arguments, os.environ | own | variables, 120)
 
 
 def furnish(settings: Settings) -> None:

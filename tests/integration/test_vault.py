@@ -27,7 +27,7 @@ from stream_jobs.crashes.verdict import settle
 from stream_jobs.events.rows import Record, crash_row, insert_rows
 from stream_jobs.events.writes import Sealing
 from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count
-from tests.support import Lane, odograph_command
+from tests.support import Lane
 from tests.unit.stream_jobs.archive.archive_support import batches
 
 pytestmark = pytest.mark.integration
@@ -54,8 +54,7 @@ def open_record(vehicle: int, seq: int, event_ms: int, **changes: Any) -> tuple[
 
 
 def command(lane: Lane, *words: str) -> subprocess.CompletedProcess[str]:
-    line = [*odograph_command(), "crash", *words]
-    return subprocess.run(line, check=False, env=lane.env, capture_output=True, text=True, timeout=120)
+    return lane.run("crash", *words)
 
 
 def test_a_locked_record_stays_as_it_is_whoever_tries(lane: Lane) -> None:
