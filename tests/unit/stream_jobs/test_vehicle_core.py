@@ -105,7 +105,7 @@ def test_the_drive_has_the_trips_stops_and_events_that_a_person_sees() -> None:
     assert [round(row.fuel_l or 0, 3) for row in idle] == [0.2, 0.2]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10_000), cuts=st.sets(st.integers(0, 700), max_size=6))
 def test_any_disorder_within_the_hold_copies_and_any_batches_give_the_same(seed: int, cuts: set[int]) -> None:
     rng = random.Random(seed)

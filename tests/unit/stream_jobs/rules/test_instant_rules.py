@@ -11,7 +11,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from edge_simulator import scenario
@@ -30,7 +30,7 @@ from stream_jobs.rules.instant import (
 )
 from stream_jobs.rules.model import INSTANT, Rule, load_rules, of_query
 
-VIN = "1HGCM82633A004352"
+VIN, FOREIGN = "1HGCM82633A004352", "1HGCM82633A004353"
 T0 = 1_790_000_000_000
 RECEIVED = T0 + 1_200
 LIMITS = ClockLimits(floor_ms=1_420_070_400_000, ahead_ms=10_000, lateness_ms=30_000)
@@ -116,28 +116,87 @@ def as_the_query_runs(query_spark: SparkSession) -> SparkSession:
     return query_spark
 
 
-def records(spark: SparkSession, messages: list[dict[str, Any]], received_ms: int = RECEIVED) -> DataFrame:
-    rows = [("t", 0, k, VIN.encode(), received_ms, json.dumps(m)) for k, m in enumerate(messages)]
-    return spark.createDataFrame(rows, RECORD)
+def rows_of(messages: list[dict[str, Any]], received_ms: int = RECEIVED, key: str = VIN) -> list[Any]:
+    return [("t", 0, k, key.encode(), received_ms, json.dumps(m)) for k, m in enumerate(messages)]
 
 
-def frames(*bodies: dict[str, Any]) -> list[dict[str, Any]]:
-    return [HEAD | {"seq": seq} | body for seq, body in enumerate(bodies)]
+def records(spark: SparkSession, messages: list[dict[str, Any]]) -> DataFrame:
+    return spark.createDataFrame(rows_of(messages), RECORD)
 
 
-def alerts_of(spark: SparkSession, messages: list[dict[str, Any]], received_ms: int = RECEIVED) -> list[Any]:
-    rules = [rule for rule in RULES if rule.source == "frame"]
-    found = frame_findings(records(spark, messages, received_ms), rules, LIMITS)
-    return sorted(found.collect(), key=lambda row: (row["seq"], row["rule"]))
+def frames(*bodies: dict[str, Any], boot_id: int = 5) -> list[dict[str, Any]]:
+    return [HEAD | {"boot_id": boot_id, "seq": seq} | body for seq, body in enumerate(bodies)]
 
 
-def test_each_shipped_frame_rule_fires_alone_on_its_bad_frame(spark: SparkSession) -> None:
-    found = alerts_of(spark, frames(*(body for _, body, _, _ in BAD)))
-    assert [(row["rule"], row["seq"]) for row in found] == [(rule, k) for k, (rule, *_) in enumerate(BAD)]
-    for row, (_, _, value, limit) in zip(found, BAD, strict=True):
+HOT = PETROL | {"coolant_temp_c": 120.0}
+AGAIN = RECEIVED + 60_000
+UNBELIEVED = (0, 2_085_978_496_000, RECEIVED + 9_801)
+CASES: dict[str, tuple[list[dict[str, Any]], int]] = {
+    "bad": ([body for _, body, _, _ in BAD], RECEIVED),
+    "healthy": ([PETROL, DIESEL, ELECTRIC, STARTING, PARKED, {"t0_ms": T0}], RECEIVED),
+    "implausible": (
+        [PETROL | {"coolant_temp_c": 300.0, "battery_voltage_v": 40.0, "tyre_temp_fl_c": 200.0}], RECEIVED,
+    ),
+    "clock": ([HOT | {"t0_ms": t0_ms} for t0_ms in UNBELIEVED], RECEIVED),
+    "late": ([HOT], T0 + 3_600_000),
+    "nowhere": (
+        [
+            HOT | {"lat_deg": [0, 0, -0.0], "lon_deg": [0, -0.0, 0]},
+            HOT | {"lat_deg": [52.5, 0, 0], "lon_deg": [13.4, 0, 0]},
+            HOT | {"lat_deg": [91.0], "lon_deg": [181.0]},
+        ],
+        RECEIVED,
+    ),
+    "twice": ([HOT, HOT], RECEIVED),
+    "no place": ([ELECTRIC | {"cell_temp_max_c": 61.0, "lat_deg": None}], RECEIVED),
+}  # fmt: skip
+"""Frames by case, and when they were received: each case has a boot of its own."""
+FRAME_RULES = [rule for rule in RULES if rule.source == "frame"]
+CRASH_RULES = [rule for rule in RULES if rule.source == "crash"]
+
+
+@pytest.fixture(scope="module")
+def simulated() -> dict[str, list[dict[str, Any]]]:
+    """Frames of a fleet without faults, by vehicle."""
+    beat = scenario.cadence(200, 200.0, None)
+    world = World(
+        scenario.Scenario(seed=1, vehicles=200, cadence=beat, frames_per_vehicle=20, limit=None, start_ms=T0)
+    )
+    found: dict[str, list[dict[str, Any]]] = {}
+    for slot in world.slots():
+        for body in (orjson.loads(m.payload) for m in slot.messages if m.channel == "telemetry"):
+            found.setdefault(body["vehicle_id"], []).append(body)
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, simulated: dict[str, list[dict[str, Any]]]) -> list[Row]:
+    """What all frames raise, in one query: each query costs seconds."""
+    rows = [
+        row
+        for boot_id, (bodies, received_ms) in enumerate(CASES.values())
+        for row in rows_of(frames(*bodies, boot_id=boot_id), received_ms)
+    ]
+    rows += rows_of(frames(HOT, boot_id=[*CASES].index("twice")), AGAIN)
+    rows += rows_of([{"coolant_temp_c": 120.0}, {"vehicle_id": VIN}])
+    rows += rows_of(frames(HOT, boot_id=len(CASES)), key=FOREIGN)
+    for key, bodies in simulated.items():
+        rows += rows_of(bodies, T0 + 30_000, key)
+    raised = frame_findings(spark.createDataFrame(rows, RECORD), FRAME_RULES, LIMITS).collect()
+    return sorted(raised, key=lambda row: (row["boot_id"], row["received_ms"], row["seq"], row["rule"]))
+
+
+def of(found: list[Row], case: str) -> list[Row]:
+    return [row for row in found if row["boot_id"] == [*CASES].index(case)]
+
+
+def test_each_shipped_frame_rule_fires_alone_on_its_bad_frame(found: list[Row]) -> None:
+    bad = of(found, "bad")
+    assert [(row["rule"], row["seq"]) for row in bad] == [(rule, k) for k, (rule, *_) in enumerate(BAD)]
+    for row, (_, _, value, limit) in zip(bad, BAD, strict=True):
         assert row["value"] == pytest.approx(value)
         assert row["limit"] == pytest.approx(limit)
-    messages = {row["rule"]: row["message"] for row in found}
+    messages = {row["rule"]: row["message"] for row in bad}
     assert messages["tyre_hot.rear right"] == "Air in a tyre above 90 degC: rear right"
     assert messages["cell_hot"] == "Traction battery cell above 60 degC"
 
@@ -146,79 +205,70 @@ def test_every_shipped_rule_is_among_the_bad_examples() -> None:
     assert {rule.id for rule in RULES} == {name.partition(".")[0] for name, *_ in [*BAD, *CRASHES]}
 
 
-def test_healthy_vehicles_raise_nothing(spark: SparkSession) -> None:
-    assert alerts_of(spark, frames(PETROL, DIESEL, ELECTRIC, STARTING, PARKED, {"t0_ms": T0})) == []
+@pytest.mark.parametrize("case", ["healthy", "implausible", "clock"])
+def test_healthy_vehicles_implausible_values_and_clocks_not_believed_raise_nothing(
+    found: list[Row], case: str
+) -> None:
+    assert of(found, case) == []
 
 
-def test_a_simulated_fleet_without_faults_raises_nothing(spark: SparkSession) -> None:
-    beat = scenario.cadence(200, 200.0, None)
-    world = World(
-        scenario.Scenario(seed=1, vehicles=200, cadence=beat, frames_per_vehicle=20, limit=None, start_ms=T0)
-    )
-    sent = [m.payload for slot in world.slots() for m in slot.messages if m.channel == "telemetry"]
-    assert len(sent) == 4000
-    assert alerts_of(spark, [orjson.loads(p) for p in sent], received_ms=T0 + 30_000) == []
+def test_a_simulated_fleet_without_faults_raises_nothing(
+    found: list[Row], simulated: dict[str, list[dict[str, Any]]]
+) -> None:
+    assert sum(map(len, simulated.values())) == 4000
+    assert {row["vehicle_id"] for row in found} == {VIN}
 
 
-def test_a_value_outside_its_plausible_range_raises_nothing(spark: SparkSession) -> None:
-    broken = PETROL | {"coolant_temp_c": 300.0, "battery_voltage_v": 40.0, "tyre_temp_fl_c": 200.0}
-    assert alerts_of(spark, frames(broken)) == []
-
-
-@pytest.mark.parametrize("t0_ms", [0, 2_085_978_496_000, RECEIVED + 9_801])
-def test_a_frame_whose_clock_is_not_believed_raises_nothing(spark: SparkSession, t0_ms: int) -> None:
-    assert alerts_of(spark, frames(PETROL | {"coolant_temp_c": 120.0, "t0_ms": t0_ms})) == []
-
-
-def test_a_late_frame_raises_at_the_time_of_its_last_sample(spark: SparkSession) -> None:
-    (row,) = alerts_of(spark, frames(PETROL | {"coolant_temp_c": 120.0}), received_ms=T0 + 3_600_000)
+def test_a_late_frame_raises_at_the_time_of_its_last_sample(found: list[Row]) -> None:
+    (row,) = of(found, "late")
     assert (row["event_ms"], row["received_ms"]) == (T0 + 200, T0 + 3_600_000)
     assert (row["lat_deg"], row["lon_deg"]) == (52.500001, 13.400001)
 
 
-def test_an_alert_is_never_at_0_0_nor_off_the_globe(spark: SparkSession) -> None:
-    hot = PETROL | {"coolant_temp_c": 120.0}
-    nowhere = hot | {"lat_deg": [0, 0, -0.0], "lon_deg": [0, -0.0, 0]}
-    lost_fix = hot | {"lat_deg": [52.5, 0, 0], "lon_deg": [13.4, 0, 0]}
-    found = alerts_of(spark, frames(nowhere, lost_fix, hot | {"lat_deg": [91.0], "lon_deg": [181.0]}))
-    assert [(row["lat_deg"], row["lon_deg"]) for row in found] == [(None, None), (52.5, 13.4), (None, None)]
+def test_an_alert_is_never_at_0_0_nor_off_the_globe(found: list[Row]) -> None:
+    places = [(row["lat_deg"], row["lon_deg"]) for row in of(found, "nowhere")]
+    assert places == [(None, None), (52.5, 13.4), (None, None)]
 
 
-def test_the_same_finding_has_the_same_id_and_another_frame_another(spark: SparkSession) -> None:
-    hot = PETROL | {"coolant_temp_c": 120.0}
-    first, second = alerts_of(spark, frames(hot, hot))
-    (again,) = alerts_of(spark, frames(hot), received_ms=RECEIVED + 60_000)
+def test_the_same_finding_has_the_same_id_and_another_frame_another(found: list[Row]) -> None:
+    first, second, again = of(found, "twice")
+    assert (first["received_ms"], again["received_ms"]) == (RECEIVED, AGAIN)
     assert first["alert_id"] == again["alert_id"] != second["alert_id"]
     assert len(first["alert_id"]) == 32
 
 
-def test_what_is_no_frame_raises_nothing(spark: SparkSession) -> None:
-    assert alerts_of(spark, [{"coolant_temp_c": 120.0}, {"vehicle_id": VIN}]) == []
+def test_what_is_no_frame_or_lies_under_another_vehicles_key_raises_nothing(found: list[Row]) -> None:
+    assert {row["boot_id"] for row in found} <= {*range(len(CASES))}
 
 
-def test_every_crash_raises_exactly_one_alert(spark: SparkSession) -> None:
+@pytest.fixture(scope="module")
+def crashed(spark: SparkSession) -> list[Row]:
+    """What all crashes raise; the last one has an impossible clock."""
     bodies = [
         HEAD | {"seq": k, "crash_id": f"5-{k}", "event_ms": T0} | crash
         for k, (_, crash, _, _) in enumerate(CRASHES)
     ]
-    rules = [rule for rule in RULES if rule.source == "crash"]
-    found = crash_findings(records(spark, bodies), rules, LIMITS).orderBy("seq").collect()
-    assert [(row["rule"], row["value"], row["limit"]) for row in found] == [
+    late = {"seq": len(CRASHES), "crash_id": "5-x", "event_ms": 2_085_978_496_000, "airbag_deployed": True}
+    rows = records(spark, [*bodies, HEAD | late])
+    return crash_findings(rows, CRASH_RULES, LIMITS).orderBy("seq").collect()
+
+
+def test_every_crash_raises_exactly_one_alert(crashed: list[Row]) -> None:
+    assert [(row["rule"], row["value"], row["limit"]) for row in crashed[:-1]] == [
         (rule, value, limit) for rule, _, value, limit in CRASHES
     ]
 
 
-def test_a_crash_with_an_impossible_clock_raises_at_its_receipt(spark: SparkSession) -> None:
-    body = HEAD | {"seq": 1, "crash_id": "5-1", "event_ms": 2_085_978_496_000, "airbag_deployed": True}
-    rules = [rule for rule in RULES if rule.source == "crash"]
-    (row,) = crash_findings(records(spark, [body]), rules, LIMITS).collect()
-    assert row["event_ms"] == RECEIVED
+def test_a_crash_with_an_impossible_clock_raises_at_its_receipt(crashed: list[Row]) -> None:
+    assert (crashed[-1]["seq"], crashed[-1]["event_ms"]) == (len(CRASHES), RECEIVED)
 
 
-def test_an_alert_on_the_wire_has_every_key_and_its_vehicle_as_key(spark: SparkSession) -> None:
-    rows = records(spark, frames(ELECTRIC | {"cell_temp_max_c": 61.0, "lat_deg": None}))
-    rules = [rule for rule in RULES if rule.source == "frame"]
-    (sent,) = kafka_records(frame_findings(rows, rules, LIMITS)).collect()
+def test_an_alert_on_the_wire_has_every_key_and_its_vehicle_as_key(
+    spark: SparkSession, found: list[Row]
+) -> None:
+    none = frame_findings(records(spark, []), FRAME_RULES, LIMITS)
+    alerts = spark.createDataFrame(of(found, "no place"), none.schema)
+    (sent,) = kafka_records(alerts).collect()
     alert = orjson.loads(sent["value"])
     assert sent["key"] == VIN
     assert tuple(alert) == ALERT_KEYS
@@ -228,14 +278,6 @@ def test_an_alert_on_the_wire_has_every_key_and_its_vehicle_as_key(spark: SparkS
 def test_a_source_without_rules_is_read_and_gives_nothing(spark: SparkSession) -> None:
     assert frame_findings(records(spark, frames(PETROL)), [], LIMITS).collect() == []
     assert crash_findings(records(spark, []), [], LIMITS).collect() == []
-
-
-def test_a_frame_under_another_vehicles_key_raises_nothing(spark: SparkSession) -> None:
-    raw = records(spark, frames(PETROL | {"coolant_temp_c": 120.0}))
-    rules = [rule for rule in RULES if rule.source == "frame"]
-    assert len(frame_findings(raw, rules, LIMITS).collect()) == 1
-    foreign = raw.withColumn("key", F.lit("1HGCM82633A004353").cast("binary"))
-    assert frame_findings(foreign, rules, LIMITS).collect() == []
 
 
 def test_an_error_in_a_rule_is_no_finding_and_no_end(spark: SparkSession) -> None:
@@ -307,7 +349,7 @@ def strange_frames(examples: int) -> list[dict[str, Any]]:
 
 def test_what_is_deferred_until_a_rule_fires_changes_no_finding(spark: SparkSession) -> None:
     raw = records(spark, strange_frames(examples=12))
-    rules = [*(rule for rule in RULES if rule.source == "frame"), PLACED]
+    rules = [*FRAME_RULES, PLACED]
     columns = ("seq", "rule", "value", "limit", *POSITION)
     found = {tuple(row) for row in frame_findings(raw, rules, LIMITS).select(*columns).collect()}
     assert {rule.partition(".")[0] for _, rule, *_ in found} == {rule.id for rule in rules}
