@@ -15,9 +15,7 @@ from tests.support import odograph_command
 pytestmark = pytest.mark.e2e
 
 DONE_S = 500.0
-SHORT = {
-    "TRIGGER_S": "1", "ARCHIVE_TRIGGER_S": "2", "REPAIR_INTERVAL_S": "2", "PUBLISH_S": "1", "LATENESS_S": "5",
-}  # fmt: skip
+SHORT = {"ARCHIVE_TRIGGER_S": "3", "REPAIR_INTERVAL_S": "2", "PUBLISH_S": "2", "LATENESS_S": "5"}
 """Late frames are held back by the simulator for as long as that lateness, 30 s by itself."""
 
 

@@ -29,7 +29,7 @@ DONE_S = 400
 FLEET, OTHERS = range(21, 27), range(41, 47)
 BOTH = range(21, 47)
 FAST = {
-    "trigger_s": 0.5, "archive_trigger_s": 0.5, "repair_interval_s": 1.0, "max_offsets": 300, "publish_s": 0
+    "trigger_s": 1.0, "archive_trigger_s": 1.0, "repair_interval_s": 2.0, "max_offsets": 300, "publish_s": 0
 }  # fmt: skip
 LOSE = """
 DELETE FROM odograph.vehicle_window WHERE window_start >= to_timestamp({at_s});

@@ -50,7 +50,7 @@ def test_every_crash_and_hot_frame_is_one_alert_and_nothing_else_is_though_the_e
 ) -> None:
     """That a killed query goes on with each finding once is shown end to end (tests/e2e, F9)."""
     lane = replace(
-        lane, env=lane.env | {"ODOGRAPH_JOBS_INSTANT_TRIGGER_S": "5", "ODOGRAPH_JOBS_CRASH_TRIGGER_S": "5"}
+        lane, env=lane.env | {"ODOGRAPH_JOBS_INSTANT_TRIGGER_S": "15", "ODOGRAPH_JOBS_CRASH_TRIGGER_S": "15"}
     )
     with lane.process("jobs", "instant") as instant:
         with lane.process("jobs", "events") as events:

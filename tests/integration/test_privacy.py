@@ -186,7 +186,7 @@ def test_nothing_of_an_erased_vehicle_is_left_and_the_ledger_balances(stack: Sta
     def gone() -> bool:  # new batches let Spark drop the states of old ones
         seq = next(seqs)
         send(lane, [(T0 + 1000 * seq + 1500, frame(1, seq, T0 + 1000 * seq)[1])])
-        assert files_with(stack, lane, GONE) == []
+        assert next(files_with(stack, lane, GONE), None) is None
         assert said_of(lane, GONE) == {b""}
         assert not [path for path in shuffles if path.exists()]
         return True
@@ -216,25 +216,23 @@ def said_of(lane: Lane, vehicle: str) -> set[bytes]:
     return {record.value for record in records if vehicle in (record.key or "") + record.value.decode()}
 
 
-def files_with(stack: Stack, lane: Lane, vehicle: str) -> list[str]:
-    """Files with the vehicle's id in their bytes: of the home, of the lane's topics, of its database.
+def files_with(stack: Stack, lane: Lane, vehicle: str) -> Iterator[str]:
+    """Files with the vehicle's id in their bytes: of the home, of the lane's database, of its topics.
 
     In compacted topics a record without a value has it as its key until the second compaction after.
     """
     database = rows(lane, "SELECT oid::text FROM pg_database WHERE datname = current_database()")[0]["oid"]
     custody = rows(lane, "SELECT pg_relation_filepath('odograph.custody') AS path")[0]["path"]
     index = rows(lane, "SELECT pg_relation_filepath('odograph.custody_of_record') AS path")[0]["path"]
-    folders = [path for path in stack.home.rglob(f"base/{database}") if path.is_dir()]
+    folders = [lane.home, *(path for path in stack.home.rglob(f"base/{database}") if path.is_dir())]
     prefix = lane.settings.kafka.prefix
     compacted = {f"{kafka_topic(prefix, topic)}-0" for topic in COMPACTED}
-    folders += [f for f in stack.home.rglob(f"log/{prefix}*") if f.name not in compacted] + [lane.home]
+    folders += [f for f in stack.home.rglob(f"log/{prefix}*") if f.name not in compacted]
     assert len(folders) > 10
-    return [
-        str(path.relative_to(stack.home))
-        for folder in folders
-        for path in folder.rglob("*")
-        if path.is_file() and not str(path).endswith((custody, index)) and holds(path, vehicle.encode())
-    ]
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.is_file() and not str(path).endswith((custody, index)) and holds(path, vehicle.encode()):
+                yield str(path.relative_to(stack.home))
 
 
 def holds(path: Path, text: bytes) -> bool:
