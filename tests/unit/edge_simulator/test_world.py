@@ -59,16 +59,19 @@ def test_the_same_seed_gives_the_same_bytes(rough: tuple[World, list[Outgoing], 
 
 
 def test_obd_sensors_read_whole_degrees_and_fine_ones_tenths() -> None:
-    def read(name: str, **more: Any) -> set[float]:
-        _, sent, _ = everything(replace(BASE, vehicles=12, frames_per_vehicle=3, **more))
-        frames = [frame.decode(m.payload) for m in sent]
+    def sent(**more: Any) -> list[dict[str, Any]]:
+        _, found, _ = everything(replace(BASE, vehicles=12, frames_per_vehicle=3, **more))
+        return [frame.decode(m.payload) for m in found]
+
+    def read(name: str, frames: list[dict[str, Any]]) -> set[float]:
         each = [value for f in frames for value in np.atleast_1d(f.get(name, ())) if value is not None]
         return {float(value) for value in each}
 
+    obd, fine = sent(sensors="obd"), sent()
     for name, steps_per_unit in {"coolant_temp_c": 1, "speed_kmh": 1, "battery_voltage_v": 10}.items():
-        coarse = read(name, sensors="obd")
+        coarse = read(name, obd)
         assert {round(value * steps_per_unit, 6) % 1 for value in coarse} == {0}, name
-        assert len(coarse) < len(read(name)), name
+        assert len(coarse) < len(read(name, fine)), name
 
 
 def test_another_seed_gives_other_bytes(calm: tuple[World, list[Outgoing], Any]) -> None:

@@ -170,8 +170,8 @@ def simulated() -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, simulated: dict[str, list[dict[str, Any]]]) -> list[Row]:
-    """What all frames raise, in one query: each query costs seconds."""
+def findings(spark: SparkSession, simulated: dict[str, list[dict[str, Any]]]) -> DataFrame:
+    """One query over all frames: each query costs seconds."""
     rows = [
         row
         for boot_id, (bodies, received_ms) in enumerate(CASES.values())
@@ -182,8 +182,15 @@ def found(spark: SparkSession, simulated: dict[str, list[dict[str, Any]]]) -> li
     rows += rows_of(frames(HOT, boot_id=len(CASES)), key=FOREIGN)
     for key, bodies in simulated.items():
         rows += rows_of(bodies, T0 + 30_000, key)
-    raised = frame_findings(spark.createDataFrame(rows, RECORD), FRAME_RULES, LIMITS).collect()
-    return sorted(raised, key=lambda row: (row["boot_id"], row["received_ms"], row["seq"], row["rule"]))
+    return frame_findings(spark.createDataFrame(rows, RECORD), FRAME_RULES, LIMITS)
+
+
+@pytest.fixture(scope="module")
+def found(findings: DataFrame) -> list[Row]:
+    """What all frames raise."""
+    return sorted(
+        findings.collect(), key=lambda row: (row["boot_id"], row["received_ms"], row["seq"], row["rule"])
+    )
 
 
 def of(found: list[Row], case: str) -> list[Row]:
@@ -264,10 +271,9 @@ def test_a_crash_with_an_impossible_clock_raises_at_its_receipt(crashed: list[Ro
 
 
 def test_an_alert_on_the_wire_has_every_key_and_its_vehicle_as_key(
-    spark: SparkSession, found: list[Row]
+    spark: SparkSession, findings: DataFrame, found: list[Row]
 ) -> None:
-    none = frame_findings(records(spark, []), FRAME_RULES, LIMITS)
-    alerts = spark.createDataFrame(of(found, "no place"), none.schema)
+    alerts = spark.createDataFrame(of(found, "no place"), findings.schema)
     (sent,) = kafka_records(alerts).collect()
     alert = orjson.loads(sent["value"])
     assert sent["key"] == VIN
