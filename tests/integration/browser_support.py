@@ -14,6 +14,7 @@ import numpy.typing as npt
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+from dashboard.shared.theme import SERIES
 from load_tests.dashboard import paint
 from tests.support import eventually
 
@@ -22,6 +23,8 @@ SEEN_S = 180.0
 WAIT_MS = 1000 * SEEN_S
 FOLLOWED_MS = 30_000
 LOCAL = ("data:", "blob:")
+LEGEND_PX = 60
+"""More pixels than a legend's stroke of its series' colour has."""
 
 # A page opened by its own address asks for Streamlit's health below it first: 404 is the right answer.
 PROBE = re.compile(r"/(vehicle|trips|routing|replay|alerts|crashes|operations)/_stcore/(health|host-config)$")
@@ -68,7 +71,8 @@ class Visit:
         def followed() -> bool:
             self.still()
             if (canvas.bounding_box() or {"width": 0})["width"] < 2 * x:
-                size = self.page.viewport_size or {"width": 1600, "height": 1000}
+                size = self.page.viewport_size
+                assert size is not None
                 self.page.set_viewport_size({"width": size["width"] - 10, "height": size["height"]})
                 return False
             table.click(position={"x": x, "y": 52})
@@ -90,7 +94,7 @@ class Visit:
 
 @contextmanager
 def desk(
-    browser: Browser, scheme: Literal["light", "dark"] = "light", width: int = 1600, height: int = 1000
+    browser: Browser, scheme: Literal["light", "dark"] = "light", width: int = 1500, height: int = 800
 ) -> Iterator[BrowserContext]:
     """A browser without history, in a zone far from the server's; its window, px."""
     context = browser.new_context(
@@ -117,6 +121,19 @@ def visit(context: BrowserContext, base: str) -> Iterator[Visit]:
 def _note(seen: Visit, kind: str, words: str, url: str) -> None:
     if kind == "error" and PROBE.search(url) is None:
         seen.complaints.append(f"{words} {url}")
+
+
+def charts_drawn(seen: Visit, least: int) -> Locator:
+    """The charts of the page, at least so many, when each of them has its first series."""
+    charts = seen.page.get_by_test_id("stVegaLiteChart")
+    eventually(lambda: charts.count() >= least, SEEN_S, "charts")
+    eventually(lambda: all(lined(chart) for chart in charts.all()), SEEN_S, "lines in every chart")
+    return charts
+
+
+def lined(chart: Locator) -> bool:
+    """Whether a chart's first series is there."""
+    return int(near(pixels_of(chart), SERIES[0], 40).sum()) > LEGEND_PX
 
 
 def canvas(seen: Visit) -> Pixels:

@@ -39,17 +39,18 @@ def site(stack: Stack) -> Iterator[Site]:
 
 @pytest.fixture(scope="package")
 def light(browser: Browser) -> Iterator[BrowserContext]:
-    """A wide window in the light theme."""
+    """A window in the light theme."""
     with desk(browser) as opened:
         yield opened
 
 
 @pytest.fixture
 def reader(light: BrowserContext, site: Site) -> Iterator[Visit]:
-    """A session of its own on the shared dashboard, whose fleet has just reported."""
+    """A session of its own on the shared dashboard, whose fleet has just reported; it asks nobody outside."""
     site.report()
     with visit(light, site.base) as opened:
         yield opened
+        assert opened.outside() == []
 
 
 @pytest.fixture(scope="module")

@@ -121,21 +121,24 @@ def button(reader: Visit, name: str) -> Locator:
     return reader.page.get_by_role("button", name=name)
 
 
-def test_who_signs_in_comes_to_the_alert_they_asked_for(dispatcher: Visit) -> None:
+def test_who_signs_in_comes_to_the_alert_they_asked_for_and_sees_what_its_rule_saw(
+    dispatcher: Visit, site: Site
+) -> None:
     expect(dispatcher.page).to_have_url(f"{dispatcher.base}/alerts?alert=1")
     expect(dispatcher.page.get_by_role("heading", name="Alert 1")).to_be_visible()
     expect(dispatcher.page.get_by_text(ADA).first).to_be_visible()
     expect(dispatcher.page.get_by_text("Local only")).to_have_count(0)
-
-
-def test_an_alert_is_shown_with_what_its_rule_saw(dispatcher: Visit) -> None:
-    dispatcher.open("/alerts?alert=1")
     for label, value in {"Worst": "112.5", "Limit": "105.0", "Findings": "42"}.items():
         expect(dispatcher.metric(label)).to_have_text(value)
     expect(dispatcher.page.get_by_text("60 frames, 30 s before to 30 s after")).to_be_visible()
     chart = dispatcher.page.get_by_test_id("stVegaLiteChart").first
     expect(chart.get_by_text("Coolant, °C")).to_be_visible()
     expect(chart.get_by_text("limit", exact=True)).to_be_visible()
+    fetch = "address => fetch(address).then(answer => answer.status)"
+    assert dispatcher.page.evaluate(fetch, "/map/roads.json") == 200
+    for path in ("/map/roads.json", "/map/vehicles.json"):
+        assert status(site.base, path) == 403
+    assert status(site.base, "/livez") == 200
 
 
 def test_acknowledging_changes_the_table_the_history_and_the_row(dispatcher: Visit, site: Site) -> None:
@@ -254,22 +257,27 @@ def test_an_incident_is_assigned_commented_acknowledged_and_silenced_by_its_caus
     assert HOSTILE not in dispatcher.page.content()
 
 
-def test_maps_are_drawn_for_who_has_signed_in_and_refused_to_others(dispatcher: Visit, site: Site) -> None:
-    dispatcher.open("/alerts?alert=1")
-    expect(dispatcher.page.get_by_role("button", name="Sign out")).to_be_visible()
-    fetch = "address => fetch(address).then(answer => answer.status)"
-    assert dispatcher.page.evaluate(fetch, "/map/roads.json") == 200
-    for path in ("/map/roads.json", "/map/vehicles.json"):
-        assert status(site.base, path) == 403
-    assert status(site.base, "/livez") == 200
-
-
-def test_who_may_only_look_is_told_so_and_finds_no_form(browser: Browser, site: Site) -> None:
+def test_who_may_only_look_finds_no_form_and_sees_nothing_more_without_a_role_and_without_a_click(
+    browser: Browser, site: Site
+) -> None:
+    file = site.lane.settings.dashboard.oidc
+    assert file is not None
+    whole = file.read_text()
     with signed_in(browser, site, VIC, "/alerts?alert=1") as reader:
         expect(
             reader.page.get_by_text("You are here as viewer; this takes dispatcher or admin.")
         ).to_be_visible()
         expect(button(reader, "Acknowledge")).to_have_count(0)
+        expect(reader.page.get_by_text("Data as of")).to_be_visible()
+        assert reader.page.context.request.get(reader.base + "/map/vehicles.json").status == 200
+        file.write_text(whole.replace(f'viewer = ["{VIC}", ', "viewer = ["))
+        try:
+            assert reader.page.context.request.get(reader.base + "/map/vehicles.json").status == 403
+            expect(reader.page.get_by_text("has no role here")).to_be_visible()
+            expect(reader.page.get_by_text("Data as of")).to_have_count(0)
+        finally:
+            file.write_text(whole)
+        reader.complaints.clear()  # maps that it still asked for
 
 
 @pytest.mark.parametrize(("name", "verified"), [(EVE, True), (ROOT, False)])
@@ -336,23 +344,21 @@ def test_maps_stand_on_the_tiles_of_a_local_file_that_only_who_signed_in_gets(
     eventually(lambda: near(pixels_of(played), sea).sum() >= 20_000, SEEN_S, "the lake under the replay")
 
 
-PAGES = ("/", "/vehicle?vehicle={own}", "/vehicle?vehicle={other}", "/trips", "/replay", "/routing",
+PAGES = ("/vehicle?vehicle={own}", "/vehicle?vehicle={other}", "/trips", "/replay", "/routing",
          "/alerts", "/alerts?view=Alerts", "/alerts?alert=1", "/alerts?alert=2", "/alerts?alert=3",
          "/crashes", "/crashes?record={crash}", "/trips?trip={trip}", "/alerts?incident={incident}",
          "/operations")  # fmt: skip
 
 
-def taken(reader: Visit, *paths: str) -> str:
-    """All text of these pages, of the files that they offer and of the fleet's layers."""
-    found = []
-    for path in paths:
-        reader.page.goto(reader.base + path)
-        expect(reader.page.get_by_text("Data as of").first).to_be_visible()
-        reader.page.wait_for_load_state("networkidle")
-        hrefs = reader.page.eval_on_selector_all("a.data", "links => links.map(a => a.getAttribute('href'))")
-        files = [href for href in hrefs if href.endswith("CSV")]
-        found += [reader.page.content(), *(fetched(reader, href) for href in files)]
-    return "".join([*found, fetched(reader, "/map/vehicles.json")])
+def taken(reader: Visit) -> str:
+    """All text of the page, of the files that it offers and of the fleet's layer."""
+    expect(reader.page.get_by_text("Data as of").first).to_be_visible()
+    reader.still()
+    reader.page.wait_for_load_state("networkidle")
+    hrefs = reader.page.eval_on_selector_all("a.data", "links => links.map(a => a.getAttribute('href'))")
+    files = [href for href in hrefs if href.endswith("CSV")]
+    paths = [*files, "/map/vehicles.json"]
+    return "".join([reader.page.content(), *(fetched(reader, path) for path in paths)])
 
 
 def refused(site: Site) -> set[Refusal]:
@@ -365,25 +371,6 @@ def fetched(reader: Visit, path: str) -> str:
     return reader.page.context.request.get(reader.base + path).text()
 
 
-def test_who_is_taken_out_of_the_roles_sees_nothing_more_without_a_click(
-    browser: Browser, site: Site
-) -> None:
-    file = site.lane.settings.dashboard.oidc
-    assert file is not None
-    whole = file.read_text()
-    with signed_in(browser, site, VIC, "/") as reader:
-        expect(reader.page.get_by_text("Data as of")).to_be_visible()
-        assert reader.page.context.request.get(reader.base + "/map/vehicles.json").status == 200
-        file.write_text(whole.replace(f'viewer = ["{VIC}", ', "viewer = ["))
-        try:
-            assert reader.page.context.request.get(reader.base + "/map/vehicles.json").status == 403
-            expect(reader.page.get_by_text("has no role here")).to_be_visible(timeout=1000 * SEEN_S)
-            expect(reader.page.get_by_text("Data as of")).to_have_count(0)
-        finally:
-            file.write_text(whole)
-        reader.complaints.clear()  # maps that it still asked for
-
-
 def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_layer(
     browser: Browser, site: Site
 ) -> None:
@@ -394,12 +381,13 @@ def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_lay
     ((trip,),) = site.fetch("SELECT min(trip_id) FROM odograph.trip WHERE vehicle_id = ANY(%s)", [*north])
     ((incident,),) = site.fetch("SELECT incident_no FROM odograph.alert WHERE alert_no = 2")  # of the crash
     with signed_in(browser, site, BOB, "/", fleets=("south",)) as bob:
-        expect(bob.page.get_by_text("Data as of")).to_be_visible()
         pages = [
             path.format(own=own, other=other, crash=crash, trip=trip, incident=incident) for path in PAGES
         ]
-        for path in pages:
-            shown = taken(bob, path)
+        for path in ("/", *pages):
+            if path != "/":  # there he has come already
+                bob.page.goto(bob.base + path)
+            shown = taken(bob)
             named = {vin for vin in north if vin in shown} - {vin for vin in north if vin in path}
             assert (named, own in shown) == (set(), True), path
         for what in ("a vehicle", "a trip", "an alert", "an incident", "a crash record"):
@@ -412,7 +400,7 @@ def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_lay
         bob.page.goto("about:blank")  # his session stays
         with signed_in(browser, site, ANN, "/", fleets=("north",)) as ann:
             assert ann.page.context.request.get(link).status == 410
-            seen = taken(ann, "/")
+            seen = taken(ann)
             assert ({vin for vin in south if vin in seen}, other in seen) == (set(), True)
             assert Refusal(ANN, "layer fleet: not one of theirs") not in refused(site)
             assert {vin for vin in south if vin in fetched(ann, layer)} == set()
@@ -436,5 +424,5 @@ def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_lay
         eventually(lambda: other in fetched(dan, "/map/vehicles.json"), SEEN_S, "the vehicle that was lent")
         assert {vin for vin in north | south if vin in fetched(dan, "/map/vehicles.json")} == {other}
     with signed_in(browser, site, VIC, "/") as operator:
-        shown = taken(operator, "/")
+        shown = taken(operator)
         assert {own, other} <= {vin for vin in north | south if vin in shown}

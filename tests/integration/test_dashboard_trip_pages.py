@@ -50,21 +50,34 @@ def shows(reader: Visit, colour: str, least: int) -> bool:
     return int(near(pixels_of(part(reader, "map")), colour).sum()) >= least
 
 
-def test_a_row_opens_the_trip_and_its_way_has_the_colours_of_its_speeds(reader: Visit) -> None:
+def test_a_days_trips_are_files_and_a_report_and_a_row_opens_the_trip(reader: Visit, site: Site) -> None:
     reader.open("/trips?day=2021-03-29&paused=1")  # a click into a table that is drawn anew is lost
     expect(reader.metric("Distance")).to_have_text("12 km")
+    check_files(reader)
+    check_report(reader)
     reader.click_row(reader.page.get_by_test_id("stDataFrame"), re.escape(TRIP))
     expect(reader.metric("Harsh events")).to_have_text("2")
+    run = site.lane.run("report", "--day", "2022-01-01", "-o", "-")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "nothing is stored of any vehicle on 2022-01-01 (UTC)" in run.stderr
+
+
+def test_a_trip_is_a_gpx_file_has_one_cursor_and_its_way_the_colours_of_its_speeds(
+    reader: Visit, site: Site
+) -> None:
+    reader.open(TRIP)
+    check_gpx(reader, site)
     for band, least in {"free": 60, "severe": 60, "unknown": 60}.items():
         eventually(lambda c=CONGESTION[band], n=least: shows(reader, c, n), SEEN_S, f"{band} on the way")
+    check_cursor(reader)
     for _ in range(5):
         part(reader, "out").click()
     for kind in ("sea", "ground"):  # of the coast that it was driven along
         eventually(lambda c=COLOURS["light"][kind]: shows(reader, c, 20_000), SEEN_S, f"{kind} from afar")
 
 
-def test_the_rows_of_a_list_are_downloaded_as_csv_and_as_parquet(reader: Visit) -> None:
-    reader.open("/trips?day=2021-03-29")
+def check_files(reader: Visit) -> None:
+    """All rows of the list as CSV and as Parquet."""
     csv = pd.read_csv(_download(reader, "Trips: all rows as CSV"))
     parquet = pd.read_parquet(_download(reader, "Trips: all rows as Parquet"))
     for found in (csv, parquet):
@@ -73,8 +86,8 @@ def test_the_rows_of_a_list_are_downloaded_as_csv_and_as_parquet(reader: Visit) 
     assert list(csv["started_at"]) == ["2021-03-29T08:00:00.000000Z"]
 
 
-def test_a_trips_way_is_a_gpx_file_and_the_command_writes_the_same(reader: Visit, site: Site) -> None:
-    reader.open(TRIP)
+def check_gpx(reader: Visit, site: Site) -> None:
+    """The trip's way is a file, and the command writes the same."""
     given = _download(reader, "The trip's way: all rows as GPX").read_bytes()
     assert given.count(b"<trkpt") == 180
     span = ("--from", "2021-03-29T08:00", "--to", "2021-03-29T09:00")
@@ -82,8 +95,8 @@ def test_a_trips_way_is_a_gpx_file_and_the_command_writes_the_same(reader: Visit
     assert (run.returncode, run.stdout.encode().strip()) == (0, given), run.stderr
 
 
-def test_a_days_report_opens_from_the_page_and_an_empty_day_is_said(reader: Visit, site: Site) -> None:
-    reader.open("/trips?day=2021-03-29")
+def check_report(reader: Visit) -> None:
+    """The day's report opens in a tab of its own."""
     with reader.page.expect_popup() as opened:
         reader.page.get_by_text("Day's report").click()
     report = opened.value
@@ -92,10 +105,7 @@ def test_a_days_report_opens_from_the_page_and_an_empty_day_is_said(reader: Visi
     for label, value in {"Vehicles": "1", "Distance": "12.0 km", "Trips": "1", "Harsh braking": "1"}.items():
         expect(report.locator("dl div").filter(has_text=label).locator("dd")).to_have_text(value)
     expect(report.get_by_role("row").filter(has_text=ROVER)).to_contain_text("Twizy 45")
-    assert reader.outside() == []
-    run = site.lane.run("report", "--day", "2022-01-01", "-o", "-")
-    assert (run.returncode, run.stdout) == (1, "")
-    assert "nothing is stored of any vehicle on 2022-01-01 (UTC)" in run.stderr
+    report.close()
 
 
 def _download(reader: Visit, title: str) -> Path:
@@ -105,8 +115,8 @@ def _download(reader: Visit, title: str) -> Path:
     return started.value.path()
 
 
-def test_the_cursor_of_chart_map_and_slider_is_one(reader: Visit) -> None:
-    reader.open(TRIP)
+def check_cursor(reader: Visit) -> None:
+    """The cursor of chart, map and slider is one."""
     told = part(reader, "told")
     expect(told).to_contain_text("08:00:10 · 22 km/h · 55 % of free flow (40): congested")
     part(reader, "slider").fill("40")
@@ -133,12 +143,15 @@ def test_a_trip_that_is_not_known_is_said_to_be_none(reader: Visit) -> None:
     expect(reader.page.get_by_text("All trips")).to_be_visible()
 
 
-def test_a_day_is_played_paused_scrubbed_and_followed_under_the_badge_replay(reader: Visit) -> None:
-    reader.open(REPLAY)
+def test_a_day_is_played_paused_and_scrubbed_and_a_vehicles_card_leads_to_its_page(reader: Visit) -> None:
+    reader.open(f"{REPLAY}&follow={ROVER}")
     expect(reader.page.locator(".st-key-status")).to_contain_text("REPLAY")
     expect(part(reader, "badge")).to_have_text("REPLAY")
     expect(part(reader, "at")).to_contain_text("2021-03-29 08:15:00 UTC")
     expect(part(reader, "say")).to_have_text("moving 1")
+    expect(part(reader, "who")).to_contain_text(ROVER)
+    expect(part(reader, "who")).to_contain_text("moving,")
+    expect(part(reader, "follow")).to_have_text("Following")
     eventually(lambda: shows(reader, STATES["moving"], 60), SEEN_S, "the vehicle")
     part(reader, "play").click()
     expect(part(reader, "at")).not_to_contain_text("08:15")
@@ -152,13 +165,6 @@ def test_a_day_is_played_paused_scrubbed_and_followed_under_the_badge_replay(rea
     part(reader, "slider").fill(str(start_ms + 60 * 60_000))
     expect(part(reader, "at")).to_contain_text("09:00:00")
     expect(part(reader, "say")).to_have_text("silent 1")
-
-
-def test_a_vehicle_is_followed_and_its_card_leads_to_its_page(reader: Visit) -> None:
-    reader.open(f"{REPLAY}&follow={ROVER}")
-    expect(part(reader, "who")).to_contain_text(ROVER)
-    expect(part(reader, "who")).to_contain_text("moving,")
-    expect(part(reader, "follow")).to_have_text("Following")
     part(reader, "open").click()
     expect(reader.page).to_have_url(re.compile(f"vehicle={ROVER}"))
 
@@ -206,7 +212,23 @@ def test_the_dashboard_of_a_run_stands_at_the_runs_own_time_and_looks_where_its_
         assert (reader.complaints, reader.outside()) == ([], [])
 
 
-def test_the_time_slider_shows_the_traffic_of_its_moment(reader: Visit) -> None:
+def test_the_slider_shows_the_traffic_of_its_moment_judged_by_the_limit_until_free_flow_is_known(
+    reader: Visit, site: Site
+) -> None:
+    site.execute("UPDATE odograph.road_cell_baseline SET cell = 'x' || cell")
+    try:
+        check_slider(reader)
+        page = reader.page
+        expect(page.get_by_text("free (over 90 % of the speed limit, else of 50 km/h)")).to_be_visible()
+        expect(page.get_by_text("Free-flow speed is known of 0 of 126 places (0%)")).to_be_visible()
+        shade = on_ground(CONGESTION["severe"], maps.ALPHA["live"])
+        eventually(lambda: drawn(reader, shade, 2000), SEEN_S, "cells in the colours of their bands")
+    finally:
+        site.execute("UPDATE odograph.road_cell_baseline SET cell = substr(cell, 2)")
+
+
+def check_slider(reader: Visit) -> None:
+    """A step of the slider brings the traffic of the next five minutes, and the address follows."""
     day = f"{yesterday():%Y-%m-%d}"
     reader.open(f"/routing?day={day}&at=07:55")
     expect(reader.page.get_by_text(f"No traffic is known at {day} 07:55:00 UTC")).to_be_visible()
@@ -215,21 +237,6 @@ def test_the_time_slider_shows_the_traffic_of_its_moment(reader: Visit) -> None:
     slider.press("ArrowRight")
     expect(reader.page.get_by_text(f"Up to {day} 08:00:00 UTC: 126 seen")).to_be_visible()
     expect(reader.page).to_have_url(re.compile("at=08"))
-
-
-def test_until_free_flow_is_known_traffic_is_judged_by_the_limit_and_the_page_says_so(
-    reader: Visit, site: Site
-) -> None:
-    site.execute("UPDATE odograph.road_cell_baseline SET cell = 'x' || cell")
-    try:
-        reader.open(f"/routing?day={yesterday():%Y-%m-%d}&at=08:00")
-        page = reader.page
-        expect(page.get_by_text("free (over 90 % of the speed limit, else of 50 km/h)")).to_be_visible()
-        expect(page.get_by_text("Free-flow speed is known of 0 of 126 places (0%)")).to_be_visible()
-        shade = on_ground(CONGESTION["severe"], maps.ALPHA["live"])
-        eventually(lambda: drawn(reader, shade, 2000), SEEN_S, "cells in the colours of their bands")
-    finally:
-        site.execute("UPDATE odograph.road_cell_baseline SET cell = substr(cell, 2)")
 
 
 def on_ground(colour: str, alpha: int) -> str:
