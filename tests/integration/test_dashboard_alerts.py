@@ -300,6 +300,7 @@ def test_a_crash_record_is_shown_and_its_bundle_leaves_as_the_command_makes_it(
         expect(reader.page.get_by_role("heading", name="The 20 s before time zero")).to_be_visible()
         expect(reader.page.get_by_test_id("stVegaLiteChart").first.get_by_text("air bag")).to_be_visible()
         expect(reader.page.get_by_text("49.00690, 8.40370")).to_be_visible()
+        reader.still()
         reader.page.get_by_role("combobox", name="Legal basis").click()
         reader.page.get_by_role("option", name="court-order").click()
         expect(reader.page.locator("a[href*='basis=court-order']")).not_to_have_count(0)
