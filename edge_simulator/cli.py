@@ -213,7 +213,7 @@ def resend(
     from edge_simulator.console import now_ms, say
     from edge_simulator.edr import crash_store
     from edge_simulator.sending.paho_publisher import PahoPublisher
-    from infra.stack import devices
+    from infra.stack.access import devices
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000

@@ -23,7 +23,7 @@ from infra.contract.messages import MIN_CHUNK_BYTES
 from infra.settings.files import parse_yaml, read_yaml, wanted
 from infra.settings.settings import Settings
 from infra.settings.values import day_ms, duration_ms
-from infra.stack.identity import record_signer
+from infra.stack.access.identity import record_signer
 
 Profile = Literal["steady", "day"]
 STEP_MS = 1000  # the number on line changes at most so often

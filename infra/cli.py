@@ -57,7 +57,7 @@ def _among_programs() -> None:
     with suppress(ConfigError):  # the command will tell
         settings = load()
         if (settings.paths.home / "programs").exists():
-            from infra.stack import users
+            from infra.stack.access import users
 
             os.umask(0o002)  # in a folder that programs share they may do with a file what root may
             users.unfollow(settings)

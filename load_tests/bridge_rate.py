@@ -30,7 +30,7 @@ from pathlib import Path
 
 from infra.contract.topics import kafka_topic
 from infra.settings.sections import Mqtt
-from infra.stack import devices
+from infra.stack.access import devices
 from load_tests.mqtt_flood import Flood, sized_messages
 from load_tests.rate_support import Ends, Services, cpu_s, rss_mb, services_in
 

@@ -24,7 +24,7 @@ from typing import Any
 from infra.clients.tables import aligned
 from infra.settings.settings import load
 from infra.stack import processes
-from infra.stack.fetch import fetch_all
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.mosquitto import BrokerWatch
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack

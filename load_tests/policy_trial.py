@@ -60,9 +60,10 @@ from infra.contract.topics import (
 )
 from infra.settings.files import write_private
 from infra.settings.settings import Endpoints, load
-from infra.stack import devices, identity, rootfs, users
-from infra.stack.fetch import fetch_all
-from infra.stack.identity import Authority
+from infra.stack.access import devices, identity, users
+from infra.stack.access.identity import Authority
+from infra.stack.downloads import rootfs
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.kafka import acl_faults
 from infra.stack.postgres import PROGRAMS as PROGRAM_LOGINS
 from infra.stack.processes import guarded

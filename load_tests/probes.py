@@ -17,7 +17,7 @@ from infra.clients import kafka
 from infra.clients.db import session
 from infra.contract import messages, topics
 from infra.settings.settings import Endpoints, Settings
-from infra.stack import devices
+from infra.stack.access import devices
 
 _REPORTING = (
     "SELECT vehicle_id FROM serving.fleet_latest "

@@ -17,8 +17,9 @@ from confluent_kafka import TopicPartition
 from infra.clients.kafka import consumer
 from infra.clients.mqtt_broker import MqttBroker, opened
 from infra.settings.settings import Endpoints, load
-from infra.stack import cache, devices
-from infra.stack.fetch import fetch_all
+from infra.stack.access import devices
+from infra.stack.downloads import cache
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.mosquitto import mosquitto
 from infra.stack.processes import guarded
 from infra.stack.service import Runner, Service, free_port

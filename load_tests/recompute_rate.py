@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from infra.clients.db import session
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack.fetch import fetch_all
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.stack import SERVICES, Stack
 from load_tests.archive_rate import START_MS, generated
 from load_tests.bench.home import own_home

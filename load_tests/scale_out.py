@@ -23,7 +23,7 @@ from infra.contract.topics import kafka_topic
 from infra.settings.sections import Profile
 from infra.settings.settings import load
 from infra.stack import processes
-from infra.stack.cluster import SPARK_CONF
+from infra.stack.hosts.cluster import SPARK_CONF
 from infra.stack.kafka import create_topics
 from infra.stack.service import HOST
 from infra.stack.supervisor import odograph

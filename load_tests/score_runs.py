@@ -36,7 +36,8 @@ from infra.contract.topics import HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, kafka_t
 from infra.settings.settings import Endpoints, Settings, load
 from infra.settings.values import duration_ms
 from infra.sql import truth
-from infra.stack import fetch, status
+from infra.stack import status
+from infra.stack.downloads import fetch
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
 from infra.stack.supervisor import Supervisor, programs, wait_ready

@@ -15,8 +15,8 @@ from typing import Final
 from infra.clients.mqtt_broker import MqttBroker
 from infra.settings.files import write_private
 from infra.stack import mosquitto, probes
-from infra.stack.identity import SERVICES, Authority
-from infra.stack.rootfs import CONFIG, write_config
+from infra.stack.access.identity import SERVICES, Authority
+from infra.stack.downloads.rootfs import CONFIG, write_config
 from infra.stack.service import HOST, Runner, free_port
 
 USER: Final = "odograph"

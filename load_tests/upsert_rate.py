@@ -27,7 +27,8 @@ import pyarrow as pa
 from psycopg import conninfo
 
 from infra.settings.settings import load
-from infra.stack import postgres, rootfs
+from infra.stack import postgres
+from infra.stack.downloads import rootfs
 from load_tests.bench.parts import cpu_s
 from load_tests.drills.site import Site, opened
 from load_tests.filling import vehicle

@@ -83,10 +83,10 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
     the query must not be running.
     """
     from infra.clients.kafka import log_generations
-    from stream_jobs.app.checkpoints import ALL, NEVER_RESET
-    from stream_jobs.app.checkpoints import reset as put_aside
-    from stream_jobs.app.files import checkpoint_files
     from stream_jobs.app.session import LOCAL, spark_when_asked
+    from stream_jobs.recovery.checkpoints import ALL, NEVER_RESET
+    from stream_jobs.recovery.checkpoints import reset as put_aside
+    from stream_jobs.recovery.files import checkpoint_files
 
     configure("jobs")
     settings = load()
@@ -112,11 +112,11 @@ def rescale(
     """
     import threading
 
-    from stream_jobs.app import rescale as work
-    from stream_jobs.app.files import checkpoint_files
     from stream_jobs.app.jobs import STREAM_CONF
     from stream_jobs.app.session import LOCAL, build_session
     from stream_jobs.app.topic_writer import dead_lettering
+    from stream_jobs.recovery import rescale as work
+    from stream_jobs.recovery.files import checkpoint_files
 
     configure("jobs")
     settings = load()

@@ -13,7 +13,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from infra.settings.settings import load
-from infra.stack.fetch import fetch_all
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
 from tests.support import Lane, make_template, open_lane, without_fsync

@@ -21,7 +21,7 @@ from infra.settings.files import write_private
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings, load
 from infra.sql.migrate import migrate
 from infra.stack import kafka, postgres, processes
-from infra.stack.identity import ensure_keys
+from infra.stack.access.identity import ensure_keys
 from infra.stack.service import free_port
 from infra.stack.stack import Stack, with_database
 from infra.stack.supervisor import programs

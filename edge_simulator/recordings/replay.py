@@ -31,7 +31,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings import settings as configuration
 from infra.settings.settings import Settings
 from infra.settings.values import duration_ms, moment_ms
-from infra.stack import devices
+from infra.stack.access import devices
 
 Start = Literal["now", "kept"] | int  # or the UTC time (ms) at which the recordings are to begin
 NEAR_MS: Final = 300_000  # a begin so near is kept to: what is past by then is sent at once

@@ -30,7 +30,7 @@ from infra.contract.errors import ConfigError, ContractError
 from infra.contract.frame import Frame
 from infra.contract.topics import EVERYBODY, mqtt_filter, mqtt_topic
 from infra.settings.settings import Settings, endpoints
-from infra.stack import devices
+from infra.stack.access import devices
 
 FEW = 10  # a connection of so many vehicles names each; one of more takes all and drops what is not its own
 REMEMBERED = 100_000  # identities of messages kept to know a repetition

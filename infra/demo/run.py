@@ -17,7 +17,9 @@ from infra.contract.errors import ServiceError
 from infra.settings.files import read_json
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.sql import queries, truth
-from infra.stack import cluster, fetch, probes, processes, status, supervisor
+from infra.stack import probes, processes, status, supervisor
+from infra.stack.downloads import fetch
+from infra.stack.hosts import cluster
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
 from stream_jobs.audit.collect import current_ledger, settled_ledger

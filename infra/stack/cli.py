@@ -11,7 +11,7 @@ from infra.clients.tables import aligned
 from infra.settings.settings import endpoints, load, report, settings_in_force
 
 if TYPE_CHECKING:
-    from infra.stack.identity import Issued
+    from infra.stack.access.identity import Issued
     from infra.stack.stack import Stack
 
 device = typer.Typer(name="device", help="Certificates of vehicles and gateways.", no_args_is_help=True)
@@ -42,7 +42,7 @@ def setup(
     browser: Annotated[bool, typer.Option("--browser", help="Chromium too, for the browser tests")] = False,
 ) -> None:
     """Fetch what the local stack runs on (about 0.6 GB, once a user): jars, PostgreSQL, Mosquitto, Java."""
-    from infra.stack import fetch
+    from infra.stack.downloads import fetch
 
     stack = _stack()
     fetch.fetch_all(stack.settings.paths.cache, stack.kinds)
@@ -73,7 +73,7 @@ def cluster_up(
     that is none), Spark's master with 3 workers and HDFS (0: none), 2 bridges, 2 hosts of programs: of each
     program that must exist once the second one stands by. 0: one of it, as `odograph up` has.
     """
-    from infra.stack.cluster import ALONE
+    from infra.stack.hosts.cluster import ALONE
     from infra.stack.stack import Stack
 
     given = {"kafka": kafka, "mqtt": mqtt, "postgres": postgres, "workers": workers, "hosts": hosts}
@@ -87,7 +87,8 @@ def cluster_up(
 
 
 def _begin(stack: "Stack", services_only: bool, wait_s: float) -> None:
-    from infra.stack import fetch, supervisor
+    from infra.stack import supervisor
+    from infra.stack.downloads import fetch
     from infra.stack.probes import page
 
     fetch.fetch_all(stack.settings.paths.cache, stack.kinds)
@@ -166,7 +167,7 @@ def failover(
     is named; its records come by themselves when that region's Kafka is back.
     """
     from infra.contract.errors import ConfigError
-    from infra.stack import regions
+    from infra.stack.hosts import regions
 
     if bool(to) is follow:
         raise ConfigError("--to NAME or --follow: one of them")
@@ -189,7 +190,7 @@ def enrol(
     vehicle: Annotated[list[str] | None, typer.Option(help="of a gateway: whom it speaks for")] = None,
 ) -> None:  # fmt: skip
     """Give a device its first certificate; prints where certificate, key and our authority lie."""
-    from infra.stack import devices
+    from infra.stack.access import devices
 
     asked = None if request is None else request.read_bytes()
     typer.echo(_files(devices.enrol(stack := _stack(), name, days, vehicle or (), asked), stack))
@@ -198,7 +199,7 @@ def enrol(
 @device.command()
 def rotate(name: Name, days: Days = 365, request: Request = None) -> None:
     """Give a device a further certificate. The old ones stay valid: revoke them once it has the new one."""
-    from infra.stack import devices
+    from infra.stack.access import devices
 
     asked = None if request is None else request.read_bytes()
     typer.echo(_files(devices.rotate(stack := _stack(), name, days, asked), stack))
@@ -207,7 +208,7 @@ def rotate(name: Name, days: Days = 365, request: Request = None) -> None:
 @device.command()
 def revoke(name: Name, serial: Annotated[str, typer.Option(help="this certificate only")] = "") -> None:
     """Revoke a device's certificates, for ever. It is not let in, and may do nothing where it is in."""
-    from infra.stack import devices
+    from infra.stack.access import devices
 
     for one in devices.revoke(_stack(), name, serial):
         _say(f"revoked: {one.name} {one.fingerprint}")
@@ -220,7 +221,7 @@ def list_devices(as_json: Json = False) -> None:
 
     import orjson
 
-    from infra.stack import devices
+    from infra.stack.access import devices
 
     now = dt.datetime.now(dt.UTC)
     found = [(o.name, o.state(now), o.ends, o.fingerprint) for o in devices.authority(_stack()).issued()]
@@ -230,7 +231,7 @@ def list_devices(as_json: Json = False) -> None:
 
 
 def _files(made: "Issued", stack: "Stack") -> str:
-    from infra.stack.identity import FOLDER, SERVICES
+    from infra.stack.access.identity import FOLDER, SERVICES
 
     key = str(made.key) if made.key.exists() else "the device's own"
     authority = stack.home / FOLDER / SERVICES / "ca.pem"
@@ -246,7 +247,7 @@ def bom() -> None:
     """Print the bill of materials of this installation: CycloneDX 1.6, JSON."""
     import json
 
-    from infra.stack.cache import bill
+    from infra.stack.downloads.cache import bill
 
     typer.echo(json.dumps(bill(load().paths.cache), indent=1))
 
@@ -274,7 +275,7 @@ def proxy() -> None:
     """Lead to the dashboards of all hosts under one address, until stopped (`cluster up` starts it)."""
     import asyncio
 
-    from infra.stack.proxy import serve
+    from infra.stack.hosts.proxy import serve
 
     ports = endpoints(load(), ()).http_ports
     targets = [port for name, port in ports.items() if name.partition("-")[0] == "dashboard"]
@@ -283,7 +284,7 @@ def proxy() -> None:
 
 def mirror() -> None:
     """Copy the other region's log into this one's Kafka, while this region follows, until stopped."""
-    from infra.stack import mirror
+    from infra.stack.hosts import mirror
 
     log.configure(mirror.NAME)
     mirror.run(load())

@@ -21,10 +21,12 @@ from infra.contract.errors import OdographError
 from infra.settings.sections import Kafka, Watch
 from infra.settings.settings import Endpoints, endpoints
 from infra.sql.migrate import pending
-from infra.stack import cache, fetch, identity, probes, processes, users
+from infra.stack import probes, processes
+from infra.stack.access import identity, users
+from infra.stack.downloads import cache, fetch
+from infra.stack.downloads.rootfs import PRIVATE_MOUNTS
 from infra.stack.kafka import acl_faults, missing_topics, topic_faults
 from infra.stack.mosquitto import broker_figures, tells_refused
-from infra.stack.rootfs import PRIVATE_MOUNTS
 from infra.stack.service import HOST, listening, sockets_of
 from infra.stack.stack import DEVICES, Stack
 from infra.stack.status import Part, partitions, parts

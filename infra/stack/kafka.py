@@ -31,7 +31,8 @@ from infra.contract import policy
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic
 from infra.settings import sections
-from infra.stack import probes, processes, rootfs
+from infra.stack import probes, processes
+from infra.stack.downloads import rootfs
 from infra.stack.service import HOST, Service
 
 LOG_CONFIG = Path(__file__).with_name("kafka-log4j2.properties")

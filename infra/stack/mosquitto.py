@@ -18,8 +18,9 @@ from infra.clients.mqtt_broker import MqttBroker
 from infra.clients.waiting import looks
 from infra.contract.errors import ServiceError
 from infra.settings.sections import Mqtt
-from infra.stack import probes, rootfs
-from infra.stack.rootfs import CONFIG, DATA, inside
+from infra.stack import probes
+from infra.stack.downloads import rootfs
+from infra.stack.downloads.rootfs import CONFIG, DATA, inside
 from infra.stack.service import HOST, Service
 
 USER = "odograph-mosquitto"

@@ -23,8 +23,9 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import read_json, write_private
 from infra.settings.sections import Db
 from infra.sql.migrate import UNBOUNDED, make_roles, restates_compressed
-from infra.stack import cache, probes, processes, rootfs
-from infra.stack.rootfs import CONFIG, DATA, inside
+from infra.stack import probes, processes
+from infra.stack.downloads import cache, rootfs
+from infra.stack.downloads.rootfs import CONFIG, DATA, inside
 from infra.stack.service import HOST, Runner, Service
 
 SQL: Final = sql_of(__file__)

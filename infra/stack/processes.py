@@ -19,7 +19,7 @@ from pathlib import Path
 from infra.clients.locks import locked
 from infra.clients.waiting import looks
 from infra.contract.errors import ServiceError
-from infra.stack.cache import remove_tree
+from infra.stack.downloads.cache import remove_tree
 
 LAUNCH = Path(__file__).with_name("launch.sh").read_text()
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

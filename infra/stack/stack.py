@@ -32,19 +32,11 @@ from infra.settings.settings import (
     fixed_ports,
 )
 from infra.sql.migrate import migrate
-from infra.stack import (
-    cache,
-    fetch,
-    identity,
-    mirror,
-    postgres,
-    processes,
-    regions,
-    service,
-    supervisor,
-    users,
-)
-from infra.stack.cluster import ALONE, FIRST, Cluster
+from infra.stack import postgres, processes, service, supervisor
+from infra.stack.access import identity, users
+from infra.stack.downloads import cache, fetch
+from infra.stack.hosts import mirror, regions
+from infra.stack.hosts.cluster import ALONE, FIRST, Cluster
 from infra.stack.kafka import acl_faults, create_topics, kafka, kafka_address
 from infra.stack.mosquitto import Secure, mosquitto, mosquitto_reread, tells_refused
 from infra.stack.service import HOST, Runner, Service

@@ -22,8 +22,9 @@ from infra.contract.topics import LIVE, kafka_topic
 from infra.settings.files import read_json, write_private
 from infra.settings.sections import Watch
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack import processes, query_offsets, regions
-from infra.stack.cache import folder_bytes
+from infra.stack import processes, query_offsets
+from infra.stack.downloads.cache import folder_bytes
+from infra.stack.hosts import regions
 from infra.stack.kafka import records_by_topic
 from infra.stack.mosquitto import BrokerFigures, broker_figures
 from infra.stack.probes import page, readiness

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra.clients.db import session
 from infra.settings.settings import Endpoints
-from infra.stack import fetch
+from infra.stack.downloads import fetch
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = ("pyspark", "confluent-kafka", "paho-mqtt", "orjson")

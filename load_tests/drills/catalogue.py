@@ -9,7 +9,7 @@ from typing import Final
 
 from infra.settings.sections import Profile
 from infra.settings.settings import Sections
-from infra.stack.cluster import ALONE
+from infra.stack.hosts.cluster import ALONE
 from load_tests.drills.acks import acks
 from load_tests.drills.alert_faults import f9
 from load_tests.drills.backlog import f19

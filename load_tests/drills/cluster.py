@@ -12,7 +12,7 @@ from typing import Final
 
 from infra.clients.db import session
 from infra.stack import processes
-from infra.stack.cluster import Cluster
+from infra.stack.hosts.cluster import Cluster
 from infra.stack.service import HOST
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, start_stream, windows
 from load_tests.drills.evidence import Log, compare, sent

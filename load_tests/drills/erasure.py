@@ -24,7 +24,7 @@ from infra.clients.db import session
 from infra.clients.kafka import LogReader
 from infra.contract.errors import ServiceError
 from infra.contract.topics import KAFKA_TOPICS, kafka_topic, mqtt_topic
-from infra.stack.cache import remove_tree
+from infra.stack.downloads.cache import remove_tree
 from infra.stack.supervisor import odograph
 from load_tests.drills.aggregates import digested, start_jobs
 from load_tests.drills.flow import Load, finish
@@ -32,11 +32,11 @@ from load_tests.drills.rescale import vehicles
 from load_tests.drills.site import Site, until
 from load_tests.drills.topic_admin import configure_topic
 from load_tests.drills.verdict import Promise, Verdict
-from stream_jobs.app.checkpoints import Checkpoint
-from stream_jobs.app.files import LocalFiles
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.rescale import QUERY
 from stream_jobs.app.session import LOCAL, build_session
+from stream_jobs.recovery.checkpoints import Checkpoint
+from stream_jobs.recovery.files import LocalFiles
+from stream_jobs.recovery.rescale import QUERY
 
 DAYS: Final = 7
 COMMAND_S: Final = 1800.0

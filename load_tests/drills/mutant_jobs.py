@@ -17,9 +17,10 @@ from infra import cli
 from infra.contract.verdict import OK
 from infra.settings import settings
 from load_tests.drills.defects import put_in, replace
-from stream_jobs.app import jobs, ledger, rescale, session
+from stream_jobs.app import jobs, session
 from stream_jobs.archive import query
 from stream_jobs.archive.writer import HourFiles
+from stream_jobs.recovery import ledger, rescale
 
 WORKERS: Final = Path(__file__).with_name("mutant_workers")
 

@@ -6,9 +6,10 @@ import os
 import signal
 from contextlib import suppress
 
-from infra.stack import cache, processes
+from infra.stack import processes
+from infra.stack.downloads import cache
+from infra.stack.downloads.rootfs import DATA
 from infra.stack.postgres import LOGIN, PostgresPair
-from infra.stack.rootfs import DATA
 from infra.stack.service import HOST
 
 

@@ -16,7 +16,8 @@ import orjson
 from infra.clients.db import session
 from infra.contract.errors import ServiceError
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Sections
-from infra.stack import processes, regions
+from infra.stack import processes
+from infra.stack.hosts import regions
 from infra.stack.service import free_port
 from infra.stack.stack import Stack
 from infra.stack.supervisor import COMMANDS, MIRROR, odograph

@@ -16,11 +16,11 @@ from load_tests.drills.flow import Load, finish, flows
 from load_tests.drills.journeys import trips
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
-from stream_jobs.app.checkpoints import Checkpoint
-from stream_jobs.app.files import LocalFiles
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.rescale import DRAFT, QUERY, kept, part_of
 from stream_jobs.app.session import LOCAL, build_session
+from stream_jobs.recovery.checkpoints import Checkpoint
+from stream_jobs.recovery.files import LocalFiles
+from stream_jobs.recovery.rescale import DRAFT, QUERY, kept, part_of
 from stream_jobs.rules.rule_set import rules_in_force
 from stream_jobs.vehicles.fleet import BUCKET
 from stream_jobs.vehicles.fleet import load as remembered

@@ -19,9 +19,9 @@ from infra.contract.errors import ServiceError
 from infra.settings.sections import Profile
 from infra.settings.settings import Endpoints, Sections, Settings, load
 from infra.stack import probes, processes
-from infra.stack.cache import remove_tree
-from infra.stack.cluster import ALONE, Cluster
-from infra.stack.fetch import fetch_all
+from infra.stack.downloads.cache import remove_tree
+from infra.stack.downloads.fetch import fetch_all
+from infra.stack.hosts.cluster import ALONE, Cluster
 from infra.stack.processes import guarded
 from infra.stack.stack import Stack
 from infra.stack.supervisor import odograph

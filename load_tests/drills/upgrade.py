@@ -11,7 +11,7 @@ import orjson
 
 import infra
 from infra.contract.errors import ConfigError, ServiceError
-from infra.stack.cache import remove_tree
+from infra.stack.downloads.cache import remove_tree
 from infra.stack.processes import log_tail
 from infra.stack.supervisor import COMMANDS, odograph
 from load_tests.drills.aggregates import accounted, balanced, windows

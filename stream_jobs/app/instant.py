@@ -30,12 +30,12 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import CLOCK, HEADER_AGAIN, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack.regions import judged_to_ms
-from stream_jobs.app.checkpoints import checkpoint_of, of_logs
-from stream_jobs.app.files import checkpoint_files
+from infra.stack.hosts.regions import judged_to_ms
 from stream_jobs.app.queries import kafka_options, record_columns, rehearsed
 from stream_jobs.app.session import build_session, conf_of
 from stream_jobs.events.store import wait_for_partitions
+from stream_jobs.recovery.checkpoints import checkpoint_of, of_logs
+from stream_jobs.recovery.files import checkpoint_files
 from stream_jobs.rules import instant as spark_rules
 from stream_jobs.rules.model import INSTANT, SHIPPED, Rule, load_rules, of_query
 

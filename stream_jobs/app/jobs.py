@@ -22,10 +22,7 @@ from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
-from stream_jobs.app.checkpoints import checkpoint_of, of_logs
 from stream_jobs.app.database import Connection, Database, insert_row
-from stream_jobs.app.files import HadoopStore, checkpoint_files
-from stream_jobs.app.ledger import BatchClaims, enter, reconciled
 from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
 from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream, rehearsal, settled, started
 from stream_jobs.app.session import MemoryReturn, build_session, conf_of
@@ -33,6 +30,9 @@ from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
+from stream_jobs.recovery.checkpoints import checkpoint_of, of_logs
+from stream_jobs.recovery.files import HadoopStore, checkpoint_files
+from stream_jobs.recovery.ledger import BatchClaims, enter, reconciled
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import grid_of
 from stream_jobs.reprocess.restate import Tools

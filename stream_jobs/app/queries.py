@@ -20,13 +20,13 @@ from infra.contract.topics import CLOCK, DEFERRED, LIVE, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database
-from stream_jobs.app.ledger import BatchClaims, Gap, recompute_gap
 from stream_jobs.app.sinks import TelemetrySink
 from stream_jobs.app.telemetry import telemetry_rows
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of, telemetry_of
 from stream_jobs.archive.query import ArchiveSink, Filer, note_again
 from stream_jobs.archive.writer import RECORDS_AT_ONCE
+from stream_jobs.recovery.ledger import BatchClaims, Gap, recompute_gap
 
 TOPIC: Final = "telemetry"
 ARCHIVE_BATCH_FACTOR: Final = 5  # so many times ``max_offsets`` a batch of the archive: its trigger is longer

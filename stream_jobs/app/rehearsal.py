@@ -15,7 +15,7 @@ from infra.clients import kafka
 from infra.contract.errors import ServiceError
 from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import Endpoints, Settings, load
-from infra.stack import cache
+from infra.stack.downloads import cache
 from infra.stack.kafka import create_topics
 from infra.stack.kafka import kafka as kafka_service
 from infra.stack.processes import guarded

@@ -23,7 +23,7 @@ from infra.clients.locks import locked
 from infra.clients.log import refused
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from infra.stack import cache
+from infra.stack.downloads import cache
 from stream_jobs.app import environment
 
 CHECKPOINT_FILES: Final = (

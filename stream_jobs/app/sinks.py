@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame
 from infra.clients.db import sql_of
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
-from stream_jobs.app.ledger import BatchClaims
 from stream_jobs.app.schema import EDGE_KEYS, LOG, ROAD_KEYS, WINDOW_KEYS
 from stream_jobs.app.statements import Table
 from stream_jobs.app.telemetry import BUCKET, MISSED, TABLES, table_of
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.maintenance.rollups import NOTE_CHANGES
+from stream_jobs.recovery.ledger import BatchClaims
 from stream_jobs.roads.history import mark
 from stream_jobs.vehicles.rows import tables_of, unpack
 from stream_jobs.windows.open_windows import SILENT_MS

@@ -13,12 +13,12 @@ import structlog
 
 from infra.contract.errors import ArchiveError, ConfigError
 from infra.settings.settings import Settings
-from stream_jobs.app.files import HadoopStore
 from stream_jobs.app.session import LOCAL, spark_when_asked
 from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import MANIFEST, PACKED, TELEMETRY, hour_name
 from stream_jobs.archive.reader import of_hours
 from stream_jobs.archive.writer import adopt, now_ms
+from stream_jobs.recovery.files import HadoopStore
 
 FETCHING: Final = ".fetching"
 

@@ -22,12 +22,12 @@ from infra.contract.errors import ArchiveError
 from infra.contract.verdict import LATE, OK, ClockLimits
 from infra.stack.query_offsets import Stretches
 from stream_jobs.app.database import Connection, Database, insert_rows
-from stream_jobs.app.ledger import BatchClaims, Gap
 from stream_jobs.app.schema import COORDINATES, IDENTITY, LOG
 from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import Entry, described
 from stream_jobs.archive.writer import EXCEPTION, WRITTEN, HourFiles, Written, files_of, place
+from stream_jobs.recovery.ledger import BatchClaims, Gap
 from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
 
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"

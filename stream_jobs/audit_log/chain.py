@@ -10,7 +10,7 @@ from psycopg.rows import class_row
 
 from infra.clients.db import connected
 from infra.settings.settings import Settings
-from infra.stack import identity
+from infra.stack.access import identity
 from stream_jobs.crashes import anchor
 from stream_jobs.crashes.custody import EPOCH, MICROSECOND, START, broken, otherwise_anchored, sha256_hex
 

@@ -21,7 +21,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.frame import Frame
 from infra.settings.files import write_whole
 from infra.settings.settings import Settings
-from infra.stack import identity
+from infra.stack.access import identity
 from stream_jobs.crashes.custody import Anchors, Linked, broken, otherwise_anchored
 
 

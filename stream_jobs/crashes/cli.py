@@ -63,7 +63,7 @@ def verify(
     head that it tells somewhere else: who rewrites all shows against that. Exit 1: something was changed.
     """
     from infra.clients import database_url
-    from infra.stack import identity
+    from infra.stack.access import identity
     from stream_jobs.audit_log.checks import note_failed_check
     from stream_jobs.crashes import anchor, bundle, custody, tables
 
@@ -85,7 +85,7 @@ def verify(
 def anchor_() -> None:
     """Sign and time-stamp the custody log's head now; maintenance does, too. Exit 1: it does not hold."""
     from infra.clients.db import connected
-    from infra.stack import identity
+    from infra.stack.access import identity
     from stream_jobs.crashes import anchor, tables
 
     settings = load()
@@ -101,7 +101,7 @@ def lock(
     by: By = None,
 ) -> None:
     """Lock a record for good: no role can change or delete it any more. Again is fine."""
-    from infra.stack import identity
+    from infra.stack.access import identity
     from stream_jobs.crashes import bundle, tables
 
     url = endpoints(load()).db_ingest_url

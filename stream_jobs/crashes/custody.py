@@ -24,7 +24,7 @@ from infra.contract.evidence import statement
 from infra.contract.frame import Frame
 from infra.contract.messages import PART_SET, crash_digest, decode_crash, is_part, join_crash
 from infra.contract.topics import kafka_topic
-from infra.stack.identity import Trust, signature_of
+from infra.stack.access.identity import Trust, signature_of
 
 START: Final = "0" * 64
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,8 +15,8 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.evidence import statement
 from infra.contract.legal_basis import LegalBasis
 from infra.settings.settings import Settings
-from infra.stack import identity
-from infra.stack.identity import Trust
+from infra.stack.access import identity
+from infra.stack.access.identity import Trust
 from stream_jobs.crashes import anchor, bundle
 from stream_jobs.crashes.bundle import Evidence
 from stream_jobs.crashes.custody import Entry, Key, Vault, sha256_hex, shown, unsigned

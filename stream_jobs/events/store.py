@@ -31,7 +31,7 @@ from infra.contract.messages import RULE
 from infra.contract.topics import EVENT_TOPICS, kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack import identity
+from infra.stack.access import identity
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter

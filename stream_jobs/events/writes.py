@@ -17,7 +17,7 @@ from infra.contract.errors import ContractError
 from infra.contract.evidence import statement
 from infra.contract.incidents import Causes, Piece, is_fleet, joined
 from infra.contract.verdict import ClockLimits
-from infra.stack.identity import Trust, signature_of
+from infra.stack.access.identity import Trust, signature_of
 from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.statements import insert_json, json_rows, json_value, set_columns
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts

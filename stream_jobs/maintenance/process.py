@@ -17,7 +17,6 @@ from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.leases import Lease, Term
 from infra.settings.sections import Retention
 from infra.settings.settings import Endpoints, Settings, endpoints
-from stream_jobs.app import ledger as batch_ledger
 from stream_jobs.app.database import Database, execute, fetch
 from stream_jobs.app.progress import completeness
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
@@ -34,6 +33,7 @@ from stream_jobs.maintenance.overload import Overload, unless_overloaded
 from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
 from stream_jobs.maintenance.trends import renew
+from stream_jobs.recovery import ledger as batch_ledger
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.restate import Restater, Tools
 from stream_jobs.reprocess.work import repair

@@ -29,10 +29,8 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import EVENT_TOPICS, LIVE, kafka_topic, mqtt_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack import devices, identity
+from infra.stack.access import devices, identity
 from infra.stack.stack import Stack
-from stream_jobs.app.checkpoints import ASIDE, Checkpoint
-from stream_jobs.app.files import checkpoint_files
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.archive import reader, upkeep
 from stream_jobs.archive.manifest import archive_of
@@ -40,6 +38,8 @@ from stream_jobs.archive.writer import now_ms
 from stream_jobs.crashes.tables import retire
 from stream_jobs.privacy import export
 from stream_jobs.privacy.log import Cut, VehicleLog
+from stream_jobs.recovery.checkpoints import ASIDE, Checkpoint
+from stream_jobs.recovery.files import checkpoint_files
 from stream_jobs.replay.runs import all_runs
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.user_sql.queries import least_watermark_s, read_folder

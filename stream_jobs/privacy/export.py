@@ -22,7 +22,7 @@ from infra.contract.topics import VEHICLE_ID
 from infra.settings.settings import Settings, endpoints
 from infra.sql import queries
 from infra.sql.tenants import OF_ROWS
-from infra.stack.identity import DEVICES, FOLDER
+from infra.stack.access.identity import DEVICES, FOLDER
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of, sha256_of
 

@@ -166,7 +166,7 @@ def nightly(
     tools: Tools, closed_ms: int | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> Counts | None:
     """Once a day from ``recompute.hour_utc`` on, without being asked: what came late since the last time; and
-    at any time, once it is closed, the time of a gap between ledger and checkpoint (app/ledger.py).
+    at any time, once it is closed, the time of a gap between ledger and checkpoint (recovery/ledger.py).
 
     The task `repair` has mostly been there before. What is left for the night are alerts, which need all of a
     vehicle's frames in order, and the proof: windows that late frames touched are compared once more.

@@ -25,7 +25,6 @@ from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import OK, ClockLimits, clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app.database import TYPES, Connection, Database, execute, fetch, stage
-from stream_jobs.app.ledger import BatchClaims
 from stream_jobs.app.queries import Query
 from stream_jobs.app.schema import HEAD, IDENTITY, WATERMARK_METADATA
 from stream_jobs.app.session import build_session
@@ -33,6 +32,7 @@ from stream_jobs.app.statements import Table, quoted
 from stream_jobs.frames.batch import in_range, verdicts
 from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
 from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
+from stream_jobs.recovery.ledger import BatchClaims
 from stream_jobs.rules.instant import FRAME
 from stream_jobs.rules.sql_guard import foreign_relation, query_objection
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from infra.stack import cache
+from infra.stack.downloads import cache
 from load_tests.oracle import expect
 from stream_jobs.audit.collect import collect, sources
 from stream_jobs.audit.ledger import WHOLE, Ledger, Scope

@@ -18,9 +18,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from infra.contract import frame
 from infra.settings.settings import load
-from infra.stack import cache
-from infra.stack.fetch import fetch_all
-from infra.stack.identity import ensure_keys
+from infra.stack.access.identity import ensure_keys
+from infra.stack.downloads import cache
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.mosquitto import mosquitto
 from infra.stack.processes import guarded
 from infra.stack.service import Runner, Service, free_port

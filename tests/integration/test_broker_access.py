@@ -18,8 +18,9 @@ from infra.contract.errors import ServiceError
 from infra.contract.policy import mosquitto_acl
 from infra.contract.topics import mqtt_topic
 from infra.settings.settings import Settings
-from infra.stack import cache, mosquitto
-from infra.stack.rootfs import CONFIG, write_config
+from infra.stack import mosquitto
+from infra.stack.downloads import cache
+from infra.stack.downloads.rootfs import CONFIG, write_config
 from infra.stack.service import Runner, free_port
 from infra.stack.stack import Stack
 from load_tests.mqtt_flood import vehicle_id

@@ -21,9 +21,10 @@ from edge_simulator.sending.publishing import Message
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings, load
-from infra.stack import cache, probes
-from infra.stack.fetch import fetch_all
-from infra.stack.identity import ensure_keys
+from infra.stack import probes
+from infra.stack.access.identity import ensure_keys
+from infra.stack.downloads import cache
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.mosquitto import broker_figures
 from infra.stack.processes import guarded
 from load_tests.secure_broker import secure_broker

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from infra.settings.settings import load
-from infra.stack.fetch import fetch_all
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.stack import Stack
 from load_tests.drills import pair_faults
 

@@ -25,7 +25,8 @@ import pytest
 
 from infra.clients.health import in_background
 from infra.settings.settings import Endpoints, load
-from infra.stack import probes, proxy
+from infra.stack import probes
+from infra.stack.hosts import proxy
 from infra.stack.processes import guarded
 from infra.stack.service import HOST, free_port
 from infra.stack.stack import Stack

@@ -35,10 +35,10 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.policy import FOLDERS
 from infra.contract.topics import mqtt_topic
 from infra.settings.settings import Endpoints, endpoints, load
-from infra.stack import devices, identity
+from infra.stack.access import devices, identity
+from infra.stack.access.identity import Authority, Issued
 from infra.stack.doctor import _hops
-from infra.stack.fetch import fetch_all
-from infra.stack.identity import Authority, Issued
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.mosquitto import CONFIG_FILE, USER, broker_figures, mosquitto_reread, tells_refused
 from infra.stack.processes import guarded
 from infra.stack.stack import PRIVATE, Stack

@@ -16,15 +16,15 @@ from infra.contract.messages import FLEET, Deferral
 from infra.contract.verdict import clock_limits
 from infra.settings.sections import Overload as Terms
 from load_tests.mqtt_flood import vehicle_id
-from stream_jobs.app.checkpoints import Checkpoint
 from stream_jobs.app.database import Database
-from stream_jobs.app.files import LocalFiles
-from stream_jobs.app.ledger import BatchClaims
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
 from stream_jobs.archive.query import ArchiveSink, Filer
 from stream_jobs.archive.writer import EXCEPTION, HourFiles
 from stream_jobs.audit.collect import current_ledger
 from stream_jobs.maintenance.overload import Overload, unless_overloaded
+from stream_jobs.recovery.checkpoints import Checkpoint
+from stream_jobs.recovery.files import LocalFiles
+from stream_jobs.recovery.ledger import BatchClaims
 from tests.integration.bridge_support import T0_MS, bridge, count, frames, publish, read, topic_of
 from tests.integration.stream_support import query
 from tests.integration.test_bridge_status import birth

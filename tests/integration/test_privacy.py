@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from infra.clients import kafka
 from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
-from stream_jobs.app.files import LocalFiles
+from stream_jobs.recovery.files import LocalFiles
 from tests.integration.events_support import (
     T0,
     VINS,

@@ -22,12 +22,13 @@ from infra.contract.policy import OPERATOR
 from infra.contract.topics import LIVE, kafka_topic
 from infra.settings.sections import Region
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints
-from infra.stack import mirror, processes
-from infra.stack.regions import found, known_spans
+from infra.stack import processes
+from infra.stack.hosts import mirror
+from infra.stack.hosts.regions import found, known_spans
 from infra.stack.service import free_port
 from infra.stack.stack import Stack
 from load_tests.drills.link import Link
-from stream_jobs.app.checkpoints import LOGS
+from stream_jobs.recovery.checkpoints import LOGS
 from tests.integration.downlink_support import Receiver, fresh, tell
 from tests.integration.events_support import T0, VINS, change, crash, health, produce, rows, until_ready
 from tests.integration.test_downlink import A as VEHICLE

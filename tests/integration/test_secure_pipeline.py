@@ -27,10 +27,11 @@ from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic, mqtt_topic
 from infra.settings.settings import Endpoints, Settings, endpoints, load
 from infra.sql import queries
-from infra.stack import devices, probes, processes, supervisor, users
-from infra.stack.fetch import fetch_all
-from infra.stack.identity import SERVICES as SERVICES_AUTHORITY
-from infra.stack.identity import Authority
+from infra.stack import probes, processes, supervisor
+from infra.stack.access import devices, users
+from infra.stack.access.identity import SERVICES as SERVICES_AUTHORITY
+from infra.stack.access.identity import Authority
+from infra.stack.downloads.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.service import free_port
 from infra.stack.stack import SERVICES, Stack

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from infra.settings.settings import load
-from infra.stack.identity import ensure_keys
+from infra.stack.access.identity import ensure_keys
 from tests.integration.broker_support import Broker, Listener
 from tests.support import eventually, odograph_command
 

@@ -16,7 +16,7 @@ import pytest
 
 from infra.contract import frame, messages
 from infra.settings.settings import load
-from infra.stack.identity import ensure_keys
+from infra.stack.access.identity import ensure_keys
 from tests.integration.broker_support import Broker, Listener, simulated
 from tests.support import eventually, odograph_command
 

@@ -20,13 +20,13 @@ from infra.contract.signals import BY_NAME
 from infra.stack import query_offsets
 from infra.stack.query_offsets import Committed
 from load_tests.drills.link import Link
-from stream_jobs.app.checkpoints import Checkpoint
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
-from stream_jobs.app.files import LocalFiles
-from stream_jobs.app.ledger import BatchClaims, enter
 from stream_jobs.app.sinks import ROAD, TelemetrySink, tagged, write_rows
 from stream_jobs.app.telemetry import BUCKET, NEVER_MS, OUTPUT, ipc_of
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
+from stream_jobs.recovery.checkpoints import Checkpoint
+from stream_jobs.recovery.files import LocalFiles
+from stream_jobs.recovery.ledger import BatchClaims, enter
 from stream_jobs.reprocess import restate as locks
 from stream_jobs.reprocess.restate import restate_rows, writer_lock
 from stream_jobs.windows.open_windows import SILENT_MS

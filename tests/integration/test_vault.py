@@ -18,7 +18,7 @@ from infra.contract.legal_basis import legal_basis
 from infra.contract.verdict import ClockLimits
 from infra.settings.sections import Crash
 from infra.sql import queries
-from infra.stack import identity
+from infra.stack.access import identity
 from infra.stack.stack import Stack
 from load_tests.drills.poison.evidence import INGEST, REHASH, by_owner, refused
 from stream_jobs.archive.manifest import archive_of

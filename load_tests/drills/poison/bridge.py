@@ -25,7 +25,7 @@ from edge_simulator.sending import mqtt_packets
 from infra.contract import topics
 from infra.settings.sections import Mqtt
 from infra.settings.settings import ENDPOINTS_FILE
-from infra.stack import cache
+from infra.stack.downloads import cache
 from infra.stack.mosquitto import mosquitto
 from infra.stack.service import Runner, free_port
 from load_tests.drills import watch

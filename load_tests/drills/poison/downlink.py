@@ -28,7 +28,8 @@ from infra.clients.mqtt_broker import MqttBroker
 from infra.contract import downlink, topics
 from infra.contract.errors import ServiceError
 from infra.settings import settings
-from infra.stack import cache, postgres
+from infra.stack import postgres
+from infra.stack.downloads import cache
 from load_tests.drills.defects import replace as replaced
 from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site, until

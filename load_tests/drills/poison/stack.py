@@ -14,7 +14,8 @@ import paho.mqtt.client as mqtt
 from paho.mqtt import publish
 from paho.mqtt.enums import CallbackAPIVersion
 
-from infra.stack import mosquitto, postgres, processes, rootfs
+from infra.stack import mosquitto, postgres, processes
+from infra.stack.downloads import rootfs
 from load_tests.drills.defects import replace
 from load_tests.drills.poison.attack import Attack, program
 from load_tests.drills.site import Site

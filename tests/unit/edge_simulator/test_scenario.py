@@ -137,6 +137,7 @@ def test_those_on_line_are_spread_over_the_fleet() -> None:
     assert schedule.on_line().tolist() == list(range(1000))
 
 
+@pytest.mark.slow
 def test_a_staged_run_sends_what_its_stages_ask_for_each_second_and_tells_of_births_and_ends() -> None:
     staged = Scenario(
         seed=5, vehicles=40, cadence=cadence(40, None, 1000), start_ms=1_760_000_000_000,
@@ -171,6 +172,7 @@ def test_a_parked_vehicle_reports_at_its_own_interval_and_once_when_it_parks() -
     assert [second for second, rows in enumerate(reports) if 1 in rows] == [0, 1, 2, 3, 13, 23]
 
 
+@pytest.mark.slow
 def test_the_limit_holds_in_a_staged_run_too() -> None:
     sc = Scenario(
         seed=5, vehicles=40, cadence=cadence(40, None, 1000), start_ms=0, frames_per_vehicle=None, limit=57,

@@ -12,6 +12,8 @@ from edge_simulator.edr import pulse, recorder
 from load_tests import cli, crash_table
 from load_tests.crash_table import Line
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["us563_2006", "us563_2024"])
 def table(request: pytest.FixtureRequest) -> list[Line]:

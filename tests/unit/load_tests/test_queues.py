@@ -32,6 +32,7 @@ SERVED_S = 0.1
 PLAN_S, TASK_US, TRIGGER_S = 1.0, 500.0, 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.8])
 def test_one_core_with_random_arrivals_is_an_m_d_1_queue(share: float) -> None:
     env, rng, waits = simpy.Environment(), np.random.default_rng(1), list[float]()

@@ -15,11 +15,11 @@ import pytest
 from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPandasFuncMode as Mode
 
 from infra.settings.settings import Settings
-from stream_jobs.app.checkpoints import METADATA, Checkpoint
-from stream_jobs.app.files import LocalFiles
 from stream_jobs.app.processor import opened
 from stream_jobs.app.python_daemon import ByColumn
 from stream_jobs.app.telemetry import BucketState, Operator, operator_of
+from stream_jobs.recovery.checkpoints import METADATA, Checkpoint
+from stream_jobs.recovery.files import LocalFiles
 from stream_jobs.rules.rule_set import rules_in_force
 from tests.support_frames import frame
 from tests.unit.stream_jobs.window_support import T0, Kept, key_of

@@ -20,6 +20,7 @@ from stream_jobs.app import environment
 SAYS = "import sys; print(sys.argv[1])"
 
 
+@pytest.mark.slow
 def test_the_archive_of_the_environment_has_an_interpreter_and_the_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def places(found: Iterable[tuple[int, Found]]) -> dict[Any, Row]:
     return keyed(road, "cell", "heading_sector")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_batches_of_any_size_over_any_buckets_end_in_the_oracles_windows(seed: int) -> None:
     rng = random.Random(seed)
@@ -184,6 +185,7 @@ def test_a_part_of_a_window_is_the_same_whatever_else_is_in_the_batch() -> None:
 Told = tuple[int, int, int]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(

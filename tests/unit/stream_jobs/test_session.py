@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from infra.clients.locks import locked
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
-from infra.stack import cache
+from infra.stack.downloads import cache
 from infra.stack.probes import rejects_rpc
 from stream_jobs.app import environment, session
 

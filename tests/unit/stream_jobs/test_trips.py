@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from infra.settings.settings import Settings
 from stream_jobs.frames import state
@@ -127,6 +128,7 @@ def test_standing_for_less_than_three_minutes_is_a_halt_of_the_same_trip() -> No
     assert (last.halts, last.moving_s, last.standing_s) == (1, 200.0, 179.0)
 
 
+@pytest.mark.slow
 def test_moving_within_the_radius_is_no_trip_and_leaves_the_stop_as_it_was() -> None:
     trace = (
         Trace()
@@ -253,6 +255,7 @@ def random_trace(vehicle: str, seed: int) -> Trace:
 FLEET = [random_trace(f"V{seed}", seed) for seed in range(20)]
 
 
+@pytest.mark.slow
 def test_many_vehicles_at_once_have_the_journeys_that_each_has_alone() -> None:
     together = told(FLEET)
     assert together == {trace.vehicle: told([trace])[trace.vehicle] for trace in FLEET}
@@ -261,6 +264,7 @@ def test_many_vehicles_at_once_have_the_journeys_that_each_has_alone() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_memory_that_is_written_and_read_before_every_frame_gives_the_same() -> None:
     assert told(FLEET, range(5000)) == told(FLEET)
 

@@ -44,6 +44,7 @@ def window_parts(batch: FrameBatch) -> list[dict[int, Row]]:
     return of_frames
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     st.integers(0, 2**32),

@@ -16,7 +16,7 @@ from bridge.uplink import mqtt_source
 from bridge.uplink.mqtt_source import MANY_BYTES, MqttSource, SourceConfig
 from bridge.uplink.wire import BufferedSocket
 from infra.clients.mqtt_broker import MqttBroker
-from infra.stack.identity import Authority
+from infra.stack.access.identity import Authority
 from tests.unit.bridge.uplink.test_wire import publish
 
 GATHER_S = 0.5

@@ -11,6 +11,8 @@ from edge_simulator import faults
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
 
+pytestmark = pytest.mark.slow
+
 START_MS = 1_760_000_000_000
 NAMES = ("pothole", "kerb_strike", "emergency_braking")
 SEVERE = (0.9, 1.0)

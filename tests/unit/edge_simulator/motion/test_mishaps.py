@@ -12,6 +12,8 @@ from edge_simulator.motion.mishaps import LimpHome
 from edge_simulator.town.roads import RoadNetwork, city
 from tests.support_traffic import OneTrip, fleet, straight_on
 
+pytestmark = pytest.mark.slow
+
 H_S = 0.5
 FIRST = 0
 

@@ -16,6 +16,8 @@ from edge_simulator.vehicle import vehicles
 from edge_simulator.vehicle.machine import Machine
 from load_tests.cycles import idle_l_per_h
 
+pytestmark = pytest.mark.slow
+
 H_S = 0.1
 STEPS = 1200
 

@@ -176,6 +176,7 @@ def test_a_mapping_with_an_unknown_signal_is_refused(tmp_path: Path) -> None:
         drives.load_mapping(path)
 
 
+@pytest.mark.slow
 def test_the_real_drives_can_be_read_whole() -> None:
     here = Path(__file__).resolve().parents[5] / "shared" / "data"
     folder = Path(os.environ.get("EDR_TEST_DRIVES", here)) / "rsk_twizy"

@@ -117,6 +117,7 @@ def test_values_beyond_their_range_are_held_at_its_ends() -> None:
     assert_same(filled(4, lambda s: s.minimum - 1e9), 4)
 
 
+@pytest.mark.slow
 def test_every_step_of_every_signal_with_a_table_has_its_own_text() -> None:
     for signal in (s for s in FAST if s.maximum * s.steps_per_unit < 1e6):
         steps = np.arange(round(signal.minimum * signal.steps_per_unit), 1 + round(

@@ -18,6 +18,8 @@ from edge_simulator.wireless.settings import LinkShares
 from edge_simulator.world import World
 from tests.support_radio import BASE, FRAMES, START_MS, N, Story, identity
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def standing() -> World:

@@ -12,7 +12,14 @@ import pytest
 from infra.contract.frame import Frame
 from infra.contract.messages import crash_digest, decode_crash, join_crash, split_crash
 from infra.settings.settings import Settings, load
-from infra.stack.identity import DEVICES, Authority, device_trust, ensure_keys, record_signer, signature_of
+from infra.stack.access.identity import (
+    DEVICES,
+    Authority,
+    device_trust,
+    ensure_keys,
+    record_signer,
+    signature_of,
+)
 
 BODY = {
     "schema": 1, "vehicle_id": "1HGCM82633A000001", "boot_id": 5, "seq": 1, "crash_id": "5-1", "event_ms": 1,

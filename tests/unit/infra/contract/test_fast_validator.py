@@ -185,6 +185,7 @@ JUNK = (
 ).split()
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

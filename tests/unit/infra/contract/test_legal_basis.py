@@ -10,7 +10,7 @@ from infra.contract.errors import ConfigError
 from infra.contract.legal_basis import BASES, legal_basis
 from infra.settings.files import write_private
 from infra.settings.settings import load
-from infra.stack.identity import PSEUDONYM_KEY_FILE, pseudonym
+from infra.stack.access.identity import PSEUDONYM_KEY_FILE, pseudonym
 
 VIN = "1HGCM82633A004352"
 

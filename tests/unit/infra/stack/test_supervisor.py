@@ -51,6 +51,7 @@ def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
         eventually(lambda: pid_of(tmp_path, "sleeper") != first, 60, "another pid")
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_without_end_is_bounded_while_its_program_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_guard_ends_what_its_owner_leaves(tmp_path: Path) -> None:
     assert child.wait(60) == -signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_service_that_ends_by_itself_is_started_again_and_a_stopped_one_is_not(tmp_path: Path) -> None:
     run_dir, log = tmp_path / "run", tmp_path / "logs" / "sleeper.log"
     said: list[str] = []

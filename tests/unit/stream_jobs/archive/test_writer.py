@@ -82,6 +82,7 @@ ROUGH = Scenario(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_archive_query_judges_a_generated_days_records_as_the_day_does(tmp_path: Path) -> None:
     settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
     folder = Path(day.make(ROUGH, settings, "rough", lambda _: None)["folder"])
@@ -96,6 +97,7 @@ def test_the_archive_query_judges_a_generated_days_records_as_the_day_does(tmp_p
     assert set(judged["verdict"].to_pylist()) == {"ok", "late", "clock_ahead", "clock_unset"}
 
 
+@pytest.mark.slow
 def test_what_workers_send_is_every_record_and_a_large_file_goes_in_parts_and_each_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

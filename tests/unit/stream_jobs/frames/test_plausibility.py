@@ -79,6 +79,7 @@ def test_spark_and_arrow_keep_the_same_values_of_any_frame(spark: SparkSession) 
     assert signs(by_spark(spark, frames, DRAWN)) == signs(by_arrow(frames, DRAWN))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(frames=FRAMES)
 def test_the_windows_know_what_rules_see(frames: list[Frame]) -> None:

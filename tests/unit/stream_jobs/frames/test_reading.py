@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ VALUES = [
 PAIR = st.tuples(st.sampled_from(FIELDS), st.sampled_from(VALUES))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(PAIR, max_size=3), min_size=1, max_size=2), st.booleans())
 def test_a_large_batch_is_read_as_each_payload_alone(
@@ -96,6 +98,7 @@ def test_two_halves_of_an_object_are_not_one_and_two_objects_are_not_two_records
         assert table["seq"].to_pylist() == [None, None, None, 5]
 
 
+@pytest.mark.slow
 def test_a_digit_and_an_e_in_a_vehicle_id_are_no_exponent_wherever_a_piece_ends() -> None:
     named = GOOD.replace(vin(1).encode(), b"5E8RLMDXYF2E8EJ3E").replace(b'"gear":3', b'"note":1e-999')
     count = 3 * PIECE // len(named)

@@ -28,6 +28,8 @@ from tests.support_frames import vin
 from tests.unit.stream_jobs.rules.traces import T0, found, frame, level, rule
 from tests.unit.stream_jobs.window_support import recorded
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3_600_000
 KEYS = {"kind": "level", "value": "x", "beyond": "above", "raise_for_s": 2, "clear_for_s": 10}
 

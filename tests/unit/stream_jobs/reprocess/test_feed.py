@@ -103,6 +103,7 @@ def test_windows_are_made_of_the_wanted_vehicles_and_places_are_sums_over_all(se
     assert feed.OTHERS not in all_
 
 
+@pytest.mark.slow
 def test_small_groups_make_the_same(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     windows = (T0, T0 + 8 * MINUTE)
     whole = made(settings, windows, WORKS)

@@ -23,6 +23,7 @@ def course(values: list[float | None], step_s: float = 1.0, limit: float = 20.0)
     return [frame(k * step_s, Evaluation(True, None, v, limit)) for k, v in enumerate(values)]
 
 
+@pytest.mark.slow
 def test_a_steep_slope_is_found_and_a_gentle_one_is_not(tmp_path: Path) -> None:
     noise = random.Random(1)
     steep = [30 / 60 * s + noise.gauss(0, 2) for s in range(120)]
@@ -136,6 +137,7 @@ def test_a_ratio_is_learned_by_gear_and_judged_under_load_only(tmp_path: Path) -
     assert found(mine, [geared(4, s, 39.0, "high") for s in range(50)]) == []
 
 
+@pytest.mark.slow
 def test_light_load_between_two_heavy_ones_breaks_nothing_for_so_long_and_a_sound_one_does(
     tmp_path: Path,
 ) -> None:
@@ -155,6 +157,7 @@ def test_light_load_between_two_heavy_ones_breaks_nothing_for_so_long_and_a_soun
     assert judged(260, 53.0, 53.0, 48.2) == []
 
 
+@pytest.mark.slow
 def test_own_history_by_z_forgets_no_outlier_into_the_mean(tmp_path: Path) -> None:
     keys = OWN | {"by": "z", "against": "mean", "limit": 4}
     mine = rule(tmp_path, **keys, warm_up=50, memory_s=3600)
@@ -165,6 +168,7 @@ def test_own_history_by_z_forgets_no_outlier_into_the_mean(tmp_path: Path) -> No
     assert seconds(rows)[0] == 300
 
 
+@pytest.mark.slow
 def test_a_quantile_comes_near_that_of_all_values() -> None:
     noise = random.Random(4)
     values = [noise.gauss(0, 1) for _ in range(5000)]

@@ -25,11 +25,12 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import write_private
 from infra.settings.sections import DB_URLS, Profile
 from infra.settings.settings import HOME_FILE, Sections, Settings
-from infra.stack import cache, postgres, probes, processes
+from infra.stack import postgres, probes, processes
+from infra.stack.downloads import cache
+from infra.stack.downloads.rootfs import apart
 from infra.stack.kafka import Node, kafka, kafka_role, new_cluster_id
 from infra.stack.mosquitto import mosquitto
 from infra.stack.postgres import PostgresPair
-from infra.stack.rootfs import apart
 from infra.stack.service import HOST, Runner, Service
 from infra.stack.supervisor import odograph
 

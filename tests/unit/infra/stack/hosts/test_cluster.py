@@ -10,7 +10,7 @@ import pytest
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import load
-from infra.stack.rootfs import apart
+from infra.stack.downloads.rootfs import apart
 from infra.stack.stack import Stack
 
 

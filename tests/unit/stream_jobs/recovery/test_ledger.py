@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from stream_jobs.app.checkpoints import Checkpoint
-from stream_jobs.app.files import LocalFiles
-from stream_jobs.app.ledger import BatchClaims, Gap, _move_on
+from stream_jobs.recovery.checkpoints import Checkpoint
+from stream_jobs.recovery.files import LocalFiles
+from stream_jobs.recovery.ledger import BatchClaims, Gap, _move_on
 
 QUERY_ID = "11111111-2222-3333-4444-555555555555"
 

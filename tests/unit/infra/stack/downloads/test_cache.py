@@ -14,11 +14,11 @@ import pytest
 from infra.clients.db import system_user
 from infra.contract.errors import ServiceError
 from infra.settings.settings import load
-from infra.stack import cache, fetch
+from infra.stack.downloads import cache, fetch
 from infra.stack.stack import Stack
 from stream_jobs.audit_log.refusals import Refusal, of_program
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 PIN = re.compile(r"([\w.-]+)==\S+( ; [^#]+?)?( --hash=sha256:[0-9a-f]{64})+")
 PURL = re.compile(r"pkg:(pypi|maven|deb)/[^@ ]+@[^@ ]+$")
 

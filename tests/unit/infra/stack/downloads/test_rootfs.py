@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ServiceError
-from infra.stack import rootfs
+from infra.stack.downloads import rootfs
 
 SERVICE, EARLIER, OTHER = 61_001, 61_002, 61_003
 
@@ -133,7 +133,7 @@ def test_a_user_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch) ->
 ROOTS = """
 import os, sys
 from pathlib import Path
-from infra.stack.rootfs import unfollow
+from infra.stack.downloads.rootfs import unfollow
 
 folder, way = Path(sys.argv[1]), Path(sys.argv[2])
 unfollow([folder])

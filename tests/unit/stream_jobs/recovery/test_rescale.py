@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from load_tests.drills.rescale import vehicles
-from stream_jobs.app.checkpoints import MARK, Checkpoint
-from stream_jobs.app.files import LocalFiles
 from stream_jobs.app.jobs import STREAM_CONF
-from stream_jobs.app.rescale import kept, rescale, seed
 from stream_jobs.app.telemetry import bucket_numbers, place_of
+from stream_jobs.recovery.checkpoints import MARK, Checkpoint
+from stream_jobs.recovery.files import LocalFiles
+from stream_jobs.recovery.rescale import kept, rescale, seed
 from stream_jobs.rules.rule_set import rules_in_force
 from stream_jobs.vehicles.fleet import Fleet, dump, load
 from stream_jobs.windows.open_windows import Memory

@@ -19,11 +19,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.app import telemetry
-from stream_jobs.app.checkpoints import MARK, Checkpoint, put_aside, require_stopped
 from stream_jobs.app.database import Database
-from stream_jobs.app.files import Files
-from stream_jobs.app.ledger import enter
 from stream_jobs.app.processor import opened
+from stream_jobs.recovery.checkpoints import MARK, Checkpoint, put_aside, require_stopped
+from stream_jobs.recovery.files import Files
+from stream_jobs.recovery.ledger import enter
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
 from stream_jobs.vehicles.fleet import BUCKET, dump, load
 from stream_jobs.windows.open_windows import OpenWindows

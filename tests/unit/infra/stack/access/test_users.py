@@ -13,8 +13,9 @@ from infra.contract import policy
 from infra.contract.errors import ConfigError
 from infra.settings.files import write_private
 from infra.settings.settings import Endpoints, Settings, external, load
-from infra.stack import identity, rootfs, users
-from infra.stack.identity import ensure_keys
+from infra.stack.access import identity, users
+from infra.stack.access.identity import ensure_keys
+from infra.stack.downloads import rootfs
 
 OURS = [name for name in policy.PROGRAMS if name != policy.OPERATOR]
 

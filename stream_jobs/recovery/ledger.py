@@ -19,13 +19,13 @@ from infra.clients.kafka import LogReader
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
 from infra.stack.query_offsets import Offsets, Stretches
-from stream_jobs.app.checkpoints import Checkpoint, put_aside
 from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.recovery.checkpoints import Checkpoint, put_aside
 from stream_jobs.reprocess.queue import GAP, Span, begin, grid_of, moment
 
 SQL: Final = sql_of(__file__)
 BEGUN: Final = -1  # stands for the batch before a checkpoint's first
-log = structlog.get_logger("stream_jobs.app.ledger")
+log = structlog.get_logger("stream_jobs.recovery.ledger")
 
 Position = Mapping[tuple[str, int], int]  # next offset by topic and partition; those that begin are left out
 

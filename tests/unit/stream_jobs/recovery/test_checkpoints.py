@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import processes
-from stream_jobs.app.checkpoints import checkpoint_of, of_logs, reset
-from stream_jobs.app.files import LocalFiles, checkpoint_files
+from stream_jobs.recovery.checkpoints import checkpoint_of, of_logs, reset
+from stream_jobs.recovery.files import LocalFiles, checkpoint_files
 
 
 def files(home: Path) -> LocalFiles:

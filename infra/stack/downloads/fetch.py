@@ -21,9 +21,9 @@ from pathlib import Path
 from rich.console import Console
 
 from infra.contract.errors import ServiceError
-from infra.stack import cache
-from infra.stack.cache import remove_tree
-from infra.stack.rootfs import PRIVATE_MOUNTS
+from infra.stack.downloads import cache
+from infra.stack.downloads.cache import remove_tree
+from infra.stack.downloads.rootfs import PRIVATE_MOUNTS
 
 JAVA_MIN = 17
 WITHOUT_ROOT = (

@@ -11,7 +11,16 @@ from infra.contract import policy
 from infra.contract.errors import ConfigError
 from infra.contract.topics import VEHICLE_ID
 from infra.settings.settings import Endpoints, Settings
-from infra.stack.identity import DAYS, DEVICES, FOLDER, GOOD, SERVICES, Authority, Issued, name_vehicles
+from infra.stack.access.identity import (
+    DAYS,
+    DEVICES,
+    FOLDER,
+    GOOD,
+    SERVICES,
+    Authority,
+    Issued,
+    name_vehicles,
+)
 from infra.stack.stack import Stack
 
 GATEWAY_VEHICLES: Final = 100  # of one gateway: the broker searches its list anew for each message

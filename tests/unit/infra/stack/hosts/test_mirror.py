@@ -14,7 +14,7 @@ import pytest
 from infra.clients.leases import Term
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Endpoints, load
-from infra.stack import mirror, regions
+from infra.stack.hosts import mirror, regions
 from infra.stack.stack import Stack, http_parts
 
 
@@ -127,6 +127,7 @@ def fenced(left: Time) -> AbstractContextManager[subprocess.Popen[bytes]]:
     return mirror.fenced(("sleep", "600"), cast(Term, left))
 
 
+@pytest.mark.slow
 def test_mirrormaker_goes_on_while_the_lease_is_renewed_and_no_longer() -> None:
     left = Time(0.5)
     with fenced(left) as child:

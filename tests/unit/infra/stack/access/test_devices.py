@@ -8,7 +8,7 @@ import pytest
 
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import load
-from infra.stack import devices, identity
+from infra.stack.access import devices, identity
 from infra.stack.stack import Stack
 
 VIN = "WVWZZZ1JZXW000001"

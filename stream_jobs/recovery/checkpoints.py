@@ -20,7 +20,7 @@ import structlog
 from infra.contract.errors import ConfigError
 from infra.stack import processes
 from infra.stack.query_offsets import Offsets, ends_in
-from stream_jobs.app.files import Files
+from stream_jobs.recovery.files import Files
 
 MARK: Final = "operators"  # file: the version of the operators that wrote the checkpoint, and their buckets
 METADATA: Final = "state/0/_metadata/v2"
@@ -35,7 +35,7 @@ NEVER_RESET: Final = {
 ALL: Final = "all"  # in the place of a query's name
 PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}  # a query's program, if not jobs
 
-log = structlog.get_logger("stream_jobs.app.checkpoints")
+log = structlog.get_logger("stream_jobs.recovery.checkpoints")
 
 
 @dataclass(frozen=True, slots=True)

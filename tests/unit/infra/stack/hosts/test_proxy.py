@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from infra.stack import proxy
+from infra.stack.hosts import proxy
 from infra.stack.service import HOST, free_port
 
 
@@ -80,6 +80,7 @@ async def one_stands_still() -> None:
     await asyncio.sleep(0.3)
 
 
+@pytest.mark.slow
 def test_a_dashboard_that_stands_still_gets_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy, "CHECK_S", 0.05)
     monkeypatch.setattr(proxy, "ANSWER_S", 0.2)

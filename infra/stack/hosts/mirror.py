@@ -28,7 +28,7 @@ from infra.clients.log import refused
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import COPIED, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
-from infra.stack import cache, fetch
+from infra.stack.downloads import cache, fetch
 from infra.stack.kafka import JVM_OPTIONS, LOG_CONFIG, TIMEOUT_S, copies_in, delete
 from infra.stack.supervisor import MIRROR
 
@@ -47,7 +47,7 @@ GUARD: Final = Path(__file__).with_name("guard.sh").read_text()
 
 Place = tuple[str, int]  # topic (short name) and partition
 Span = tuple[int, int]  # the first offset, and the next one after the last
-log = structlog.get_logger("infra.stack.mirror")
+log = structlog.get_logger("infra.stack.hosts.mirror")
 
 
 def config(source: tuple[str, str], target: tuple[str, str], prefix: str, copies: int) -> str:

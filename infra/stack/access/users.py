@@ -23,8 +23,9 @@ from infra.contract.errors import ConfigError
 from infra.settings.files import read_secret
 from infra.settings.sections import DB_URLS
 from infra.settings.settings import ENDPOINTS_FILE, HOME_FILE, PREFIX, SETTING_OF, Endpoints, Settings
-from infra.stack import identity, rootfs
-from infra.stack.cluster import toml
+from infra.stack.access import identity
+from infra.stack.downloads import rootfs
+from infra.stack.hosts.cluster import toml
 
 FOLDER: Final = "programs"
 OWN: Final = ("tmp", "run", "checkpoints.scratch")  # folders of a program that it writes alone

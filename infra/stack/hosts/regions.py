@@ -19,9 +19,10 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import COPIED
 from infra.settings.sections import Region
 from infra.settings.settings import Settings, endpoints
-from infra.stack import mirror, processes
+from infra.stack import processes
+from infra.stack.hosts import mirror
+from infra.stack.hosts.mirror import Place, Span
 from infra.stack.kafka import create_topics, delete_topics
-from infra.stack.mirror import Place, Span
 from infra.stack.query_offsets import all_committed
 from infra.stack.supervisor import odograph
 
