@@ -29,7 +29,7 @@ unit: $(READY) ## tests of a minute: no service, no JVM, nothing slow; ARGS go t
 
 test: $(READY) ## all tests on real services, in a home of their own; ARGS go to pytest
 	@$(ODOGRAPH) setup --browser
-	@$(VENV)/bin/pytest -n 3 --dist loadscope $(ARGS)
+	@$(VENV)/bin/pytest -n 2 --dist loadscope $(ARGS)
 
 # One line a package with the hashes of all its files, of every platform; those for development at the end.
 pins: ## infra/constraints.txt anew after a change in pyproject.toml (needs uv); other versions stay
