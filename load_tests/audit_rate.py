@@ -52,9 +52,10 @@ def fill(home: Path, vehicles: int, frames: int) -> None:
 def ask(home: Path, scope: Scope, name: str) -> None:
     """One audit of the archive; prints what it took."""
     with archive.opened(home, scope, before_ms=HOUR_MS) as store:
-        devices, parts = store.devices(), store.partitions()
+        devices = store.devices()
+        store.log_gaps()
     used = resource.getrusage(resource.RUSAGE_SELF)
-    records = sum(part.records for part in parts)
+    records = sum(device.records for device in devices.values())
     gaps = sum(len(device.gaps) for device in devices.values())
     cpu_s = used.ru_utime + used.ru_stime
     print(

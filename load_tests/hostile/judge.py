@@ -8,7 +8,7 @@ import time
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,7 @@ from infra.stack.supervisor import read_state
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
 from load_tests.hostile.traffic import Sent
-from stream_jobs.audit.collect import TELEMETRY, collect, sources
+from stream_jobs.audit.collect import collect
 from stream_jobs.audit.ledger import WHOLE
 
 TOPICS: Final = ("telemetry", "crash", "status", "dead-letter", "alerts")
@@ -177,9 +177,8 @@ def audited(site: Site, honest: Sequence[str]) -> Promise:
     end = time.monotonic() + LAG_S
     while True:
         with LogEnds(site.endpoints.kafka_bootstrap, site.settings.kafka.prefix) as ends:
-            found = collect(
-                replace(sources(site.settings, site.endpoints), committed=ends.ends(TELEMETRY)), WHOLE
-            )
+            committed = (ends.topic("telemetry"), "", ends.ends("telemetry"))
+            found = collect(site.settings, site.endpoints, WHOLE, committed=committed)
         left = {
             vehicle: f.residual - (0 if vehicle in honest else max(0, f.missing - f.not_kept))
             for vehicle, f in found.vehicles.items()

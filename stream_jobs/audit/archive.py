@@ -35,16 +35,12 @@ DeadFrame = tuple[str, str, int, int]
 """A frame known to lie in a dead letter: SHA-256 of the letter's bytes (hex), vehicle id, boot id, seq."""
 
 
-class PartitionCount(NamedTuple):
-    """Records of one partition of a topic; ``holes`` are offsets between the first and the last."""
+class LogGap(NamedTuple):
+    """Offsets of the log that the archive lacks, or that it holds twice (``doubles``)."""
 
     topic: str
     partition: int
-    log: str
-    records: int
-    first: int
-    last: int
-    holes: Ranges
+    ranges: Ranges
     doubles: int
 
 
@@ -76,7 +72,7 @@ class Archive:
         self, connection: duckdb.DuckDBPyConnection, files: Sequence[ArchiveFile], scope: Scope,
         committed: NextOffsets,
     ) -> None:  # fmt: skip
-        self._connection, self._scope = connection, scope
+        self._connection, self._scope, self._committed = connection, scope, committed
         self.logs = sorted({log for file in files for log in file.logs.values()})
         """The logs that records of the files are of, where it was noted."""
         read = records_sql(by_log(files)) if files else SQL["nothing"]
@@ -85,10 +81,10 @@ class Archive:
         values = {"files": read, "topic": quoted(topic), "log": quoted(log), "beyond": beyond or "false"}
         self._run(SQL["records"].format(**values, **scope.bounds()))
 
-    def devices(self, share_rows: int = SHARE_ROWS) -> dict[Device, DeviceCount]:
-        """Every device with a record in the scope; identities of about ``share_rows`` records at once."""
+    def devices(self) -> dict[Device, DeviceCount]:
+        """Every device with a record in the scope."""
         found: dict[Device, DeviceCount] = {}
-        for share in self._shares(share_rows):
+        for share in self._shares():
             self._run(SQL["identities"], share)
             for vehicle_id, boot_id, *counts in self._run(SQL["devices"]):
                 found[vehicle_id, boot_id] = DeviceCount(*counts)
@@ -101,19 +97,19 @@ class Archive:
                 found[vehicle_id, boot_id].following = seq
         return found
 
-    def totals(self, *live: str, logs: Sequence[str] = (), share_rows: int = SHARE_ROWS) -> dict[str, int]:
+    def totals(self, *live: str, logs: Sequence[str] = ()) -> dict[str, int]:
         """Sums of all records for the ledger, whatever the scope.
 
         Records of other topics than ``live`` are of a back-fill; none given: all are live. Those of them that
         are not of one of ``logs`` are in no topic any more.
         """
         asked = {"live": list(live) or None, "logs": list(logs)}
-        rows = [self._run(SQL["totals"], share | asked)[0] for share in self._shares(share_rows)]
+        rows = [self._run(SQL["totals"], share | asked)[0] for share in self._shares()]
         return {name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate(TOTALS)}
 
-    def _shares(self, share_rows: int) -> Iterator[dict[str, Any]]:
+    def _shares(self) -> Iterator[dict[str, Any]]:
         ((rows,),) = self._run("SELECT count(*) FROM record")
-        shares = -(-rows // share_rows)
+        shares = -(-rows // SHARE_ROWS)
         yield from ({"shares": shares, "share": share} for share in range(shares))
 
     def around(self, gaps: Mapping[Device, Ranges]) -> dict[tuple[Device, int], Span]:
@@ -139,7 +135,7 @@ class Archive:
 
     def again_in_all(self) -> int:
         sql = SQL["again"].format(vehicles=_SHARE)
-        return sum(again for share in self._shares(SHARE_ROWS) for _, again in self._run(sql, share))
+        return sum(again for share in self._shares() for _, again in self._run(sql, share))
 
     def dead_archived(self, dead: Sequence[DeadFrame]) -> int:
         """Distinct dead letters, of those given, whose frame the archive holds."""
@@ -147,26 +143,32 @@ class Archive:
         sql = "SELECT count(DISTINCT digest) FROM dead SEMI JOIN record USING (vehicle_id, boot_id, seq)"
         return int(self._run(sql)[0][0]) if dead else 0
 
-    def partitions(self) -> list[PartitionCount]:
-        """Records received in the scope by partition of the log, with the offsets between them that lack.
+    def log_gaps(self) -> list[LogGap]:
+        """By partition of a log the offsets that lack between those received in the scope.
 
-        All of them for a scope from the start: their offsets are known whether or not they are closed.
+        For a scope from the start between all of them, whether or not they are closed, and of the topic of
+        ``committed`` up to its next offsets: the archive must hold all before these.
         """
+        live_topic, live_log, committed = self._committed
+        ends = dict(committed) if self._scope.since_ms == 0 else {}
         found = []
         until_ms = min(self._scope.until_ms, self._scope.seen_until_ms) if self._scope.since_ms else EVER_MS
-        for topic, partition, log, records, first, last, total, squares in self._run(
-            SQL["partitions"], {"until": until_ms}
-        ):
+        asked = {"until": until_ms}
+        for topic, partition, log, records, first, last, *sums in self._run(SQL["partitions"], asked):
             # Count, sum and sum of squares are those of all whole numbers from first to last: none lacks.
             count, below = last - first + 1, first - 1
             all_squares = (last * (last + 1) * (2 * last + 1) - below * first * (2 * below + 1)) // 6
             rows = []
-            if (records, total, squares) != (count, (first + last) * count // 2, all_squares):
+            if [records, *sums] != [count, (first + last) * count // 2, all_squares]:
                 place = {"topic": topic, "partition": partition, "log": log, "first": first, "last": last}
                 rows = self._run(FAULTS.format(records="record"), place)
-            holes = [(start, end) for start, end, _ in rows if end >= start]
+            lacking = [(start, end) for start, end, _ in rows if end >= start]
             doubles = sum(more for *_, more in rows)
-            found.append(PartitionCount(topic, partition, log, records, first, last, holes, doubles))
+            live = topic == live_topic and log in ("", live_log)
+            end = ends.pop(partition, last + 1) if live else last + 1
+            lacking += [(last + 1, end - 1)] if end > last + 1 else []
+            found += [LogGap(topic, partition, lacking, doubles)] if lacking or doubles else []
+        found += [LogGap(live_topic, p, [(0, end - 1)], 0) for p, end in sorted(ends.items()) if end > 0]
         return found
 
     def open_records(self, until_ms: int) -> int:

@@ -16,18 +16,17 @@ from psycopg.rows import dict_row
 from infra.clients.db import Connection, connected, sql_of
 from infra.clients.kafka import LogEnds
 from infra.contract.seq_ranges import Ranges, minus, size
-from infra.contract.topics import LIVE, kafka_topic
+from infra.contract.topics import LIVE
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
 from stream_jobs.audit import archive, edge, ledger
-from stream_jobs.audit.archive import Archive, PartitionCount
+from stream_jobs.audit.archive import NOT_CUT, Archive, LogGap, NextOffsets
 from stream_jobs.audit.edge import Device, EdgeDevice, ranges_by_device
 from stream_jobs.audit.ledger import WHOLE, Figures, Ledger, Scope
 
 SQL: Final = sql_of(__file__)
 
-TELEMETRY: Final = "telemetry"
 POLL_S: Final = 1.0
 COMPARED_VEHICLES: Final = 20  # vehicles whose windows are compared one by one, where their sums differ
 SLACK_MS: Final = 3_600_000
@@ -70,32 +69,6 @@ def settled_ledger(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: 
         last = now
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where the sources of an account are, and what none of them can say yet while data flows.
-
-    ``committed``: next offset of the live topic by partition up to which the archive has all, if that is
-    known, and ``log``: in which log. ``waiting``: frames in the log that are in no consumer's results yet.
-    """
-
-    home: Path
-    db_url: str
-    window_ms: int
-    ahead_ms: int
-    topic: str
-    committed: Mapping[int, int] | None = None
-    log: str = ""
-    waiting: Callable[[], Mapping[Device, Ranges]] = dict
-    broker_dropped: int | None = None
-
-
-def sources(settings: Settings, addresses: Endpoints) -> Sources:
-    """Those of these settings, without what only a whole audit asks."""
-    window_ms, ahead_ms = settings.jobs.window_s * 1000, clock_limits(settings).ahead_ms
-    topic = kafka_topic(settings.kafka.prefix, TELEMETRY)
-    return Sources(settings.paths.home.resolve(), addresses.db_ingest_url, window_ms, ahead_ms, topic)
-
-
 class SessionLoss(NamedTuple):
     """Whatever the broker held for a session of the bridge in this time may be lost, ms since 1970."""
 
@@ -125,15 +98,6 @@ class WindowGap(NamedTuple):
     boot_id: int | None
     first_seq: int | None
     last_seq: int | None
-
-
-class LogGap(NamedTuple):
-    """Offsets of the log that the archive lacks, or that it holds twice (``doubles``)."""
-
-    topic: str
-    partition: int
-    ranges: Ranges
-    doubles: int
 
 
 @dataclass(slots=True)
@@ -180,22 +144,29 @@ class Account:
 
 
 def collect(
-    sources: Sources, scope: Scope, runs: Mapping[Device, EdgeDevice] | None = None, asked_ms: int = 0
+    settings: Settings,
+    addresses: Endpoints,
+    scope: Scope,
+    *,
+    runs: Mapping[Device, EdgeDevice] | None = None,
+    asked_ms: int = 0,
+    committed: NextOffsets = NOT_CUT,
+    waiting: Callable[[], Mapping[Device, Ranges]] = dict,
+    broker_dropped: int | None = None,
 ) -> Account:
     """The account of a scope; ``runs``: their devices, where they were read already. Raises ServiceError.
 
-    ``asked_ms``: the end of what was asked for, where the scope is the closed part of it.
+    ``asked_ms``: the end of what was asked for, where the scope is the closed part of it. ``committed``: up
+    to where the archive has all of the live topic. ``waiting``: frames in the log that are in no consumer's
+    results yet.
     """
-    found = Account(scope, broker_dropped=sources.broker_dropped)
-    runs = edge.devices(sources.home) if runs is None else runs
-    committed = (
-        archive.NOT_CUT if sources.committed is None else (sources.topic, sources.log, sources.committed)
-    )
-    with archive.opened(sources.home, scope, committed, sources.ahead_ms + SLACK_MS) as store:
-        with connected(sources.db_url) as database:
-            _devices(found, runs, store, database, sources.waiting)
+    found, home = Account(scope, broker_dropped=broker_dropped), settings.paths.home
+    runs = edge.devices(home) if runs is None else runs
+    with archive.opened(home, scope, committed, clock_limits(settings).ahead_ms + SLACK_MS) as store:
+        with connected(addresses.db_ingest_url) as database:
+            _devices(found, runs, store, database, waiting)
             # Lists have lines of the other region's log too, whose files are there.
-            values = scope.bounds() | {"logs": ["", sources.log, *store.logs]}
+            values = scope.bounds() | {"logs": ["", committed[1], *store.logs]}
             with database.cursor(row_factory=dict_row) as cursor:
                 for query in LISTED:
                     for row in cursor.execute(query, values):
@@ -206,8 +177,8 @@ def collect(
             for vehicle_id, again in store.again(more).items():
                 found.again += ledger.enter_again(found.vehicles[vehicle_id], again)
             _sessions(found, store, database)
-            _windows(found, store, database, sources.window_ms)
-        found.log = _log_gaps(store.partitions(), sources, scope)
+            _windows(found, store, database, settings.jobs.window_s * 1000)
+        found.log = store.log_gaps()
         found.open_records = store.open_records(asked_ms) if asked_ms > scope.until_ms else 0
     for vehicle in found.vehicles.values():
         found.total.add(vehicle)
@@ -265,17 +236,3 @@ def _windows(found: Account, store: Archive, database: Connection, window_ms: in
             frames, *place = archived.get(start, (0, None, None, None))
             if frames != counted.get(start, 0):
                 found.windows.append(WindowGap(vehicle_id, start, frames or 0, counted.get(start, 0), *place))
-
-
-def _log_gaps(parts: list[PartitionCount], sources: Sources, scope: Scope) -> list[LogGap]:
-    """Offsets that the archive lacks; of the live topic up to where it must hold all, if that is known."""
-    ends = dict(sources.committed or {}) if scope.since_ms == 0 else {}
-    found = []
-    for part in parts:
-        live = part.topic == sources.topic and part.log in ("", sources.log)
-        end = ends.pop(part.partition, part.last + 1) if live else part.last + 1
-        behind = [(part.last + 1, end - 1)] if end > part.last + 1 else []
-        if part.holes or behind or part.doubles:
-            found.append(LogGap(part.topic, part.partition, [*part.holes, *behind], part.doubles))
-    found += [LogGap(sources.topic, p, [(0, end - 1)], 0) for p, end in sorted(ends.items()) if end > 0]
-    return found

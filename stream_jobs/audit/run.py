@@ -5,7 +5,7 @@ absent from one of them, and that is no loss.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,16 +20,15 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.stack import query_offsets
 from infra.stack.mosquitto import broker_figures
-from stream_jobs.audit import archive, collect
-from stream_jobs.audit.archive import Clone, cloned_vehicles
-from stream_jobs.audit.collect import TELEMETRY, Account, Sources
+from stream_jobs.audit.archive import Clone, cloned_vehicles, horizon_ms
+from stream_jobs.audit.collect import POLL_S, Account, collect, current_ledger
 from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.ledger import WHOLE, Ledger, Scope
 
 SQL: Final = sql_of(__file__)
 
 WINDOWS, ARCHIVE, EVENTS = "telemetry", "archive", "events"
-DEAD_LETTER: Final = "dead-letter"
+TELEMETRY, DEAD_LETTER = "telemetry", "dead-letter"
 READS: Final = {WINDOWS: TELEMETRY, ARCHIVE: TELEMETRY, DEFERRED: DEFERRED, EVENTS: DEAD_LETTER}
 """Consumers that an audit waits for, and the topic of each; DEFERRED is the archive's query once more."""
 DISORDER_MS: Final = 2_000  # how far a partition's records lie out of order of receipt: the bridge's batches
@@ -130,48 +129,52 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
     Raises ServiceError.
     """
     end_s = time.monotonic() + wait_s
-    where = collect.sources(settings, addresses)
+    dropped: int | None = None
     with suppress(OdographError):  # an outer broker need not tell; what is missing stays unexplained then
-        where = replace(where, broker_dropped=broker_figures(*addresses.brokers).dropped)
-    with connected(where.db_url) as database:
+        dropped = broker_figures(*addresses.brokers).dropped
+    balanced = partial(collect, settings, addresses, broker_dropped=dropped)
+    with connected(addresses.db_ingest_url) as database:
         ((dropped_ms,),) = database.execute(SQL["horizon"]).fetchall()
-    known = [ms for ms in (dropped_ms, archive.horizon_ms(where.home)) if ms is not None]
+    known = [ms for ms in (dropped_ms, horizon_ms(settings.paths.home)) if ms is not None]
     wanted = wanted.kept(max(known, default=None), time.time_ns() // 1_000_000)
     if wanted.whole:
-        quiet = _quiet(settings, addresses, where, end_s)
+        quiet = _quiet(settings, addresses, balanced, end_s)
         if quiet is not None:
             return quiet
         wanted = replace(wanted, until_ms=time.time_ns() // 1_000_000)
+    lateness_ms, topic = clock_limits(settings).lateness_ms, kafka_topic(settings.kafka.prefix, TELEMETRY)
     retry_until_s = max(end_s, time.monotonic() + RETRY_S)
     while True:
         seen = current_horizon(settings, addresses)
         waiting = partial(in_flight, settings, addresses, seen)
-        closed = wanted.closed(seen.moment_ms, clock_limits(settings).lateness_ms, where.window_ms)
-        whence = replace(where, committed=seen.committed[ARCHIVE], log=seen.log, waiting=waiting)
-        account = collect.collect(whence, closed, asked_ms=wanted.until_ms)
+        closed = wanted.closed(seen.moment_ms, lateness_ms, settings.jobs.window_s * 1000)
+        archived = (topic, seen.log, seen.committed[ARCHIVE])
+        account = balanced(closed, asked_ms=wanted.until_ms, committed=archived, waiting=waiting)
         in_log = seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0
         clones = cloned_vehicles(settings.paths.home)
         found = Audit(account, None, clones, account.open_records + in_log, seen)
         settled = found.residual == 0 and (found.in_flight == 0 or time.monotonic() > end_s)
         if settled or time.monotonic() > retry_until_s:
             return found
-        time.sleep(collect.POLL_S)
+        time.sleep(POLL_S)
 
 
-def _quiet(settings: Settings, addresses: Endpoints, where: Sources, end_s: float) -> Audit | None:
+def _quiet(
+    settings: Settings, addresses: Endpoints, balanced: Callable[..., Account], end_s: float
+) -> Audit | None:
     """The audit of everything, where two readings agree and nothing waits; None where data flows."""
     last: Ledger | None = None
     with LogEnds(addresses.kafka_bootstrap, settings.kafka.prefix) as ends:
         while True:
             seen = current_horizon(settings, addresses)
             waits = any(seen.behind(consumer) for consumer in READS)
-            now = None if waits else collect.current_ledger(where.home, addresses, ends)
+            now = None if waits else current_ledger(settings.paths.home, addresses, ends)
             over = time.monotonic() > end_s
             stands = now is not None and now == last
             if now is not None and stands and (now.residual == 0 or over):
-                found = collect.collect(replace(where, committed=ends.ends(TELEMETRY), log=seen.log), WHOLE)
+                found = balanced(WHOLE, committed=(ends.topic(TELEMETRY), seen.log, ends.ends(TELEMETRY)))
                 return Audit(found, now, cloned_vehicles(settings.paths.home), horizon=seen)
             if over and (now is None or (last is not None and not stands)):
                 return None
             last = now
-            time.sleep(collect.POLL_S)
+            time.sleep(POLL_S)

@@ -15,7 +15,7 @@ from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_row
 from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.audit import edge
-from stream_jobs.audit.collect import Account, collect, sources
+from stream_jobs.audit.collect import Account, collect
 from stream_jobs.audit.ledger import Scope
 from stream_jobs.audit.report import findings
 from stream_jobs.reprocess.queue import moment
@@ -45,12 +45,13 @@ class HourlyLedger:
         closed_ms = self.closed_ms()
         if closed_ms is None:
             return 0
-        where, lateness_ms = sources(self.settings, self.addresses), clock_limits(self.settings).lateness_ms
+        settings, lateness_ms = self.settings, clock_limits(self.settings).lateness_ms
         hours = self.database.run(partial(self._due, end_ms=closed_ms - lateness_ms))
-        devices = edge.devices(where.home)
+        devices = edge.devices(settings.paths.home)
         for hour in hours:
-            scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, lateness_ms, where.window_ms)
-            self.database.run(partial(put, hour_ms=hour, account=collect(where, scope, devices)))
+            scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, lateness_ms, settings.jobs.window_s * 1000)
+            account = collect(settings, self.addresses, scope, runs=devices)
+            self.database.run(partial(put, hour_ms=hour, account=account))
         self._looked_ms = closed_ms
         return len(hours)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
-from dataclasses import replace
 
 import orjson
 import pytest
 
 from infra.stack.downloads import cache
 from load_tests.oracle import expect
-from stream_jobs.audit.collect import collect, sources
+from stream_jobs.audit.collect import collect
 from stream_jobs.audit.ledger import WHOLE, Ledger, Scope
 from stream_jobs.audit.run import audit
 from tests.e2e.support import LIMITS, Drive, rows, whole_topic
@@ -46,8 +45,8 @@ def test_the_account_of_each_vehicle_balances_with_the_simulators_word_and_witho
         assert (figures.generated, figures.residual) == (40, 0), vehicle_id
     begin_ms = int(drive.summary["start_ms"]) // 10_000 * 10_000
     part = Scope(begin_ms + 10_000, begin_ms + 30_000)
-    alone = replace(sources(pipeline.settings, pipeline.endpoints), home=pipeline.home)
-    known, unknown = collect(alone, part), collect(alone, part, runs={})
+    where = pipeline.settings, pipeline.endpoints
+    known, unknown = collect(*where, part), collect(*where, part, runs={})
     assert (known.residual, unknown.residual, known.total) == (0, 0, unknown.total)
     assert 40 * 18 <= known.total.generated <= 40 * 22
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from stream_jobs.archive.manifest import HOUR_MS, append, described
 from stream_jobs.audit import archive
-from stream_jobs.audit.archive import PartitionCount
+from stream_jobs.audit.archive import LogGap
 from stream_jobs.audit.edge import Device
 from stream_jobs.audit.ledger import WHOLE, DeviceCount, Scope
 
@@ -65,8 +65,8 @@ def store(home: Path, records: Iterable[Record], t0_ms: int = T0_MS, name: str =
 
 def devices(
     home: Path, records: Iterable[Record], scope: Scope = WHOLE
-) -> tuple[dict[Device, DeviceCount], list[PartitionCount]]:
+) -> tuple[dict[Device, DeviceCount], list[LogGap]]:
     """What the archive says of these records."""
     store(home, records)
     with archive.opened(home, scope) as found:
-        return found.devices(), found.partitions()
+        return found.devices(), found.log_gaps()

@@ -6,13 +6,15 @@ import math
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from stream_jobs.audit import archive
-from stream_jobs.audit.archive import Clone, cloned_vehicles
+from stream_jobs.audit.archive import Clone, LogGap, cloned_vehicles
 from stream_jobs.audit.ledger import WHOLE, DeviceCount, Scope
 from tests.unit.stream_jobs.audit.support import BOOT, T0_MS, Record, devices, store
 
 V = ("V", BOOT)
+TOPIC = "odograph.telemetry"
 
 
 def test_each_frame_has_one_fate_and_its_further_records_are_copies(tmp_path: Path) -> None:
@@ -67,27 +69,37 @@ def test_a_frame_of_a_gap_that_lies_at_another_moment_is_found(tmp_path: Path) -
 
 
 def test_holes_and_doubles_among_the_offsets_are_named(tmp_path: Path) -> None:
-    _, (whole,) = devices(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
-    assert (whole.records, whole.first, whole.last, whole.holes, whole.doubles) == (4, 5, 8, [], 0)
-    _, (broken,) = devices(tmp_path, [Record(0, offset=o) for o in (5, 5, 6, 9, 11, 12)])
-    assert (broken.holes, broken.doubles) == ([(7, 8), (10, 10)], 1)
+    assert devices(tmp_path, [Record(s, offset=s + 5) for s in range(4)])[1] == []
+    _, broken = devices(tmp_path, [Record(0, offset=o) for o in (5, 5, 6, 9, 11, 12)])
+    assert broken == [LogGap(TOPIC, 0, [(7, 8), (10, 10)], 1)]
 
 
 def test_what_the_archive_holds_beyond_a_finished_batch_is_not_looked_at(tmp_path: Path) -> None:
     store(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
-    with archive.opened(tmp_path, Scope(0, T0_MS + 10_000), ("odograph.telemetry", "log", {0: 8})) as found:
-        (part,) = found.partitions()
-        assert (part.last, found.devices()[V].frames) == (7, 3)
+    with archive.opened(tmp_path, Scope(0, T0_MS + 10_000), (TOPIC, "log", {0: 8})) as found:
+        assert (found.log_gaps(), found.devices()[V].frames) == ([], 3)
+
+
+def test_what_the_archive_lacks_of_finished_batches_is_named_also_behind_its_last_record(
+    tmp_path: Path,
+) -> None:
+    store(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
+    committed = (TOPIC, "log", {0: 11, 1: 2, 2: 0})
+    with archive.opened(tmp_path, WHOLE, committed) as found:
+        assert found.log_gaps() == [LogGap(TOPIC, 0, [(9, 10)], 0), LogGap(TOPIC, 1, [(0, 1)], 0)]
+    with archive.opened(tmp_path, Scope(T0_MS, T0_MS + 60_000), committed) as found:
+        assert found.log_gaps() == []
 
 
 def test_offsets_of_two_logs_are_places_in_each(tmp_path: Path) -> None:
     store(tmp_path, [Record(s) for s in range(4)], name="a", log="one")
     store(tmp_path, [Record(s) for s in (4, 5, 6)], name="b", log="two")
-    with archive.opened(tmp_path, WHOLE, ("odograph.telemetry", "two", {0: 2})) as found:
-        parts = [(part.log, part.first, part.last, part.holes, part.doubles) for part in found.partitions()]
-        assert parts == [("one", 0, 3, [], 0), ("two", 0, 1, [], 0)]
-        totals = found.totals("odograph.telemetry", logs=["two"])
+    with archive.opened(tmp_path, WHOLE, (TOPIC, "two", {0: 2})) as found:
+        assert found.log_gaps() == []
+        totals = found.totals(TOPIC, logs=["two"])
     assert (totals["archived"], totals["of_other_logs"], totals["backfilled"]) == (6, 4, 0)
+    with archive.opened(tmp_path, WHOLE, (TOPIC, "two", {0: 6})) as found:
+        assert found.log_gaps() == [LogGap(TOPIC, 0, [(3, 5)], 0)]
 
 
 def test_records_after_the_closed_part_of_what_was_asked_for_are_counted(tmp_path: Path) -> None:
@@ -98,12 +110,15 @@ def test_records_after_the_closed_part_of_what_was_asked_for_are_counted(tmp_pat
         assert (found.open_records(T0_MS + 30_000), found.open_records(T0_MS + 40_000)) == (2, 3)
 
 
-def test_shares_of_the_fleet_add_up_to_the_same_answer(tmp_path: Path) -> None:
+def test_shares_of_the_fleet_add_up_to_the_same_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     records = [Record(s, vehicle_id=f"V{s % 7}") for s in range(40)]
     store(tmp_path, records)
     with archive.opened(tmp_path, WHOLE) as found:
         whole = found.devices()
-        assert found.devices(share_rows=6) == whole
+        monkeypatch.setattr(archive, "SHARE_ROWS", 6)
+        assert found.devices() == whole
     assert whole["V3", BOOT].gaps == [(4, 9), (11, 16), (18, 23), (25, 30), (32, 37)]
 
 
@@ -130,7 +145,7 @@ def test_a_number_used_again_for_another_moment_in_time_is_told_of_the_vehicles_
 
 def test_an_archive_without_files_says_nothing(tmp_path: Path) -> None:
     with archive.opened(tmp_path, WHOLE) as found:
-        assert (found.devices(), found.partitions()) == ({}, [])
+        assert (found.devices(), found.log_gaps()) == ({}, [])
 
 
 def test_a_gap_lies_between_the_receipts_of_its_neighbours(tmp_path: Path) -> None:
@@ -144,7 +159,9 @@ def test_a_gap_lies_between_the_receipts_of_its_neighbours(tmp_path: Path) -> No
         }
 
 
-def test_records_are_counted_by_record_and_by_identity_and_a_back_fills_apart(tmp_path: Path) -> None:
+def test_records_are_counted_by_record_and_by_identity_and_a_back_fills_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live = [Record(1), Record(1), Record(2)]
     filled = [Record(2, verdict="late", topic="day"), Record(3, verdict="clock_ahead", topic="day")]
     store(tmp_path, [*live, *filled])
@@ -152,7 +169,8 @@ def test_records_are_counted_by_record_and_by_identity_and_a_back_fills_apart(tm
                 "backfilled_distinct": 0, "of_other_logs": 0, "erased": 0}  # fmt: skip
     with archive.opened(tmp_path, WHOLE) as found:
         assert found.totals() == expected
-        by_topic = found.totals("odograph.telemetry", logs=["a log"], share_rows=2)
+        monkeypatch.setattr(archive, "SHARE_ROWS", 2)
+        by_topic = found.totals(TOPIC, logs=["a log"])
     assert by_topic == expected | {"backfilled": 2, "backfilled_distinct": 1}
     with archive.opened(tmp_path / "empty", WHOLE) as found:
         assert found.totals() == dict.fromkeys(expected, 0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta, timezone
 
-from stream_jobs.audit.collect import Account, Gap, LogGap, WindowGap
+from stream_jobs.audit.archive import LogGap
+from stream_jobs.audit.collect import Account, Gap, WindowGap
 from stream_jobs.audit.ledger import WHOLE, Figures
 from stream_jobs.audit.report import Finding, findings
 
