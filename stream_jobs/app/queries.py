@@ -16,15 +16,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.kafka import admin, java_access, partition_counts
 from infra.contract.errors import ServiceError
-from infra.contract.topics import CLOCK, DEFERRED, LIVE, kafka_topic
-from infra.contract.verdict import clock_limits
+from infra.contract.topics import CLOCK, LIVE, kafka_topic
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.sinks import TelemetrySink
 from stream_jobs.app.telemetry import telemetry_rows
 from stream_jobs.app.topic_writer import TopicWriter
-from stream_jobs.archive.manifest import archive_of, telemetry_of
-from stream_jobs.archive.query import ArchiveSink, Filer, note_again
+from stream_jobs.archive.query import ArchiveSink, filed, note_again
 from stream_jobs.archive.writer import RECORDS_AT_ONCE
 from stream_jobs.recovery.ledger import BatchClaims, Gap, recompute_gap
 
@@ -80,11 +78,6 @@ class Query:
     topics: tuple[str, ...] = (TOPIC,)
 
 
-def _filer(settings: Settings) -> Filer:
-    deferred = kafka_topic(settings.kafka.prefix, DEFERRED)
-    return Filer(clock_limits(settings), deferred, settings.archive.writers)
-
-
 QUERIES: Final = (
     Query(
         name="telemetry",
@@ -113,14 +106,10 @@ QUERIES: Final = (
         trigger_s=lambda s: s.jobs.archive_trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
         transform=lambda records, _s: records,
-        sink=lambda p: ArchiveSink(
-            p.database, p.claims, telemetry_of(p.settings.paths.home), _filer(p.settings)
-        ),
-        again=lambda p: note_again(
-            archive_of(p.settings.paths.home), kafka_topic(p.settings.kafka.prefix, DEFERRED)
-        ),
+        sink=lambda p: ArchiveSink(p.database, p.claims, p.settings),
+        again=lambda p: note_again(p.settings),
         interpreted=True,
-        collect=lambda batch, settings: _filer(settings)(batch),
+        collect=filed,
         at_once=RECORDS_AT_ONCE,
         topics=LIVE,
     ),

@@ -5,11 +5,10 @@ of files follow from the batch alone: one that runs again writes the same files 
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,14 +18,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from infra.contract.errors import ArchiveError
-from infra.contract.verdict import LATE, OK, ClockLimits
+from infra.contract.topics import DEFERRED, kafka_topic
+from infra.contract.verdict import ERASED, LATE, OK, clock_limits
+from infra.settings.settings import Settings
 from infra.stack.query_offsets import Stretches
 from stream_jobs.app.database import Connection, Database, insert_rows
 from stream_jobs.app.schema import COORDINATES, IDENTITY, LOG
 from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import Entry, described
-from stream_jobs.archive.writer import EXCEPTION, WRITTEN, HourFiles, Written, files_of, place
+from stream_jobs.archive.manifest import Entry, archive_of, described, telemetry_of
+from stream_jobs.archive.writer import EXCEPTION, WRITTEN, Written, files_of, hour_files, place
 from stream_jobs.recovery.ledger import BatchClaims, Gap
 from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
 
@@ -37,18 +38,12 @@ LATE_COLUMNS: Final = (
 QUARANTINE_COLUMNS: Final = (*COORDINATES, LOG, *IDENTITY, "t0_ms", "received_at", "verdict")
 
 
-@dataclass(frozen=True, slots=True)
-class Filer:
-    """A batch -> its files and exceptions, rows of WRITTEN, by so many tasks."""
-
-    limits: ClockLimits
-    deferred: str = ""
-    writers: int = 1
-
-    def __call__(self, batch: DataFrame) -> pa.Table:
-        write = HourFiles(self.limits, self.deferred)
-        # In the order of the log, a task a writer.
-        return batch.coalesce(self.writers).mapInArrow(write.__call__, from_arrow_schema(WRITTEN)).toArrow()
+def filed(batch: DataFrame, settings: Settings) -> pa.Table:
+    """A batch -> its files, rows of WRITTEN, by so many tasks as there are to be writers."""
+    limits = clock_limits(settings)
+    parts = batch.coalesce(settings.archive.writers)  # in the order of the log, a task a writer
+    files = parts.mapInArrow(lambda some: hour_files(some, limits), from_arrow_schema(WRITTEN))
+    return files.toArrow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +52,41 @@ class ArchiveSink:
 
     database: Database
     claims: BatchClaims
-    folder: Path
-    file: Filer
+    settings: Settings
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         stem = f"{self.claims.query_id[:8]}-{batch_id:09d}"
-        rows = self.file(batch)
-        publish(files_of(rows), self.folder, stem, self.claims.range_of(batch_id), self.claims.logs)
-        exceptions = rows.filter(pc.is_null(rows["hour_ms"])).select([*EXCEPTION])
+        folder, deferred = telemetry_of(self.settings.paths.home), deferred_topic(self.settings)
+        wanted, logs = self.claims.range_of(batch_id), self.claims.logs
+        exceptions = publish(files_of(filed(batch, self.settings)), folder, stem, wanted, logs, deferred)
         self.database.run(lambda connection: self.write(connection, exceptions, batch_id))
 
-    def write(self, connection: Connection, exceptions: pa.Table, batch_id: int) -> None:
+    def write(self, connection: Connection, exceptions: Sequence[pa.Table], batch_id: int) -> None:
         """The batch's exceptions; nothing where the ledger has it."""
-        if not self.claims.claim(connection, batch_id, exceptions.num_rows) or not exceptions.num_rows:
-            return
-        note_exceptions(connection, exceptions, self.claims.logs)
-        _note_vehicles(connection, exceptions)
+        if self.claims.claim(connection, batch_id, sum(found.num_rows for found in exceptions)):
+            for found in exceptions:
+                note_exceptions(connection, found, self.claims.logs)
 
 
-def _note_vehicles(connection: Connection, exceptions: pa.Table) -> None:
+def deferred_topic(settings: Settings) -> str:
+    """The full name of the topic of what was put off because of overload."""
+    return kafka_topic(settings.kafka.prefix, DEFERRED)
+
+
+def exceptions_in(files: Iterable[Path], deferred: str = "") -> Iterator[pa.Table]:
+    """What the database hears of the records of files (columns EXCEPTION), a table a file that has any: of
+    those whose verdict is not ok, and all of the topic ``deferred``; nothing of erased ones.
+    """
+    told = (pc.field("verdict") != OK) | (pc.field("topic") == deferred)
+    kept = told & (pc.field("verdict") != ERASED)
+    for path in files:
+        found = pq.read_table(path, columns=[*EXCEPTION], filters=kept, partitioning=None)
+        if found.num_rows:
+            yield found
+
+
+def _note_vehicles(connection: Connection, deferred: pa.Table) -> None:
     """Vehicles whose journeys lack what was put off: the stream has never seen it, and cannot say so."""
-    deferred = exceptions.filter(pc.equal(exceptions["verdict"], OK))
-    if not deferred.num_rows:
-        return
     until_ms = pc.add(deferred["t0_ms"], deferred["span_ms"])
     told = deferred.append_column("until_ms", until_ms).group_by("vehicle_id").aggregate(
         [("t0_ms", "min"), ("until_ms", "max"), ("received_ms", "max"), ("seq", "count")]
@@ -95,7 +102,8 @@ def _note_vehicles(connection: Connection, exceptions: pa.Table) -> None:
 def note_exceptions(
     connection: Connection, found: pa.Table, logs: Mapping[str, str], repaired_at: datetime | None = None
 ) -> int:
-    """Late, put off and quarantined frames (columns EXCEPTION) into their lists; how many of the former two.
+    """Late, put off and quarantined frames (columns EXCEPTION) into their lists, and the vehicles of those put
+    off; how many frames of the former two.
 
     ``logs``: by topic the log that they are places in. ``repaired_at``: when late ones came into windows.
     """
@@ -103,6 +111,8 @@ def note_exceptions(
     repaired = pa.array([repaired_at] * found.num_rows, pa.timestamp("us", tz="UTC"))
     found = found.append_column("received_at", received_at).append_column("repaired_at", repaired)
     deferred = pc.equal(found["verdict"], OK)
+    if pc.any(deferred).as_py():
+        _note_vehicles(connection, found.filter(deferred))
     is_late = pc.or_(deferred, pc.equal(found["verdict"], LATE))
     found = found.append_column("deferred", deferred)
     places = [logs.get(topic, "") for topic in found["topic"].to_pylist()]
@@ -113,30 +123,28 @@ def note_exceptions(
     return int(late.num_rows)
 
 
-def note_again(folder: Path, deferred: str) -> Callable[[Connection, Gap], None]:
+def note_again(settings: Settings) -> Callable[[Connection, Gap], None]:
     """The exceptions of a gap from its files, which are there, into a database that has lost them."""
-    told = (pc.field("verdict") != OK) | (pc.field("topic") == deferred)
 
     def again(connection: Connection, gap: Gap) -> None:
         lost = gap.differing()
-        for file in reader.files(folder):
+        for file in reader.files(archive_of(settings.paths.home)):
             offsets = () if file.entry is None else file.entry.offsets
             if any(
                 each.last >= lost.get((each.topic, each.partition), (each.last + 1,))[0] for each in offsets
             ):
-                found = pq.read_table(file.path, columns=[*EXCEPTION], partitioning=None, filters=told)
-                note_exceptions(connection, found, file.logs)
-                _note_vehicles(connection, found)
+                for found in exceptions_in([file.path], deferred_topic(settings)):
+                    note_exceptions(connection, found, file.logs)
 
     return again
 
 
 def publish(
-    files: Sequence[Written], folder: Path, stem: str, wanted: Stretches,
-    logs: Mapping[str, str] = MappingProxyType({}),
-) -> None:  # fmt: skip
+    files: Sequence[Written], folder: Path, stem: str, wanted: Stretches, logs: Mapping[str, str],
+    deferred: str,
+) -> list[pa.Table]:  # fmt: skip
     """Put a batch's files to their places; each becomes visible whole, over any copy of an earlier run. Their
-    order, and so their names, is the same when the batch runs again.
+    order, and so their names, is the same when the batch runs again. The exceptions in them.
 
     Raises ArchiveError, and leaves the archive as it was, where they do not hold the records ``wanted``.
     """
@@ -150,9 +158,11 @@ def publish(
         if staged[-1][2].sha256 != file.sha256:
             raise ArchiveError(f"{path} has other bytes than a worker sent: the batch is not archived")
     check_whole([entry for _, _, entry in staged], wanted)
+    exceptions = [*exceptions_in((path for _, path, _ in staged), deferred)]
     for hour_ms, path, entry in staged:
         place(folder.parent, hour_ms, path, entry)
     shutil.rmtree(staging, ignore_errors=True)  # a batch without records wrote nothing
+    return exceptions
 
 
 def check_whole(entries: list[Entry], wanted: Stretches) -> None:

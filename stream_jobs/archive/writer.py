@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import structlog
 
 from infra.contract.topics import VEHICLE_ID
-from infra.contract.verdict import ERASED, OK, ClockLimits
+from infra.contract.verdict import ERASED, ClockLimits
 from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import HOUR_MS, TELEMETRY, Entry, hour_name
 from stream_jobs.archive.reader import of_hours
@@ -23,15 +23,12 @@ from stream_jobs.frames.reading import read_heads
 
 UNKNOWN: Final = -1  # a number that an unreadable record does not give
 RECORD: Final = ("topic", "partition", "log_offset", "key", "received_ms", "value")
-EXCEPTION: Final = {  # what the database hears of a record whose verdict is not ok
-    "topic": pa.string(), "partition": pa.int32(), "log_offset": pa.int64(), "vehicle_id": pa.string(),
-    "boot_id": pa.int64(), "seq": pa.int64(), "t0_ms": pa.int64(), "span_ms": pa.int64(),
-    "verdict": pa.string(), "received_ms": pa.int64(),
-}  # fmt: skip
-FILE: Final = {"hour_ms": pa.int64(), "sha256": pa.string(), "content": pa.binary()}
-"""A piece of a file: hour of receipt, hash of the whole file in its last piece, bytes."""
-WRITTEN: Final = pa.schema(EXCEPTION | FILE)
-"""What comes back from the workers: a row an exception, a row a piece; the other's columns are null."""
+EXCEPTION: Final = (  # what the database hears of a record whose verdict is not ok
+    "topic", "partition", "log_offset", "vehicle_id", "boot_id", "seq", "t0_ms", "span_ms", "verdict",
+    "received_ms",
+)  # fmt: skip
+WRITTEN: Final = pa.schema({"hour_ms": pa.int64(), "sha256": pa.string(), "content": pa.binary()})
+"""A piece of a file, from a worker: hour of receipt, hash of the whole file in its last piece, bytes."""
 FILE_BYTES: Final = 32 << 20  # a file that has reached this size ends, and another one follows
 PIECE_BYTES: Final = 8 << 10
 RECORDS_AT_ONCE: Final = 250
@@ -68,37 +65,26 @@ def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
     return pa.table(columns | {"verdict": pa.array(verdict, pa.string())})
 
 
-@dataclass(frozen=True, slots=True)
-class HourFiles:
-    """Makes Parquet files of records, one an hour of receipt, in their order: rows of WRITTEN. Exceptions are
-    what is not ok, and all of the topic ``deferred``.
+def hour_files(batches: Iterable[pa.RecordBatch], limits: ClockLimits) -> Iterator[pa.RecordBatch]:
+    """Parquet files of records, one an hour of receipt, in their order: rows of WRITTEN.
 
     The files are rows, with their bytes, since the disk of a worker is not the driver's: a file is there
     whole, or the batch has not come to its end.
     """
-
-    limits: ClockLimits
-    deferred: str = ""
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files: dict[int, tuple[pa.BufferOutputStream, pq.ParquetWriter]] = {}
-        for batch in gathered(batches, len, READ_AT_ONCE):
-            table = indexed(batch, self.limits)
-            hours = table["received_ms"].to_numpy() // HOUR_MS
-            for hour in np.unique(hours).tolist():
-                if hour not in files:
-                    sink = pa.BufferOutputStream()
-                    files[hour] = sink, parquet_writer(sink, table.schema)
-                sink, writer = files[hour]
-                writer.write_table(table.filter(pa.array(hours == hour)))
-                if sink.tell() >= FILE_BYTES:
-                    yield from _pieces(hour * HOUR_MS, *files.pop(hour))
-            odd = pc.invert(pc.is_in(table["verdict"], pa.array([OK, ERASED])))
-            told = pc.or_(odd, pc.equal(table["topic"], self.deferred))
-            for found in table.filter(told).select([*EXCEPTION]).to_batches():
-                yield _rows(dict(zip(EXCEPTION, found.columns, strict=True)), found.num_rows)
-        for hour in list(files):
-            yield from _pieces(hour * HOUR_MS, *files.pop(hour))
+    files: dict[int, tuple[pa.BufferOutputStream, pq.ParquetWriter]] = {}
+    for batch in gathered(batches, len, READ_AT_ONCE):
+        table = indexed(batch, limits)
+        hours = table["received_ms"].to_numpy() // HOUR_MS
+        for hour in np.unique(hours).tolist():
+            if hour not in files:
+                sink = pa.BufferOutputStream()
+                files[hour] = sink, parquet_writer(sink, table.schema)
+            sink, writer = files[hour]
+            writer.write_table(table.filter(pa.array(hours == hour)))
+            if sink.tell() >= FILE_BYTES:
+                yield from _pieces(hour * HOUR_MS, *files.pop(hour))
+    for hour in list(files):
+        yield from _pieces(hour * HOUR_MS, *files.pop(hour))
 
 
 def gathered(
@@ -120,19 +106,12 @@ def _pieces(hour_ms: int, sink: pa.BufferOutputStream, writer: pq.ParquetWriter)
     content = sink.getvalue()
     ends = np.minimum(np.arange(0, content.size + PIECE_BYTES, PIECE_BYTES), content.size).astype(np.int32)
     count = len(ends) - 1
-    columns = {
-        "hour_ms": pa.array(np.full(count, hour_ms)),
-        "sha256": pa.array([*[None] * (count - 1), hashlib.sha256(content).hexdigest()], pa.string()),
-        "content": pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), content]),
-    }
-    for at in range(0, count, RECORDS_AT_ONCE):
-        some = {name: column.slice(at, RECORDS_AT_ONCE) for name, column in columns.items()}
-        yield _rows(some, len(some["content"]))
-
-
-def _rows(columns: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
-    found = [columns.get(column.name, pa.nulls(rows, column.type)) for column in WRITTEN]
-    return pa.RecordBatch.from_arrays(found, schema=WRITTEN)
+    columns = [
+        pa.array(np.full(count, hour_ms)),
+        pa.array([*[None] * (count - 1), hashlib.sha256(content).hexdigest()], pa.string()),
+        pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), content]),
+    ]
+    yield from pa.table(columns, schema=WRITTEN).to_batches(max_chunksize=RECORDS_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +132,6 @@ class Written:
 
 def files_of(rows: pa.Table) -> list[Written]:
     """The files in ``rows`` (columns WRITTEN), by hour, else in the order in which they came."""
-    rows = rows.filter(pc.is_valid(rows["hour_ms"])).select([*FILE])
     ends = np.flatnonzero(pc.is_valid(rows["sha256"]).to_numpy()) + 1
     found = [
         Written(rows["hour_ms"][begin].as_py(), rows["sha256"][end - 1].as_py(), rows["content"][begin:end])
@@ -164,7 +142,7 @@ def files_of(rows: pa.Table) -> list[Written]:
 
 def write_files(folder: Path, records: Iterable[pa.RecordBatch], limits: ClockLimits) -> None:
     """Files of records below ``folder``, without a manifest."""
-    written = files_of(pa.Table.from_batches(HourFiles(limits)(records), WRITTEN))
+    written = files_of(pa.Table.from_batches(hour_files(records, limits), WRITTEN))
     for number, file in enumerate(written):
         file.write(folder / hour_name(file.hour_ms) / f"part-{number:05d}.parquet")
 

@@ -6,29 +6,25 @@ The same day again changes nothing, so that one that was killed is finished by t
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.seq_ranges import merged
-from infra.contract.verdict import OK
 from infra.settings.files import write_whole
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of, described, read_hour, sha256_of
-from stream_jobs.archive.query import note_exceptions
+from stream_jobs.archive.query import exceptions_in, note_exceptions
 from stream_jobs.archive.verify import verified
-from stream_jobs.archive.writer import EXCEPTION, place
+from stream_jobs.archive.writer import place
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.reprocess import work
@@ -99,15 +95,6 @@ def _take(archive: Path, file: reader.ArchiveFile, name: str) -> bool:
     return place(archive, file.hour_ms, staged, described(staged, name))
 
 
-def exceptions(files: tuple[Path, ...]) -> Iterator[pa.Table]:
-    """Records whose verdict is not ok, a table a file; files without any give none."""
-    for path in files:
-        other = pc.field("verdict") != OK
-        found = pq.read_table(path, columns=[*EXCEPTION], filters=other, partitioning=None)
-        if found.num_rows:
-            yield found
-
-
 def restated_spans(path: Path, *, fresh: bool = False) -> list[Span]:
     """Spans of a back-fill that are restated, by its file beside the archive: a killed one goes on.
 
@@ -141,7 +128,7 @@ def bring_in(
                     "windows are still open: give the same command again when that time is over"
                 )
         late = quarantined = 0
-        for found in exceptions(taken.files):  # repaired: by this command or its next try
+        for found in exceptions_in(taken.files):  # repaired: by this command or its next try
             note = partial(note_exceptions, found=found, logs={}, repaired_at=datetime.now(UTC))
             some = tools.database.run(note)
             late, quarantined = late + some, quarantined + found.num_rows - some

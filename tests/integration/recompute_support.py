@@ -13,12 +13,11 @@ from typing import Any
 import orjson
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from infra.contract.verdict import LATE, clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Database
-from stream_jobs.archive.writer import EXCEPTION, RECORD, HourFiles, write_files
+from stream_jobs.archive.writer import EXCEPTION, RECORD, indexed, write_files
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import Counts, Span
@@ -59,12 +58,11 @@ def archive(lane: Lane, name: str, records: Sequence[Record]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(c, kind) for kind, c in columns], names=list(RECORD))
     folder = lane.home / "archive" / "telemetry"
     limits = clock_limits(lane.settings)
-    rows = pa.Table.from_batches(HourFiles(limits)([batch]))
-    odd = rows.filter(pc.is_null(rows["hour_ms"])).select([*EXCEPTION])
     write_files(folder, [batch], limits)
     for path in folder.glob("date=*/hour=*/part-*.parquet"):
         path.rename(path.with_name(f"{name}.parquet"))
-    late = [row for row in odd.to_pylist() if row.pop("verdict") == LATE]
+    told = indexed(batch, limits).select([*EXCEPTION]).to_pylist()
+    late = [row for row in told if row.pop("verdict") == LATE]
     with psycopg.connect(lane.endpoints.db_owner_url) as connection, connection.cursor() as cursor:
         cursor.executemany(LATE_ROW, [list(row.values()) for row in late])
 

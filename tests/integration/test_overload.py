@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from infra.clients.kafka import LogEnds
@@ -18,8 +17,8 @@ from infra.settings.sections import Overload as Terms
 from load_tests.mqtt_flood import vehicle_id
 from stream_jobs.app.database import Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
-from stream_jobs.archive.query import ArchiveSink, Filer
-from stream_jobs.archive.writer import EXCEPTION, HourFiles
+from stream_jobs.archive.query import ArchiveSink, exceptions_in
+from stream_jobs.archive.writer import write_files
 from stream_jobs.audit.collect import current_ledger
 from stream_jobs.maintenance.overload import Overload, unless_overloaded
 from stream_jobs.recovery.checkpoints import Checkpoint
@@ -134,18 +133,17 @@ def test_what_was_put_off_is_listed_as_such_and_the_ledger_balances_until_it_is_
     lane: Lane, database: Database, tmp_path: Path
 ) -> None:
     deferred = f"{lane.settings.kafka.prefix}telemetry-deferred"
-    write = HourFiles(clock_limits(lane.settings), deferred)
     batches = [records(lane, "telemetry", range(3)), records(lane, "telemetry-deferred", range(3, 8))]
-    rows = pa.Table.from_batches(write(batches))
-    found = rows.filter(pc.is_null(rows["hour_ms"])).select([*EXCEPTION])
+    write_files(tmp_path, batches, clock_limits(lane.settings))
+    (found,) = exceptions_in(tmp_path.rglob("*.parquet"), deferred)
     assert found["topic"].to_pylist() == [deferred] * 5
     checkpoint = lane.home / "checkpoints" / "archive"
     checkpoint.mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
     claims = BatchClaims("archive", Checkpoint(LocalFiles(str(checkpoint.parent)), "archive"))
-    sink = ArchiveSink(database, claims, tmp_path, Filer(clock_limits(lane.settings), deferred))
+    sink = ArchiveSink(database, claims, lane.settings)
     for _ in range(2):
-        database.run(lambda connection: sink.write(connection, found, 1))
+        database.run(lambda connection: sink.write(connection, [found], 1))
     listed = "SELECT seq, deferred, repaired_at IS NULL AS open FROM odograph.late_frame ORDER BY seq"
     assert query(lane, listed) == [{"seq": seq, "deferred": True, "open": True} for seq in range(3, 8)]
     vehicles = query(lane, "SELECT vehicle_id, frames FROM odograph.late_vehicle_frames")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,7 +13,8 @@ import pytest
 from infra.contract.verdict import ERASED
 from infra.settings.settings import Settings
 from stream_jobs.app.telemetry import operator_of, table_of, without_erased
-from stream_jobs.archive.writer import HourFiles, indexed
+from stream_jobs.archive.query import exceptions_in
+from stream_jobs.archive.writer import indexed, write_files
 from stream_jobs.frames import state
 from stream_jobs.rules.rule_set import rules_in_force
 from stream_jobs.windows.block import Block
@@ -88,11 +90,12 @@ def test_only_what_lies_before_it_goes_and_a_marker_is_nobodys() -> None:
     assert without_erased(whole) == (whole, set())
 
 
-def test_the_archive_keeps_the_record_and_tells_nobody() -> None:
+def test_the_archive_keeps_the_record_and_tells_nobody(tmp_path: Path) -> None:
     records: list[Record] = [(T0 + 1500, sent(1, 0)[2] or b"")]
     one = recorded(records)
     mark = one.set_column(one.schema.get_field_index("value"), "value", pa.array([None], pa.binary()))
     table = indexed(mark, LIMITS)
     assert (table["verdict"].to_pylist(), table["vehicle_id"].to_pylist()) == ([ERASED], [GONE])
-    rows = pa.Table.from_batches(HourFiles(LIMITS)([mark])).to_pylist()
-    assert [row["hour_ms"] for row in rows] == [T0]
+    write_files(tmp_path, [mark], LIMITS)
+    (file,) = tmp_path.rglob("*.parquet")
+    assert [*exceptions_in([file])] == []

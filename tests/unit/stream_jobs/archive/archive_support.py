@@ -17,15 +17,18 @@ TEN = 10 * HOUR_MS
 Row = tuple[int, int, int]
 
 
-def table_of(rows: Sequence[Row], hour_ms: int = TEN, topic: str = "odograph.telemetry") -> pa.Table:
+def table_of(rows: Sequence[Row], hour_ms: int = TEN, verdict: str = "ok") -> pa.Table:
+    numbers = {name: pa.array([0] * len(rows), pa.int64()) for name in ("boot_id", "seq", "t0_ms", "span_ms")}
     return pa.table({
-        "topic": pa.array([topic] * len(rows)),
+        "topic": pa.array(["odograph.telemetry"] * len(rows)),
         "partition": pa.array([row[0] for row in rows], pa.int32()),
         "log_offset": pa.array([row[1] for row in rows], pa.int64()),
         "key": pa.array([b"%d" % row[0] for row in rows], pa.binary()),
         "received_ms": pa.array([hour_ms + 1000 * row[2] for row in rows], pa.int64()),
         "value": pa.array([b"{%d}" % row[1] for row in rows], pa.binary()),
-        "verdict": pa.array(["ok"] * len(rows)),
+        "vehicle_id": pa.array([""] * len(rows)),
+        **numbers,
+        "verdict": pa.array([verdict] * len(rows)),
     })  # fmt: skip
 
 

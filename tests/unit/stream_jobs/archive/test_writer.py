@@ -13,11 +13,12 @@ import pytest
 from edge_simulator import day
 from edge_simulator.scenario import LinkShares, Scenario, cadence
 from infra.contract.errors import ArchiveError
-from infra.contract.verdict import clock_limits
+from infra.contract.verdict import ERASED, clock_limits
 from infra.settings.settings import Settings
+from infra.stack.query_offsets import Stretches
 from stream_jobs.archive import reader, writer
-from stream_jobs.archive.query import publish
-from stream_jobs.archive.writer import RECORD, WRITTEN, HourFiles, Written, files_of, indexed
+from stream_jobs.archive.query import exceptions_in, publish
+from stream_jobs.archive.writer import RECORD, WRITTEN, Written, files_of, hour_files, indexed
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, Row, offsets_in, table_of
 
 TOPIC = "odograph.telemetry"
@@ -35,14 +36,18 @@ def sent(*tables: pa.Table) -> list[Written]:
     return files_of(pa.Table.from_pylist(rows, WRITTEN))
 
 
+def published(home: Path, stem: str, files: list[Written], wanted: Stretches) -> list[pa.Table]:
+    return publish(files, home / "telemetry", stem, wanted, {}, "")
+
+
 def test_a_batch_without_records_publishes_nothing(tmp_path: Path) -> None:
-    publish(sent(), tmp_path / "telemetry", "q-000000000", {(TOPIC, 0): (7, 7)})
+    published(tmp_path, "q-000000000", sent(), {(TOPIC, 0): (7, 7)})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_files_of_workers_take_their_places_and_hold_just_the_batch(tmp_path: Path) -> None:
     tables = [table_of([(0, 8, 1)], TEN + HOUR_MS), table_of([(0, 7, 1), (1, 3, 2)])]
-    publish(sent(*tables), tmp_path / "telemetry", "q-000000001", {(TOPIC, 0): (7, 9), (TOPIC, 1): (None, 4)})
+    published(tmp_path, "q-000000001", sent(*tables), {(TOPIC, 0): (7, 9), (TOPIC, 1): (None, 4)})
     files = [str(file.path) for file in reader.files(tmp_path)]
     assert [Path(file).relative_to(tmp_path).as_posix() for file in files] == [
         "telemetry/date=1970-01-01/hour=10/q-000000001-000.parquet",
@@ -66,14 +71,30 @@ def test_files_that_are_not_just_the_batch_leave_the_archive_as_it_was(
     tmp_path: Path, there: tuple[Row, ...], wanted: dict[tuple[str, int], tuple[int | None, int]]
 ) -> None:
     with pytest.raises(ArchiveError):
-        publish(sent(*([table_of(there)] if there else [])), tmp_path / "telemetry", "q-000000001", wanted)
+        published(tmp_path, "q-000000001", sent(*([table_of(there)] if there else [])), wanted)
     assert list(reader.files(tmp_path)) == []
+
+
+def test_what_is_not_ok_and_all_that_was_put_off_is_told_of_a_batch_and_nothing_of_erased_ones(
+    tmp_path: Path,
+) -> None:
+    files = sent(
+        *(
+            table_of([(0, k, 1)], TEN, verdict)
+            for k, verdict in enumerate(("ok", "late", ERASED, "clock_ahead"))
+        )
+    )
+    told = published(tmp_path, "q-000000001", files, {(TOPIC, 0): (0, 4)})
+    assert [row["verdict"] for table in told for row in table.to_pylist()] == ["late", "clock_ahead"]
+    paths = [file.path for file in reader.files(tmp_path)]
+    deferred = [row["verdict"] for table in exceptions_in(paths, TOPIC) for row in table.to_pylist()]
+    assert deferred == ["ok", "late", "clock_ahead"]
 
 
 def test_a_file_that_changed_on_its_way_is_refused(tmp_path: Path) -> None:
     file = replace(sent(table_of([(0, 7, 1)]))[0], sha256="0" * 64)
     with pytest.raises(ArchiveError, match="has other bytes than a worker sent"):
-        publish([file], tmp_path / "telemetry", "q", {(TOPIC, 0): (7, 8)})
+        published(tmp_path, "q", [file], {(TOPIC, 0): (7, 8)})
 
 
 ROUGH = Scenario(
@@ -114,10 +135,10 @@ def test_what_workers_send_is_every_record_and_a_large_file_goes_in_parts_and_ea
         "RECORDS_AT_ONCE": 4,
     }.items():
         monkeypatch.setattr(writer, name, value)
-    sent_rows = list(HourFiles(clock_limits(settings))(records))
-    assert max(batch.num_rows for batch in sent_rows if batch["hour_ms"].null_count == 0) == 4
+    sent_rows = list(hour_files(records, clock_limits(settings)))
+    assert max(batch.num_rows for batch in sent_rows) == 4
     rows = pa.Table.from_batches(sent_rows)
-    assert max(len(piece) for piece in rows["content"].to_pylist() if piece is not None) == 600
+    assert max(map(len, rows["content"].to_pylist())) == 600
     made = files_of(rows)
     for number, file in enumerate(made):
         file.write(tmp_path / str(number))
@@ -128,5 +149,5 @@ def test_what_workers_send_is_every_record_and_a_large_file_goes_in_parts_and_ea
     ]
     order = [("partition", "ascending"), ("log_offset", "ascending")]
     assert pa.concat_tables(files).sort_by(order).equals(stored.sort_by(order))
-    exceptions = [v for v in rows["verdict"].to_pylist() if v is not None]
-    assert len(exceptions) == sum(v != "ok" for v in stored["verdict"].to_pylist()) > 0
+    exceptions = sum(table.num_rows for table in exceptions_in(tmp_path / str(k) for k in range(len(made))))
+    assert exceptions == sum(v != "ok" for v in stored["verdict"].to_pylist()) > 0

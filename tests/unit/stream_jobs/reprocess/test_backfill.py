@@ -17,8 +17,9 @@ from infra.contract.errors import ArchiveError, ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of, sha256_of
+from stream_jobs.archive.query import exceptions_in
 from stream_jobs.archive.verify import verified
-from stream_jobs.reprocess.backfill import exceptions, note_restated, restated_spans, spans_of, take_in
+from stream_jobs.reprocess.backfill import note_restated, restated_spans, spans_of, take_in
 from stream_jobs.reprocess.queue import Span
 
 ROUGH = Scenario(
@@ -70,7 +71,7 @@ def test_a_day_lies_in_the_archive_once_however_often_it_is_taken_in(home: Setti
 
 def test_what_is_late_or_quarantined_is_told_with_its_coordinates(home: Settings, made: Path) -> None:
     taken = take_in(archive_of(home.paths.home), made)
-    found = pa.concat_tables(exceptions(taken.files)).to_pylist()
+    found = pa.concat_tables(exceptions_in(taken.files)).to_pylist()
     verdicts = orjson.loads((made / "run.json").read_bytes())["verdicts"]
     assert {word: sum(r["verdict"] == word for r in found) for word in verdicts if word != "ok"} == {
         word: count for word, count in verdicts.items() if word != "ok"
