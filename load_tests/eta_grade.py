@@ -35,13 +35,14 @@ from stream_jobs.frames.arrays import Floats
 from stream_jobs.frames.batch import FrameBatch, frame_batch
 from stream_jobs.roads.network import RoadIndex, RoadLookup, RoadNetwork, network_of, save
 from stream_jobs.roads.ways import (
+    HOURS_A_WEEK,
     EdgeSpeeds,
     Way,
     edges_after,
-    fallback,
     hour_of_week,
     nearest,
     quickest,
+    with_fallback,
 )
 from stream_jobs.windows.open_windows import ARCHIVED
 from stream_jobs.windows.places import EDGE_BITS, EDGE_OFFSET, road_rows
@@ -129,8 +130,7 @@ class Grader:
 
     def __init__(self, net: RoadNetwork, history: Told, run: Told, terms: Roads) -> None:
         self._net, self._after, self._run, self._terms = net, edges_after(net), run, terms
-        self._usual = usual(net, history)
-        self._fallback = fallback(net, self._usual, terms.eta_limit_share)
+        self._usual_kmh = with_fallback(net, usual_kmh(net, history), terms.eta_limit_share)
         self._by_minute: dict[int, list[tuple[int, int, float, float]]] = defaultdict(list)
         for edge, start, vehicles, m, s in zip(*(c.to_pylist() for c in run.sums.columns), strict=True):
             self._by_minute[start].append((edge, vehicles, m, s))
@@ -161,9 +161,7 @@ class Grader:
         seen = {edge: (3.6 * m / s, int(n)) for edge, (n, m, s) in sums.items() if s > 0}
         age_s = (at_ms - last + LIVE_MS / 2) / 1000
         now = datetime.fromtimestamp(at_ms / 1000, UTC)
-        return EdgeSpeeds(
-            self._net, now, ZoneInfo("UTC"), self._usual, seen, age_s, self._terms, self._fallback
-        )
+        return EdgeSpeeds(self._net, now, ZoneInfo("UTC"), self._usual_kmh, seen, age_s, self._terms)
 
     def _at_limit(self, way: Way) -> float:
         net, edges = self._net, list(way.edges)
@@ -171,17 +169,16 @@ class Grader:
         return float(whole_s * way.length_m / net.length_m[edges].sum())
 
 
-def usual(net: RoadNetwork, history: Told) -> dict[int, Floats]:
-    """Space-mean speed by hour of the week, km/h, nan where nobody was."""
-    metres: dict[int, Floats] = defaultdict(lambda: np.zeros(len(net.edge_id)))
-    seconds: dict[int, Floats] = defaultdict(lambda: np.zeros(len(net.edge_id)))
+def usual_kmh(net: RoadNetwork, history: Told) -> Floats:
+    """Space-mean speed by hour of the week, [HOURS_A_WEEK, n_edges], nan where nobody was."""
+    metres, seconds = np.zeros((2, HOURS_A_WEEK, len(net.edge_id)))
     columns = (history.sums[name].to_pylist() for name in ("edge", "start_ms", "m", "s"))
     for edge, start, m, s in zip(*columns, strict=True):
         hour = hour_of_week(datetime.fromtimestamp(start / 1000, UTC), ZoneInfo("UTC"))
-        metres[hour][edge] += m
-        seconds[hour][edge] += s
+        metres[hour, edge] += m
+        seconds[hour, edge] += s
     with np.errstate(invalid="ignore"):
-        return {hour: 3.6 * metres[hour] / seconds[hour] for hour in metres}
+        return 3.6 * metres / seconds
 
 
 def trips(folder: Path, vehicles: Collection[str]) -> Iterator[dict[str, Any]]:

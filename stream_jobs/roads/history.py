@@ -4,7 +4,6 @@ Sums follow the windows as these change. Of arrival times: what is asked for, pr
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,10 +21,8 @@ from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_row
-from stream_jobs.frames.arrays import Floats
 from stream_jobs.frames.lookup_files import folder_of
-from stream_jobs.roads import network
-from stream_jobs.roads.ways import EdgeSpeeds, Way, edges_after, fallback, nearest, off_peak_hours, quickest
+from stream_jobs.roads import network, ways
 
 SQL: Final = sql_of(__file__)
 
@@ -93,7 +90,7 @@ def history(settings: Settings, until: datetime | None) -> list[tuple[str, dict[
     roads = settings.roads
     values = {
         "tz": settings.tz, "days": roads.history_days, "until": until or datetime.now().astimezone(),
-        "off_peak": off_peak_hours(roads.off_peak_weekday, roads.off_peak_weekend),
+        "off_peak": ways.off_peak_hours(roads.off_peak_weekday, roads.off_peak_weekend),
         "least": roads.free_flow_intervals, "least_at_all": LEAST_AT_ALL,
     }  # fmt: skip
     return [(each.format(**place), values) for place in PLACES for each in (SQL["free_flow"], SQL["profile"])]
@@ -140,7 +137,7 @@ class Prediction:
     """From a position at ``made_at``: the way, and how long it takes."""
 
     made_at: datetime
-    way: Way
+    way: ways.Way
 
     @property
     def arrival_at(self) -> datetime:
@@ -159,15 +156,14 @@ class Forecast:
         number, name, _ = in_use[0]
         net = network.network_of(number, fetch(connection, SQL["edges"], {"network": name}))
         self._roads = roads = settings.roads
-        self._net, self._after = net, edges_after(net)
+        self._net, self._after = net, ways.edges_after(net)
         self._far_m, self._zone = roads.match_radius_m * 2, ZoneInfo(settings.tz)
         self._place = {edge: k for k, edge in enumerate(net.edge_id.tolist())}
-        usual: dict[int, Floats] = defaultdict(lambda: np.full(len(self._place), np.nan))
+        usual_kmh = np.full((ways.HOURS_A_WEEK, len(self._place)), np.nan)
         for edge, hour, kmh in fetch(connection, SQL["usual"], {"no": number}):
             if edge in self._place:
-                usual[hour][self._place[edge]] = kmh
-        self._usual = dict(usual)
-        self._fallback = fallback(net, self._usual, roads.eta_limit_share)
+                usual_kmh[hour, self._place[edge]] = kmh
+        self._usual_kmh = ways.with_fallback(net, usual_kmh, roads.eta_limit_share)
 
     def predict(self, connection: db.Connection, vehicle_id: str, to: tuple[float, float]) -> Prediction:
         """From where the vehicle was seen last; raises ConfigError where that or the way is not known."""
@@ -176,15 +172,13 @@ class Forecast:
             raise ConfigError(f"vehicle {vehicle_id}: no position is known")
         made_at, lat, lon, course = found[0]
         net = self._net
-        starts, goals = nearest(net, lat, lon, course), nearest(net, *to)
+        starts, goals = ways.nearest(net, lat, lon, course), ways.nearest(net, *to)
         if not starts or max(starts[0].off_m, goals[0].off_m) > self._far_m:
             raise ConfigError(f"vehicle {vehicle_id} or its destination is not on the known network")
         rows = fetch(connection, SQL["seen"], {"no": net.number, "now": made_at})
         seen = {self._place[edge]: (kmh, n) for edge, n, kmh in rows if edge in self._place}
-        speeds = EdgeSpeeds(
-            net, made_at, self._zone, self._usual, seen, MIDDLE_S, self._roads, self._fallback
-        )
-        way = quickest(net, self._after, starts[0], goals, speeds.time_s)
+        speeds = ways.EdgeSpeeds(net, made_at, self._zone, self._usual_kmh, seen, MIDDLE_S, self._roads)
+        way = ways.quickest(net, self._after, starts[0], goals, speeds.time_s)
         if way is None:
             raise ConfigError(f"vehicle {vehicle_id}: no way leads to the destination")
         return Prediction(made_at, way)

@@ -20,29 +20,26 @@ from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads.network import RoadNetwork
 
 HOURS_A_DAY: Final = 24
+HOURS_A_WEEK: Final = 7 * HOURS_A_DAY
 SLOWEST_KMH: Final = 2.0  # a street where all stand still is passed at last
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeSpeeds:
-    """Times to drive edges of a network, as known at ``now``; ``usual`` is [hours, n_edges], km/h."""
+    """Times to drive edges of a network, as known at ``now``."""
 
     net: RoadNetwork
     now: datetime
     zone: ZoneInfo
-    usual: Mapping[int, Floats]  # by hour of the week; nan where nothing is known
+    usual_kmh: Floats  # of each edge, [HOURS_A_WEEK, n_edges]: see ``with_fallback``
     seen: Mapping[int, tuple[float, int]]  # by edge, of the five minutes up to now: km/h, and vehicles
     age_s: float
     terms: Roads
-    fallback: Floats  # for edges without any history, km/h, [n_edges]
 
     def time_s(self, edge: int, ahead_s: float) -> float:
         """Time to drive all of an edge that is entered ``ahead_s`` from now, s."""
-        known = self.usual.get(hour_of_week(self.now + timedelta(seconds=ahead_s), self.zone))
-        usual_kmh = np.nan if known is None else known[edge]
-        if np.isnan(usual_kmh):
-            usual_kmh = self.fallback[edge]
-        slowness = 1 / max(float(usual_kmh), SLOWEST_KMH)
+        hour = hour_of_week(self.now + timedelta(seconds=ahead_s), self.zone)
+        slowness = 1 / max(float(self.usual_kmh[hour, edge]), SLOWEST_KMH)
         seen = self.seen.get(edge)
         if seen is not None:
             seen_kmh, vehicles = seen
@@ -59,15 +56,12 @@ class EdgeSpeeds:
         return float(trust * 0.5 ** ((self.age_s + ahead_s) / self.terms.eta_half_life_s))
 
 
-def fallback(net: RoadNetwork, usual: Mapping[int, Floats], limit_share: float) -> Floats:
-    """A speed for each edge at any hour, km/h: its mean pace of all hours, else its limit times what share of
-    it other edges of the class reach, or ``limit_share``.
+def with_fallback(net: RoadNetwork, usual_kmh: Floats, limit_share: float) -> Floats:
+    """Usual speeds, [HOURS_A_WEEK, n_edges], with one where none is known (nan): an edge's mean pace of all
+    hours, else its limit times what share of it other edges of the class reach, or ``limit_share``.
     """
-    if not usual:
-        return net.limit_kmh * limit_share
-    table = np.stack(list(usual.values()))
-    known = ~np.isnan(table)
-    slowness = np.where(known, 1 / np.maximum(np.where(known, table, 1.0), SLOWEST_KMH), 0).sum(axis=0)
+    known = ~np.isnan(usual_kmh)
+    slowness = np.where(known, 1 / np.maximum(usual_kmh, SLOWEST_KMH), 0).sum(axis=0)
     count = known.sum(axis=0)
     mean = np.divide(count, slowness, out=np.full(len(count), np.nan), where=count > 0)
     guess = net.limit_kmh * limit_share
@@ -77,7 +71,7 @@ def fallback(net: RoadNetwork, usual: Mapping[int, Floats], limit_share: float) 
         if told.any():
             free_s = (net.length_m[told] / net.limit_kmh[told]).sum()
             guess[own] = net.limit_kmh[own] * free_s / (net.length_m[told] / mean[told]).sum()
-    return np.where(np.isnan(mean), guess, mean)
+    return np.where(known, usual_kmh, np.where(np.isnan(mean), guess, mean))
 
 
 def off_peak_hours(weekday: str, weekend: str) -> list[int]:

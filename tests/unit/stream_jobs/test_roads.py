@@ -33,13 +33,14 @@ from stream_jobs.roads.network import (
     save,
 )
 from stream_jobs.roads.ways import (
+    HOURS_A_WEEK,
     EdgeSpeeds,
     edges_after,
-    fallback,
     hour_of_week,
     nearest,
     off_peak_hours,
     quickest,
+    with_fallback,
 )
 from stream_jobs.windows.places import road_rows
 from tests.support_frames import frame
@@ -195,10 +196,11 @@ NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 def speeds(
     usual: dict[int, float], seen: dict[int, tuple[float, int]] | None = None, age_s: float = 0.0
 ) -> EdgeSpeeds:
-    table = {12: np.array([usual.get(int(e), np.nan) for e in TOWN.edge_id])}
+    table = np.full((HOURS_A_WEEK, len(TOWN.edge_id)), np.nan)
+    table[12] = [usual.get(int(e), np.nan) for e in TOWN.edge_id]
     at = {int(np.flatnonzero(TOWN.edge_id == e)[0]): s for e, s in (seen or {}).items()}
     terms = Roads(eta_few=3.0, eta_half_life_s=600.0, eta_limit_share=0.5)
-    return EdgeSpeeds(TOWN, NOON, ZoneInfo("UTC"), table, at, age_s, terms, fallback(TOWN, table, 0.5))
+    return EdgeSpeeds(TOWN, NOON, ZoneInfo("UTC"), with_fallback(TOWN, table, 0.5), at, age_s, terms)
 
 
 def way_of(known: EdgeSpeeds, course: float = 90.0) -> tuple[list[int], float, float]:
