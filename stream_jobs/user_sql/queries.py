@@ -296,8 +296,8 @@ def view(definition: Definition, records: DataFrame, limits: ClockLimits) -> Dat
     signals = definition.reads(SIGNAL_NAMES)
     received_ms = T.StructField("received_ms", T.LongType())
     fields = [*(FRAME[name] for name in HEAD), received_ms, *(FRAME[name] for name in signals)]
-    stage = FrameStage(signals, limits)
-    frames = records.select("key", "received_ms", "value").mapInArrow(stage.__call__, T.StructType(fields))
+    asked = records.select("key", "received_ms", "value")
+    frames = asked.mapInArrow(lambda some: frames_of(some, signals, limits), T.StructType(fields))
     timed = frames.withColumn("t0_time", F.timestamp_millis("t0_ms"))
     # The watermark only bounds what is remembered.
     timed = timed.withWatermark("t0_time", f"{definition.watermark_s} seconds")
@@ -315,40 +315,30 @@ def view(definition: Definition, records: DataFrame, limits: ClockLimits) -> Dat
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class FrameStage:
+def frames_of(
+    batches: Iterable[pa.RecordBatch], signals: tuple[str, ...], limits: ClockLimits
+) -> Iterator[pa.RecordBatch]:
     """In Python workers: records to frames with verdict ok. Out of range is null, and so is position 0, 0.
 
     A fast signal is an array of as many values as the frame has samples.
     """
-
-    signals: tuple[str, ...]
-    limits: ClockLimits
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return (self.frames(batch) for batch in batches)
-
-    def frames(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of one batch of records."""
-        asked = {*self.signals, *(POSITION if set(POSITION) & set(self.signals) else ())}
-        schema = pa.schema([*HEAD_SCHEMA, *(FRAME_SCHEMA.field(name) for name in sorted(asked))])
+    asked = {*signals, *(POSITION if set(POSITION) & set(signals) else ())}
+    schema = pa.schema([*HEAD_SCHEMA, *(FRAME_SCHEMA.field(name) for name in sorted(asked))])
+    for batch in batches:
         table = in_range(read(batch.column("value"), schema))
-        received_ms = batch.column("received_ms").to_numpy()
-        verdict = verdicts(table, received_ms, self.limits, batch.column("key"))
-        chosen = pa.array(verdict == OK)
+        received_ms = batch.column("received_ms")
+        chosen = pa.array(verdicts(table, received_ms.to_numpy(), limits, batch.column("key")) == OK)
         table = table.filter(chosen).combine_chunks()
         columns = {name: table[name].combine_chunks() for name in HEAD}
-        columns["received_ms"] = batch.column("received_ms").filter(chosen)
+        columns |= {"received_ms": received_ms.filter(chosen), **plausible_columns(table, signals)}
         n = table["n"].to_numpy()
         offsets = pa.array(np.concatenate([[0], np.cumsum(n)]), pa.int32())
-        for name in self.signals:
-            column = plausible_columns(table, (name,))[name]
+        for name in signals:
             if BY_NAME[name].rate == "fast":
-                values = by_sample(column, n)
+                values = by_sample(columns[name], n)
                 of_samples = pa.array(values, pa.float64(), mask=np.isnan(values))
-                column = pa.ListArray.from_arrays(offsets, of_samples)
-            columns[name] = column
-        return pa.RecordBatch.from_pydict(columns)
+                columns[name] = pa.ListArray.from_arrays(offsets, of_samples)
+        yield pa.RecordBatch.from_pydict(columns)
 
 
 def check_files(

@@ -14,9 +14,9 @@ from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
 from infra.settings.settings import Settings
 from stream_jobs.user_sql.queries import (
-    FrameStage,
     check,
     columns_of,
+    frames_of,
     least_watermark_s,
     read_file,
     read_folder,
@@ -85,7 +85,8 @@ def test_the_stage_gives_frames_in_time_with_whole_arrays_and_nothing_impossible
             "value": pa.array([orjson.dumps(p) for p in payloads], pa.binary()),
         }
     )
-    rows = FrameStage(("speed_kmh", "lat_deg", "coolant_temp_c"), LIMITS).frames(batch).to_pylist()
+    (found,) = frames_of([batch], ("speed_kmh", "lat_deg", "coolant_temp_c"), LIMITS)
+    rows = found.to_pylist()
     assert [(r["seq"], r["speed_kmh"], r["lat_deg"], r["coolant_temp_c"]) for r in rows] == [
         (0, [10.0, None, None], [None, 0.001, 0.0], 90.04)
     ]
