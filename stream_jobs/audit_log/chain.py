@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from psycopg.rows import class_row
@@ -12,29 +11,22 @@ from infra.clients.db import connected
 from infra.settings.settings import Settings
 from infra.stack.access import identity
 from stream_jobs.crashes import anchor
-from stream_jobs.crashes.custody import EPOCH, MICROSECOND, START, broken, otherwise_anchored, sha256_hex
+from stream_jobs.crashes.custody import START, LogEntry, broken, otherwise_anchored, sha256_hex
 
 LOG: Final = anchor.Log("anchors/audit", "audit anchor", "the audit log", "odograph audit-log --verify")
 _ENTRIES: Final = "SELECT * FROM odograph.audit_log WHERE entry >= %s ORDER BY entry"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry(LogEntry):
     """One entry as the table has it; see the comments of odograph.audit_log."""
 
-    entry: int
-    at: datetime
     role: str
-    actor: str
-    action: str
     vehicle_id: str | None
-    detail: str
-    previous: str
-    sha256: str
 
     def hashed(self) -> str:
         """As odograph.audit_hash: of a jsonb array's text."""
-        seconds, micros = divmod((self.at - EPOCH) // MICROSECOND, 1_000_000)
+        seconds, micros = divmod(self.at_us, 1_000_000)
         of = (self.role, self.actor, self.action, self.vehicle_id, self.detail)
         line = [self.previous, self.entry, f"{seconds}.{micros:06d}", *of]
         return sha256_hex(json.dumps(line, ensure_ascii=False).encode())
@@ -64,13 +56,9 @@ def read(url: str, since: int = 0) -> list[AuditEntry]:
 
 def verified(settings: Settings, entries: Sequence[AuditEntry], head: str | None) -> Verified:
     """The chain, the anchors and an earlier head; raises ConfigError."""
-    witness = identity.witness(settings)
-    anchors = anchor.read(settings, witness, LOG)
-    wrong = [*broken(entries), *anchors.wrong, *otherwise_anchored(entries, anchors)]
-    if head is not None and head not in {entry.sha256 for entry in entries}:
-        wrong.append(f"the log does not hold {head}: its end was cut off or written anew")
-    words = anchors.words if witness is not None else "NOT checked: no evidence key here"
-    return Verified(len(entries), entries[-1].sha256 if entries else START, words, wrong)
+    anchors = anchor.read(settings, identity.witness(settings), LOG)
+    wrong = [*broken(entries), *otherwise_anchored(entries, anchors, head)]
+    return Verified(len(entries), entries[-1].sha256 if entries else START, anchors.words, wrong)
 
 
 def anchored(settings: Settings, url: str) -> int:

@@ -22,7 +22,7 @@ from infra.contract.frame import Frame
 from infra.settings.files import write_whole
 from infra.settings.settings import Settings
 from infra.stack.access import identity
-from stream_jobs.crashes.custody import Anchors, Linked, broken, otherwise_anchored
+from stream_jobs.crashes.custody import Anchors, LogEntry, broken, otherwise_anchored
 
 
 class Log(NamedTuple):
@@ -60,7 +60,7 @@ def read(settings: Settings, witness: Verifier | None, log: Log = CUSTODY, alone
     """
     files = sorted((settings.paths.home / log.folder).glob("*.json"))[-1 if alone else 0 :]
     if witness is None or not files:
-        return Anchors()
+        return Anchors(words="NOT checked: no evidence key here" if witness is None else "NOT anchored")
     heads, wrong, before = dict[int, str](), [], ""
     for path in files:
         raw = path.read_bytes()
@@ -81,7 +81,7 @@ def read(settings: Settings, witness: Verifier | None, log: Log = CUSTODY, alone
 
 
 def put(
-    settings: Settings, known: Anchors, entries: Sequence[Linked], wrong: Iterable[str] = (),
+    settings: Settings, known: Anchors, entries: Sequence[LogEntry], wrong: Iterable[str] = (),
     log: Log = CUSTODY,
 ) -> int:  # fmt: skip
     """Sign and stamp a log at the last of ``entries``; its number, 0 where there is nothing to anchor.
@@ -93,7 +93,7 @@ def put(
     signer = identity.notary(settings)
     if signer is None:
         return 0
-    found = [*known.wrong, *broken(entries, known.last), *otherwise_anchored(entries, known), *wrong]
+    found = [*broken(entries, known.last), *otherwise_anchored(entries, known), *wrong]
     if found:
         raise ServiceError(f"{log.name} is not anchored: {found[0]}; see: {log.command}")
     if not entries:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
@@ -48,21 +48,36 @@ def sha256_hex(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry as the table has it; see the comments of odograph.custody."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """An entry of a log in which each holds the hash of the one before."""
 
     entry: int
     at: datetime
     actor: str
     action: str
+    detail: str
+    previous: str
+    sha256: str
+
+    @property
+    def at_us(self) -> int:
+        """Microseconds since 1970."""
+        return (self.at - EPOCH) // MICROSECOND
+
+    def hashed(self) -> str:
+        """Of what it says."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(LogEntry):
+    """One entry as the table has it; see the comments of odograph.custody."""
+
     vehicle_id: str
     boot_id: int
     crash_id: str
     digest: str
-    detail: str
-    previous: str
-    sha256: str
     signature: str | None = None
 
     @property
@@ -77,31 +92,16 @@ class Entry:
         return self.vehicle_id, self.boot_id, self.crash_id
 
     def hashed(self) -> str:
-        at_us = (self.at - EPOCH) // MICROSECOND
         lines = (
-            self.previous, self.entry, at_us, self.actor, self.action, self.vehicle_id, self.boot_id,
+            self.previous, self.entry, self.at_us, self.actor, self.action, self.vehicle_id, self.boot_id,
             plain(self.crash_id), self.digest, self.detail,
         )  # fmt: skip
         return sha256_hex("\n".join(map(str, lines)).encode())
 
 
-class Linked(Protocol):
-    """An entry of a log in which each holds the hash of the one before."""
-
-    @property
-    def entry(self) -> int: ...
-    @property
-    def previous(self) -> str: ...
-    @property
-    def sha256(self) -> str: ...
-    def hashed(self) -> str:
-        """Of what it says."""
-        ...
-
-
-def broken(entries: Iterable[Linked], since: int = 0) -> Iterator[str]:
+def broken(entries: Iterable[LogEntry], since: int = 0) -> Iterator[str]:
     """What does not hold in the log, in its order, in words. ``since``: the first entry given; 0: all are."""
-    before: Linked | None = None
+    before: LogEntry | None = None
     for entry in entries:
         wanted = since or 1 if before is None else before.entry + 1
         follows = before.sha256 if before is not None else entry.previous if since else START
@@ -120,7 +120,7 @@ class Anchors:
 
     heads: Mapping[int, str] = field(default_factory=dict)
     wrong: Sequence[str] = ()
-    words: str = "NOT anchored"
+    words: str = ""
     newest: Path | None = None
 
     @property
@@ -134,12 +134,19 @@ class Anchors:
         return max(self.heads, default=0)
 
 
-def otherwise_anchored(entries: Iterable[Linked], anchors: Anchors) -> Iterator[str]:
-    """Heads that were anchored and are not in the log, in words."""
+def otherwise_anchored(
+    entries: Iterable[LogEntry], anchors: Anchors, head: str | None = None
+) -> Iterator[str]:
+    """What is wrong with the anchors, and heads that were anchored, or told (``head``), and are not in the
+    log; in words.
+    """
+    yield from anchors.wrong
     hashes = {entry.entry: entry.sha256 for entry in entries}
     for entry, sha256 in anchors.heads.items():
         if hashes.get(entry) != sha256:
             yield f"the log is not what was anchored at entry {entry}: it was cut off or written anew"
+    if head is not None and head not in hashes.values():
+        yield f"the log does not hold {head}: its end was cut off or written anew"
 
 
 def unsigned(entries: Iterable[Entry], witness: Verifier, before_signing: int) -> Iterator[str]:
@@ -381,10 +388,10 @@ def verified(
     digests = {key: record.digest for key, record in records.items()}
     locked = {key for key, record in records.items() if record.locked}
     deleted = {entry.key for entry in entries if entry.action == "deleted"} - records.keys()
-    wrong = [*broken(entries), *tampered(entries, digests, locked, may), *forged(records), *anchors.wrong]
+    wrong = [*broken(entries), *tampered(entries, digests, locked, may), *forged(records)]
     if witness is not None:
         wrong += unsigned(entries, witness, anchors.first)
-    wrong += otherwise_anchored(entries, anchors)
+    wrong += otherwise_anchored(entries, anchors, head)
     for key, record in records.items():
         if record.contradictions:
             columns = ", ".join(record.contradictions)
@@ -393,11 +400,9 @@ def verified(
     if log is not None:
         wrong += differing(records, deleted, log)
         pending, refused = log.pending, len(log.refused - records.keys())
-    if head is not None and head not in {entry.sha256 for entry in entries}:
-        wrong.append(f"the log does not hold {head}: its end was cut off or written anew")
     last = entries[-1].sha256 if entries else START
     signatures = Counter(record.signature for record in records.values())
     return Verified(
         len(entries), len(records), len(locked), len(deleted), pending, refused, last, wrong, signatures,
-        anchors.words if witness is not None else "NOT checked: no evidence key here",
+        anchors.words,
     )  # fmt: skip

@@ -30,7 +30,10 @@ def evidence() -> Evidence:
         "verdict": "confirmed", "reasons": ["it stood still"], "figures": {"sealed": True}, "final": True,
         "decided_at": AT,
     }  # fmt: skip
-    noted = Entry(1, AT, "ingest", "received", "1HGCM82633A004352", 5, "c-1", "d", "", START, "h1")
+    noted = Entry(
+        entry=1, at=AT, actor="ingest", action="received", vehicle_id="1HGCM82633A004352", boot_id=5,
+        crash_id="c-1", digest="d", detail="", previous=START, sha256="h1",
+    )  # fmt: skip
     points = [{"sample": 0, "t_ms": 0.0, "delta_v_kmh": 0.0, "delta_v_lat_kmh": None}]
     samples = [{"sample": 0, "t_ms": 0.0, "speed_kmh": 50.0, "brake_on": False}]
     return Evidence(row, points, samples, [noted])

@@ -35,7 +35,10 @@ MAY = {"received": {"clerk"}, "deleted": {"clerk"}}
 
 def entry(number: int, action: str, previous: str, digest: str = "d1") -> Entry:
     at = datetime(2026, 11, 21, 8, 0, number, 123456, tzinfo=UTC)
-    made = Entry(number, at, "clerk", action, *KEY, digest, "", previous, "")
+    made = Entry(
+        entry=number, at=at, actor="clerk", action=action, vehicle_id=VIN, boot_id=5, crash_id="5-1",
+        digest=digest, detail="", previous=previous, sha256="",
+    )  # fmt: skip
     return replace(made, sha256=made.hashed())
 
 
