@@ -35,7 +35,7 @@ def verify(
     """Is it whole? Files by the manifest; the log's offsets without hole or double. Exit 1: it is not."""
     from stream_jobs.archive.verify import verdict_text, verified
     from stream_jobs.archive.writer import adopt as adopt_hour
-    from stream_jobs.audit_log.checks import note_failed_check
+    from stream_jobs.audit_log.cli import note_failed_check
 
     folder, hours_ms = _wanted(day)
     if adopt:

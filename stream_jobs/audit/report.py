@@ -139,7 +139,7 @@ def _figures(audit: Audit, zone: tzinfo) -> Iterator[tuple[str, int, str]]:
     if account.again:
         yield "again", account.again, "frames of them under a number that another frame of the device had"
     yield "duplicate", f.duplicate, "records of frames seen before"
-    if audit.in_flight and seen is not None:
+    if audit.in_flight:
         waits = f"{seen.slowest} is at {_at(seen.moment_ms, zone)}, windows stay open beyond it; or: --wait"
         yield "in flight", audit.in_flight, f"records too young to be balanced: {waits}"
 

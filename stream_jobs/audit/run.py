@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from infra.clients.db import connected, sql_of
+from infra.clients.db import asked, connected, sql_of
 from infra.clients.kafka import LogEnds, identity
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import Ranges
@@ -109,8 +109,8 @@ class Audit:
     account: Account
     ledger: Ledger | None
     clones: Sequence[Clone]
-    in_flight: int = 0
-    horizon: Horizon | None = None
+    in_flight: int
+    horizon: Horizon
 
     @property
     def residual(self) -> int:
@@ -133,8 +133,7 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
     with suppress(OdographError):  # an outer broker need not tell; what is missing stays unexplained then
         dropped = broker_figures(*addresses.brokers).dropped
     balanced = partial(collect, settings, addresses, broker_dropped=dropped)
-    with connected(addresses.db_ingest_url) as database:
-        ((dropped_ms,),) = database.execute(SQL["horizon"]).fetchall()
+    ((dropped_ms,),) = asked(addresses.db_ingest_url, SQL["horizon"])
     known = [ms for ms in (dropped_ms, horizon_ms(settings.paths.home)) if ms is not None]
     wanted = wanted.kept(max(known, default=None), time.time_ns() // 1_000_000)
     if wanted.whole:
@@ -173,7 +172,7 @@ def _quiet(
             stands = now is not None and now == last
             if now is not None and stands and (now.residual == 0 or over):
                 found = balanced(WHOLE, committed=(ends.topic(TELEMETRY), seen.log, ends.ends(TELEMETRY)))
-                return Audit(found, now, cloned_vehicles(settings.paths.home), horizon=seen)
+                return Audit(found, now, cloned_vehicles(settings.paths.home), 0, seen)
             if over and (now is None or (last is not None and not stands)):
                 return None
             last = now

@@ -7,7 +7,7 @@ from typing import Final
 
 from psycopg.rows import class_row
 
-from infra.clients.db import connected
+from infra.clients.db import asked
 from infra.settings.settings import Settings
 from infra.stack.access import identity
 from stream_jobs.crashes import anchor
@@ -50,8 +50,7 @@ class Verified:
 
 def read(url: str, since: int = 0) -> list[AuditEntry]:
     """The log from an entry on, with vehicles by their pseudonyms. Raises ServiceError."""
-    with connected(url, row_factory=class_row(AuditEntry)) as connection:
-        return connection.execute(_ENTRIES, (since,)).fetchall()
+    return asked(url, _ENTRIES, (since,), row_factory=class_row(AuditEntry))
 
 
 def verified(settings: Settings, entries: Sequence[AuditEntry], head: str | None) -> Verified:

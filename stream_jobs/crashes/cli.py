@@ -64,7 +64,7 @@ def verify(
     """
     from infra.clients import database_url
     from infra.stack.access import identity
-    from stream_jobs.audit_log.checks import note_failed_check
+    from stream_jobs.audit_log.cli import note_failed_check
     from stream_jobs.crashes import anchor, bundle, custody, tables
 
     places, settings = endpoints(load()), load()

@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import dict_row
 
-from infra.clients.db import connected, sql_of, system_user
+from infra.clients.db import asked, connected, sql_of, system_user
 from infra.contract import policy
 from infra.contract.downlink import Signer
 from infra.contract.errors import ConfigError, ServiceError
@@ -34,17 +34,15 @@ _KEY: Final = "vehicle_id = %(vehicle_id)s AND boot_id = %(boot_id)s AND crash_i
 
 def records(url: str, vehicle: str | None, verdict: str | None) -> list[dict[str, Any]]:
     """The newest records, at most LIST_LIMIT. Raises ServiceError."""
-    with _connected(url) as connection:
-        asked = {"vehicle": vehicle, "verdict": verdict, "limit": LIST_LIMIT}
-        return connection.execute(SQL["records"], asked).fetchall()
+    values = {"vehicle": vehicle, "verdict": verdict, "limit": LIST_LIMIT}
+    return asked(url, SQL["records"], values, row_factory=dict_row)
 
 
 def named(url: str, name: str) -> Key:
     """The record meant by [VEHICLE/[BOOT/]]CRASH_ID; raises ConfigError unless there is one, ServiceError."""
     parts = _NAME.fullmatch(name)
-    asked = {} if parts is None else parts.groupdict()
-    with _connected(url) as connection:
-        keys = [_key(row) for row in connection.execute(SQL["named"], asked).fetchall()]
+    values = {} if parts is None else parts.groupdict()
+    keys = [_key(row) for row in asked(url, SQL["named"], values, row_factory=dict_row)]
     if not keys:
         raise ConfigError(f"{name}: no such crash record; odograph crash list shows them")
     if len(keys) > 1:
@@ -142,8 +140,7 @@ def anchor_log(settings: Settings, connection: psycopg.Connection[Any]) -> int:
 
 def stores(url: str) -> set[str]:
     """Who may store records: users with the event store's rights, but superusers. Raises ServiceError."""
-    with _connected(url) as connection:
-        return {row["rolname"] for row in connection.execute(SQL["stores"], (policy.EVENTS,))}
+    return {role for (role,) in asked(url, SQL["stores"], (policy.EVENTS,))}
 
 
 def _where(key: Key) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from psycopg import sql
 
 from infra.clients import duck, kafka
-from infra.clients.db import Connection, connected, sql_of, system_user
+from infra.clients.db import Connection, asked, connected, sql_of, system_user
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import EVENT_TOPICS, LIVE, kafka_topic, mqtt_topic
 from infra.contract.verdict import clock_limits
@@ -226,8 +226,7 @@ def _behind(
         names = {kafka_topic(prefix, topic) for topic in topics} if done or query in REQUIRED else set()
         if any(read.get(t, {}).get(p, 0) < end for (t, p), end in ends.items() if t in names):
             yield query
-    with connected(where.db_owner_url) as database:
-        rows = database.execute(SQL["read"]).fetchall()
+    rows = asked(where.db_owner_url, SQL["read"])
     stored = {(kafka_topic(prefix, topic), p): offset for topic, p, offset in rows}
     names = {kafka_topic(prefix, topic) for topic in EVENT_TOPICS}
     if any(stored.get(place, 0) < end for place, end in ends.items() if place[0] in names):
@@ -236,8 +235,8 @@ def _behind(
         client = kafka.admin(where.kafka_bootstrap)
         groups = client.list_consumer_groups(request_timeout=10.0).result().valid or []
         for name in sorted(g.group_id for g in groups if g.group_id.startswith(f"{prefix}downlink.")):
-            asked = [ConsumerGroupTopicPartitions(name)]
-            (answer,) = client.list_consumer_group_offsets(asked, request_timeout=10.0).values()
+            group = [ConsumerGroupTopicPartitions(name)]
+            (answer,) = client.list_consumer_group_offsets(group, request_timeout=10.0).values()
             for place in answer.result().topic_partitions or []:
                 if 0 <= place.offset < ends.get((place.topic, place.partition), 0):
                     yield name

@@ -60,15 +60,14 @@ def traffic(
     """Congestion in the five minutes up to a moment: the slowest places beside free flow."""
     import orjson
 
-    from infra.clients.db import connected, sql_of
+    from infra.clients.db import asked, sql_of
 
     settings, sql = load(), sql_of(__file__)
     if by not in ("edge", "cell"):
         raise ConfigError(f"--by {by}: edge or cell is wanted")
     values = {"at": datetime.now(UTC) if at is None else moment_at(at, "--at"), "limit": limit}
     statement = sql["slowest"].format(columns=", ".join(COLUMNS), places=sql[by])
-    with connected(endpoints(settings).db_ingest_url) as database:
-        rows = database.execute(statement, values).fetchall()
+    rows = asked(endpoints(settings).db_ingest_url, statement, values)
     if json:
         for row in rows:
             typer.echo(orjson.dumps(dict(zip(COLUMNS, row, strict=True))))
