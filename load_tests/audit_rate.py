@@ -55,7 +55,7 @@ def ask(home: Path, scope: Scope, name: str) -> None:
         devices = store.devices()
         store.log_gaps()
     used = resource.getrusage(resource.RUSAGE_SELF)
-    records = sum(device.records for device in devices.values())
+    records = sum(device.figures.generated + device.figures.duplicate for device in devices.values())
     gaps = sum(len(device.gaps) for device in devices.values())
     cpu_s = used.ru_utime + used.ru_stime
     print(

@@ -20,7 +20,7 @@ from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
 from stream_jobs.archive.reader import ArchiveFile, by_log, quoted, records_sql
 from stream_jobs.archive.verify import FAULTS
 from stream_jobs.audit.edge import Device, ranges_by_device
-from stream_jobs.audit.ledger import EVER_MS, DeviceCount, Scope
+from stream_jobs.audit.ledger import EVER_MS, DeviceCount, Figures, Scope
 
 SQL: Final = sql_of(__file__)
 
@@ -57,6 +57,10 @@ _SHARE = "hash(vehicle_id) % $shares = $share"
 TOTALS: Final = (
     "archived", "distinct", "duplicate", "backfilled", "backfilled_distinct", "of_other_logs", "erased"
 )  # fmt: skip
+COUNTED: Final = (
+    "generated", "duplicate", "in_time", "late", "quarantined", "erased", "late_records",
+    "quarantined_records",
+)  # fmt: skip
 _DEVICE: Final = {"vehicle_id": pa.string(), "boot_id": pa.int64()}
 _GAP: Final = pa.schema(_DEVICE | {"first_seq": pa.int64(), "last_seq": pa.int64()})
 _DEAD: Final = pa.schema({"digest": pa.string()} | _DEVICE | {"seq": pa.int64()})
@@ -86,8 +90,9 @@ class Archive:
         found: dict[Device, DeviceCount] = {}
         for share in self._shares():
             self._run(SQL["identities"], share)
-            for vehicle_id, boot_id, *counts in self._run(SQL["devices"]):
-                found[vehicle_id, boot_id] = DeviceCount(*counts)
+            for vehicle_id, boot_id, first, last, *counts in self._run(SQL["devices"]):
+                figures = Figures(**dict(zip(COUNTED, counts, strict=True)))
+                found[vehicle_id, boot_id] = DeviceCount(figures, first, last)
             for vehicle_id, boot_id, first, last in self._run(SQL["gaps"]):
                 found[vehicle_id, boot_id].gaps.append((first, last))
         for count in found.values():

@@ -12,12 +12,13 @@ FROM {files} WHERE NOT (topic = {topic} AND log IN ('', {log}) AND ({beyond}))
         0::BIGINT AS log_offset, 0::BIGINT AS received_ms, 0::BIGINT AS t0_ms, '' AS verdict WHERE false)
 
 -- name: devices
-SELECT vehicle_id, boot_id, count_if(seq >= 0), sum(records), count_if(ok),
+SELECT vehicle_id, boot_id,
+       coalesce(min(seq) FILTER (seq >= 0), 0), coalesce(max(seq) FILTER (seq >= 0), -1),
+       count_if(seq >= 0), sum(records) - count_if(seq >= 0), count_if(ok),
        count_if(seq >= 0 AND NOT ok AND late > 0),
        count_if(seq >= 0 AND NOT ok AND late = 0 AND quarantined > 0),
        count_if(seq >= 0 AND NOT ok AND late = 0 AND quarantined = 0),
-       sum(late), sum(quarantined),
-       coalesce(min(seq) FILTER (seq >= 0), 0), coalesce(max(seq) FILTER (seq >= 0), -1)
+       sum(late), sum(quarantined)
 FROM identity GROUP BY ALL
 
 -- name: gaps

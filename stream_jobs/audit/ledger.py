@@ -170,30 +170,6 @@ def balance(
     )
 
 
-@dataclass(slots=True)
-class DeviceCount:
-    """A device's records in the scope, and its frames: ``ok`` have a record in time, of the others those
-    ``late`` have one that came late, those ``quarantined`` only ones with an impossible clock, and those
-    ``erased`` are of a vehicle that was.
-
-    ``gaps`` lie between its first and its last frame there; ``following`` is the first sequence number after
-    the scope, where it has one.
-    """
-
-    frames: int = 0
-    records: int = 0
-    ok: int = 0
-    late: int = 0
-    quarantined: int = 0
-    erased: int = 0
-    late_records: int = 0
-    quarantined_records: int = 0
-    first_seq: int = 0
-    last_seq: int = -1
-    gaps: Ranges = field(default_factory=list)
-    following: int | None = None
-
-
 NO_DEVICE: Final = EdgeDevice(0, [], [], [], 0, 0, False)
 """Of a vehicle that no simulator made: nothing is known of it but what arrived."""
 
@@ -245,6 +221,23 @@ class Figures:
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
+@dataclass(slots=True)
+class DeviceCount:
+    """A device's frames in the scope, without those that are missing: ``in_time`` have a record in time, of
+    the others those ``late`` have one that came late, those ``quarantined`` only ones with an impossible
+    clock, and those ``erased`` are of a vehicle that was.
+
+    ``gaps`` lie between its first and its last frame there; ``following`` is the first sequence number after
+    the scope, where it has one.
+    """
+
+    figures: Figures = field(default_factory=Figures)
+    first_seq: int = 0
+    last_seq: int = -1
+    gaps: Ranges = field(default_factory=list)
+    following: int | None = None
+
+
 class Absent(NamedTuple):
     """Ranges of a device that the archive lacks in the scope.
 
@@ -283,11 +276,7 @@ def of_device(
     """Figures of a device, without what the database lists by vehicle, and its missing ranges."""
     run, seen = edge or NO_DEVICE, count or DeviceCount()
     rest = minus([*lacking.between, *lacking.behind], elsewhere)
-    found = Figures(
-        generated=seen.frames + size(rest), in_time=seen.ok, late=seen.late, quarantined=seen.quarantined,
-        duplicate=seen.records - seen.frames, late_records=seen.late_records,
-        quarantined_records=seen.quarantined_records, erased=seen.erased,
-    )  # fmt: skip
+    found = replace(seen.figures, generated=seen.figures.generated + size(rest))
     explained = {
         "lost_on_link": run.lost, "dropped_on_board": run.dropped, "on_board": run.on_board, "dead": dead,
         "on_the_way": merged([*waiting, *lacking.behind]),

@@ -10,7 +10,7 @@ import pytest
 
 from stream_jobs.audit import archive
 from stream_jobs.audit.archive import Clone, LogGap, cloned_vehicles
-from stream_jobs.audit.ledger import WHOLE, DeviceCount, Scope
+from stream_jobs.audit.ledger import WHOLE, DeviceCount, Figures, Scope
 from tests.unit.stream_jobs.audit.support import BOOT, T0_MS, Record, devices, store
 
 V = ("V", BOOT)
@@ -23,12 +23,10 @@ def test_each_frame_has_one_fate_and_its_further_records_are_copies(tmp_path: Pa
         Record(2, verdict="late"), Record(3, verdict="clock_unset"),
     ]  # fmt: skip
     found, _ = devices(tmp_path, records)
-    assert found == {
-        V: DeviceCount(
-            frames=4, records=7, ok=2, late=1, quarantined=1, late_records=3, quarantined_records=1,
-            first_seq=0, last_seq=3,
-        )
-    }  # fmt: skip
+    figures = Figures(
+        generated=4, duplicate=3, in_time=2, late=1, quarantined=1, late_records=3, quarantined_records=1
+    )
+    assert found == {V: DeviceCount(figures, first_seq=0, last_seq=3)}
 
 
 def test_gaps_lie_between_the_numbers_of_one_device(tmp_path: Path) -> None:
@@ -41,7 +39,8 @@ def test_gaps_lie_between_the_numbers_of_one_device(tmp_path: Path) -> None:
 def test_an_unreadable_record_is_no_frame_and_makes_no_gap(tmp_path: Path) -> None:
     records = [Record(4), Record(-1, verdict="unreadable", received_ms=T0_MS)]
     found, _ = devices(tmp_path, records)
-    assert (found[V].frames, found[V].records, found[V].quarantined_records) == (1, 2, 1)
+    figures = found[V].figures
+    assert (figures.generated, figures.duplicate, figures.quarantined_records) == (1, 1, 1)
     assert (found[V].first_seq, found[V].gaps) == (4, [])
 
 
@@ -49,14 +48,14 @@ def test_a_scope_takes_frames_by_their_first_sample_and_knows_the_number_after_i
     scope = Scope(T0_MS + 10_000, T0_MS + 20_000)
     late = Record(12, verdict="late", received_ms=T0_MS + 600_000)
     found, _ = devices(tmp_path, [*map(Record, (8, 9, 10, 11, 18, 25)), late], scope)
-    assert (found[V].frames, found[V].late, found[V].following) == (4, 1, 25)
+    assert (found[V].figures.generated, found[V].figures.late, found[V].following) == (4, 1, 25)
     assert found[V].gaps == [(13, 17)]
 
 
 def test_what_was_received_after_the_closing_moment_is_not_looked_at(tmp_path: Path) -> None:
     scope = Scope(T0_MS, T0_MS + 60_000, seen_until_ms=T0_MS + 10_500)
     found, _ = devices(tmp_path, map(Record, (8, 9, 10)), scope)
-    assert (found[V].frames, found[V].last_seq) == (2, 9)
+    assert (found[V].figures.generated, found[V].last_seq) == (2, 9)
 
 
 def test_a_frame_of_a_gap_that_lies_at_another_moment_is_found(tmp_path: Path) -> None:
@@ -77,7 +76,7 @@ def test_holes_and_doubles_among_the_offsets_are_named(tmp_path: Path) -> None:
 def test_what_the_archive_holds_beyond_a_finished_batch_is_not_looked_at(tmp_path: Path) -> None:
     store(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
     with archive.opened(tmp_path, Scope(0, T0_MS + 10_000), (TOPIC, "log", {0: 8})) as found:
-        assert (found.log_gaps(), found.devices()[V].frames) == ([], 3)
+        assert (found.log_gaps(), found.devices()[V].figures.generated) == ([], 3)
 
 
 def test_what_the_archive_lacks_of_finished_batches_is_named_also_behind_its_last_record(
@@ -185,7 +184,7 @@ def test_records_of_an_erased_vehicle_are_counted_and_its_marks_are_no_frames(tm
         totals = found.totals()
         device = found.devices()["ERASED", BOOT]
     assert (totals["archived"], totals["distinct"], totals["erased"]) == (5, 3, 4)
-    assert device == DeviceCount(frames=2, records=3, erased=2, first_seq=1, last_seq=2)
+    assert device == DeviceCount(Figures(generated=2, duplicate=1, erased=2), first_seq=1, last_seq=2)
 
 
 def test_numbers_used_again_for_another_moment_are_counted_and_copies_are_not(tmp_path: Path) -> None:

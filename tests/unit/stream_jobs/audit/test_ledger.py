@@ -31,10 +31,10 @@ DATABASE = {
 }
 EDGE = {"generated": 95, "poison": 4, "sent": 104, "acked": 104}
 ARCHIVE = {"archived": 100, "distinct": 95, "duplicate": 5}
-SEEN = DeviceCount(
-    frames=6, records=8, ok=4, late=1, quarantined=1, late_records=2, quarantined_records=1,
-    first_seq=2, last_seq=9, gaps=[(4, 5)],
-)  # fmt: skip
+COUNTED = Figures(
+    generated=6, duplicate=2, in_time=4, late=1, quarantined=1, late_records=2, quarantined_records=1
+)
+SEEN = DeviceCount(COUNTED, first_seq=2, last_seq=9, gaps=[(4, 5)])
 RUN = EdgeDevice(14, lost=[(0, 0), (4, 4)], dropped=[(12, 12)], on_board=[(13, 13)], from_ms=1000,
                   ended_ms=9000, sent=True)  # fmt: skip
 
