@@ -102,8 +102,8 @@ def _note_vehicles(connection: Connection, deferred: pa.Table) -> None:
 def note_exceptions(
     connection: Connection, found: pa.Table, logs: Mapping[str, str], repaired_at: datetime | None = None
 ) -> int:
-    """Late, put off and quarantined frames (columns EXCEPTION) into their lists, and the vehicles of those put
-    off; how many frames of the former two.
+    """Late, put off and quarantined frames (columns EXCEPTION) into their lists, and whose were put off; how
+    many frames of the former two.
 
     ``logs``: by topic the log that they are places in. ``repaired_at``: when late ones came into windows.
     """

@@ -32,32 +32,22 @@ class AuditEntry(LogEntry):
         return sha256_hex(json.dumps(line, ensure_ascii=False).encode())
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What a check of the log found; ``anchored``: how far it is anchored, in words."""
-
-    entries: int
-    head: str
-    anchored: str
-    wrong: Sequence[str]
-
-    def as_text(self) -> str:
-        found = self.wrong or ["nothing was changed"]
-        return "\n".join(
-            [f"{self.entries} entries", f"anchored: {self.anchored}", f"head {self.head}", *found]
-        )
-
-
 def read(url: str, since: int = 0) -> list[AuditEntry]:
     """The log from an entry on, with vehicles by their pseudonyms. Raises ServiceError."""
     return asked(url, _ENTRIES, (since,), row_factory=class_row(AuditEntry))
 
 
-def verified(settings: Settings, entries: Sequence[AuditEntry], head: str | None) -> Verified:
-    """The chain, the anchors and an earlier head; raises ConfigError."""
+def verified(
+    settings: Settings, entries: Sequence[AuditEntry], head: str | None
+) -> tuple[list[str], list[str]]:
+    """The chain, the anchors and an earlier head: what there is, and what is wrong, in lines of words.
+
+    Raises ConfigError.
+    """
     anchors = anchor.read(settings, identity.witness(settings), LOG)
     wrong = [*broken(entries), *otherwise_anchored(entries, anchors, head)]
-    return Verified(len(entries), entries[-1].sha256 if entries else START, anchors.words, wrong)
+    last = entries[-1].sha256 if entries else START
+    return [f"{len(entries)} entries", f"anchored: {anchors.words}", f"head {last}"], wrong
 
 
 def anchored(settings: Settings, url: str) -> int:

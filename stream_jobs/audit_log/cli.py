@@ -36,10 +36,10 @@ def audit_log(
     if anchor:
         typer.echo(f"anchored at entry {chain.anchored(settings, places.db_ingest_url)}")
     if verify:
-        found = chain.verified(settings, chain.read(places.db_ingest_url), head)
-        typer.echo(found.as_text())
-        note_failed_check("odograph audit-log --verify", found.wrong)
-        if found.wrong:
+        found, wrong = chain.verified(settings, chain.read(places.db_ingest_url), head)
+        typer.echo("\n".join([*found, *(wrong or ["nothing was changed"])]))
+        note_failed_check("odograph audit-log --verify", wrong)
+        if wrong:
             raise typer.Exit(1)
     if anchor or verify:
         return

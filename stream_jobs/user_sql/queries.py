@@ -98,12 +98,9 @@ class Definition:
         words = {word.lower() for word in _WORD.findall(statement)}
         return tuple(name for name in names if name in words or _STAR.search(statement))
 
-    def wrong(self, reason: str, line: int | None = None) -> ConfigError:
-        return wrong(self.path, line, reason)
 
-
-def wrong(path: Path, line: int | None, reason: str) -> ConfigError:
-    """The same before a file is known to be one."""
+def wrong(path: Path, reason: str, line: int | None = None) -> ConfigError:
+    """The error of a file, with the line where it is known."""
     place = "" if line is None else f", line {line}"
     return ConfigError(f"SQL on the stream, {path}{place}: {reason}")
 
@@ -130,31 +127,27 @@ def read_file(path: Path, least_watermark_s: int) -> Definition:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise wrong(path, None, f"cannot be read: {error}") from error
+        raise wrong(path, f"cannot be read: {error}") from error
     if _NAME.fullmatch(path.stem) is None:
-        raise wrong(
-            path, None, "its name must be of a-z, 0-9 and _, begin with a letter, have at most 41 of them"
-        )
+        raise wrong(path, "its name must be of a-z, 0-9 and _, begin with a letter, have at most 41 of them")
     head = _head(path, text)
     first = next(iter(_WORD.findall(_COMMENT.sub("", text))), "").lower()
     if first not in ("select", "with"):
-        raise wrong(
-            path, None, "after the remarks there must be one statement that begins with SELECT or WITH"
-        )
+        raise wrong(path, "after the remarks there must be one statement that begins with SELECT or WITH")
     line, view = head["over"]
     if view not in VIEWS:
-        raise wrong(path, line, f"`over` is {view!r}, none of {', '.join(VIEWS)}")
+        raise wrong(path, f"`over` is {view!r}, none of {', '.join(VIEWS)}", line)
     line, columns = head["key"]
     key = tuple(name.strip() for name in columns.split(","))
     for name in key:
         if _COLUMN.fullmatch(name) is None:
-            raise wrong(path, line, f"`key`: {name!r} is no name of a column (a-z, 0-9, _)")
+            raise wrong(path, f"`key`: {name!r} is no name of a column (a-z, 0-9, _)", line)
     if len(set(key)) < len(key):
-        raise wrong(path, line, "`key` has a column twice")
+        raise wrong(path, "`key` has a column twice", line)
     line, delay = head.get("watermark_s", (0, str(least_watermark_s)))
     if not delay.isdecimal() or int(delay) < least_watermark_s:
         reason = f"`watermark_s` is {delay!r}, not whole seconds from {least_watermark_s} on (the jobs' own)"
-        raise wrong(path, line, reason)
+        raise wrong(path, reason, line)
     return Definition(path, path.stem, view, key, int(delay), text)
 
 
@@ -168,15 +161,15 @@ def _head(path: Path, text: str) -> dict[str, tuple[int, str]]:
             continue
         name = match[1]
         if name not in KEYS:
-            raise wrong(path, number, f"`{name}` is unknown; known: {', '.join(KEYS)}")
+            raise wrong(path, f"`{name}` is unknown; known: {', '.join(KEYS)}", number)
         if name in found:
-            raise wrong(path, number, f"`{name}` is there twice")
+            raise wrong(path, f"`{name}` is there twice", number)
         found[name] = (number, match[2].strip())
     for name, form, why in (
         ("over", " | ".join(VIEWS), ""), ("key", "column, column", ": what a row is told apart by")
     ):  # fmt: skip
         if name not in found:
-            raise wrong(path, 1, f"`-- {name}: {form}` is missing before the SELECT{why}")
+            raise wrong(path, f"`-- {name}: {form}` is missing before the SELECT{why}", 1)
     return found
 
 
@@ -196,10 +189,10 @@ def columns_of(definition: Definition, schema: T.StructType) -> dict[str, str]:
         else:
             columns[name] = kind
             continue
-        raise definition.wrong(f"column `{name}`{reason}")
+        raise wrong(definition.path, f"column `{name}`{reason}")
     for name in definition.key:
         if name not in columns:
-            raise definition.wrong(f"`key`: {name} is no column of the SELECT ({', '.join(columns)})")
+            raise wrong(definition.path, f"`key`: {name} is no column of the SELECT ({', '.join(columns)})")
     return columns
 
 
@@ -215,9 +208,10 @@ def ensure_table(connection: Connection, definition: Definition, columns: Mappin
         execute(connection, f"GRANT SELECT ON {table} TO odograph_dashboard")
     elif found != columns:
         stands, given = (", ".join(f"{n} {kind}" for n, kind in sorted(c.items())) for c in (found, columns))
-        raise definition.wrong(
+        raise wrong(
+            definition.path,
             f"table {table} has the columns {stands}, the query gives {given}; "
-            "drop the table or give the file another name"
+            "drop the table or give the file another name",
         )
 
 
@@ -267,16 +261,16 @@ def _analysed(definition: Definition, records: DataFrame, limits: ClockLimits) -
     try:
         objection = query_objection(spark, definition.statement, definition.view)
         if objection is not None:
-            raise definition.wrong(objection.reason, objection.line)
+            raise wrong(definition.path, objection.reason, objection.line)
         view(definition, records, limits).createOrReplaceTempView(definition.view)
         rows = spark.sql(definition.statement)
         foreign = foreign_relation(rows, definition.view)
     except PySparkException as error:
         raise _of_file(definition, error) from error
     if foreign is not None:
-        raise definition.wrong(f"it reads {foreign} besides the view {definition.view}")
+        raise wrong(definition.path, f"it reads {foreign} besides the view {definition.view}")
     if not rows.isStreaming:
-        raise definition.wrong(f"it does not read the view {definition.view}")
+        raise wrong(definition.path, f"it does not read the view {definition.view}")
     columns_of(definition, rows.schema)
     return rows
 
@@ -285,7 +279,7 @@ def _of_file(definition: Definition, error: Exception) -> ConfigError:
     """Spark's error as one of the file."""
     text = " ".join(str(error).partition("\n\n")[0].partition(";\n")[0].split())[:_MESSAGE_CHARS]
     at = _AT.search(str(error))
-    return definition.wrong(text, int(at[1] or at[2]) if at else None)
+    return wrong(definition.path, text, int(at[1] or at[2]) if at else None)
 
 
 def view(definition: Definition, records: DataFrame, limits: ClockLimits) -> DataFrame:
@@ -392,7 +386,8 @@ def refuse_doubles(definition: Definition, rows: pa.Table) -> None:
     keys = rows.select(definition.key).group_by(list(definition.key)).aggregate([])
     if keys.num_rows < rows.num_rows:
         several, key = rows.num_rows - keys.num_rows, ", ".join(definition.key)
-        raise definition.wrong(
+        raise wrong(
+            definition.path,
             f"`key` ({key}) does not tell rows apart: {several} of a batch are others'; "
-            "add columns to it, or GROUP BY it"
+            "add columns to it, or GROUP BY it",
         )
