@@ -35,17 +35,16 @@ def verify(
     """Is it whole? Files by the manifest; the log's offsets without hole or double. Exit 1: it is not."""
     from stream_jobs.archive.verify import verdict_text, verified
     from stream_jobs.archive.writer import adopt as adopt_hour
-    from stream_jobs.audit_log.cli import note_failed_check
+    from stream_jobs.audit_log.cli import end_check
 
     folder, hours_ms = _wanted(day)
     if adopt:
         adopted = sum(len(adopt_hour(folder, hour)) for hour in hours_ms)
         typer.echo(f"{adopted} files taken into the manifest", err=True)
     verdict = verified(folder, hours_ms, quick)
-    note_failed_check("odograph archive verify", [*verdict.damage, *verdict.log])
     fields = asdict(verdict) | {"unlisted": [str(path) for path in verdict.unlisted], "whole": verdict.whole}
     typer.echo(json.dumps(fields) if as_json else verdict_text(folder, verdict))
-    raise typer.Exit(0 if verdict.whole else 1)
+    end_check("odograph archive verify", [*verdict.damage, *verdict.log])
 
 
 @app.command()
@@ -113,7 +112,7 @@ def expire(
         typer.echo(f"{len(due)} hours would go; do it with --yes" if due else "nothing has expired")
         return
     with upkeep.alone(folder):
-        upkeep.expire(folder, due, rules, now_ms())
+        upkeep.expire(folder, due)
         dropped = sum(upkeep.settle(folder, hour, rules.grace_min, now_ms()) for hour in hours_ms)
     typer.echo(f"{len(due)} hours expired; in {dropped} hours files were dropped")
 

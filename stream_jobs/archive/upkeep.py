@@ -76,8 +76,9 @@ def upkeep(folder: Path, rules: Archive) -> int:
             batches = sum(map(bool, map(BATCH_FILE.fullmatch, names)))
             if aside.is_dir() or batches > 1 or (names and _expires(hour, rules, now)):
                 stored.append(hour)
-        touched = len(expire(folder, stored, rules, now))
-        touched += sum(settle(folder, hour, rules.grace_min, now) for hour in stored)
+        due = due_hours(folder, stored, rules, now)
+        expire(folder, due)
+        touched = len(due) + sum(settle(folder, hour, rules.grace_min, now) for hour in stored)
         for packed in compact(folder, stored, rules, now):
             if isinstance(packed, Packed):
                 counts = {"files": packed.files_before, "rows": packed.rows}
@@ -219,17 +220,14 @@ def _content(files: Sequence[Path]) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def expire(folder: Path, hours_ms: Iterable[int], rules: Archive, at_ms: int) -> list[int]:
-    """Let the files of hours that ended ``keep_days`` ago count no more; the hours. They go by ``settle``."""
-    expired = []
-    for hour in due_hours(folder, hours_ms, rules, at_ms):
+def expire(folder: Path, due_ms: Iterable[int]) -> None:
+    """Let the files of these hours count no more. They go by ``settle``."""
+    for hour in due_ms:
         adopt(folder, hour)
         with manifest.locked(folder, writing=True):
             names = sorted(manifest.read_hour(folder, hour).files)
             manifest.append(folder, hour, {"op": "expire", "at_ms": now_ms(), "names": names})
         log.info("hour expired", hour=hour_name(hour), files=len(names))
-        expired += [hour] if names else []
-    return expired
 
 
 def due_hours(folder: Path, hours_ms: Iterable[int], rules: Archive, at_ms: int) -> list[int]:

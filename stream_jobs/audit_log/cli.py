@@ -38,9 +38,7 @@ def audit_log(
     if verify:
         found, wrong = chain.verified(settings, chain.read(places.db_ingest_url), head)
         typer.echo("\n".join([*found, *(wrong or ["nothing was changed"])]))
-        note_failed_check("odograph audit-log --verify", wrong)
-        if wrong:
-            raise typer.Exit(1)
+        end_check("odograph audit-log --verify", wrong)
     if anchor or verify:
         return
     rows = queries.audit_log(places.db_ingest_url, vehicle, actor, limit)
@@ -51,8 +49,10 @@ def audit_log(
         raise typer.Exit(1)
 
 
-def note_failed_check(command: str, wrong: Sequence[str]) -> None:
-    """Note how much is wrong and the first of it, its vehicle unnamed; where nobody can, say so."""
+def end_check(command: str, wrong: Sequence[str]) -> None:
+    """End with exit code 1 where something is wrong. How much, and the first of it, its vehicle unnamed, are
+    noted in the log; where nobody can, that is said.
+    """
     from infra.sql import queries
 
     if not wrong:
@@ -63,3 +63,4 @@ def note_failed_check(command: str, wrong: Sequence[str]) -> None:
         queries.note(url, "check failed", None, f"{command}: {len(wrong)} found, the first: {first}")
     except (ServiceError, ConfigError) as error:
         typer.echo(f"not noted in the audit log: {error}", err=True)
+    raise typer.Exit(1)

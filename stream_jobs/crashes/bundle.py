@@ -15,16 +15,13 @@ import orjson
 from infra.clients.tables import cell
 from infra.contract.errors import ConfigError
 from infra.contract.legal_basis import LAW, LegalBasis
-from infra.contract.messages import SEALS
+from infra.contract.messages import PRE_CRASH, SEALS
 from stream_jobs.crashes.custody import Entry, Verified, plain, sha256_hex
 
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can tell: all its files have it
 MODE: Final = 0o100644 << 16
 DELTA_V: Final = ("t_ms", "delta_v_kmh", "delta_v_lat_kmh")
-PRE_CRASH: Final = (
-    "t_ms", "speed_kmh", "accelerator_pct", "brake_on", "engine_rpm", "steering_deg", "abs_active",
-    "esc_active",
-)  # fmt: skip
+SAMPLES: Final = ("t_ms", *PRE_CRASH)
 VERDICT: Final = ("verdict", "reasons", "figures", "final", "defects", "hash_ok", "signature")
 SUMMARY: Final = Path(__file__).with_name("summary.txt").read_text()
 UNNAMED: Final = Path(__file__).with_name("unnamed.txt").read_text()
@@ -83,7 +80,7 @@ def made(evidence: Evidence, basis: LegalBasis) -> bytes:
         "record.json": raw.encode() if raw is not None else orjson.dumps(sent),
         "canonical.json": orjson.dumps(sealed, option=orjson.OPT_SORT_KEYS),
         "delta_v.csv": csv_bytes(evidence.delta_v, DELTA_V),
-        "pre_crash.csv": csv_bytes(evidence.pre_crash, PRE_CRASH),
+        "pre_crash.csv": csv_bytes(evidence.pre_crash, SAMPLES),
         "verdict.json": _json({key: record[key] for key in VERDICT}),
         "custody.json": _json([asdict(entry) | {"at": _utc(entry.at)} for entry in kept]),
     }

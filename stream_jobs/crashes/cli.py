@@ -64,7 +64,7 @@ def verify(
     """
     from infra.clients import database_url
     from infra.stack.access import identity
-    from stream_jobs.audit_log.cli import note_failed_check
+    from stream_jobs.audit_log.cli import end_check
     from stream_jobs.crashes import anchor, bundle, custody, tables
 
     places, settings = endpoints(load()), load()
@@ -76,9 +76,7 @@ def verify(
     witness = identity.witness(settings)
     found = custody.verified(vault, may, log, head, witness, anchor.read(settings, witness))
     typer.echo(bundle.as_json(found) if json else found.as_text())
-    note_failed_check("odograph crash verify", found.wrong)
-    if found.wrong:
-        raise typer.Exit(1)
+    end_check("odograph crash verify", found.wrong)
 
 
 @crash_app.command("anchor")

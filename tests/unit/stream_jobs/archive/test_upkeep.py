@@ -11,7 +11,7 @@ from infra.contract.errors import ArchiveError
 from infra.settings.sections import Archive
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import PACKED, PACKING, hour_name, read_hour
-from stream_jobs.archive.upkeep import Packed, alone, compact, expire, pack_hour, settle, upkeep
+from stream_jobs.archive.upkeep import Packed, alone, compact, due_hours, expire, pack_hour, settle, upkeep
 from stream_jobs.archive.writer import now_ms
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, batches, offsets_in, written
 
@@ -140,11 +140,12 @@ def test_expired_records_count_no_more_and_their_files_go_after_the_grace_time(t
     listed = reader.paths(tmp_path)
     rules = RULES.model_copy(update={"keep_days": 1})
     at_ms = TEN + 25 * HOUR_MS
-    assert expire(tmp_path, reader.hours(tmp_path), rules, at_ms) == [TEN]
+    assert due_hours(tmp_path, reader.hours(tmp_path), rules, at_ms) == [TEN]
+    expire(tmp_path, [TEN])
     assert [file.hour_ms for file in reader.files(tmp_path)] == [TEN + HOUR_MS] * 5
     assert read_hour(tmp_path, TEN).expired_rows == 20
     assert offsets_in(listed) == sorted(ALL + ALL)
-    assert expire(tmp_path, reader.hours(tmp_path), rules, at_ms) == []
+    assert due_hours(tmp_path, reader.hours(tmp_path), rules, at_ms) == []
     settle(tmp_path, TEN, 1, now_ms() + LATER)
     assert plain(tmp_path) == ALL
     assert [path.name for path in (tmp_path / "telemetry").rglob("hour=*")] == ["hour=11"]
