@@ -16,7 +16,7 @@ from stream_jobs.frames.arrays import Flags, Floats, Ints, run_begins
 from stream_jobs.rules.detect.base import Detections, number
 from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.features import Features, Round, joined
+from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.rows import LateVehicleFrames, Row, alert_row
@@ -106,7 +106,7 @@ class Core:
         rows: list[Row] = []
         for k, detector in self._unordered:
             believed = np.flatnonzero(features["believed"] > 0)
-            frames = Round(places[believed], features.frame_features[believed], (), fleet.ids)
+            frames = Features(fleet.ids, places[believed], features.frame_features[believed], ())
             rows += self._alerts(k, detector.arrived(fleet.detectors[k], frames), frames)
         return rows
 
@@ -155,9 +155,11 @@ class Core:
 
     def _rounds(self, fleet: Fleet, frames: Features, released: Released) -> list[Row]:
         out: list[Row] = []
+        rules = frames.rules
+        assert rules is not None
         awake, wakes = list[int](), list[tuple[Flags, Flags]]()
         for k, detector in enumerate(self._rule_set.detectors):
-            relevant, starts = detector.wakes(frames.rules.of(k))
+            relevant, starts = detector.wakes(rules.of(k))
             if starts.any() or (relevant.any() and fleet.detectors[k].on.any()):
                 awake.append(k)  # others find or remember nothing of these frames
                 wakes.append((relevant, starts))
@@ -167,7 +169,7 @@ class Core:
         for begin, end in pairwise([0, *np.cumsum(np.bincount(rank)).tolist()]):
             places, rows = all_places[order[begin:end]], all_rows[order[begin:end]]
             runs = [frames.runs[row] for row in rows.tolist()]
-            now = Round(places, frames.frame_features[rows], runs, fleet.ids)
+            now = Features(fleet.ids, places, frames.frame_features[rows], runs)
             out += self._wake(fleet, places, now["received_ms"])
             out += journey.step(fleet.journeys, now, self._journeys)
             known = np.array([fleet.detectors[k].on[places] for k in awake])
@@ -175,7 +177,7 @@ class Core:
             for k, wanted in zip(awake, asked, strict=True):
                 lanes = wanted.nonzero()[0]
                 if lanes.size:
-                    chosen, said = now.of(lanes), frames.rules.of(k, rows[lanes])
+                    chosen, said = now.at(lanes), rules.of(k, rows[lanes])
                     found = self._rule_set.detectors[k].step(fleet.detectors[k], chosen, said)
                     out += self._alerts(k, found, chosen)
             last = fleet.vehicles[places]
@@ -211,11 +213,11 @@ class Core:
         forget_ms = fleet.vehicles["clock"][places] + self._ttl_ms
         fleet.vehicles["due"][places] = np.where(np.isinf(due_ms), forget_ms, due_ms)
 
-    def _alerts(self, k: int, found: Detections, frames: Round) -> Iterator[Row]:
+    def _alerts(self, k: int, found: Detections, frames: Features) -> Iterator[Row]:
         for lane, each in found:
             boot_id, seq, received_ms = (int(frames[n][lane]) for n in ("boot_id", "seq", "received_ms"))
             where = number(frames["lat_deg"][lane]), number(frames["lon_deg"][lane])
-            head = frames.vehicle(lane), boot_id, seq, received_ms
+            head = frames.id_of(lane), boot_id, seq, received_ms
             yield alert_row(self._rule_set.rules[k], each, *head, *where)
 
 

@@ -124,17 +124,21 @@ def harsh_runs(frames: Frames, vehicle_class: Floats, limits: Journeys) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the n frames of a batch of records say, in the order of the records; a row a readable frame.
+    """What n frames say: those of a batch of records, in their order, a row a readable frame; or the next
+    frames of n vehicles, one each, which is what everything that remembers works on.
 
-    ``ids``: the vehicles; ``vehicle``: [n], places of their ids there. ``frame_features``:
-    [n, FRAME_FEATURES], doubles, NaN where not known; ``runs``: harsh runs by frame (RUN numbers each).
+    Frames of a vehicle come one after the other, vehicles do not meet: so round by round each step is
+    arithmetic on columns whose rows are vehicles.
+    ``ids``: vehicles; ``vehicle``: [n], places of their ids there, in a round of their memories, each once.
+    ``frame_features``: [n, FRAME_FEATURES], doubles, NaN where not known; ``runs``: harsh runs by frame (RUN
+    numbers each). ``rules``: of a batch, what they say of it.
     """
 
     ids: Sequence[str]
     vehicle: Ints
     frame_features: Floats
     runs: Sequence[Sequence[float]]
-    rules: RuleInputs
+    rules: RuleInputs | None = None
 
     def __len__(self) -> int:
         return len(self.vehicle)
@@ -144,8 +148,16 @@ class Features:
         return self.frame_features[:, PLACE[name]]
 
     def take(self, rows: Ints) -> "Features":
-        runs = [self.runs[row] for row in rows.tolist()]
-        return Features(self.ids, self.vehicle[rows], self.frame_features[rows], runs, self.rules.take(rows))
+        runs = [self.runs[row] for row in rows.tolist()] if self.runs else self.runs
+        rules = self.rules and self.rules.take(rows)
+        return Features(self.ids, self.vehicle[rows], self.frame_features[rows], runs, rules)
+
+    def at(self, lanes: Ints) -> "Features":
+        """Those at ``lanes`` among the n, in their order."""
+        return self if len(lanes) == len(self) else self.take(lanes)
+
+    def id_of(self, lane: int) -> str:
+        return self.ids[int(self.vehicle[lane])]
 
     def of(self, ids: Collection[str]) -> "Features":
         wanted = np.array([vehicle_id in ids for vehicle_id in self.ids], np.bool_)
@@ -164,41 +176,8 @@ def joined(parts: Sequence[Features]) -> Features:
         np.concatenate(vehicle),
         np.concatenate([part.frame_features for part in parts]),
         [run for part in parts for run in part.runs],
-        concatenated([part.rules for part in parts]),
+        concatenated([part.rules for part in parts if part.rules is not None]),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """The next frames of k vehicles, one each: what everything that remembers works on.
-
-    Frames of a vehicle come one after the other, vehicles do not meet: so round by round each step is
-    arithmetic on columns whose rows are vehicles.
-    ``places``: [k], where each vehicle's memory is; no place twice.
-    ``frame_features``: [k, FRAME_FEATURES], doubles, NaN where not known. ``runs``: harsh runs of each frame
-    (RUN numbers each), [k]. ``vehicles``: the vehicles' ids by place.
-    """
-
-    places: Ints
-    frame_features: Floats
-    runs: Sequence[Sequence[float]]
-    vehicles: Sequence[str]
-
-    def __getitem__(self, name: str) -> Floats:
-        """A feature by vehicle, [k]."""
-        return self.frame_features[:, PLACE[name]]
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def of(self, lanes: Ints) -> "Round":
-        if len(lanes) == len(self.places):
-            return self
-        runs = [self.runs[lane] for lane in lanes.tolist()] if self.runs else self.runs
-        return Round(self.places[lanes], self.frame_features[lanes], runs, self.vehicles)
-
-    def vehicle(self, lane: int) -> str:
-        return self.vehicles[int(self.places[lane])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +185,8 @@ class VehicleStage:
     """From records to what a memory of vehicles needs of each frame, a batch at a time.
 
     Every frame whose head can be read counts: one whose clock is not believed says nothing but that its
-    number was used, so that nobody waits for it. ``lookup``: the file with what vehicles are; ``rules``:
-    those to be evaluated, in their order.
+    number was used, so that nobody waits for it. ``lookup``: where the lookups are; ``rules``: those
+    to be evaluated, in their order.
     """
 
     limits: ClockLimits
