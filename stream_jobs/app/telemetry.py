@@ -154,7 +154,7 @@ class Operator:
         windows.latest()
         windows.publish(watermark_ms, idle=not arrived)
         windows.close(watermark_ms)
-        rows += core.expired(fleet, watermark_ms)
+        rows += core.expire(fleet, watermark_ms)
         due_ms = due_of(fleet, windows)
         memory = windows.memory()
         open_from_ms = NEVER_MS if due_ms is None else windows.found.open_from_ms

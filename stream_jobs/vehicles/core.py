@@ -54,12 +54,15 @@ class Core:
         self._note_due(fleet, np.unique(places))
         return rows
 
-    def expire(self, fleet: Fleet, places: Ints, now_ms: int) -> list[Row]:
+    def expire(self, fleet: Fleet, now_ms: int) -> list[Row]:
         """Rows that follow from nothing having come of vehicles up to ``now_ms`` of the receive clock.
 
         Those that were silent for so long that their memory may go are forgotten.
         """
         rows: list[Row] = []
+        places = np.flatnonzero(fleet.vehicles["due"] < now_ms)
+        if not places.size:
+            return rows
         found = [(place, fleet.order(place)) for place in places.tolist() if place in fleet.waiting]
         given_up = []
         for place, order in found:
@@ -72,11 +75,6 @@ class Core:
         self._note_due(fleet, places)
         fleet.forget(places[fleet.vehicles["clock"][places] + self._ttl_ms <= now_ms])
         return rows
-
-    def expired(self, fleet: Fleet, now_ms: int) -> list[Row]:
-        """As ``expire``, of all vehicles that are due."""
-        places = np.flatnonzero(fleet.vehicles["due"] < now_ms)
-        return self.expire(fleet, places, now_ms) if places.size else []
 
     def replay(self, features: Features, until_ms: int) -> list[Row]:
         """Rows out of frames that are all there, in whatever order they are given.
