@@ -23,7 +23,8 @@ from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
 from stream_jobs.app.processor import Opened, Processor
 from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
-from stream_jobs.frames.batch import RECORD, FrameBatch, as_arrow
+from stream_jobs.frames.arrays import Frames
+from stream_jobs.frames.batch import RECORD, as_arrow
 from stream_jobs.roads.network import RoadLookup, lookup_of
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
@@ -164,7 +165,7 @@ class Operator:
             store.save(fleet, memory, int(max(due_ms, watermark_ms)) + 1)
         yield _out(rows, windows.found, bucket, open_from_ms)
 
-    def _frames(self, records: pa.Table | None) -> Iterator[FrameBatch]:
+    def _frames(self, records: pa.Table | None) -> Iterator[Frames]:
         for batch in [] if records is None else records.to_batches(max_chunksize=FRAMES_AT_ONCE):
             frames = self.stage.frames(batch)
             if frames is not None:

@@ -3,7 +3,7 @@
 What frames add to a window is one matrix operation for all vehicles: sums, the larger or smaller values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -158,11 +158,6 @@ class Block:
     parts: Parts
     changed: Flags
 
-    @classmethod
-    def of(cls, vehicles: pa.StringArray, parts: Parts) -> "Block":
-        """Of what was not there before."""
-        return cls(vehicles, parts, np.ones(len(vehicles), np.bool_))
-
     def add(self, vehicles: pa.StringArray, more: Parts) -> Ints:
         """Combine with ``more`` of ``vehicles``, which are all different; where they stand now."""
         count = len(self.vehicles)
@@ -178,3 +173,8 @@ class Block:
             self.changed = np.append(self.changed, np.ones(len(at) - old.sum(), np.bool_))
         self.changed[at] = True
         return at
+
+    def part(self, chosen: Callable[[str], bool]) -> "Block":
+        """The windows of the ``chosen`` vehicles."""
+        at = np.flatnonzero([*map(chosen, self.vehicles.to_pylist())])
+        return Block(self.vehicles.take(pa.array(at)), self.parts.take(at), self.changed[at])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -60,12 +60,6 @@ class Part:
     @property
     def name(self) -> str:
         return f"{self.quantity.name}_{self.kind}"
-
-
-class Combined(Protocol):
-    """The parts of windows by name, each of shape [n_windows]."""
-
-    def __getitem__(self, name: str) -> Known: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +229,6 @@ def _spread_at_rest(frames: Frames) -> Known:
     return quantity("cell_spread_mv").known(frames).only(current.known & resting)
 
 
-def _of_signal(signal: str, name: str, of: Callable[[Frames], Known], by_sample: bool = False) -> Quantity:
-    """Something in the steps of a signal."""
-    return Quantity(name, of, by_sample, float(steps(signal)))
-
-
 _FINER: Final = steps("speed_kmh") // steps("speed_limit_kmh")
 _STEP_MS_PER_L: Final = steps("fuel_rate_lph") * MS_PER_HOUR
 _STEP_MS_PER_KWH: Final = float(steps("pack_voltage_v")) * steps("pack_current_a") * MS_PER_HOUR * 1000
@@ -268,22 +257,22 @@ _DERIVED: Final = (
     ),
     # speed above the known limit, in steps of speed
     Quantity("excess", lambda f: f.fast["speed_kmh"] - f.on_samples("speed_limit_kmh") * _FINER, True),
-    _of_signal("accel_lat_mps2", "accel_lat_size", lambda f: abs(f.fast["accel_lat_mps2"]), by_sample=True),
+    Quantity("accel_lat_size", lambda f: abs(f.fast["accel_lat_mps2"]), True, steps("accel_lat_mps2")),
     Quantity("lowest_rpm", lambda f: f.lowest("engine_rpm"), by_sample=False),
     Quantity("runs", _runs, by_sample=False),
-    _of_signal("oil_pressure_kpa", "oil_pressure_running", _oil_running, by_sample=True),
+    Quantity("oil_pressure_running", _oil_running, True, steps("oil_pressure_kpa")),
     Quantity("oil_shortfall", _oil_shortfall, False, FLOOR_STEPS),
     Quantity("oil_below_ms", _oil_below, False, 1000.0),
-    _of_signal("fuel_trim_short_pct", "fuel_trim", _trim),
+    Quantity("fuel_trim", _trim, False, steps("fuel_trim_short_pct")),
     Quantity("forward_gear", lambda f: f.slow["gear"].only(f.slow["gear"].values > 0), by_sample=False),
     _GEARED,
     integral("geared_rpm_over_time", lambda f: f.fast["engine_rpm"].only(_GEARED.known(f).known), True),
     integral("geared_speed_over_time", _GEARED.known, by_sample=True),
     *(Quantity(f"tyre_{w}_kpa20", partial(_kpa20, w), False, KPA20_STEPS) for w in WHEELS),
-    _of_signal("tyre_temp_fl_c", "tyre_temp", _tyre_temp),
-    _of_signal("battery_voltage_v", "battery_rest", partial(_battery, ignition_on=False)),
-    _of_signal("battery_voltage_v", "battery_running", _battery_running),
-    _of_signal("battery_voltage_v", "battery_on", partial(_battery, ignition_on=True)),
+    Quantity("tyre_temp", _tyre_temp, False, steps("tyre_temp_fl_c")),
+    Quantity("battery_rest", partial(_battery, ignition_on=False), False, steps("battery_voltage_v")),
+    Quantity("battery_running", _battery_running, False, steps("battery_voltage_v")),
+    Quantity("battery_on", partial(_battery, ignition_on=True), False, steps("battery_voltage_v")),
     Quantity("cell_spread_mv", lambda f: f.slow["cell_voltage_max_v"] - f.slow["cell_voltage_min_v"], False),
     Quantity("cell_spread_rest_mv", _spread_at_rest, by_sample=False),
 )  # fmt: skip
@@ -384,13 +373,13 @@ OF_LATEST: Final = tuple(m for m in MEASURES if m.name in {*LATEST.values(), *_T
 
 
 def vehicle_rows(
-    vehicles: pa.StringArray, start_ms: Ints, window_s: int, parts: Combined,
+    vehicles: pa.StringArray, start_ms: Ints, window_s: int, known: Callable[[str], Known],
     measures: tuple[Measure, ...] = MEASURES,
 ) -> pa.Table:  # fmt: skip
-    """Rows of odograph.vehicle_window; ``vehicles``, ``start_ms`` and ``parts``: [n_windows]."""
+    """Rows of odograph.vehicle_window; ``vehicles``, ``start_ms`` and each part ``known``: [n_windows]."""
     lengths = np.full(len(vehicles), window_s)
     keys = {"vehicle_id": vehicles, "window_start": pa.array(start_ms).cast(_TIME), "window_s": lengths}
-    return pa.table(keys | {m.name: m.of(*(parts[part.name] for part in m.parts)) for m in measures})
+    return pa.table(keys | {m.name: m.of(*(known(part.name) for part in m.parts)) for m in measures})
 
 
 def latest_of(rows: pa.Table) -> pa.Table:
@@ -404,9 +393,6 @@ def latest_of(rows: pa.Table) -> pa.Table:
 
 
 NO_WINDOWS: Final = vehicle_rows(
-    pa.array([], pa.string()),
-    np.zeros(0, np.int64),
-    0,
-    {each.name: always(np.zeros(0, np.int64)) for each in PARTS},
+    pa.array([], pa.string()), np.zeros(0, np.int64), 0, lambda _: always(np.zeros(0, np.int64))
 )
 """A table of windows by vehicle without a row."""

@@ -32,7 +32,7 @@ KEYS = {"kind": "level", "raise_for_s": 3, "clear_for_s": 10}
 def values(home: Path, told: str) -> Callable[[pa.RecordBatch], list[float | None]]:
     """What a rule whose value is the column ``told`` sees of each frame of a batch, None where nothing."""
     limits = clock_limits(SETTINGS), SETTINGS.journeys
-    stage = VehicleStage(*limits, home / "lookups" / lookups.VEHICLE_FILE, (rule(home, **KEYS, value=told),))
+    stage = VehicleStage(*limits, home / "lookups", (rule(home, **KEYS, value=told),))
 
     def of(batch: pa.RecordBatch) -> list[float | None]:
         frames = stage.frames(batch)
