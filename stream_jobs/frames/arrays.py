@@ -31,6 +31,10 @@ class Known:
     def only(self, holds: Flags) -> "Known":
         return Known(self.values, self.known & holds)
 
+    def above(self, limit: int) -> "Known":
+        """1 where they are above it, else 0."""
+        return Known((self.values > limit).astype(np.int64), self.known)
+
     def __abs__(self) -> "Known":
         return Known(np.abs(self.values), self.known)
 

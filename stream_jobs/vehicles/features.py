@@ -50,7 +50,7 @@ RUN: Final = 5  # numbers of a run: kind, begin, end, peak (m/s^2), speed (km/h)
 def sample_features(frames: Frames) -> dict[str, Floats]:
     """The features that samples tell, by name; there is at least one frame."""
     begins, order = np.flatnonzero(frames.index == 0), np.arange(len(frames.index))
-    fast, span_ms, (moves, _) = frames.fast, frames.dt_ms * frames.n, moving(frames)
+    fast, span_ms, moves = frames.fast, frames.dt_ms * frames.n, moving(frames)
 
     def reduced(how: np.ufunc, of: Known, neutral: int = 0) -> Floats:
         found = how.reduceat(np.where(of.known, of.values, neutral), begins)
@@ -64,6 +64,7 @@ def sample_features(frames: Frames) -> dict[str, Floats]:
         place = np.maximum.reduceat(np.where(fast[name].known, order, -1), begins)
         return np.where(place >= 0, fast[name].values[place].astype(np.float64), np.nan) / steps(name)
 
+    moved = moves.known & (moves.values == 1)
     way = quantity("speed_over_time").known(frames)
     placed = way.only(fast["lat_deg"].known & fast["lon_deg"].known)
     distance_m, placed_m = (
@@ -74,8 +75,8 @@ def sample_features(frames: Frames) -> dict[str, Floats]:
         "ignition_on": slow("ignition_on"),
         "odometer_m": slow("odometer_m"),
         "moving_ms": reduced(np.add, quantity("moving_ms").known(frames)),
-        "moving_from_ms": reduced(np.minimum, Known(frames.event_ms, moves), np.iinfo(np.int64).max),
-        "moving_to_ms": reduced(np.maximum, Known(frames.event_ms + frames.sample_ms, moves)),
+        "moving_from_ms": reduced(np.minimum, Known(frames.event_ms, moved), np.iinfo(np.int64).max),
+        "moving_to_ms": reduced(np.maximum, Known(frames.event_ms + frames.sample_ms, moved)),
         "speeding_ms": reduced(np.add, quantity("speeding_ms").known(frames)),
         "speed_max_kmh": reduced(np.maximum, fast["speed_kmh"]) / steps("speed_kmh"),
         "distance_m": distance_m,

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.contract.signals import BY_NAME, WHEELS
-from stream_jobs.frames.arrays import Flags, Frames, Ints, Known, always
+from stream_jobs.frames.arrays import Frames, Ints, Known, always
 
 Kind = Literal["sum", "count", "max", "min", "first", "last"]
 How = Literal["sum", "max", "min"]
@@ -76,21 +76,8 @@ def steps(signal: str, value: float = 1.0) -> int:
     return round(value * BY_NAME[signal].steps_per_unit)
 
 
-def time_where(name: str, holds: Callable[[Frames], tuple[Flags, Flags]]) -> Quantity:
-    """Time of the samples where something holds: 0 where it does not, not known where that is unknown.
-
-    ``holds`` gives where it is known to hold and where it is known not to. The measure is in s.
-    """
-
-    def time_ms(frames: Frames) -> Known:
-        true, false = holds(frames)
-        return Known(np.where(true, frames.sample_ms, 0), true | false)
-
-    return Quantity(name, time_ms, by_sample=True, per_unit=1000.0)
-
-
 def integral(name: str, of: Callable[[Frames], Known], by_sample: bool, per_unit: float = 1.0) -> Quantity:
-    """A value times the time it stands for, step-ms."""
+    """A value times the time it stands for, step-ms; of 1 and 0 the time at 1, ms."""
     return Quantity(name, lambda f: of(f) * (f.sample_ms if by_sample else f.dt_ms), by_sample, per_unit)
 
 
@@ -105,6 +92,7 @@ def quotient(over: Any, under: Any, known: Any) -> pa.Array:
 MOVING_KMH: Final = 1
 SPEEDING_MARGIN_KMH: Final = 5
 SPEEDING_BANDS_KMH: Final = (10, 20, 30)
+MS_PER_S: Final = 1000.0
 MS_PER_HOUR: Final = 3_600_000.0
 MS_PER_MINUTE: Final = 60_000
 ATMOSPHERE_KPA: Final = 101.325
@@ -122,33 +110,22 @@ RESTING_A: Final = 5  # below it the cells count as at rest (eng.): under load t
 STEP_MS_PER_M: Final = steps("speed_kmh") * MS_PER_HOUR / 1000  # km/h * ms over 3.6e6 ms an hour, * 1000 m
 
 
-def moving(frames: Frames) -> tuple[Flags, Flags]:
-    """Where the vehicle is known to move, and where to stand."""
-    speed = frames.fast["speed_kmh"]
-    moves = speed.values >= steps("speed_kmh", MOVING_KMH)
-    return speed.known & moves, speed.known & ~moves
+def moving(frames: Frames) -> Known:
+    """1 where the vehicle moves, 0 where it stands."""
+    return frames.fast["speed_kmh"].above(steps("speed_kmh", MOVING_KMH) - 1)
 
 
-def _idle(frames: Frames) -> tuple[Flags, Flags]:
-    """Standing with ignition on; known not to be where either is known not to be."""
-    moves, stands = moving(frames)
-    ignition = frames.on_samples("ignition_on")
-    on = ignition.values == 1
-    return stands & ignition.known & on, moves | (ignition.known & ~on)
+def _idle(frames: Frames) -> Known:
+    """1 where it stands with ignition on; known, too, where one of both is known not to be so."""
+    moves, ignition = moving(frames), frames.on_samples("ignition_on")
+    moved, off = moves.known & (moves.values == 1), ignition.known & (ignition.values == 0)
+    idles = moves.known & ignition.known & ~moved & ~off
+    return Known(idles.astype(np.int64), idles | moved | off)
 
 
-def above_limit(margin_kmh: int, frames: Frames) -> tuple[Flags, Flags]:
-    """Where the speed is more than ``margin_kmh`` above the limit, and where not."""
-    excess = quantity("excess").known(frames)
-    above = excess.values > steps("speed_kmh", margin_kmh)
-    return excess.known & above, excess.known & ~above
-
-
-def _idle_fuel(frames: Frames) -> Known:
-    """Fuel rate times time where the vehicle idles; 0 where it is known not to."""
-    idles, not_so = _idle(frames)
-    rate = frames.on_samples("fuel_rate_lph")
-    return Known(np.where(idles, rate.values * frames.sample_ms, 0), rate.known & (idles | not_so))
+def _speeding(margin_kmh: int, frames: Frames) -> Known:
+    """1 where the speed is more than ``margin_kmh`` above the limit, else 0."""
+    return quantity("excess").known(frames).above(steps("speed_kmh", margin_kmh))
 
 
 def _runs(frames: Frames) -> Known:
@@ -172,12 +149,6 @@ def _oil_shortfall(frames: Frames) -> Known:
     rise = (FLOOR_RATED_KPA - FLOOR_IDLE_KPA) * FLOOR_STEPS // (FLOOR_TO_RPM - FLOOR_FROM_RPM)
     floor: Ints = FLOOR_IDLE_KPA * FLOOR_STEPS + rise * (at - FLOOR_FROM_RPM)
     return Known(floor - pressure.values * FLOOR_STEPS, rpm.known & pressure.known)
-
-
-def _oil_below(frames: Frames) -> Known:
-    """Time below the floor, ms a sample."""
-    shortfall = quantity("oil_shortfall").known(frames)
-    return Known(np.where(shortfall.values > 0, frames.dt_ms, 0), shortfall.known)
 
 
 def _trim(frames: Frames) -> Known:
@@ -229,27 +200,39 @@ def _spread_at_rest(frames: Frames) -> Known:
     return quantity("cell_spread_mv").known(frames).only(current.known & resting)
 
 
+@cache
+def quantity(name: str) -> Quantity:
+    """A derived one, or a signal in whole steps; codes count, flags are 0 or 1."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    s = BY_NAME[name]
+    is_fast, floor = s.rate == "fast", steps(name, s.minimum)
+    return Quantity(
+        name, lambda frames: (frames.fast if is_fast else frames.slow)[name], is_fast,
+        float(s.steps_per_unit), floor,
+    )  # fmt: skip
+
+
 _FINER: Final = steps("speed_kmh") // steps("speed_limit_kmh")
 _STEP_MS_PER_L: Final = steps("fuel_rate_lph") * MS_PER_HOUR
 _STEP_MS_PER_KWH: Final = float(steps("pack_voltage_v")) * steps("pack_current_a") * MS_PER_HOUR * 1000
-_FIRSTS: Final = Quantity("frames", lambda f: always((f.index == 0).astype(np.int64)), by_sample=True)
-_GEARED: Final = Quantity("geared", _geared, by_sample=True)
 _DERIVED: Final = (
-    _FIRSTS,
-    Quantity("frames_late", lambda f: _FIRSTS.known(f) * f.late[f.of_sample], by_sample=True),
+    Quantity("frames", lambda f: always((f.index == 0).astype(np.int64)), by_sample=True),
+    Quantity("frames_late", lambda f: quantity("frames").known(f) * f.late[f.of_sample], by_sample=True),
     Quantity("samples", lambda f: always(f.n), by_sample=False),
     # fast values count each, slow ones once a frame, with its first sample
     Quantity(
-        "out_of_range", lambda f: always(f.fast_wrong) + _FIRSTS.known(f) * f.slow_wrong[f.of_sample], True
+        "out_of_range",
+        lambda f: always(f.fast_wrong) + quantity("frames").known(f) * f.slow_wrong[f.of_sample], True,
     ),
     Quantity("event_ms", lambda f: always(f.event_ms), by_sample=True),
     integral("speed_over_time", lambda f: f.fast["speed_kmh"], True, STEP_MS_PER_M),
-    time_where("moving_ms", moving),
-    time_where("idle_ms", _idle),
-    time_where("speeding_ms", partial(above_limit, SPEEDING_MARGIN_KMH)),
-    *(time_where(f"speeding_{kmh}_ms", partial(above_limit, kmh)) for kmh in SPEEDING_BANDS_KMH),
+    integral("moving_ms", moving, True, MS_PER_S),
+    integral("idle_ms", _idle, True, MS_PER_S),
+    integral("speeding_ms", partial(_speeding, SPEEDING_MARGIN_KMH), True, MS_PER_S),
+    *(integral(f"speeding_{kmh}_ms", partial(_speeding, kmh), True, MS_PER_S) for kmh in SPEEDING_BANDS_KMH),
     integral("fuel_over_time", lambda f: f.slow["fuel_rate_lph"], False, _STEP_MS_PER_L),
-    Quantity("idle_fuel_over_time", _idle_fuel, True, _STEP_MS_PER_L),
+    integral("idle_fuel_over_time", lambda f: _idle(f) * f.on_samples("fuel_rate_lph"), True, _STEP_MS_PER_L),
     # of the pack's power, discharge positive
     integral(
         "energy_over_time", lambda f: f.slow["pack_voltage_v"] * f.slow["pack_current_a"], False,
@@ -262,12 +245,15 @@ _DERIVED: Final = (
     Quantity("runs", _runs, by_sample=False),
     Quantity("oil_pressure_running", _oil_running, True, steps("oil_pressure_kpa")),
     Quantity("oil_shortfall", _oil_shortfall, False, FLOOR_STEPS),
-    Quantity("oil_below_ms", _oil_below, False, 1000.0),
+    integral("oil_below_ms", lambda f: quantity("oil_shortfall").known(f).above(0), False, MS_PER_S),
     Quantity("fuel_trim", _trim, False, steps("fuel_trim_short_pct")),
     Quantity("forward_gear", lambda f: f.slow["gear"].only(f.slow["gear"].values > 0), by_sample=False),
-    _GEARED,
-    integral("geared_rpm_over_time", lambda f: f.fast["engine_rpm"].only(_GEARED.known(f).known), True),
-    integral("geared_speed_over_time", _GEARED.known, by_sample=True),
+    Quantity("geared", _geared, by_sample=True),
+    integral(
+        "geared_rpm_over_time",
+        lambda f: f.fast["engine_rpm"].only(quantity("geared").known(f).known), True,
+    ),
+    integral("geared_speed_over_time", lambda f: quantity("geared").known(f), True),
     *(Quantity(f"tyre_{w}_kpa20", partial(_kpa20, w), False, KPA20_STEPS) for w in WHEELS),
     Quantity("tyre_temp", _tyre_temp, False, steps("tyre_temp_fl_c")),
     Quantity("battery_rest", partial(_battery, ignition_on=False), False, steps("battery_voltage_v")),
@@ -276,20 +262,7 @@ _DERIVED: Final = (
     Quantity("cell_spread_mv", lambda f: f.slow["cell_voltage_max_v"] - f.slow["cell_voltage_min_v"], False),
     Quantity("cell_spread_rest_mv", _spread_at_rest, by_sample=False),
 )  # fmt: skip
-_BY_NAME: Final = {each.name: each for each in _DERIVED}
-
-
-@cache
-def quantity(name: str) -> Quantity:
-    """A derived one, or a signal in whole steps; codes count, flags are 0 or 1."""
-    if name in _BY_NAME:
-        return _BY_NAME[name]
-    s = BY_NAME[name]
-    is_fast, floor = s.rate == "fast", steps(name, s.minimum)
-    return Quantity(
-        name, lambda frames: (frames.fast if is_fast else frames.slow)[name], is_fast,
-        float(s.steps_per_unit), floor,
-    )  # fmt: skip
+_BY_NAME: Final[dict[str, Quantity]] = {each.name: each for each in _DERIVED}
 
 
 def part(kind: Kind, of: str) -> Part:
