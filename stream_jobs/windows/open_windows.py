@@ -221,16 +221,17 @@ class OpenWindows:
         self.found.copies += int(len(new) - new.sum())
         fresh, missed = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
         fresh[at[new]] = True
-        segments = cut(batch, self._vehicles.length_ms)
-        closed = segments.start_ms + self._vehicles.length_ms <= memory.closed_ms
-        missed[segments.of_frame[closed]] = True
-        told = np.flatnonzero(fresh[segments.of_frame] & ~closed)
+        length_ms = self._vehicles.length_ms
+        segments, start_ms = cut(batch, length_ms)
+        frame, closed = batch.of_sample[segments], start_ms + length_ms <= memory.closed_ms
+        missed[frame[closed]] = True
+        told = np.flatnonzero(fresh[frame] & ~closed)
         if len(told):
-            of = of_frame[segments.of_frame]
-            told = told[np.lexsort((of[told], segments.start_ms[told]))]
-            of, start_ms = of[told], segments.start_ms[told]
+            of = of_frame[frame]
+            told = told[np.lexsort((of[told], start_ms[told]))]
+            of, start_ms = of[told], start_ms[told]
             begins = run_begins(of, start_ms)
-            parts = parts_of(batch, segments).take(told).reduced(begins)
+            parts = parts_of(batch, segments, length_ms).take(told).reduced(begins)
             of, start_ms = of[begins], start_ms[begins]
             for start in np.unique(start_ms).tolist():
                 low, high = np.searchsorted(start_ms, (start, start + 1)).tolist()

@@ -229,7 +229,8 @@ class JourneyMemory(msgspec.Struct, array_like=True):
 
 def step(memory: JourneyMemory, frames: Features, limits: Journeys) -> list[Row]:
     """Rows that follow from the next frame of each vehicle, in the order of what they tell of it."""
-    of, here = memory.of(frames.vehicle), trips.positions(frames)
+    of = memory.of(frames.vehicle)
+    here = frames.frame_features.take(trips.POSITION, axis=1).view(np.complex128)[:, 0]  # where last known
     of["received_ms"] = frames["received_ms"]
     found: list[Row] = []
     begun: dict[int, list[int]] = {}

@@ -26,7 +26,7 @@ BACK_MS = 60_000  # a clock set back by more begins anew
 DRIVEN_SHARE = 0.8  # a position so far away is believed where this share of the distance was driven
 EARTH_M: Final = 6_371_008.8
 SEEN_MS: Final = 1000  # frames so far apart still tell all of the time between them
-_POSITION: Final = [PLACE["lat_deg"], PLACE["lon_deg"]]
+POSITION: Final = [PLACE["lat_deg"], PLACE["lon_deg"]]
 
 _TOTALS: Final = np.dtype([(name, np.float64) for name in rows.Totals._fields])
 FIELDS: Final[list[Any]] = [
@@ -68,11 +68,6 @@ def or_zero(values: Floats) -> Floats:
 def first_known(values: npt.NDArray[Number], others: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """``values``, and ``others`` where those are not known."""
     return np.where(np.isnan(values), others, values)
-
-
-def positions(frames: Features) -> Positions:
-    """The last known position in each frame, [k]."""
-    return frames.frame_features.take(_POSITION, axis=1).view(np.complex128)[:, 0]
 
 
 def _apart_m(a: Positions, b: Positions) -> Floats:

@@ -33,11 +33,11 @@ def batch_of(payloads: list[bytes], received_ms: int = T0 + 20_000) -> Frames:
 
 def window_parts(batch: Frames) -> list[dict[int, Row]]:
     """Of each frame its parts by the start of their window; what is not known is None."""
-    segments = cut(batch, 10_000)
-    parts = parts_of(batch, segments)
+    begins, starts_ms = cut(batch, 10_000)
+    parts = parts_of(batch, begins, 10_000)
     combined = {part.name: parts[part.name] for part in PARTS}
     of_frames: list[dict[int, Row]] = [{} for _ in range(len(batch))]
-    for k, (of, start_ms) in enumerate(zip(segments.of_frame, segments.start_ms.tolist(), strict=True)):
+    for k, (of, start_ms) in enumerate(zip(batch.of_sample[begins], starts_ms.tolist(), strict=True)):
         assert start_ms not in of_frames[of]
         of_frames[of][start_ms] = {
             name: int(part.values[k]) if part.known[k] else None for name, part in combined.items()
