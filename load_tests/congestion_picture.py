@@ -87,7 +87,7 @@ def main() -> None:
     net = network_of(1, [(e, c, v, m, [[x, y] for y, x in path]) for e, c, v, m, path in town.edges()])
     with tempfile.TemporaryDirectory() as scratch:
         save(net, Path(scratch) / "roads.npz")
-        found = ratios(net, told(arguments.run, RoadLookup(Path(scratch) / "roads.npz", Roads())))
+        found = ratios(net, told(arguments.run, RoadLookup(Path(scratch), Roads())))
     maps = []
     for at in arguments.at:
         hour, minute = (int(part) for part in at.split(":"))

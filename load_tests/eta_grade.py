@@ -31,8 +31,8 @@ from edge_simulator.town.roads import region
 from infra.contract.verdict import clock_limits
 from infra.settings.sections import Roads
 from infra.settings.settings import Settings
-from stream_jobs.frames.arrays import Floats
-from stream_jobs.frames.batch import FrameBatch, frame_batch
+from stream_jobs.frames.arrays import Floats, Frames
+from stream_jobs.frames.batch import frame_batch
 from stream_jobs.roads.network import RoadIndex, RoadLookup, RoadNetwork, network_of, save
 from stream_jobs.roads.ways import (
     HOURS_A_WEEK,
@@ -91,18 +91,17 @@ def told(folder: Path, lookup: RoadLookup) -> Told:
     return Told(sums, places)
 
 
-def _edge_sums(frames: FrameBatch, index: RoadIndex | None) -> pa.Table:
+def _edge_sums(frames: Frames, index: RoadIndex | None) -> pa.Table:
     """The rows of edges: vehicle, edge (its id), minute, metres, seconds."""
-    edges = road_rows(frames.arrays, MINUTE_MS, index)[1]
-    values = edges.values
-    edge_id = (values["place"] & ((1 << EDGE_BITS) - 1)) - EDGE_OFFSET
+    edges = road_rows(frames, MINUTE_MS, index)[1]
+    edge_id = (edges["place"] & ((1 << EDGE_BITS) - 1)) - EDGE_OFFSET
     table = pa.table({
-        "vehicle": frames.vehicles.take(pa.array(edges.of_frame)),
-        "edge": edge_id, "start_ms": values["start_ms"],
-        "m": values["speed_over_time_sum"] / STEP_MS_PER_M,
-        "s": values["time_ms_sum"] / 1000,
+        "vehicle": frames.vehicles.take(pa.array(edges["of_frame"])),
+        "edge": edge_id, "start_ms": edges["start_ms"],
+        "m": edges["speed_over_time_sum"] / STEP_MS_PER_M,
+        "s": edges["time_ms_sum"] / 1000,
     })  # fmt: skip
-    return table.filter(pa.array(frames.believed[edges.of_frame] & (edge_id >= 0)))
+    return table.filter(pa.array(frames.believed[edges["of_frame"]] & (edge_id >= 0)))
 
 
 def _places(payloads: list[bytes]) -> Iterator[tuple[str, tuple[int, float, float, float]]]:
@@ -222,9 +221,8 @@ def main() -> None:
     town = region(arguments.seed, LAT_DEG, LON_DEG, 1)
     net = network_of(1, [(e, c, v, m, [[x, y] for y, x in path]) for e, c, v, m, path in town.edges()])
     with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch) / "roads.npz"
-        save(net, file)
-        lookup = RoadLookup(file, Roads())
+        save(net, Path(scratch) / "roads.npz")
+        lookup = RoadLookup(Path(scratch), Roads())
         history, run = told(arguments.history, lookup), told(arguments.run, lookup)
     grader = Grader(net, history, run, Roads())
     chosen = list(itertools.islice(trips(arguments.run, run.places.keys()), arguments.trips))

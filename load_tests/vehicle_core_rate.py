@@ -1,7 +1,7 @@
 """CPU of a frame in the operator of the query ``telemetry``, by part, without Spark.
 
 Simulated vehicles, a frame a second, all shipped rules; a bucket's memory loaded and dumped each batch.
-``parse``: payloads to a FrameBatch. ``windows``: all that windows do. ``features``: what frames say, the
+``parse``: payloads to Frames. ``windows``: all that windows do. ``features``: what frames say, the
 rules' expressions among it. ``core``: order, journeys and stateful rules. ``memory``: the vehicles' state.
 
 python -m load_tests.vehicle_core_rate [--vehicles 50,500,2000] [--seconds 40] [--frames 2]

@@ -23,7 +23,8 @@ from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
 from stream_jobs.app.processor import Opened, Processor
 from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
-from stream_jobs.frames.batch import RECORD, FrameBatch, as_arrow
+from stream_jobs.frames.arrays import Frames
+from stream_jobs.frames.batch import RECORD, as_arrow
 from stream_jobs.roads.network import RoadLookup, lookup_of
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
@@ -154,7 +155,7 @@ class Operator:
         windows.latest()
         windows.publish(watermark_ms, idle=not arrived)
         windows.close(watermark_ms)
-        rows += core.expired(fleet, watermark_ms)
+        rows += core.expire(fleet, watermark_ms)
         due_ms = due_of(fleet, windows)
         memory = windows.memory()
         open_from_ms = NEVER_MS if due_ms is None else windows.found.open_from_ms
@@ -164,7 +165,7 @@ class Operator:
             store.save(fleet, memory, int(max(due_ms, watermark_ms)) + 1)
         yield _out(rows, windows.found, bucket, open_from_ms)
 
-    def _frames(self, records: pa.Table | None) -> Iterator[FrameBatch]:
+    def _frames(self, records: pa.Table | None) -> Iterator[Frames]:
         for batch in [] if records is None else records.to_batches(max_chunksize=FRAMES_AT_ONCE):
             frames = self.stage.frames(batch)
             if frames is not None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.contract.signals import FAST, SLOW
+from infra.contract.verdict import LATE, OK
 from stream_jobs.frames.plausibility import PARTNER, POSITION, by_sample, counts, strays
 
 Ints = npt.NDArray[np.int64]
@@ -29,6 +30,10 @@ class Known:
 
     def only(self, holds: Flags) -> "Known":
         return Known(self.values, self.known & holds)
+
+    def above(self, limit: int) -> "Known":
+        """1 where they are above it, else 0."""
+        return Known((self.values > limit).astype(np.int64), self.known)
 
     def __abs__(self) -> "Known":
         return Known(np.abs(self.values), self.known)
@@ -57,16 +62,27 @@ def run_begins(*keys: npt.NDArray[Any]) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Arrays of length frames (``t0_ms`` to ``slow_wrong``) and of length samples (the others).
+    """The readable frames of a batch of records, in their order; times in ms since 1970.
 
-    ``fast_wrong`` and ``slow_wrong`` count values taken out because they cannot be; ``late`` is the verdict.
+    Arrays of length frames (``vehicles`` to ``slow_wrong``) and of length samples (the others). ``table``:
+    the contract's fields as they came (reading.FRAME_SCHEMA). ``ok``, ``late``: the verdict. ``slow``,
+    ``fast``: signals in whole steps; ``slow_wrong``, ``fast_wrong``: how many values were taken out because
+    they cannot be.
     ``made`` keeps what was computed from signals, by name: several parts want the same.
     """
 
+    table: pa.Table
+    vehicles: pa.StringArray
+    partition: Ints
+    log_offset: Ints
+    received_ms: Ints
+    ok: Flags
+    late: Flags
+    boot_id: Ints
+    seq: Ints
     t0_ms: Ints
     dt_ms: Ints
     n: Ints
-    late: Flags
     slow: Mapping[str, Known]
     slow_wrong: Ints
     of_sample: Ints
@@ -75,6 +91,17 @@ class Frames:
     fast: Mapping[str, Known]
     fast_wrong: Ints
     made: dict[str, Known] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ok)
+
+    @property
+    def believed(self) -> Flags:
+        return self.ok | self.late
+
+    @property
+    def sample_ms(self) -> Ints:
+        return self.dt_ms[self.of_sample]
 
     def on_samples(self, name: str) -> Known:
         """A slow signal, a value a sample."""
@@ -86,14 +113,14 @@ class Frames:
         values = np.where(fast.known, fast.values, np.iinfo(np.int64).max)
         return Known(np.minimum.reduceat(values, begins), np.logical_or.reduceat(fast.known, begins))
 
-    @property
-    def sample_ms(self) -> Ints:
-        return self.dt_ms[self.of_sample]
 
-
-def frames_of(table: pa.Table, late: Flags) -> Frames:
+def frames_of(
+    table: pa.Table, verdict: npt.NDArray[np.str_], partition: Ints, log_offset: Ints, received_ms: Ints
+) -> Frames:
     """Frames out of ``table`` (see reading.py), whose head fields are all there and in range."""
-    t0_ms, dt_ms, n = (table[name].to_numpy() for name in ("t0_ms", "dt_ms", "n"))
+    boot_id, seq, t0_ms, dt_ms, n = (
+        table[name].to_numpy() for name in ("boot_id", "seq", "t0_ms", "dt_ms", "n")
+    )
     of_sample = np.repeat(np.arange(len(n)), n)
     index = np.arange(len(of_sample)) - np.repeat(np.cumsum(n) - n, n)
     raw = {s.name: by_sample(table[s.name].chunk(0), n) for s in FAST}
@@ -118,7 +145,9 @@ def frames_of(table: pa.Table, late: Flags) -> Frames:
             slow[signal.name] = Known(values, pc.is_valid(column).to_numpy())
     event_ms = t0_ms[of_sample] + index * dt_ms[of_sample]
     return Frames(
-        t0_ms, dt_ms, n, late, slow, slow_wrong.sum(axis=0), of_sample, index, event_ms, fast, fast_wrong
+        table, table["vehicle_id"].combine_chunks(), partition, log_offset, received_ms, verdict == OK,
+        verdict == LATE, boot_id, seq, t0_ms, dt_ms, n, slow, slow_wrong.sum(axis=0), of_sample, index,
+        event_ms, fast, fast_wrong,
     )  # fmt: skip
 
 

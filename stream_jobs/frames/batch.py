@@ -1,6 +1,5 @@
 """A batch of frames, parsed and judged once: what windows, vehicles' memories and rules all start from."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -10,7 +9,7 @@ import pyarrow.compute as pc
 
 from infra.contract.frame import CODE_CHARS, CODES, MAX_DT_MS, MAX_INT, MAX_SAMPLES
 from infra.contract.topics import VEHICLE_ID
-from infra.contract.verdict import LATE, OK, UNREADABLE, ClockLimits, exceptions
+from infra.contract.verdict import OK, UNREADABLE, ClockLimits, exceptions
 from stream_jobs.frames.arrays import Flags, Frames, Ints, frames_of
 from stream_jobs.frames.reading import read
 
@@ -26,37 +25,7 @@ _TYPES: Final = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class FrameBatch:
-    """The readable frames of a batch of records, in their order; arrays of shape [n_frames].
-
-    ``table``: the contract's fields as they came (reading.FRAME_SCHEMA); ``arrays``: the signals in whole
-    steps, what is not plausible taken out. Times in ms since 1970.
-    """
-
-    table: pa.Table
-    vehicles: pa.StringArray
-    partition: Ints
-    log_offset: Ints
-    received_ms: Ints
-    ok: Flags
-    late: Flags
-    arrays: Frames
-
-    def __len__(self) -> int:
-        return len(self.ok)
-
-    def whole(self, name: str) -> Ints:
-        """A number of the head: boot_id, seq, t0_ms, dt_ms or n."""
-        values: Ints = self.table[name].to_numpy()
-        return values
-
-    @property
-    def believed(self) -> Flags:
-        return self.ok | self.late
-
-
-def frame_batch(records: pa.RecordBatch, limits: ClockLimits) -> FrameBatch | None:
+def frame_batch(records: pa.RecordBatch, limits: ClockLimits) -> Frames | None:
     """The frames in ``records`` (columns RECORD); None where none can be read.
 
     A ``verdict`` that records bring along is the one that the stream acted on, and stands. A frame under
@@ -74,18 +43,14 @@ def frame_batch(records: pa.RecordBatch, limits: ClockLimits) -> FrameBatch | No
         return None
     if not chosen.all():
         table = table.filter(pa.array(chosen))
-    table, verdict = table.combine_chunks(), verdict[chosen]
-    partition, log_offset, received_ms = (records.column(name).to_numpy()[chosen] for name in _KEPT)
-    late, vehicles = verdict == LATE, table["vehicle_id"].combine_chunks()
-    arrays = frames_of(table, late)
-    return FrameBatch(table, vehicles, partition, log_offset, received_ms, verdict == OK, late, arrays)
+    kept = (records.column(name).to_numpy()[chosen] for name in _KEPT)
+    return frames_of(table.combine_chunks(), verdict[chosen], *kept)
 
 
 def as_arrow(records: "pd.DataFrame") -> pa.RecordBatch:
     """Records as Spark hands them to Python."""
     kinds = {name: kind for name, kind in _TYPES.items() if name in records}
-    columns = [pa.array(records[name], kind) for name, kind in kinds.items()]
-    return pa.RecordBatch.from_arrays(columns, names=[*kinds])
+    return pa.record_batch({name: pa.array(records[name], kind) for name, kind in kinds.items()})
 
 
 RANGES: Final = {
@@ -105,26 +70,24 @@ def in_range(table: pa.Table) -> pa.Table:
 
     The bridge lets none of it in; another producer may.
     """
+    columns = dict(zip(table.column_names, table.columns, strict=True))
     for name, (low, high) in RANGES.items():
-        column = table[name]
+        column = columns[name]
         plausible = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
-        cleaned = pc.if_else(plausible, column, None)
-        table = table.set_column(table.schema.get_field_index(name), name, cleaned)
-    names = pc.if_else(pc.match_substring_regex(table["vehicle_id"], VIN), table["vehicle_id"], None)
-    table = table.set_column(table.schema.get_field_index("vehicle_id"), "vehicle_id", names)
-    return _with_codes_bounded(table) if "dtc_codes" in table.column_names else table
+        columns[name] = pc.if_else(plausible, column, None)
+    ids = columns["vehicle_id"]
+    columns["vehicle_id"] = pc.if_else(pc.match_substring_regex(ids, VIN), ids, None)
+    if "dtc_codes" in columns:
+        columns["dtc_codes"] = _codes_bounded(columns["dtc_codes"].combine_chunks())
+    return pa.table(columns)
 
 
-def _with_codes_bounded(table: pa.Table) -> pa.Table:
-    codes = table["dtc_codes"].combine_chunks()
+def _codes_bounded(codes: pa.ListArray) -> pa.ListArray:
     texts, parents = codes.flatten(), pc.list_parent_indices(codes)
     wrong = pc.or_(pc.greater(pc.utf8_length(texts), CODE_CHARS), pc.match_substring(texts, NUL))
     good = pc.fill_null(pc.list_value_length(codes), 0).to_numpy() <= CODES
     good[parents.filter(wrong).to_numpy()] = False
-    if good.all():
-        return table
-    bounded = pc.if_else(pa.array(good), codes, None)
-    return table.set_column(table.schema.get_field_index("dtc_codes"), "dtc_codes", bounded)
+    return codes if good.all() else pc.if_else(pa.array(good), codes, None)
 
 
 def readable(table: pa.Table) -> Flags:

@@ -21,7 +21,7 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import write_whole
 from infra.settings.settings import Settings
 
-Place = Path | str  # a file, by its path or its URL
+Place = Path | str  # the folder, or the URL of the page
 LOOKUPS: Final = "lookups"
 CHECK_S: Final = 2.0  # a page is asked at most this often whether its files have changed
 ANSWER_S: Final = 10.0
@@ -36,30 +36,22 @@ def folder_of(settings: Settings) -> Path:
     return settings.paths.home.absolute() / LOOKUPS if "://" in place else Path(place)
 
 
-def place_of(settings: Settings, name: str) -> Place:
-    """Where a file is read. Raises ConfigError for a URL that workers cannot read."""
+def place_of(settings: Settings) -> Place:
+    """Where the files are read. Raises ConfigError for a URL that workers cannot read."""
     place = settings.paths.place(LOOKUPS)
     if "://" not in place:
-        return Path(place) / name
+        return Path(place)
     if not place.startswith(PAGES):
         raise ConfigError(
             f"ODOGRAPH_PATHS_LOOKUPS {place}: a folder, or the page of `odograph maintenance`, which serves "
             "them, is wanted: http://host:port/lookups"
         )
-    return f"{place}/{name}"
+    return place
 
 
-def local(place: Place) -> Path:
+def local(place: Place, name: str) -> Path:
     """The file as it is now; of a page, the copy of it. Raises ServiceError where a page gives none."""
-    if isinstance(place, Path):
-        return place
-    page, _, name = place.rpartition("/")
-    return _copies(page).file(name)
-
-
-def beside(place: Place, name: str) -> Place:
-    """Another file of the same folder or page."""
-    return place.with_name(name) if isinstance(place, Path) else f"{place.rpartition('/')[0]}/{name}"
+    return place / name if isinstance(place, Path) else _copies(place).file(name)
 
 
 @dataclass(slots=True)

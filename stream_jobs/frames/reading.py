@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,7 +81,8 @@ def _lines(payloads: pa.BinaryArray) -> pa.BinaryScalar | None:
     A payload in braces cannot run into the next: a brace after a brace is an error inside an object, a line
     feed inside a string. So as many rows as payloads means a row for each.
     """
-    offsets, buffer = _offsets(payloads), payloads.buffers()[2]
+    _, ends, buffer = payloads.buffers()
+    offsets = np.frombuffer(ends, np.int32)[payloads.offset :][: len(payloads) + 1]  # the end of the last too
     lengths = np.diff(offsets)
     if payloads.null_count or buffer is None or not np.all(lengths > 0):
         return None
@@ -104,11 +104,6 @@ def _has_long_number(text: bytes | memoryview) -> bool:
     digits = np.frombuffer(text, np.uint8)[::STRIDE] - ord("0") < 10  # below "0" the difference wraps around
     others = np.flatnonzero(~digits)
     return bool(np.diff(others, prepend=-1, append=len(digits)).max() > DOUBLE_DIGITS // STRIDE)
-
-
-def _offsets(payloads: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Where each begins in the buffer, and the end of the last."""
-    return np.frombuffer(payloads.buffers()[1], np.int32)[payloads.offset :][: len(payloads) + 1]
 
 
 def _is_utf8(text: bytes | memoryview) -> bool:

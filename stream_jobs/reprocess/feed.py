@@ -164,7 +164,7 @@ class Remake:
         if late:
             fleet = Fleet(self.rule_set)
             arrived = core.take(fleet, features.of(late))
-            rows = arrived + core.expire(fleet, np.arange(len(fleet.ids)), self.seen_ms)
+            rows = arrived + core.expire(fleet, self.seen_ms)
             for row in rows:
                 if isinstance(row, AlertRow) and row.event_ms >= works[row.vehicle_id].since_ms:
                     yield STREAMED, row

@@ -229,7 +229,7 @@ class RoadLookup:
 
     def index(self) -> RoadIndex | None:
         """The index of the network as it is now, built once a version of it; None where there is none."""
-        path = local(self.place)
+        path = local(self.place, ROADS_FILE)
         try:
             return _index(path, path.stat().st_mtime_ns, self.fit)
         except FileNotFoundError:
@@ -245,4 +245,4 @@ def _index(path: Path, _version: int, fit: Roads) -> RoadIndex | None:
 def lookup_of(settings: Settings) -> RoadLookup | None:
     """The lookup that the settings ask for; None where windows by edge are off."""
     roads = settings.roads
-    return RoadLookup(place_of(settings, ROADS_FILE), roads) if roads.edges else None
+    return RoadLookup(place_of(settings), roads) if roads.edges else None

@@ -112,20 +112,14 @@ class Evaluator:
 
     def __call__(self, frames: pa.Table) -> RuleInputs:
         """What all rules say of ``frames``: a row a frame, with the columns that the rules name."""
-        rows = frames.num_rows
-        named = name_expressions(self._rules)
-        if not self._wanted or not rows:
-            return unknown_inputs(len(self._rules), rows, [*named])
         columns = (column.combine_chunks() for column in self._query(frames).columns)
         answers = {pair: _READ[pair[1]](each) for pair, each in zip(self._wanted, columns, strict=True)}
-        inputs = unknown_inputs(len(self._rules), rows)
+        inputs, named = unknown_inputs(len(self._rules), frames.num_rows), name_expressions(self._rules)
         for k, rule in enumerate(self._rules):
             flags, inputs.values[k], inputs.limits[k] = _evaluated(rule, answers)
             for of_rules, answer in zip(inputs.flags, flags, strict=True):
                 of_rules[k] = answer
-        names = {
-            text: Names.of_texts(answers[text, "VARCHAR[]"]) for text in {*named.values()}
-        }  # wheels of many
+        names = {text: Names.of_texts(answers[text, "VARCHAR[]"]) for text in {*named.values()}}  # of many
         return replace(inputs, names={k: names[text] for k, text in named.items()})
 
 

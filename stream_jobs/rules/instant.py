@@ -22,10 +22,8 @@ from stream_jobs.app.schema import HEAD
 from stream_jobs.frames.batch import RANGES, VIN
 from stream_jobs.frames.plausibility import POSITION, plausible_place, with_plausible
 from stream_jobs.frames.reading import FRAME_SCHEMA
-from stream_jobs.rules.evaluation import check_translations
-from stream_jobs.rules.model import VEHICLES, Gives, Rule, wrong
+from stream_jobs.rules.model import Gives, Rule, wrong
 from stream_jobs.rules.sql_guard import expression
-from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
 FRAME: Final = from_arrow_schema(FRAME_SCHEMA)  # head and signals: fast ones arrays, slow ones scalars
 DELTA_VS: Final = ("delta_v_kmh", "delta_v_lat_kmh")
@@ -51,20 +49,14 @@ EXPECTED: Final[dict[Gives, tuple[Expected, str]]] = {
 
 
 def check_expressions(spark: SparkSession, path: Path, rules: Iterable[Rule]) -> None:
-    """Let Spark analyse every expression against its source's columns; raises ConfigError naming the key.
+    """Let Spark analyse all expressions of instant rules; raises ConfigError naming the key.
 
     Aggregates, generators and unknown columns are refused too.
     """
-    texts = (T.StructField(name, T.StringType()) for name in COLUMNS)
-    numbers = (T.StructField(name, T.DoubleType()) for name in HISTORY)
-    schemas = {
-        "frame": FRAME,
-        "crash": T.StructType([*CRASH, T.StructField("impact_kmh", T.DoubleType())]),
-        VEHICLES: T.StructType([*FRAME.fields, *texts, *numbers]),
-    }
-    empty = {source: spark.createDataFrame([], schema) for source, schema in schemas.items()}
+    crash = T.StructType([*CRASH, T.StructField("impact_kmh", T.DoubleType())])
+    empty = {s: spark.createDataFrame([], schema) for s, schema in (("frame", FRAME), ("crash", crash))}
     for rule in rules:
-        rows = empty[VEHICLES if rule.query == VEHICLES else rule.source]
+        rows = empty[rule.source]
         given = [(key, text, *EXPECTED[gives]) for key, text, gives in rule.expressions()]
         try:  # all of them at once, because asking is what costs
             types = _types(rows, [text for _, text, _, _ in given])
@@ -80,7 +72,6 @@ def check_expressions(spark: SparkSession, path: Path, rules: Iterable[Rule]) ->
                 raise wrong(path, rule.id, key, f"is not understood: {first_line}") from error
             if not isinstance(found, expected):
                 raise wrong(path, rule.id, key, f"gives {found.simpleString()}, not {wanted}")
-    check_translations(path, rules)
 
 
 def _types(rows: DataFrame, texts: Sequence[str]) -> list[T.DataType]:

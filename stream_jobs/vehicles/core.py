@@ -16,7 +16,7 @@ from stream_jobs.frames.arrays import Flags, Floats, Ints, run_begins
 from stream_jobs.rules.detect.base import Detections, number
 from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
 from stream_jobs.rules.rule_set import RuleSet
-from stream_jobs.vehicles.features import Features, Round, joined
+from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.rows import LateVehicleFrames, Row, alert_row
@@ -54,12 +54,15 @@ class Core:
         self._note_due(fleet, np.unique(places))
         return rows
 
-    def expire(self, fleet: Fleet, places: Ints, now_ms: int) -> list[Row]:
+    def expire(self, fleet: Fleet, now_ms: int) -> list[Row]:
         """Rows that follow from nothing having come of vehicles up to ``now_ms`` of the receive clock.
 
         Those that were silent for so long that their memory may go are forgotten.
         """
         rows: list[Row] = []
+        places = np.flatnonzero(fleet.vehicles["due"] < now_ms)
+        if not places.size:
+            return rows
         found = [(place, fleet.order(place)) for place in places.tolist() if place in fleet.waiting]
         given_up = []
         for place, order in found:
@@ -72,11 +75,6 @@ class Core:
         self._note_due(fleet, places)
         fleet.forget(places[fleet.vehicles["clock"][places] + self._ttl_ms <= now_ms])
         return rows
-
-    def expired(self, fleet: Fleet, now_ms: int) -> list[Row]:
-        """As ``expire``, of all vehicles that are due."""
-        places = np.flatnonzero(fleet.vehicles["due"] < now_ms)
-        return self.expire(fleet, places, now_ms) if places.size else []
 
     def replay(self, features: Features, until_ms: int) -> list[Row]:
         """Rows out of frames that are all there, in whatever order they are given.
@@ -106,7 +104,7 @@ class Core:
         rows: list[Row] = []
         for k, detector in self._unordered:
             believed = np.flatnonzero(features["believed"] > 0)
-            frames = Round(places[believed], features.frame_features[believed], (), fleet.ids)
+            frames = Features(fleet.ids, places[believed], features.frame_features[believed], ())
             rows += self._alerts(k, detector.arrived(fleet.detectors[k], frames), frames)
         return rows
 
@@ -155,9 +153,11 @@ class Core:
 
     def _rounds(self, fleet: Fleet, frames: Features, released: Released) -> list[Row]:
         out: list[Row] = []
+        rules = frames.rules
+        assert rules is not None
         awake, wakes = list[int](), list[tuple[Flags, Flags]]()
         for k, detector in enumerate(self._rule_set.detectors):
-            relevant, starts = detector.wakes(frames.rules.of(k))
+            relevant, starts = detector.wakes(rules.of(k))
             if starts.any() or (relevant.any() and fleet.detectors[k].on.any()):
                 awake.append(k)  # others find or remember nothing of these frames
                 wakes.append((relevant, starts))
@@ -167,7 +167,7 @@ class Core:
         for begin, end in pairwise([0, *np.cumsum(np.bincount(rank)).tolist()]):
             places, rows = all_places[order[begin:end]], all_rows[order[begin:end]]
             runs = [frames.runs[row] for row in rows.tolist()]
-            now = Round(places, frames.frame_features[rows], runs, fleet.ids)
+            now = Features(fleet.ids, places, frames.frame_features[rows], runs)
             out += self._wake(fleet, places, now["received_ms"])
             out += journey.step(fleet.journeys, now, self._journeys)
             known = np.array([fleet.detectors[k].on[places] for k in awake])
@@ -175,7 +175,7 @@ class Core:
             for k, wanted in zip(awake, asked, strict=True):
                 lanes = wanted.nonzero()[0]
                 if lanes.size:
-                    chosen, said = now.of(lanes), frames.rules.of(k, rows[lanes])
+                    chosen, said = now.at(lanes), rules.of(k, rows[lanes])
                     found = self._rule_set.detectors[k].step(fleet.detectors[k], chosen, said)
                     out += self._alerts(k, found, chosen)
             last = fleet.vehicles[places]
@@ -211,11 +211,11 @@ class Core:
         forget_ms = fleet.vehicles["clock"][places] + self._ttl_ms
         fleet.vehicles["due"][places] = np.where(np.isinf(due_ms), forget_ms, due_ms)
 
-    def _alerts(self, k: int, found: Detections, frames: Round) -> Iterator[Row]:
+    def _alerts(self, k: int, found: Detections, frames: Features) -> Iterator[Row]:
         for lane, each in found:
             boot_id, seq, received_ms = (int(frames[n][lane]) for n in ("boot_id", "seq", "received_ms"))
             where = number(frames["lat_deg"][lane]), number(frames["lon_deg"][lane])
-            head = frames.vehicle(lane), boot_id, seq, received_ms
+            head = frames.id_of(lane), boot_id, seq, received_ms
             yield alert_row(self._rule_set.rules[k], each, *head, *where)
 
 

@@ -4,7 +4,7 @@ A feature is a double, NaN where not known: a frame's features travel as one arr
 more on its way to Python and back than what it carries. Whole numbers of the contract stay exact, below 2^53.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -16,14 +16,14 @@ from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import ClockLimits, clock_limits
 from infra.settings.sections import Journeys
 from infra.settings.settings import Settings
-from stream_jobs.frames.arrays import Flags, Floats, Frames, Ints
-from stream_jobs.frames.batch import FrameBatch, frame_batch
+from stream_jobs.frames.arrays import Floats, Frames, Ints, Known
+from stream_jobs.frames.batch import frame_batch
 from stream_jobs.frames.lookup_files import Place, place_of
 from stream_jobs.frames.plausibility import plausible_columns
 from stream_jobs.rules.inputs import RuleInputs, concatenated, unknown_inputs
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles import lookups
-from stream_jobs.windows.vehicle import MS_PER_HOUR, SPEEDING_MARGIN_KMH, above_limit, moving, steps
+from stream_jobs.windows.vehicle import MS_PER_HOUR, moving, quantity, steps
 
 if TYPE_CHECKING:  # 40 MB, of which a process that evaluates no rules needs none
     from stream_jobs.rules.evaluation import Evaluator
@@ -50,14 +50,11 @@ RUN: Final = 5  # numbers of a run: kind, begin, end, peak (m/s^2), speed (km/h)
 def sample_features(frames: Frames) -> dict[str, Floats]:
     """The features that samples tell, by name; there is at least one frame."""
     begins, order = np.flatnonzero(frames.index == 0), np.arange(len(frames.index))
-    fast, span_ms, ms = frames.fast, frames.dt_ms * frames.n, frames.sample_ms
-    speed, (moves, _), (too_fast, not_so) = (
-        fast["speed_kmh"], moving(frames), above_limit(SPEEDING_MARGIN_KMH, frames),
-    )  # fmt: skip
+    fast, span_ms, moves = frames.fast, frames.dt_ms * frames.n, moving(frames)
 
-    def reduced(how: np.ufunc, values: Ints, known: Flags, neutral: int = 0) -> Floats:
-        found = how.reduceat(np.where(known, values, neutral), begins)
-        return np.where(np.logical_or.reduceat(known, begins), found.astype(np.float64), np.nan)
+    def reduced(how: np.ufunc, of: Known, neutral: int = 0) -> Floats:
+        found = how.reduceat(np.where(of.known, of.values, neutral), begins)
+        return np.where(np.logical_or.reduceat(of.known, begins), found.astype(np.float64), np.nan)
 
     def slow(name: str) -> Floats:
         value = frames.slow[name]
@@ -67,22 +64,23 @@ def sample_features(frames: Frames) -> dict[str, Floats]:
         place = np.maximum.reduceat(np.where(fast[name].known, order, -1), begins)
         return np.where(place >= 0, fast[name].values[place].astype(np.float64), np.nan) / steps(name)
 
-    placed = speed.known & fast["lat_deg"].known & fast["lon_deg"].known
-    way, placed_way = (
-        reduced(np.add, speed.values * ms, known) / steps("speed_kmh") / MS_PER_HOUR * 1000
-        for known in (speed.known, placed)
+    moved = moves.known & (moves.values == 1)
+    way = quantity("speed_over_time").known(frames)
+    placed = way.only(fast["lat_deg"].known & fast["lon_deg"].known)
+    distance_m, placed_m = (
+        reduced(np.add, of) / steps("speed_kmh") / MS_PER_HOUR * 1000 for of in (way, placed)
     )
     return {
         **{name: last(name) for name in ("lat_deg", "lon_deg", "heading_deg", "speed_kmh")},
         "ignition_on": slow("ignition_on"),
         "odometer_m": slow("odometer_m"),
-        "moving_ms": reduced(np.add, np.where(moves, ms, 0), speed.known),
-        "moving_from_ms": reduced(np.minimum, frames.event_ms, moves, np.iinfo(np.int64).max),
-        "moving_to_ms": reduced(np.maximum, frames.event_ms + ms, moves),
-        "speeding_ms": reduced(np.add, np.where(too_fast, ms, 0), too_fast | not_so),
-        "speed_max_kmh": reduced(np.maximum, speed.values, speed.known) / steps("speed_kmh"),
-        "distance_m": way,
-        "placed_m": placed_way,
+        "moving_ms": reduced(np.add, quantity("moving_ms").known(frames)),
+        "moving_from_ms": reduced(np.minimum, Known(frames.event_ms, moved), np.iinfo(np.int64).max),
+        "moving_to_ms": reduced(np.maximum, Known(frames.event_ms + frames.sample_ms, moved)),
+        "speeding_ms": reduced(np.add, quantity("speeding_ms").known(frames)),
+        "speed_max_kmh": reduced(np.maximum, fast["speed_kmh"]) / steps("speed_kmh"),
+        "distance_m": distance_m,
+        "placed_m": placed_m,
         "fuel_l": slow("fuel_rate_lph") * span_ms / MS_PER_HOUR,
         "energy_kwh": slow("pack_voltage_v") * slow("pack_current_a") * span_ms / MS_PER_HOUR / 1000,
     }
@@ -124,17 +122,21 @@ def harsh_runs(frames: Frames, vehicle_class: Floats, limits: Journeys) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the n frames of a batch of records say, in the order of the records; a row a readable frame.
+    """What n frames say: those of a batch of records, in their order, a row a readable frame; or the next
+    frames of n vehicles, one each, which is what everything that remembers works on.
 
-    ``ids``: the vehicles; ``vehicle``: [n], places of their ids there. ``frame_features``:
-    [n, FRAME_FEATURES], doubles, NaN where not known; ``runs``: harsh runs by frame (RUN numbers each).
+    Frames of a vehicle come one after the other, vehicles do not meet: so round by round each step is
+    arithmetic on columns whose rows are vehicles.
+    ``ids``: vehicles; ``vehicle``: [n], places of their ids there, in a round of their memories, each once.
+    ``frame_features``: [n, FRAME_FEATURES], doubles, NaN where not known; ``runs``: harsh runs by frame (RUN
+    numbers each). ``rules``: of a batch, what they say of it.
     """
 
     ids: Sequence[str]
     vehicle: Ints
     frame_features: Floats
     runs: Sequence[Sequence[float]]
-    rules: RuleInputs
+    rules: RuleInputs | None = None
 
     def __len__(self) -> int:
         return len(self.vehicle)
@@ -144,8 +146,16 @@ class Features:
         return self.frame_features[:, PLACE[name]]
 
     def take(self, rows: Ints) -> "Features":
-        runs = [self.runs[row] for row in rows.tolist()]
-        return Features(self.ids, self.vehicle[rows], self.frame_features[rows], runs, self.rules.take(rows))
+        runs = [self.runs[row] for row in rows.tolist()] if self.runs else self.runs
+        rules = self.rules and self.rules.take(rows)
+        return Features(self.ids, self.vehicle[rows], self.frame_features[rows], runs, rules)
+
+    def at(self, lanes: Ints) -> "Features":
+        """Those at ``lanes`` among the n, in their order."""
+        return self if len(lanes) == len(self) else self.take(lanes)
+
+    def id_of(self, lane: int) -> str:
+        return self.ids[int(self.vehicle[lane])]
 
     def of(self, ids: Collection[str]) -> "Features":
         wanted = np.array([vehicle_id in ids for vehicle_id in self.ids], np.bool_)
@@ -164,41 +174,8 @@ def joined(parts: Sequence[Features]) -> Features:
         np.concatenate(vehicle),
         np.concatenate([part.frame_features for part in parts]),
         [run for part in parts for run in part.runs],
-        concatenated([part.rules for part in parts]),
+        concatenated([part.rules for part in parts if part.rules is not None]),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """The next frames of k vehicles, one each: what everything that remembers works on.
-
-    Frames of a vehicle come one after the other, vehicles do not meet: so round by round each step is
-    arithmetic on columns whose rows are vehicles.
-    ``places``: [k], where each vehicle's memory is; no place twice.
-    ``frame_features``: [k, FRAME_FEATURES], doubles, NaN where not known. ``runs``: harsh runs of each frame
-    (RUN numbers each), [k]. ``vehicles``: the vehicles' ids by place.
-    """
-
-    places: Ints
-    frame_features: Floats
-    runs: Sequence[Sequence[float]]
-    vehicles: Sequence[str]
-
-    def __getitem__(self, name: str) -> Floats:
-        """A feature by vehicle, [k]."""
-        return self.frame_features[:, PLACE[name]]
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def of(self, lanes: Ints) -> "Round":
-        if len(lanes) == len(self.places):
-            return self
-        runs = [self.runs[lane] for lane in lanes.tolist()] if self.runs else self.runs
-        return Round(self.places[lanes], self.frame_features[lanes], runs, self.vehicles)
-
-    def vehicle(self, lane: int) -> str:
-        return self.vehicles[int(self.places[lane])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +183,8 @@ class VehicleStage:
     """From records to what a memory of vehicles needs of each frame, a batch at a time.
 
     Every frame whose head can be read counts: one whose clock is not believed says nothing but that its
-    number was used, so that nobody waits for it. ``lookup``: the file with what vehicles are; ``rules``:
-    those to be evaluated, in their order.
+    number was used, so that nobody waits for it. ``lookup``: where the lookups are; ``rules``: those
+    to be evaluated, in their order.
     """
 
     limits: ClockLimits
@@ -215,46 +192,39 @@ class VehicleStage:
     lookup: Place
     rules: tuple[Rule, ...] = ()
 
-    def frames(self, records: pa.RecordBatch) -> FrameBatch | None:
+    def frames(self, records: pa.RecordBatch) -> Frames | None:
         return frame_batch(records, self.limits)
 
-    def features(self, batch: FrameBatch) -> Features:
+    def features(self, batch: Frames) -> Features:
         known = lookups.current(self.lookup).of_vehicles(batch.vehicles)
-        t0_ms, believed = batch.whole("t0_ms"), batch.believed
-        of_samples = sample_features(batch.arrays)
+        believed, of_samples = batch.believed, sample_features(batch)
         columns = of_samples | {
-            "boot_id": batch.whole("boot_id"),
-            "seq": batch.whole("seq"),
-            "t0_ms": t0_ms,
-            "end_ms": t0_ms + batch.whole("n") * batch.whole("dt_ms"),
+            "boot_id": batch.boot_id,
+            "seq": batch.seq,
+            "t0_ms": batch.t0_ms,
+            "end_ms": batch.t0_ms + batch.n * batch.dt_ms,
             "received_ms": batch.received_ms,
             "believed": believed,
             "vehicle_class": lookups.index_among(known["vehicle_class"], CLASSES),
             "powertrain": lookups.index_among(known["powertrain"], POWERTRAINS),
         }
-        runs = harsh_runs(batch.arrays, columns["vehicle_class"], self.journeys)
-        matrix = np.empty((len(batch), len(FRAME_FEATURES)))
-        for name, column in columns.items():
-            matrix[:, PLACE[name]] = column
+        runs = harsh_runs(batch, columns["vehicle_class"], self.journeys)
         coded = batch.vehicles.dictionary_encode()
         return Features(
             coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64),
-            matrix,
+            np.column_stack([columns[name] for name in FRAME_FEATURES]),
             [run if is_so else [] for run, is_so in zip(runs, believed.tolist(), strict=True)],
             self._evaluated(batch, known, of_samples),
         )  # fmt: skip
 
-    def _evaluated(
-        self, batch: FrameBatch, known: dict[str, pa.Array], of_samples: dict[str, Any]
-    ) -> RuleInputs:
+    def _evaluated(self, batch: Frames, known: dict[str, pa.Array], of_samples: dict[str, Any]) -> RuleInputs:
         """What the rules say of the frames, whose vehicles are ``known`` to be so and so."""
         if not self.rules:
             return unknown_inputs(0, len(batch))
         named = {word for rule in self.rules for word in rule.words()}
-        columns = known | plausible_columns(batch.table, signals_of(named))
+        columns = known | plausible_columns(batch.table, [s.name for s in SIGNALS if s.name in named])
         where = tuple(of_samples[name] for name in ("lat_deg", "lon_deg", "heading_deg"))
-        told = [name for name in lookups.HISTORY if name in named]
-        columns |= lookups.current(self.lookup).history(told, batch.vehicles, where)
+        columns |= lookups.current(self.lookup).history(named, batch.vehicles, where)
         return _evaluator(self.rules)(pa.table(columns))
 
 
@@ -268,11 +238,4 @@ def _evaluator(rules: tuple[Rule, ...]) -> "Evaluator":
 
 def vehicle_stage(settings: Settings, rule_set: "RuleSet") -> VehicleStage:
     """The stage before the core, with the rules that the core looks at."""
-    lookup = place_of(settings, lookups.VEHICLE_FILE)
-    return VehicleStage(clock_limits(settings), settings.journeys, lookup, rule_set.rules)
-
-
-def signals_of(words: Iterable[str]) -> tuple[str, ...]:
-    """The signals among ``words``, in the order of the contract."""
-    wanted = set(words)
-    return tuple(signal.name for signal in SIGNALS if signal.name in wanted)
+    return VehicleStage(clock_limits(settings), settings.journeys, place_of(settings), rule_set.rules)

@@ -6,7 +6,7 @@ direction. Maintenance replaces them whole; the stage looks with each batch of f
 those that it read: what is learned is in force without a restart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from pyarrow import feather
 
 from infra.settings.files import write_whole
 from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.frames.lookup_files import Place, beside, local
+from stream_jobs.frames.lookup_files import Place, local
 from stream_jobs.windows.places import RESOLUTION, UNKNOWN_SECTOR
 
 COLUMNS: Final = ("model", "powertrain", "vehicle_class")
@@ -78,9 +78,9 @@ class Lookups:
         return _taken(self.vehicles, COLUMNS, vehicles)
 
     def history(
-        self, names: Sequence[str], vehicles: pa.Array, where: tuple[Floats, Floats, Floats]
+        self, names: Collection[str], vehicles: pa.Array, where: tuple[Floats, Floats, Floats]
     ) -> dict[str, pa.Array]:
-        """Columns ``names`` of HISTORY for frames; ``where``: latitude, longitude, heading in degrees."""
+        """Those of HISTORY among ``names``; ``where``: latitude, longitude, heading of frames, degrees."""
         usual = [name for name in names if name in USUAL]
         columns = _taken(self.usual, usual, vehicles) if usual else {}
         if FREE_FLOW in names:
@@ -97,18 +97,17 @@ def _taken(table: pa.Table, names: Sequence[str], vehicles: pa.Array) -> dict[st
     return {name: table[name].combine_chunks().take(rows) for name in names}
 
 
-def current(vehicles: Place) -> Lookups:
-    """What the files say now, ``vehicles`` and those beside it; read again only when one was replaced."""
-    usual, flow = (local(beside(vehicles, name)) for name in (USUAL_FILE, FREE_FLOW_FILE))
-    files = local(vehicles), usual, flow
+def current(place: Place) -> Lookups:
+    """What the files there say now; read again only when one was replaced."""
+    files = tuple(local(place, name) for name in (VEHICLE_FILE, USUAL_FILE, FREE_FLOW_FILE))
     return _held(files, tuple(map(version, files)))
 
 
 @lru_cache(maxsize=4)
-def _held(files: tuple[Path, Path, Path], _versions: tuple[Version, ...]) -> Lookups:
-    flow = read(files[2], PLACE_SCHEMA).sort_by("place")
-    usual = read(files[1], USUAL_SCHEMA)
-    return Lookups(read(files[0]), usual, flow["place"].to_numpy(), flow[FREE_FLOW].to_numpy())
+def _held(files: tuple[Path, ...], _versions: tuple[Version, ...]) -> Lookups:
+    vehicles, usual, flow = map(read, files, (SCHEMA, USUAL_SCHEMA, PLACE_SCHEMA))
+    flow = flow.sort_by("place")
+    return Lookups(vehicles, usual, flow["place"].to_numpy(), flow[FREE_FLOW].to_numpy())
 
 
 def index_among(words: pa.Array, known: tuple[str, ...]) -> Floats:

@@ -3,7 +3,7 @@
 What frames add to a window is one matrix operation for all vehicles: sums, the larger or smaller values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_jobs.frames.arrays import Flags, Frames, Ints, Known, run_begins
-from stream_jobs.windows.vehicle import HOW, PARTS, VALUE_BITS, How, Kind, Quantity
+from stream_jobs.windows.vehicle import HOW, PARTS, VALUE_BITS, How, Kind, Part
 
 NEUTRAL: Final[dict[How, int]] = {
     "sum": 0, "max": np.iinfo(np.int64).min, "min": np.iinfo(np.int64).max,
@@ -70,38 +70,27 @@ class Parts:
         return Parts(of, np.logical_or.reduceat(self.known, begins, axis=1))
 
 
-@dataclass(frozen=True, slots=True)
-class Segments:
-    """Runs of samples of one frame that go to one window: each becomes a partial row.
-
-    ``begins``: the sample that each begins at; ``of_frame``: its frame; ``start_ms``: of its window.
+def cut(frames: Frames, window_ms: int) -> tuple[Ints, Ints]:
+    """Where runs of samples of one frame that go to one window begin, and when that does, ms: each run, a
+    segment, becomes a partial row. Samples of a frame are in order of event time.
     """
-
-    begins: Ints
-    of_frame: Ints
-    start_ms: Ints
-    window_ms: int
-
-
-def cut(frames: Frames, window_ms: int) -> Segments:
-    """Segments of one frame in one window of event time; samples of a frame are in order of time."""
     start_ms = frames.event_ms - frames.event_ms % window_ms
     begins = run_begins(frames.of_sample, start_ms)
-    return Segments(begins, frames.of_sample[begins], start_ms[begins], window_ms)
+    return begins, start_ms[begins]
 
 
-def parts_of(frames: Frames, segments: Segments) -> Parts:
-    """The parts of each segment. Those of which a frame has one value are made all at once."""
-    count, of_frame = len(segments.begins), segments.of_frame
+def parts_of(frames: Frames, begins: Ints, window_ms: int) -> Parts:
+    """The parts of the segments that begin there; those of which a frame has one value are made all at once."""
+    count, of_frame = len(begins), frames.of_sample[begins]
     parts = Parts(
         {how: np.empty((len(each), count), np.int64) for how, each in _BY_HOW.items()},
         np.ones((len(_BY_HOW["sum"]), count), np.bool_),
     )
-    samples = np.diff(segments.begins, append=len(frames.of_sample))
+    samples = np.diff(begins, append=len(frames.of_sample))
     found = [q.known(frames) for q in _QUANTITIES.values()]
     values = np.stack([each.values for each in found])[:, of_frame]
     known = np.stack([each.known for each in found])[:, of_frame]
-    last_ms = frames.event_ms[segments.begins + samples - 1] % segments.window_ms << VALUE_BITS
+    last_ms = frames.event_ms[begins + samples - 1] % window_ms << VALUE_BITS
     for kind, (places, rows) in _OF_FRAMES.items():
         there = known[places]
         if kind == "count":
@@ -116,23 +105,21 @@ def parts_of(frames: Frames, segments: Segments) -> Parts:
     for part in PARTS:
         if part.quantity.by_sample:
             how, row = _AT[part.name]
-            made, is_known = _of_samples(part.kind, part.quantity, frames, segments)
+            made, is_known = _of_samples(part, frames, begins, window_ms)
             parts.of[how][row] = made
             if is_known is not None:
                 parts.known[row] = is_known
     return parts
 
 
-def _of_samples(
-    kind: Kind, quantity: Quantity, frames: Frames, segments: Segments
-) -> tuple[Ints, Flags | None]:
-    """One part of a quantity that samples have, and of a sum whether it is known; None: everywhere."""
-    found, begins, how = quantity.known(frames), segments.begins, HOW[kind]
+def _of_samples(part: Part, frames: Frames, begins: Ints, window_ms: int) -> tuple[Ints, Flags | None]:
+    """A part of a quantity that samples have, and of a sum whether it is known; None: everywhere."""
+    found, kind, how = part.quantity.known(frames), part.kind, HOW[part.kind]
     if kind == "count":
         return np.add.reduceat(found.known, begins, dtype=np.int64), None
     values = found.values
     if kind in ("first", "last"):
-        values = (frames.event_ms % segments.window_ms << VALUE_BITS) + (values - quantity.floor)
+        values = (frames.event_ms % window_ms << VALUE_BITS) + (values - part.quantity.floor)
     if found.known.all():
         return COMBINE[how].reduceat(values, begins), None
     made = COMBINE[how].reduceat(np.where(found.known, values, NEUTRAL[how]), begins)
@@ -158,11 +145,6 @@ class Block:
     parts: Parts
     changed: Flags
 
-    @classmethod
-    def of(cls, vehicles: pa.StringArray, parts: Parts) -> "Block":
-        """Of what was not there before."""
-        return cls(vehicles, parts, np.ones(len(vehicles), np.bool_))
-
     def add(self, vehicles: pa.StringArray, more: Parts) -> Ints:
         """Combine with ``more`` of ``vehicles``, which are all different; where they stand now."""
         count = len(self.vehicles)
@@ -178,3 +160,8 @@ class Block:
             self.changed = np.append(self.changed, np.ones(len(at) - old.sum(), np.bool_))
         self.changed[at] = True
         return at
+
+    def part(self, chosen: Callable[[str], bool]) -> "Block":
+        """The windows of the ``chosen`` vehicles."""
+        at = np.flatnonzero([*map(chosen, self.vehicles.to_pylist())])
+        return Block(self.vehicles.take(pa.array(at)), self.parts.take(at), self.changed[at])

@@ -5,7 +5,7 @@ more. Whatever makes windows anew feeds the same class with archived records, an
 """
 
 from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -18,10 +18,10 @@ from infra.contract.verdict import OK, ClockLimits
 from infra.settings.sections import Jobs
 from stream_jobs.app.schema import COORDINATES
 from stream_jobs.frames import state
-from stream_jobs.frames.arrays import Flags, Ints, run_begins
-from stream_jobs.frames.batch import RECORD, FrameBatch, frame_batch
+from stream_jobs.frames.arrays import Flags, Frames, Ints, run_begins
+from stream_jobs.frames.batch import RECORD, frame_batch
 from stream_jobs.roads.network import RoadLookup
-from stream_jobs.windows.block import Block, Parts, cut, parts_of
+from stream_jobs.windows.block import Block, Parts, cut, enrolled, parts_of
 from stream_jobs.windows.places import Places, road_rows
 from stream_jobs.windows.vehicle import MEASURES, OF_LATEST, Measure, latest_of, vehicle_rows
 
@@ -122,17 +122,12 @@ class Memory(msgspec.Struct, array_like=True):
 
 def part_of(memory: Memory, chosen: Callable[[str], bool]) -> Memory:
     """What ``memory`` holds of the ``chosen`` vehicles; shares of places are all to be given out again."""
-    vehicles, places = dict[int, bytes](), dict[int, bytes]()
-    for start, raw in memory.vehicles.items():
-        block = state.load(raw, Block)
-        at = np.flatnonzero([*map(chosen, block.vehicles.to_pylist())])
-        if len(at):
-            names = block.vehicles.take(pa.array(at))
-            vehicles[start] = state.dump(Block(names, block.parts.take(at), block.changed[at]))
-    for start, raw in memory.places.items():
-        part = state.load(raw, Places).part(chosen)
-        if len(part.vehicles):
-            places[start] = state.dump(part)
+
+    def packed(kind: type[Kind], blocks: Mapping[int, bytes]) -> dict[int, bytes]:
+        parts = {start: state.load(raw, kind).part(chosen) for start, raw in blocks.items()}
+        return {start: state.dump(part) for start, part in parts.items() if len(part.vehicles)}
+
+    vehicles, places = packed(Block, memory.vehicles), packed(Places, memory.places)
     return Memory(
         vehicles, places, {name: seen for name, seen in memory.seen.items() if chosen(name)},
         dict(memory.clocks_ms), memory.closed_ms, memory.published_ms,
@@ -214,48 +209,50 @@ class OpenWindows:
         self._memory.vehicles, self._memory.places = self._vehicles.packed(), self._places.packed()
         return self._memory
 
-    def take(self, batch: FrameBatch, chosen: Flags) -> None:
+    def take(self, batch: Frames, chosen: Flags) -> None:
         """Add the ``chosen`` frames of a batch, each identity once, in the order in which they stand."""
-        memory, frames, at = self._memory, batch.arrays, np.flatnonzero(chosen)
+        memory, at = self._memory, np.flatnonzero(chosen)
         coded = batch.vehicles.dictionary_encode()
         vehicles, of_frame = coded.dictionary, coded.indices.to_numpy().astype(np.int64)
-        boot_id, seq = batch.whole("boot_id")[at], batch.whole("seq")[at]
-        until_ms = frames.t0_ms[at] + self._lateness_ms
-        new = unseen(memory.seen, vehicles.to_pylist(), of_frame[at], boot_id, seq, until_ms)
+        until_ms = batch.t0_ms[at] + self._lateness_ms
+        new = unseen(
+            memory.seen, vehicles.to_pylist(), of_frame[at], batch.boot_id[at], batch.seq[at], until_ms
+        )
         self.found.copies += int(len(new) - new.sum())
         fresh, missed = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
         fresh[at[new]] = True
-        segments = cut(frames, self._vehicles.length_ms)
-        closed = segments.start_ms + self._vehicles.length_ms <= memory.closed_ms
-        missed[segments.of_frame[closed]] = True
-        told = np.flatnonzero(fresh[segments.of_frame] & ~closed)
+        length_ms = self._vehicles.length_ms
+        segments, start_ms = cut(batch, length_ms)
+        frame, closed = batch.of_sample[segments], start_ms + length_ms <= memory.closed_ms
+        missed[frame[closed]] = True
+        told = np.flatnonzero(fresh[frame] & ~closed)
         if len(told):
-            of = of_frame[segments.of_frame]
-            told = told[np.lexsort((of[told], segments.start_ms[told]))]
-            of, start_ms = of[told], segments.start_ms[told]
+            of = of_frame[frame]
+            told = told[np.lexsort((of[told], start_ms[told]))]
+            of, start_ms = of[told], start_ms[told]
             begins = run_begins(of, start_ms)
-            parts = parts_of(frames, segments).take(told).reduced(begins)
+            parts = parts_of(batch, segments, length_ms).take(told).reduced(begins)
             of, start_ms = of[begins], start_ms[begins]
             for start in np.unique(start_ms).tolist():
                 low, high = np.searchsorted(start_ms, (start, start + 1)).tolist()
                 names, more = vehicles.take(pa.array(of[low:high])), parts.take(slice(low, high))
                 block = self._vehicles.get(start)
                 if block is None:
-                    self._vehicles.opened[start] = Block.of(names, more)
+                    self._vehicles.opened[start] = Block(names, more, np.ones(high - low, np.bool_))
                 touched = np.arange(high - low) if block is None else block.add(names, more)
                 self._touched.setdefault(start, []).append(touched)
                 memory.changed.add(start)
         missed[self._add_places(batch, vehicles, of_frame, fresh)] = True
         self._note_missed(batch, np.flatnonzero(missed & fresh))
 
-    def _add_places(self, batch: FrameBatch, vehicles: pa.StringArray, of_frame: Ints, fresh: Flags) -> Ints:
+    def _add_places(self, batch: Frames, vehicles: pa.StringArray, of_frame: Ints, fresh: Flags) -> Ints:
         """Add ``fresh`` frames to the windows of places; frames with samples in closed ones."""
         closed, length_ms, roads = [], self._places.length_ms, self._roads
-        for rows in road_rows(batch.arrays, length_ms, None if roads is None else roads.index()):
-            row_ms = rows.values["start_ms"]
+        for rows in road_rows(batch, length_ms, None if roads is None else roads.index()):
+            row_ms, frame = rows["start_ms"], rows["of_frame"]
             is_closed = row_ms + length_ms <= self._memory.closed_ms
-            closed.append(rows.of_frame[is_closed])
-            wanted = fresh[rows.of_frame] & ~is_closed
+            closed.append(frame[is_closed])
+            wanted = fresh[frame] & ~is_closed
             for start in np.unique(row_ms[wanted]).tolist():
                 found = Places.of(vehicles, of_frame, rows, wanted & (row_ms == start))
                 places = self._places.get(start)
@@ -265,37 +262,32 @@ class OpenWindows:
                 self._memory.changed_places.add(start)
         return np.concatenate(closed)
 
-    def _note_missed(self, batch: FrameBatch, at: Ints) -> None:
+    def _note_missed(self, batch: Frames, at: Ints) -> None:
         if not len(at):
             return
         columns = {
             "partition": batch.partition, "log_offset": batch.log_offset, "vehicle_id": batch.vehicles,
-            **{name: batch.whole(name) for name in ("boot_id", "seq", "t0_ms")},
-            "span_ms": (batch.whole("n") - 1) * batch.whole("dt_ms"),
+            "boot_id": batch.boot_id, "seq": batch.seq, "t0_ms": batch.t0_ms,
+            "span_ms": (batch.n - 1) * batch.dt_ms,
             "received_at": pa.array(batch.received_ms).cast(pa.timestamp("ms", tz="UTC")),
         }  # fmt: skip
         earlier = [] if self.found.missed is None else [self.found.missed]
         self.found.missed = pa.concat_tables([*earlier, pa.table(columns).take(pa.array(at))])
 
-    def note_receipts(self, batch: FrameBatch) -> None:
+    def note_receipts(self, batch: Frames) -> None:
         for partition in np.unique(batch.partition).tolist():
             newest = int(batch.received_ms[batch.partition == partition].max())
             self._memory.clocks_ms[partition] = max(self._memory.clocks_ms.get(partition, 0), newest)
 
     def latest(self) -> None:
         """Rows of vehicles' newest windows that were touched."""
-        starts = sorted(self._touched, reverse=True)
-        touched = [(start, np.unique(np.concatenate(self._touched[start]))) for start in starts]
-        if not touched:
-            return
-        names = [self._vehicles.opened[start].vehicles.take(pa.array(at)) for start, at in touched]
-        codes = pa.concat_arrays(names).dictionary_encode().indices.to_numpy()
-        newest = np.zeros(len(codes), np.bool_)
-        newest[np.unique(codes, return_index=True)[1]] = True
-        ends = np.cumsum([len(at) for _, at in touched])[:-1]
-        of_starts = zip(touched, np.split(newest, ends), strict=True)
-        chosen = [(start, at[is_newest]) for (start, at), is_newest in of_starts if is_newest.any()]
-        self.found.latest.append(latest_of(self._rows(chosen, OF_LATEST)))
+        known, chosen = pa.array([], pa.string()), list[tuple[int, Ints]]()
+        for start in sorted(self._touched, reverse=True):
+            at, before = np.unique(np.concatenate(self._touched[start])), len(known)
+            known, place = enrolled(known, self._vehicles.opened[start].vehicles.take(pa.array(at)))
+            chosen.append((start, at[place >= before]))
+        if chosen:
+            self.found.latest.append(latest_of(self._rows(chosen, OF_LATEST)))
 
     def _rows(self, chosen: Sequence[tuple[int, Ints]], measures: tuple[Measure, ...] = MEASURES) -> pa.Table:
         """Rows of open windows: starts, ms, and places in the block of each."""
@@ -303,7 +295,7 @@ class OpenWindows:
         vehicles = pa.concat_arrays([block.vehicles.take(pa.array(at)) for block, at in blocks])
         start_ms = np.repeat([start for start, _ in chosen], [len(at) for _, at in chosen])
         parts = Parts.joined([block.parts.take(at) for block, at in blocks])
-        return vehicle_rows(vehicles, start_ms, self._window_s, parts, measures)
+        return vehicle_rows(vehicles, start_ms, self._window_s, parts.__getitem__, measures)
 
     def publish(self, watermark_ms: int, idle: bool = False) -> None:
         """Rows of all windows that changed, if it is time; ``idle``: nothing came, so nothing will soon.
@@ -371,7 +363,7 @@ class OpenWindows:
         return max(closes_ms, min(self._memory.clocks_ms.values(), default=0) + SILENT_MS)
 
 
-def archived_frames(records: pa.Table, limits: ClockLimits) -> Iterator[FrameBatch]:
+def archived_frames(records: pa.Table, limits: ClockLimits) -> Iterator[Frames]:
     """Frames of archived records (columns ARCHIVED, in any order, copies among them), in their log's order.
 
     Of copies of a frame the first ok one comes first, if any. The verdict is the one the stream acted on.

@@ -40,12 +40,8 @@ ROAD_COLUMNS: Final = ("cell", "heading_sector", *_MEASURED)
 EDGE_COLUMNS: Final = ("network_no", "edge_id", *_MEASURED)
 
 
-@dataclass(frozen=True, slots=True)
-class RoadRows:
-    """Partial rows: the frame of each, and columns by the names of SHARE: start, place, direction, sums."""
-
-    of_frame: Ints
-    values: Mapping[str, Ints]
+RoadRows = Mapping[str, Ints]
+"""Partial rows by column: ``of_frame``, the frame of each, and SHARE's start, place, direction and sums."""
 
 
 def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[RoadRows]:
@@ -69,13 +65,13 @@ def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[R
         edge_id = np.where(found >= 0, roads.edge_id[found], found)
         edges = (roads.network << EDGE_BITS) + edge_id + EDGE_OFFSET
         places.append((edges, np.full(len(at), NO_SECTOR)))
-    rows = []
+    rows = list[RoadRows]()
     for keys in places:
-        columns = dict(zip(("start_ms", *KEYS), (start_ms, *keys), strict=True))
-        begins = run_begins(of_frame, *columns.values())
+        columns = dict(zip(("of_frame", "start_ms", *KEYS), (of_frame, start_ms, *keys), strict=True))
+        begins = run_begins(*columns.values())
         values = {name: key[begins] for name, key in columns.items()}
         values |= {name: np.add.reduceat(each, begins) for name, each in zip(SUMS, sums, strict=True)}
-        rows.append(RoadRows(of_frame[begins], values))
+        rows.append(values)
     return rows
 
 
@@ -93,8 +89,8 @@ class Places:
     @classmethod
     def of(cls, vehicles: pa.StringArray, of_frame: Ints, rows: RoadRows, chosen: Flags) -> "Places":
         """The chosen ``rows``, at least one; ``of_frame``: the place of each frame's vehicle."""
-        columns = [rows.values[name][chosen] for name in (*KEYS, *SUMS)]
-        vehicle = of_frame[rows.of_frame[chosen]]
+        columns = [rows[name][chosen] for name in (*KEYS, *SUMS)]
+        vehicle = of_frame[rows["of_frame"][chosen]]
         return cls(vehicles, np.vstack([vehicle, *columns, np.ones(len(vehicle), np.int64)]))
 
     def add(self, more: "Places") -> None:

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.contract.signals import BY_NAME, WHEELS
-from stream_jobs.frames.arrays import Flags, Frames, Ints, Known, always
+from stream_jobs.frames.arrays import Frames, Ints, Known, always
 
 Kind = Literal["sum", "count", "max", "min", "first", "last"]
 How = Literal["sum", "max", "min"]
@@ -62,12 +62,6 @@ class Part:
         return f"{self.quantity.name}_{self.kind}"
 
 
-class Combined(Protocol):
-    """The parts of windows by name, each of shape [n_windows]."""
-
-    def __getitem__(self, name: str) -> Known: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Measure:
     """A column of a table of windows, which ``of`` makes of its parts; all of shape [n_windows]."""
@@ -82,21 +76,8 @@ def steps(signal: str, value: float = 1.0) -> int:
     return round(value * BY_NAME[signal].steps_per_unit)
 
 
-def time_where(name: str, holds: Callable[[Frames], tuple[Flags, Flags]]) -> Quantity:
-    """Time of the samples where something holds: 0 where it does not, not known where that is unknown.
-
-    ``holds`` gives where it is known to hold and where it is known not to. The measure is in s.
-    """
-
-    def time_ms(frames: Frames) -> Known:
-        true, false = holds(frames)
-        return Known(np.where(true, frames.sample_ms, 0), true | false)
-
-    return Quantity(name, time_ms, by_sample=True, per_unit=1000.0)
-
-
 def integral(name: str, of: Callable[[Frames], Known], by_sample: bool, per_unit: float = 1.0) -> Quantity:
-    """A value times the time it stands for, step-ms."""
+    """A value times the time it stands for, step-ms; of 1 and 0 the time at 1, ms."""
     return Quantity(name, lambda f: of(f) * (f.sample_ms if by_sample else f.dt_ms), by_sample, per_unit)
 
 
@@ -111,6 +92,7 @@ def quotient(over: Any, under: Any, known: Any) -> pa.Array:
 MOVING_KMH: Final = 1
 SPEEDING_MARGIN_KMH: Final = 5
 SPEEDING_BANDS_KMH: Final = (10, 20, 30)
+MS_PER_S: Final = 1000.0
 MS_PER_HOUR: Final = 3_600_000.0
 MS_PER_MINUTE: Final = 60_000
 ATMOSPHERE_KPA: Final = 101.325
@@ -128,33 +110,22 @@ RESTING_A: Final = 5  # below it the cells count as at rest (eng.): under load t
 STEP_MS_PER_M: Final = steps("speed_kmh") * MS_PER_HOUR / 1000  # km/h * ms over 3.6e6 ms an hour, * 1000 m
 
 
-def moving(frames: Frames) -> tuple[Flags, Flags]:
-    """Where the vehicle is known to move, and where to stand."""
-    speed = frames.fast["speed_kmh"]
-    moves = speed.values >= steps("speed_kmh", MOVING_KMH)
-    return speed.known & moves, speed.known & ~moves
+def moving(frames: Frames) -> Known:
+    """1 where the vehicle moves, 0 where it stands."""
+    return frames.fast["speed_kmh"].above(steps("speed_kmh", MOVING_KMH) - 1)
 
 
-def _idle(frames: Frames) -> tuple[Flags, Flags]:
-    """Standing with ignition on; known not to be where either is known not to be."""
-    moves, stands = moving(frames)
-    ignition = frames.on_samples("ignition_on")
-    on = ignition.values == 1
-    return stands & ignition.known & on, moves | (ignition.known & ~on)
+def _idle(frames: Frames) -> Known:
+    """1 where it stands with ignition on; known, too, where one of both is known not to be so."""
+    moves, ignition = moving(frames), frames.on_samples("ignition_on")
+    moved, off = moves.known & (moves.values == 1), ignition.known & (ignition.values == 0)
+    idles = moves.known & ignition.known & ~moved & ~off
+    return Known(idles.astype(np.int64), idles | moved | off)
 
 
-def above_limit(margin_kmh: int, frames: Frames) -> tuple[Flags, Flags]:
-    """Where the speed is more than ``margin_kmh`` above the limit, and where not."""
-    excess = quantity("excess").known(frames)
-    above = excess.values > steps("speed_kmh", margin_kmh)
-    return excess.known & above, excess.known & ~above
-
-
-def _idle_fuel(frames: Frames) -> Known:
-    """Fuel rate times time where the vehicle idles; 0 where it is known not to."""
-    idles, not_so = _idle(frames)
-    rate = frames.on_samples("fuel_rate_lph")
-    return Known(np.where(idles, rate.values * frames.sample_ms, 0), rate.known & (idles | not_so))
+def _speeding(margin_kmh: int, frames: Frames) -> Known:
+    """1 where the speed is more than ``margin_kmh`` above the limit, else 0."""
+    return quantity("excess").known(frames).above(steps("speed_kmh", margin_kmh))
 
 
 def _runs(frames: Frames) -> Known:
@@ -178,12 +149,6 @@ def _oil_shortfall(frames: Frames) -> Known:
     rise = (FLOOR_RATED_KPA - FLOOR_IDLE_KPA) * FLOOR_STEPS // (FLOOR_TO_RPM - FLOOR_FROM_RPM)
     floor: Ints = FLOOR_IDLE_KPA * FLOOR_STEPS + rise * (at - FLOOR_FROM_RPM)
     return Known(floor - pressure.values * FLOOR_STEPS, rpm.known & pressure.known)
-
-
-def _oil_below(frames: Frames) -> Known:
-    """Time below the floor, ms a sample."""
-    shortfall = quantity("oil_shortfall").known(frames)
-    return Known(np.where(shortfall.values > 0, frames.dt_ms, 0), shortfall.known)
 
 
 def _trim(frames: Frames) -> Known:
@@ -235,61 +200,6 @@ def _spread_at_rest(frames: Frames) -> Known:
     return quantity("cell_spread_mv").known(frames).only(current.known & resting)
 
 
-def _of_signal(signal: str, name: str, of: Callable[[Frames], Known], by_sample: bool = False) -> Quantity:
-    """Something in the steps of a signal."""
-    return Quantity(name, of, by_sample, float(steps(signal)))
-
-
-_FINER: Final = steps("speed_kmh") // steps("speed_limit_kmh")
-_STEP_MS_PER_L: Final = steps("fuel_rate_lph") * MS_PER_HOUR
-_STEP_MS_PER_KWH: Final = float(steps("pack_voltage_v")) * steps("pack_current_a") * MS_PER_HOUR * 1000
-_FIRSTS: Final = Quantity("frames", lambda f: always((f.index == 0).astype(np.int64)), by_sample=True)
-_GEARED: Final = Quantity("geared", _geared, by_sample=True)
-_DERIVED: Final = (
-    _FIRSTS,
-    Quantity("frames_late", lambda f: _FIRSTS.known(f) * f.late[f.of_sample], by_sample=True),
-    Quantity("samples", lambda f: always(f.n), by_sample=False),
-    # fast values count each, slow ones once a frame, with its first sample
-    Quantity(
-        "out_of_range", lambda f: always(f.fast_wrong) + _FIRSTS.known(f) * f.slow_wrong[f.of_sample], True
-    ),
-    Quantity("event_ms", lambda f: always(f.event_ms), by_sample=True),
-    integral("speed_over_time", lambda f: f.fast["speed_kmh"], True, STEP_MS_PER_M),
-    time_where("moving_ms", moving),
-    time_where("idle_ms", _idle),
-    time_where("speeding_ms", partial(above_limit, SPEEDING_MARGIN_KMH)),
-    *(time_where(f"speeding_{kmh}_ms", partial(above_limit, kmh)) for kmh in SPEEDING_BANDS_KMH),
-    integral("fuel_over_time", lambda f: f.slow["fuel_rate_lph"], False, _STEP_MS_PER_L),
-    Quantity("idle_fuel_over_time", _idle_fuel, True, _STEP_MS_PER_L),
-    # of the pack's power, discharge positive
-    integral(
-        "energy_over_time", lambda f: f.slow["pack_voltage_v"] * f.slow["pack_current_a"], False,
-        _STEP_MS_PER_KWH,
-    ),
-    # speed above the known limit, in steps of speed
-    Quantity("excess", lambda f: f.fast["speed_kmh"] - f.on_samples("speed_limit_kmh") * _FINER, True),
-    _of_signal("accel_lat_mps2", "accel_lat_size", lambda f: abs(f.fast["accel_lat_mps2"]), by_sample=True),
-    Quantity("lowest_rpm", lambda f: f.lowest("engine_rpm"), by_sample=False),
-    Quantity("runs", _runs, by_sample=False),
-    _of_signal("oil_pressure_kpa", "oil_pressure_running", _oil_running, by_sample=True),
-    Quantity("oil_shortfall", _oil_shortfall, False, FLOOR_STEPS),
-    Quantity("oil_below_ms", _oil_below, False, 1000.0),
-    _of_signal("fuel_trim_short_pct", "fuel_trim", _trim),
-    Quantity("forward_gear", lambda f: f.slow["gear"].only(f.slow["gear"].values > 0), by_sample=False),
-    _GEARED,
-    integral("geared_rpm_over_time", lambda f: f.fast["engine_rpm"].only(_GEARED.known(f).known), True),
-    integral("geared_speed_over_time", _GEARED.known, by_sample=True),
-    *(Quantity(f"tyre_{w}_kpa20", partial(_kpa20, w), False, KPA20_STEPS) for w in WHEELS),
-    _of_signal("tyre_temp_fl_c", "tyre_temp", _tyre_temp),
-    _of_signal("battery_voltage_v", "battery_rest", partial(_battery, ignition_on=False)),
-    _of_signal("battery_voltage_v", "battery_running", _battery_running),
-    _of_signal("battery_voltage_v", "battery_on", partial(_battery, ignition_on=True)),
-    Quantity("cell_spread_mv", lambda f: f.slow["cell_voltage_max_v"] - f.slow["cell_voltage_min_v"], False),
-    Quantity("cell_spread_rest_mv", _spread_at_rest, by_sample=False),
-)  # fmt: skip
-_BY_NAME: Final = {each.name: each for each in _DERIVED}
-
-
 @cache
 def quantity(name: str) -> Quantity:
     """A derived one, or a signal in whole steps; codes count, flags are 0 or 1."""
@@ -301,6 +211,58 @@ def quantity(name: str) -> Quantity:
         name, lambda frames: (frames.fast if is_fast else frames.slow)[name], is_fast,
         float(s.steps_per_unit), floor,
     )  # fmt: skip
+
+
+_FINER: Final = steps("speed_kmh") // steps("speed_limit_kmh")
+_STEP_MS_PER_L: Final = steps("fuel_rate_lph") * MS_PER_HOUR
+_STEP_MS_PER_KWH: Final = float(steps("pack_voltage_v")) * steps("pack_current_a") * MS_PER_HOUR * 1000
+_DERIVED: Final = (
+    Quantity("frames", lambda f: always((f.index == 0).astype(np.int64)), by_sample=True),
+    Quantity("frames_late", lambda f: quantity("frames").known(f) * f.late[f.of_sample], by_sample=True),
+    Quantity("samples", lambda f: always(f.n), by_sample=False),
+    # fast values count each, slow ones once a frame, with its first sample
+    Quantity(
+        "out_of_range",
+        lambda f: always(f.fast_wrong) + quantity("frames").known(f) * f.slow_wrong[f.of_sample], True,
+    ),
+    Quantity("event_ms", lambda f: always(f.event_ms), by_sample=True),
+    integral("speed_over_time", lambda f: f.fast["speed_kmh"], True, STEP_MS_PER_M),
+    integral("moving_ms", moving, True, MS_PER_S),
+    integral("idle_ms", _idle, True, MS_PER_S),
+    integral("speeding_ms", partial(_speeding, SPEEDING_MARGIN_KMH), True, MS_PER_S),
+    *(integral(f"speeding_{kmh}_ms", partial(_speeding, kmh), True, MS_PER_S) for kmh in SPEEDING_BANDS_KMH),
+    integral("fuel_over_time", lambda f: f.slow["fuel_rate_lph"], False, _STEP_MS_PER_L),
+    integral("idle_fuel_over_time", lambda f: _idle(f) * f.on_samples("fuel_rate_lph"), True, _STEP_MS_PER_L),
+    # of the pack's power, discharge positive
+    integral(
+        "energy_over_time", lambda f: f.slow["pack_voltage_v"] * f.slow["pack_current_a"], False,
+        _STEP_MS_PER_KWH,
+    ),
+    # speed above the known limit, in steps of speed
+    Quantity("excess", lambda f: f.fast["speed_kmh"] - f.on_samples("speed_limit_kmh") * _FINER, True),
+    Quantity("accel_lat_size", lambda f: abs(f.fast["accel_lat_mps2"]), True, steps("accel_lat_mps2")),
+    Quantity("lowest_rpm", lambda f: f.lowest("engine_rpm"), by_sample=False),
+    Quantity("runs", _runs, by_sample=False),
+    Quantity("oil_pressure_running", _oil_running, True, steps("oil_pressure_kpa")),
+    Quantity("oil_shortfall", _oil_shortfall, False, FLOOR_STEPS),
+    integral("oil_below_ms", lambda f: quantity("oil_shortfall").known(f).above(0), False, MS_PER_S),
+    Quantity("fuel_trim", _trim, False, steps("fuel_trim_short_pct")),
+    Quantity("forward_gear", lambda f: f.slow["gear"].only(f.slow["gear"].values > 0), by_sample=False),
+    Quantity("geared", _geared, by_sample=True),
+    integral(
+        "geared_rpm_over_time",
+        lambda f: f.fast["engine_rpm"].only(quantity("geared").known(f).known), True,
+    ),
+    integral("geared_speed_over_time", lambda f: quantity("geared").known(f), True),
+    *(Quantity(f"tyre_{w}_kpa20", partial(_kpa20, w), False, KPA20_STEPS) for w in WHEELS),
+    Quantity("tyre_temp", _tyre_temp, False, steps("tyre_temp_fl_c")),
+    Quantity("battery_rest", partial(_battery, ignition_on=False), False, steps("battery_voltage_v")),
+    Quantity("battery_running", _battery_running, False, steps("battery_voltage_v")),
+    Quantity("battery_on", partial(_battery, ignition_on=True), False, steps("battery_voltage_v")),
+    Quantity("cell_spread_mv", lambda f: f.slow["cell_voltage_max_v"] - f.slow["cell_voltage_min_v"], False),
+    Quantity("cell_spread_rest_mv", _spread_at_rest, by_sample=False),
+)  # fmt: skip
+_BY_NAME: Final[dict[str, Quantity]] = {each.name: each for each in _DERIVED}
 
 
 def part(kind: Kind, of: str) -> Part:
@@ -384,13 +346,13 @@ OF_LATEST: Final = tuple(m for m in MEASURES if m.name in {*LATEST.values(), *_T
 
 
 def vehicle_rows(
-    vehicles: pa.StringArray, start_ms: Ints, window_s: int, parts: Combined,
+    vehicles: pa.StringArray, start_ms: Ints, window_s: int, known: Callable[[str], Known],
     measures: tuple[Measure, ...] = MEASURES,
 ) -> pa.Table:  # fmt: skip
-    """Rows of odograph.vehicle_window; ``vehicles``, ``start_ms`` and ``parts``: [n_windows]."""
+    """Rows of odograph.vehicle_window; ``vehicles``, ``start_ms`` and each part ``known``: [n_windows]."""
     lengths = np.full(len(vehicles), window_s)
     keys = {"vehicle_id": vehicles, "window_start": pa.array(start_ms).cast(_TIME), "window_s": lengths}
-    return pa.table(keys | {m.name: m.of(*(parts[part.name] for part in m.parts)) for m in measures})
+    return pa.table(keys | {m.name: m.of(*(known(part.name) for part in m.parts)) for m in measures})
 
 
 def latest_of(rows: pa.Table) -> pa.Table:
@@ -404,9 +366,6 @@ def latest_of(rows: pa.Table) -> pa.Table:
 
 
 NO_WINDOWS: Final = vehicle_rows(
-    pa.array([], pa.string()),
-    np.zeros(0, np.int64),
-    0,
-    {each.name: always(np.zeros(0, np.int64)) for each in PARTS},
+    pa.array([], pa.string()), np.zeros(0, np.int64), 0, lambda _: always(np.zeros(0, np.int64))
 )
 """A table of windows by vehicle without a row."""

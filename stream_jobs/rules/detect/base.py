@@ -1,7 +1,7 @@
 """What the detectors have in common: their memory of vehicles, what they find, when a rule is raised."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.inputs import Answers, RuleEvaluation
 from stream_jobs.rules.model import Rule
-from stream_jobs.vehicles.features import Round
+from stream_jobs.vehicles.features import Features
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Kept(msgspec.Struct, array_like=True):
 
     places: Ints
     rows: npt.NDArray[Any]
-    rare: dict[int, Any]
-    words: list[str]
-    inner: "Kept | None"
+    rare: dict[int, Any] = {}
+    words: list[str] = []
+    inner: "Kept | None" = None
 
 
 class Memory:
@@ -55,12 +55,11 @@ class Memory:
 
     __slots__ = ("inner", "on", "rare", "rows", "words")
 
-    def __init__(self, dtype: np.dtype[Any], count: int, inner: "Memory | None" = None) -> None:
-        self.on = np.zeros(count, np.bool_)
-        self.rows = np.zeros(count, dtype)
-        self.rare: dict[int, Any] = {}
-        self.words: list[str] = []
-        self.inner = inner
+    def __init__(self, count: int, kept: Kept) -> None:
+        self.on, self.rows = np.zeros(count, np.bool_), np.zeros(count, kept.rows.dtype)
+        self.on[kept.places], self.rows[kept.places] = True, kept.rows
+        self.rare, self.words = kept.rare, kept.words
+        self.inner: Memory | None = None if kept.inner is None else Memory(count, kept.inner)
 
     def grow(self, count: int) -> None:
         more = count - len(self.on)
@@ -81,15 +80,6 @@ class Memory:
         inner = None if self.inner is None else self.inner.dump()
         return Kept(places, self.rows[places], self.rare, self.words, inner)
 
-    def load(self, kept: Kept) -> None:
-        """Take in what ``dump`` gave; nothing was known before."""
-        self.on[kept.places] = True
-        self.rows = np.zeros(len(self.on), kept.rows.dtype)
-        self.rows[kept.places] = kept.rows
-        self.rare, self.words = kept.rare, kept.words
-        if self.inner is not None and kept.inner is not None:
-            self.inner.load(kept.inner)
-
 
 class Detector:
     """One rule over the frames of vehicles, which come in the order of each vehicle's time, each once.
@@ -98,19 +88,11 @@ class Detector:
     does not end its alert. A base, nothing by itself; ``dtype``: of a vehicle's record.
     """
 
-    __slots__ = ()
+    dtype: np.dtype[Any] = np.dtype([])
 
-    dtype: ClassVar[np.dtype[Any]] = np.dtype([])
-
-    def memory(self, count: int, kept: Kept | None = None) -> Memory:
-        """A memory of ``count`` vehicles, as it was kept."""
-        memory = self._empty(count)
-        if kept is not None:
-            memory.load(kept)
-        return memory
-
-    def _empty(self, count: int) -> Memory:
-        return Memory(self.dtype, count)
+    def nothing(self) -> Kept:
+        """What is remembered before the first frame."""
+        return Kept(np.zeros(0, np.int64), np.zeros(0, self.dtype))
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """Frames that may change or find something, whatever is remembered; and those of them that do so
@@ -119,7 +101,7 @@ class Detector:
         known = ~np.isnan(now.value)
         return known, known
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Features, now: RuleEvaluation) -> Detections:
         """Take in a round of frames that wake it."""
         raise NotImplementedError
 
@@ -131,6 +113,11 @@ class Detector:
         """Such a pause is over at vehicles that wait; of most kinds none does."""
 
 
+def ms(seconds: float | None) -> int:
+    """Milliseconds of so many seconds; None: 0."""
+    return round(1000 * (seconds or 0))
+
+
 AGAIN: float = 0.5  # a raised rule is found again after this share of its clear time
 HELD: Final = np.dtype(
     [("on", "?"), ("since", "f8"), ("seen", "f8"), ("bad", "f8"), ("found", "f8"), ("step", "i8")]
@@ -139,34 +126,22 @@ HELD: Final = np.dtype(
 Held = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
 class Raising:
     """How long a rule must hold, how long it must be gone, and its further limits.
 
-    ``apart``: what it was about when it was found first is its part for as long as it holds.
+    It holds on over gaps of ``gap_s`` at least. ``apart``: what it was about when it was found first is its
+    part for as long as it holds.
     """
 
-    above: bool
-    raise_for_ms: int
-    clear_for_ms: int
-    gap_ms: int
-    escalate: tuple[tuple[float, str], ...]
-    apart: bool = False
+    def __init__(self, rule: Rule, raise_for_s: float = 0.0, gap_s: float = 0.0) -> None:
+        more = rule.stateful
+        assert more is not None
+        self.above, self.apart = rule.beyond != "below", rule.apart
+        self.raise_for_ms, self.clear_for_ms = ms(raise_for_s), ms(rule.clear_for_s)
+        self.gap_ms = ms(max(more.gap_s, gap_s))
+        self.clear_level, self.escalate = more.clear_level, more.escalate
 
-    @classmethod
-    def of(cls, rule: Rule, raise_for_s: float = 0.0, gap_s: float = 0.0) -> "Raising":
-        """Those of a rule of the file, which holds on over gaps of ``gap_s`` at least."""
-        assert rule.stateful is not None
-        return cls(
-            above=rule.beyond != "below",
-            raise_for_ms=round(raise_for_s * 1000),
-            clear_for_ms=round((rule.clear_for_s or 0) * 1000),
-            gap_ms=round(max(rule.stateful.gap_s, gap_s) * 1000),
-            escalate=rule.stateful.escalate,
-            apart=rule.apart,
-        )
-
-    def step(self, memory: Memory, frames: Round, held: Held, now: RuleEvaluation) -> Detections:
+    def step(self, memory: Memory, frames: Features, held: Held, now: RuleEvaluation) -> Detections:
         """Take in what frames, or means, of k vehicles say of the rule; ``held``: HELD [k], changed in place.
 
         ``now.armed``: whether it may be raised already, it may hold before.
@@ -206,7 +181,7 @@ class Raising:
             lane, step = int(lanes[k]), int(h["step"][k])
             limit, severity = self.escalate[step - 1] if step else (number(now.limit[lane]), None)
             at, since, names = int(found_ms[k]), int(h["since"][k]), ", ".join(now.names_of(lane)) or None
-            worst, part, place = None if ends[k] else number(value[k]), None, int(frames.places[lane])
+            worst, part, place = None if ends[k] else number(value[k]), None, int(frames.vehicle[lane])
             if self.apart:
                 if memory.rare.get(place, (None,))[0] != since:
                     memory.rare[place] = (since, names)

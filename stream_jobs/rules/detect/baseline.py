@@ -1,6 +1,6 @@
 """A value against the vehicle's own history: moving mean and variance, or a quantile (P-square)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -10,8 +10,8 @@ from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Raising, answers, beyond
 from stream_jobs.rules.detect.level import SERIES, add, mean
 from stream_jobs.rules.inputs import RuleEvaluation
-from stream_jobs.rules.model import Baseline
-from stream_jobs.vehicles.features import Round
+from stream_jobs.rules.model import Baseline, Rule
+from stream_jobs.vehicles.features import Features
 
 NAMES_MAX: Final = 24  # histories by name that a vehicle has; the one learned longest ago gives way
 WIDTHS: Final = (1, 2, 4, 8, 16, NAMES_MAX)  # places for histories: as the vehicle with most names needs
@@ -28,19 +28,15 @@ QUANTILE: Final = np.dtype([("taken", "i8"), ("heights", "f8", (MARKS,)), ("plac
 Histories = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
 class BaselineDetector(Detector):
     """How far a value is from what this vehicle had before; silent until ``warm_up`` values were taken in.
 
     While the rule is raised nothing is learned: a fault must not become the history.
     """
 
-    raising: Raising
-    spec: Baseline
-    clear_level: float | None
-
-    def _empty(self, count: int) -> Memory:
-        return Memory(self._dtype(WIDTHS[0]), count)
+    def __init__(self, rule: Rule, spec: Baseline) -> None:
+        self.raising, self.spec = Raising(rule, spec.raise_for_s, spec.pause_s), spec
+        self.dtype = self._dtype(WIDTHS[0])
 
     def _dtype(self, width: int) -> np.dtype[Any]:
         """The name now and since when (ms), how often it learned, the mean's buckets, histories."""
@@ -49,8 +45,8 @@ class BaselineDetector(Detector):
         slots = [("name_of", "i8", (width,)), ("turn", "i8", (width,)), ("history", history, (width,))]
         return np.dtype([("held", HELD), ("name", "i8"), ("since", "f8"), ("turns", "i8"), *series, *slots])
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:
-        places, now_ms, value = frames.places, frames["end_ms"], now.value
+    def step(self, memory: Memory, frames: Features, now: RuleEvaluation) -> Detections:
+        places, now_ms, value = frames.vehicle, frames["end_ms"], now.value
         if now.names is None:
             memory.words = memory.words or [UNNAMED]
             name = np.zeros(len(value), np.int64)
@@ -75,11 +71,11 @@ class BaselineDetector(Detector):
         lanes = np.flatnonzero(~np.isnan(value) & (now_ms - own["since"] >= 1000 * self.spec.steady_s))
         if not lanes.size:
             return []
-        found = self._judge(memory, frames.of(lanes), now.of(lanes), value[lanes])
+        found = self._judge(memory, frames.at(lanes), now.of(lanes), value[lanes])
         return [(int(lanes[lane]), each) for lane, each in found]
 
-    def _judge(self, memory: Memory, frames: Round, now: RuleEvaluation, value: Floats) -> Detections:
-        places, now_ms = frames.places, frames["end_ms"]
+    def _judge(self, memory: Memory, frames: Features, now: RuleEvaluation, value: Floats) -> Detections:
+        places, now_ms = frames.vehicle, frames["end_ms"]
         own = memory.rows[places]
         same = (own["name_of"] == own["name"][:, None]) & (own["turn"] > 0)
         slot = np.where(same.any(axis=1), same.argmax(axis=1), -1)  # of the name's history; -1: it has none
@@ -89,8 +85,8 @@ class BaselineDetector(Detector):
         # A frame that the condition does not let judge breaks what was not raised yet, pauses aside.
         breaks = ~judged & (now.holds < 0) & self.raising.waits(held)
         held["on"] &= ~(breaks & (now_ms - held["seen"] > 1000 * self.spec.pause_s))
-        above = self.raising.above
-        back = now.limit if self.clear_level is None else np.full(len(own), self.clear_level)
+        above, clear_level = self.raising.above, self.raising.clear_level
+        back = now.limit if clear_level is None else np.full(len(own), clear_level)
         holds, clears = answers(beyond(off, now.limit, above)), answers(~beyond(off, back, above))
         said = replace(now, holds=holds * judged, clears=clears * judged, value=off)
         found = self.raising.step(memory, frames, held, said)
@@ -143,20 +139,18 @@ class BaselineDetector(Detector):
         if self.spec.by != "difference":
             scale = np.abs(usual) if self.spec.by == "share" else spread
             off = np.divide(off, scale, out=np.full(len(off), np.nan), where=scale > 0)
-        warm = (history["taken"] >= self.spec.warm_up) & (history["taken"] > 0)
-        return np.where(warm, off, np.nan)
+        return np.where(history["taken"] >= self.spec.warm_up, off, np.nan)
 
 
 def moved(was: Histories, value: Floats, at_ms: Floats, memory_s: float, warm_up: int) -> Histories:
     """MOVING [k] after one more value: plain while warming up, then forgetting with ``memory_s``."""
-    new, warm = was["taken"] == 0, (was["taken"] >= warm_up) & (was["taken"] > 0)
+    new, warm = was["taken"] == 0, was["taken"] >= warm_up
     reach = np.where(warm, CLIP_SD * np.sqrt(was["variance"]), 0)
     clipped = np.minimum(np.maximum(value, was["mean"] - reach), was["mean"] + reach)
     value = np.where(reach > 0, clipped, value)
     weight = 1 / (was["taken"] + 1)
-    if memory_s > 0:
-        passed_s = np.maximum(0, at_ms - was["at"]) / 1000
-        weight = np.where(warm, np.maximum(weight, -np.expm1(-passed_s / memory_s)), weight)
+    passed_s = np.maximum(0, at_ms - was["at"]) / 1000
+    weight = np.where(warm, np.maximum(weight, -np.expm1(-passed_s / memory_s)), weight)
     off = np.where(new, 0, value - was["mean"])
     after = np.zeros(len(was), MOVING)
     after["taken"] = was["taken"] + 1

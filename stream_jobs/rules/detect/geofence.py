@@ -1,19 +1,20 @@
 """Fences: in and out by the way between two positions, with a margin against a receiver's noise."""
 
 import math
-from dataclasses import dataclass
+from bisect import bisect_left
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from infra.contract.signals import M_PER_DEG
 from stream_jobs.frames.arrays import Flags
-from stream_jobs.rules.detect.base import Detection, Detections, Detector, Memory
+from stream_jobs.rules.detect.base import Detection, Detections, Detector, Memory, ms
 from stream_jobs.rules.inputs import RuleEvaluation
-from stream_jobs.rules.model import Fence
-from stream_jobs.vehicles.features import Round
+from stream_jobs.rules.model import Fence, Geofence, Rule
+from stream_jobs.vehicles.features import Features
 
 STEPS: Final = 32  # points of a way that are looked at for a passage through a polygon
+PARTS: Final = 2**20  # of a way, to one of which it is told where it crosses a border
 Flat = tuple[float, float]  # metres east and north of a fence's first point
 
 
@@ -27,7 +28,6 @@ class Was(NamedTuple):
     raised: tuple[bool, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class GeofenceDetector(Detector):
     """Found at the crossing, ended at the crossing back; a passage between two positions is both at once.
 
@@ -35,21 +35,21 @@ class GeofenceDetector(Detector):
     between them where it was. Where it was first seen is no crossing. ``rare`` has a ``Was`` of each vehicle.
     """
 
-    fences: tuple[Fence, ...]
-    on_enter: bool
-    margin_m: float
-    gap_ms: int
+    def __init__(self, rule: Rule, spec: Geofence) -> None:
+        assert rule.stateful is not None
+        self.fences, self.on_enter, self.margin_m = spec.fences, spec.on == "enter", spec.margin_m
+        self.gap_ms = ms(rule.stateful.gap_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: where the condition holds or is not known."""
         return now.holds >= 0, now.holds >= 0
 
-    def step(self, memory: Memory, frames: Round, now: RuleEvaluation) -> Detections:  # noqa: ARG002  the protocol's
+    def step(self, memory: Memory, frames: Features, now: RuleEvaluation) -> Detections:  # noqa: ARG002  the protocol's
         lat, lon, end_ms = frames["lat_deg"], frames["lon_deg"], frames["end_ms"]
         lanes = np.flatnonzero(~np.isnan(lat) & ~np.isnan(lon))
         found: Detections = []
         for lane in lanes.tolist():
-            place, here = int(frames.places[lane]), (float(lat[lane]), float(lon[lane]), int(end_ms[lane]))
+            place, here = int(frames.vehicle[lane]), (float(lat[lane]), float(lon[lane]), int(end_ms[lane]))
             before = memory.rare.get(place)
             never = (None,) * len(self.fences), (False,) * len(self.fences)
             was = Was(*here, *never) if before is None else Was(*before)
@@ -58,7 +58,7 @@ class GeofenceDetector(Detector):
             crossed = [self._cross(fence, was, k, *here) for k, fence in enumerate(self.fences)]
             memory.rare[place] = Was(*here, tuple(c[0] for c in crossed), tuple(c[1] for c in crossed))
             found += [(lane, each) for _, _, more in crossed for each in more]
-        memory.on[frames.places[lanes]] = True
+        memory.on[frames.vehicle[lanes]] = True
         return found
 
     def _cross(
@@ -86,14 +86,12 @@ class GeofenceDetector(Detector):
         at_ms = to_ms
         begins_in = _depth_m(fence, path[0]) > 0
         if no_gap and begins_in != (depth_m > 0):  # when the border was crossed, by halving the way
-            low, high = 0.0, 1.0
-            for _ in range(20):
-                mid = (low + high) / 2
-                if (_depth_m(fence, _between(path, mid)) > 0) == begins_in:
-                    low = mid
-                else:
-                    high = mid
-            at_ms = was.at_ms + round(high * (to_ms - was.at_ms))
+
+            def crossed(part: int) -> bool:
+                return (_depth_m(fence, _between(path, part / PARTS)) > 0) != begins_in
+
+            share = bisect_left(range(PARTS), True, key=crossed) / PARTS
+            at_ms = was.at_ms + round(share * (to_ms - was.at_ms))
         ended = now != self.on_enter
         found = Detection(at_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=ended)
         return now, not ended, () if ended and not raised else (found,)

@@ -4,17 +4,18 @@ A series is a value's course in few numbers: means by bucket of time (number, fr
 first, at most PARTS + 1; the last one is open.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from dataclasses import replace
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.detect import base
 from stream_jobs.rules.inputs import RuleEvaluation
-from stream_jobs.rules.model import Unchanged
-from stream_jobs.vehicles.features import Round
+from stream_jobs.rules.model import PER_S, Level, Rule, Slope, Unchanged
+from stream_jobs.vehicles.features import Features
 
 PARTS: Final = 10  # buckets of a span
 LEAST_SHARE: Final = 0.5  # of the buckets of a mean so many must have frames
@@ -30,20 +31,21 @@ _PLACES: Final = np.arange(PARTS + 1)
 LEAST: Final = 2  # complete buckets of a slope that stay, however old: frames may be rare
 
 
-@dataclass(frozen=True, slots=True)
 class LevelDetector(base.Detector):
     """Each frame's own value; nothing is remembered while nothing holds."""
 
-    raising: base.Raising
-    dtype: ClassVar = base.HELD
+    dtype = base.HELD
+
+    def __init__(self, rule: Rule, spec: Level) -> None:
+        self.raising = base.Raising(rule, spec.raise_for_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         return (now.holds != 0) | (now.clears > 0), now.holds > 0
 
-    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
-        held = memory.rows[frames.places]
+    def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
+        held = memory.rows[frames.vehicle]
         found = self.raising.step(memory, frames, held, now)
-        memory.rows[frames.places], memory.on[frames.places] = held, held["on"]
+        memory.rows[frames.vehicle], memory.on[frames.vehicle] = held, held["on"]
         return found
 
     def waits(self, memory: base.Memory, places: Ints) -> Flags:
@@ -61,7 +63,6 @@ ARMING: Final = np.dtype([("armed", "f8"), ("seen", "f8"), ("off", "f8")])
 """How long it has been armed, the last frame, since when it is not (NaN: it is); ms."""
 
 
-@dataclass(frozen=True, slots=True)
 class ArmedDetector(base.Detector):
     """Raised only once something (`while`) has held for so long; where it does not hold, the rule is over.
 
@@ -70,26 +71,29 @@ class ArmedDetector(base.Detector):
     never be too cold for four minutes on end.
     """
 
-    armed_for_ms: int
-    pause_ms: int
-    gap_ms: int
-    inner: base.Detector
-    dtype: ClassVar = ARMING
+    dtype = ARMING
 
-    def _empty(self, count: int) -> base.Memory:
-        return base.Memory(ARMING, count, self.inner.memory(count))
+    def __init__(self, rule: Rule, inner: base.Detector) -> None:
+        more = rule.stateful
+        assert more is not None
+        self.armed_for_ms, self.pause_ms = base.ms(more.armed_for_s), base.ms(more.armed_pause_s)
+        self.gap_ms, self.inner = base.ms(more.gap_s), inner
+
+    def nothing(self) -> base.Kept:
+        """See Detector."""
+        return msgspec.structs.replace(super().nothing(), inner=self.inner.nothing())
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: what is not armed and was not leaves nothing."""
         return now.armed != 0, now.armed > 0
 
-    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
+    def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
         inside = memory.inner
         assert inside is not None
-        was, known = memory.rows[frames.places], memory.on[frames.places]
+        was, known = memory.rows[frames.vehicle], memory.on[frames.vehicle]
         lanes = np.flatnonzero(~(known & (frames["end_ms"] < was["seen"])))
-        frames, now, was, known = frames.of(lanes), now.of(lanes), was[lanes], known[lanes]
-        places, armed = frames.places, now.armed > 0
+        frames, now, was, known = frames.at(lanes), now.of(lanes), was[lanes], known[lanes]
+        places, armed = frames.vehicle, now.armed > 0
         arming = self._arming(was, known, frames["end_ms"], armed)
         # What waited before a pause goes on where the pause was short, and begins anew where it was not.
         back = known & armed & ~np.isnan(was["off"])
@@ -108,7 +112,7 @@ class ArmedDetector(base.Detector):
             armed=base.answers(arming["armed"] >= self.armed_for_ms),
         )
         asked = np.flatnonzero(~waits & (inside.on[places] | self.inner.wakes(now)[1]))
-        found = self.inner.step(inside, frames.of(asked), now.of(asked)) if asked.size else []
+        found = self.inner.step(inside, frames.at(asked), now.of(asked)) if asked.size else []
         memory.rows[places] = arming
         memory.on[places] = inside.on[places] | (arming["armed"] > 0) | np.isnan(arming["off"])
         return [(int(lanes[asked[lane]]), each) for lane, each in found]
@@ -140,7 +144,6 @@ that mean's logarithm since the value came, how often it turned, and for how man
 """
 
 
-@dataclass(frozen=True, slots=True)
 class UnchangedDetector(base.Detector):
     """The same value in ``frames`` frames on end and for ``unchanged_ms``; a longer gap begins anew.
 
@@ -149,15 +152,16 @@ class UnchangedDetector(base.Detector):
     what is blocked from cooling rests too.
     """
 
-    raising: base.Raising
-    spec: Unchanged
-    dtype: ClassVar = SAME
+    dtype = SAME
 
-    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
-        same, now_ms = memory.rows[frames.places], frames["end_ms"]
+    def __init__(self, rule: Rule, spec: Unchanged) -> None:
+        self.raising, self.spec = base.Raising(rule), spec
+
+    def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
+        same, now_ms = memory.rows[frames.vehicle], frames["end_ms"]
         counts = now.holds > 0
-        other = ~memory.on[frames.places] | (now.value != same["value"])
-        passed_ms = np.where(memory.on[frames.places], now_ms - same["seen"], np.inf)
+        other = ~memory.on[frames.vehicle] | (now.value != same["value"])
+        passed_ms = np.where(memory.on[frames.vehicle], now_ms - same["seen"], np.inf)
         other |= passed_ms > self.raising.gap_ms
         same["value"], same["seen"] = now.value, now_ms
         same["since"] = np.where(other, now_ms, same["since"] + np.where(counts, 0.0, passed_ms))
@@ -169,7 +173,7 @@ class UnchangedDetector(base.Detector):
         held, judged = same["held"], counts | other
         now = replace(now, holds=base.answers(holds) * judged, clears=base.answers(other) * judged)
         found = self.raising.step(memory, frames, held, now)
-        memory.rows[frames.places], memory.on[frames.places] = same, True
+        memory.rows[frames.vehicle], memory.on[frames.vehicle] = same, True
         return [(lane, replace(each, limit=None)) for lane, each in found]
 
     def _swings(self, same: Any, passed_ms: Floats, other: Flags, follows: Floats) -> Ints:
@@ -194,7 +198,6 @@ class UnchangedDetector(base.Detector):
 COURSE: Final = np.dtype([("held", base.HELD), ("series", SERIES)])
 
 
-@dataclass(frozen=True, slots=True)
 class CourseDetector(base.Detector):
     """The mean over ``span_ms``, or with ``per_s`` the slope, judged whenever a tenth of it is complete.
 
@@ -203,20 +206,23 @@ class CourseDetector(base.Detector):
     does not count; where the rule is not looked at at all, it comes to its end.
     """
 
-    raising: base.Raising
-    span_ms: int
-    clear_level: float | None
-    per_s: float | None = None
-    sure: float = 0.0
-    gap_ms: int = 0
-    dtype: ClassVar = COURSE
+    dtype = COURSE
+
+    def __init__(self, rule: Rule, spec: Level | Slope) -> None:
+        self.per_s: float | None = None
+        if isinstance(spec, Slope):
+            self.raising, self.span_ms = base.Raising(rule), base.ms(spec.span_s)
+            self.per_s, self.sure = PER_S[spec.per], spec.sure
+            self.gap_ms = max(self.raising.gap_ms, self.span_ms)
+        else:
+            self.raising, self.span_ms = base.Raising(rule, spec.raise_for_s), base.ms(spec.mean_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         known = ~np.isnan(now.value)
         return known | (now.clears > 0), known
 
-    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
-        places, now_ms, is_slope = frames.places, frames["end_ms"], self.per_s is not None
+    def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
+        places, now_ms, is_slope = frames.vehicle, frames["end_ms"], self.per_s is not None
         rows, known = memory.rows[places], ~np.isnan(now.value)
         series, held = rows["series"], rows["held"]
         if is_slope:
@@ -234,8 +240,8 @@ class CourseDetector(base.Detector):
         else:
             steep, error = slope(series[complete], self.span_ms)
             value[complete], off[complete] = steep * self.per_s, self.sure * error * self.per_s
-        above, judged = self.raising.above, ~np.isnan(value)
-        back = now.limit if self.clear_level is None else np.full(len(rows), self.clear_level)
+        above, clear_level, judged = self.raising.above, self.raising.clear_level, ~np.isnan(value)
+        back = now.limit if clear_level is None else np.full(len(rows), clear_level)
         holds = base.answers(base.beyond(value - off if above else value + off, now.limit, above))
         clears = base.answers(~base.beyond(value, back, above))
         holds = np.where(judged, holds, np.where(known, 0, -1))

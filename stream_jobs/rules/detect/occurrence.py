@@ -1,15 +1,15 @@
 """What comes again and again, a vehicle that stopped sending, and one whose identity two devices use."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.detect import base
 from stream_jobs.rules.inputs import RuleEvaluation
-from stream_jobs.vehicles.features import Round
+from stream_jobs.rules.model import Clone, Count, Rule, Silence
+from stream_jobs.vehicles.features import Features
 
 NAMES_MAX: Final = 32  # names that a vehicle's memory keeps; the one seen longest ago gives way
 UNNAMED: Final = ""
@@ -35,7 +35,6 @@ def _counted(
     return base.Detection(at_ms, begun_ms[0], float(len(begun_ms)), float(times), None, name or None, own)
 
 
-@dataclass(frozen=True, slots=True)
 class CountDetector(base.Detector):
     """Counts how often the condition, or each name, comes; found again while it goes on being there.
 
@@ -43,19 +42,17 @@ class CountDetector(base.Detector):
     anything to count: ``rare`` has a tuple of ``Seen`` of each, a name each.
     """
 
-    times: int
-    span_ms: int
-    absent_ms: int
-    clear_for_ms: int
-    apart: bool
+    def __init__(self, rule: Rule, spec: Count) -> None:
+        self.times, self.span_ms, self.absent_ms = spec.times, base.ms(spec.span_s), base.ms(spec.absent_s)
+        self.clear_for_ms, self.apart = base.ms(rule.clear_for_s), rule.apart
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         return now.holds != 0, now.holds > 0
 
-    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
+    def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
         found: base.Detections = []
         end_ms = frames["end_ms"]
-        for lane, place in enumerate(frames.places.tolist()):
+        for lane, place in enumerate(frames.vehicle.tolist()):
             there = (now.names_of(lane) or (UNNAMED,)) if now.holds[lane] > 0 else ()
             seen = {each[0]: Seen(*each) for each in memory.rare.get(place, ())}
             now_ms = int(end_ms[lane])
@@ -67,7 +64,7 @@ class CountDetector(base.Detector):
                 found += [] if each is None else [(lane, each)]
             newest = sorted(seen.values(), key=lambda each: (each.last_ms, each.name))[-NAMES_MAX:]
             memory.rare[place] = tuple(newest)
-        memory.on[frames.places] = True
+        memory.on[frames.vehicle] = True
         return found
 
     def _there(self, before: Seen | None, name: str, now_ms: int) -> tuple[Seen, base.Detection | None]:
@@ -85,26 +82,26 @@ class CountDetector(base.Detector):
         return seen._replace(found_ms=now_ms), found
 
 
-@dataclass(frozen=True, slots=True)
 class ReversalDetector(base.Detector):
-    """Counts each time that a value, having fallen by ``size``, has risen by ``size`` from its lowest.
+    """Counts each time that a value, having fallen by ``reversal``, has risen by it from its lowest.
 
     ``rare``: when it turned up before, ms.
     """
 
-    times: int
-    span_ms: int
-    size: float
-    dtype: ClassVar = base.TURNING
+    dtype = base.TURNING
 
-    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
-        course, value = memory.rows[frames.places], now.value
-        course["turning"] = np.where(memory.on[frames.places], course["turning"], value)
+    def __init__(self, _rule: Rule, spec: Count) -> None:
+        assert spec.reversal is not None
+        self.times, self.span_ms, self.size = spec.times, base.ms(spec.span_s), spec.reversal
+
+    def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
+        course, value = memory.rows[frames.vehicle], now.value
+        course["turning"] = np.where(memory.on[frames.vehicle], course["turning"], value)
         counts = np.flatnonzero(base.turned(course, value, self.size) & ~course["falls"] & (now.holds > 0))
-        memory.rows[frames.places], memory.on[frames.places] = course, True
+        memory.rows[frames.vehicle], memory.on[frames.vehicle] = course, True
         found: base.Detections = []
         for lane in counts.tolist():
-            place, now_ms = int(frames.places[lane]), int(frames["end_ms"][lane])
+            place, now_ms = int(frames.vehicle[lane]), int(frames["end_ms"][lane])
             begun = memory.rare[place] = (*memory.rare.get(place, ()), now_ms)[-self.times :]
             each = _counted(self.times, self.span_ms, begun, now_ms)
             found += [] if each is None else [(lane, each)]
@@ -116,26 +113,27 @@ LAST: Final = np.dtype([("end", "f8"), ("received", "f8"), ("watched", "?"), ("f
 """Where the last frame ended, when it was received, whether to watch, when it was found (NaN: not); ms."""
 
 
-@dataclass(frozen=True, slots=True)
 class SilenceDetector(base.Detector):
     """Found once, ``silent_ms`` (receive clock) after the last frame; ended by the next, buffered or not."""
 
-    silent_ms: int
-    dtype: ClassVar = LAST
+    dtype = LAST
+
+    def __init__(self, _rule: Rule, spec: Silence) -> None:
+        self.silent_ms = base.ms(spec.silent_for_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: it listens to the frames themselves."""
         return (every := np.ones(len(now.value), np.bool_)), every
 
-    def step(self, memory: base.Memory, frames: Round, now: RuleEvaluation) -> base.Detections:
-        last, known = memory.rows[frames.places], memory.on[frames.places]
+    def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
+        last, known = memory.rows[frames.vehicle], memory.on[frames.vehicle]
         found: base.Detections = []
         for lane in np.flatnonzero(known & ~np.isnan(last["found"])).tolist():
             at_ms, since_ms = int(max(frames["t0_ms"][lane], last["found"][lane])), int(last["end"][lane])
             found.append((lane, base.Detection(at_ms, since_ms, None, None, ended=True)))
         last["end"], last["received"], last["found"] = frames["end_ms"], frames["received_ms"], np.nan
         last["watched"] = np.where(now.holds != 0, now.holds > 0, known & last["watched"])
-        memory.rows[frames.places], memory.on[frames.places] = last, True
+        memory.rows[frames.vehicle], memory.on[frames.vehicle] = last, True
         return found
 
     def due_ms(self, memory: base.Memory, places: Ints) -> Floats:
@@ -173,7 +171,6 @@ SPAN: Final = {
 """By field of a boot what of its frames it is made of."""
 
 
-@dataclass(frozen=True, slots=True)
 class CloneDetector(base.Detector):
     """Two boots at once, by the definition of stream_jobs/audit/archive.py.
 
@@ -183,17 +180,18 @@ class CloneDetector(base.Detector):
     ``rare`` has of those with more than one boot: found at, overlap then, and the other boots.
     """
 
-    overlap_ms: int
-    clear_for_ms: int
-    dtype: ClassVar = BOOT
+    dtype = BOOT
+
+    def __init__(self, rule: Rule, spec: Clone) -> None:
+        self.overlap_ms, self.clear_for_ms = base.ms(spec.overlap_s), base.ms(rule.clear_for_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: no evaluation says anything to it."""
         return (none := np.zeros(len(now.value), np.bool_)), none
 
-    def arrived(self, memory: base.Memory, frames: Round) -> base.Detections:
+    def arrived(self, memory: base.Memory, frames: Features) -> base.Detections:
         """Take in frames as they arrived, of any vehicles: a place may be in ``frames`` more than once."""
-        places, boot = frames.places, frames["boot_id"]
+        places, boot = frames.vehicle, frames["boot_id"]
         new = np.flatnonzero(~memory.on[places])[::-1]  # of a place's frames the first one stands
         if new.size:
             memory.rows["boot_id"][places[new]] = boot[new]
@@ -211,9 +209,9 @@ class CloneDetector(base.Detector):
         each = ((lane, self._several(memory, frames, lane)) for lane in np.flatnonzero(~alone).tolist())
         return [(lane, found) for lane, found in each if found is not None]
 
-    def _several(self, memory: base.Memory, frames: Round, lane: int) -> base.Detection | None:
+    def _several(self, memory: base.Memory, frames: Features, lane: int) -> base.Detection | None:
         """One frame of a vehicle with another boot than the last, or with two that may overlap."""
-        place = int(frames.places[lane])
+        place = int(frames.vehicle[lane])
         found_ms, found_over_ms, *others = memory.rare.get(place, (None, 0))
         rows = [memory.rows[place].tolist()[: len(Boot._fields)], *others]
         boots = {int(row[0]): Boot(*map(int, row)) for row in rows}

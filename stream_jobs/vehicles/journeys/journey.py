@@ -13,7 +13,7 @@ import numpy as np
 from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.vehicles import rows
-from stream_jobs.vehicles.features import G_MPS2, KINDS, RUN, Round
+from stream_jobs.vehicles.features import G_MPS2, KINDS, RUN, Features
 from stream_jobs.vehicles.journeys import trips
 
 Row = rows.TripRow | rows.StopRow | rows.IdleRow | rows.HarshRow
@@ -123,7 +123,7 @@ _BURNT: Final = (("idle_fuel_l", "fuel_l"), ("idle_energy_kwh", "energy_kwh"))
 class Idling(trips.Machine):
     """Standing (below 1 km/h) with the ignition on for ``idle_s`` and more, with what it burns."""
 
-    def step(self, frames: Round, here: trips.Positions) -> list[rows.IdleRow]:
+    def step(self, frames: Features, here: trips.Positions) -> list[rows.IdleRow]:
         """Rows that follow from the next frame of each; ``here``: where it is, [k]."""
         m, t0_ms, end_ms = self._memory, frames["t0_ms"], frames["end_ms"]
         moving_from_ms, moving_to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
@@ -147,7 +147,9 @@ class Idling(trips.Machine):
         self._tell(at, rows.PROVISIONAL)
         return self._rows
 
-    def _stand(self, at: Ints, frames: Round, here: trips.Positions, from_ms: Floats, to_ms: Floats) -> None:
+    def _stand(
+        self, at: Ints, frames: Features, here: trips.Positions, from_ms: Floats, to_ms: Floats
+    ) -> None:
         """They stand from ``from_ms`` to ``to_ms`` ([k]) of their frames."""
         if not len(at):
             return
@@ -225,18 +227,19 @@ class JourneyMemory(msgspec.Struct, array_like=True):
         self.numbers[places] = memory.view(np.float64).reshape(-1, _WIDTH)
 
 
-def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:
+def step(memory: JourneyMemory, frames: Features, limits: Journeys) -> list[Row]:
     """Rows that follow from the next frame of each vehicle, in the order of what they tell of it."""
-    of, here = memory.of(frames.places), trips.positions(frames)
+    of = memory.of(frames.vehicle)
+    here = frames.frame_features.take(trips.POSITION, axis=1).view(np.complex128)[:, 0]  # where last known
     of["received_ms"] = frames["received_ms"]
     found: list[Row] = []
     begun: dict[int, list[int]] = {}
     with_runs = compress(range(len(frames.runs)), frames.runs)
     for i in sorted({*with_runs, *trips.indices(of["harsh"]).tolist()}):
-        place, of_class = int(frames.places[i]), frames["vehicle_class"][i]
+        place, of_class = int(frames.vehicle[i]), frames["vehicle_class"][i]
         state = memory.harsh.pop(place, None) or HarshState()
         told, kinds = state.step(
-            limits, frames.vehicle(i), frames.runs[i], int(frames["end_ms"][i]), rows.degrees(here[i]),
+            limits, frames.id_of(i), frames.runs[i], int(frames["end_ms"][i]), rows.degrees(here[i]),
             0 if np.isnan(of_class) else int(of_class),
         )  # fmt: skip
         found += told
@@ -245,9 +248,9 @@ def step(memory: JourneyMemory, frames: Round, limits: Journeys) -> list[Row]:
         of["harsh"][i] = bool(state)
         if state:
             memory.harsh[place] = state
-    found += trips.Trips(limits, of, frames.vehicle).step(frames, here, begun)
-    found += Idling(limits, of, frames.vehicle).step(frames, here)
-    memory.put(frames.places, of)
+    found += trips.Trips(limits, of, frames.id_of).step(frames, here, begun)
+    found += Idling(limits, of, frames.id_of).step(frames, here)
+    memory.put(frames.vehicle, of)
     return found
 
 

@@ -20,13 +20,13 @@ import numpy.typing as npt
 from infra.settings.sections import Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.vehicles import rows
-from stream_jobs.vehicles.features import PLACE, Round
+from stream_jobs.vehicles.features import PLACE, Features
 
 BACK_MS = 60_000  # a clock set back by more begins anew
 DRIVEN_SHARE = 0.8  # a position so far away is believed where this share of the distance was driven
 EARTH_M: Final = 6_371_008.8
 SEEN_MS: Final = 1000  # frames so far apart still tell all of the time between them
-_POSITION: Final = [PLACE["lat_deg"], PLACE["lon_deg"]]
+POSITION: Final = [PLACE["lat_deg"], PLACE["lon_deg"]]
 
 _TOTALS: Final = np.dtype([(name, np.float64) for name in rows.Totals._fields])
 FIELDS: Final[list[Any]] = [
@@ -70,11 +70,6 @@ def first_known(values: npt.NDArray[Number], others: npt.NDArray[Number]) -> npt
     return np.where(np.isnan(values), others, values)
 
 
-def positions(frames: Round) -> Positions:
-    """The last known position in each frame, [k]."""
-    return frames.frame_features.take(_POSITION, axis=1).view(np.complex128)[:, 0]
-
-
 def _apart_m(a: Positions, b: Positions) -> Floats:
     """Distances as the crow flies, [k]; NaN where a position is not known."""
     mean = np.radians((a.real + b.real) / 2)
@@ -100,7 +95,7 @@ class Ways(NamedTuple):
     distance_m: Floats
 
 
-def _ways_of(fixed: Positions, frames: Round, here: Positions, limits: Journeys) -> Ways:
+def _ways_of(fixed: Positions, frames: Features, here: Positions, limits: Journeys) -> Ways:
     """By the speed; where no sample tells it, by how far the position is from ``fixed``, noise apart."""
     from_ms, to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
     ways = Ways(~np.isnan(from_ms + to_ms), from_ms, to_ms, or_zero(frames["distance_m"]))
@@ -147,7 +142,7 @@ class Machine:
 class Trips(Machine):
     """Trips and stops, by the definitions above."""
 
-    def step(self, frames: Round, here: Positions, harsh: Mapping[int, Sequence[int]]) -> Rows:
+    def step(self, frames: Features, here: Positions, harsh: Mapping[int, Sequence[int]]) -> Rows:
         """Rows that follow from the next frame of each; ``here``: where it is; ``harsh``: by index, the kinds
         of harsh events that began in it.
         """
@@ -188,7 +183,7 @@ class Trips(Machine):
         for name in ("move_from_ms", "off_from_ms", "where", "fixed", "odometer_m"):
             m[name][at] = np.nan
 
-    def _across(self, at: Ints, frames: Round, here: Positions, gap_ms: Floats) -> Floats:
+    def _across(self, at: Ints, frames: Features, here: Positions, gap_ms: Floats) -> Floats:
         """The time without frames before them: moved where it is elsewhere now, stood where it is not.
 
         The way unseen, [k].
@@ -210,7 +205,7 @@ class Trips(Machine):
         return found
 
     def _advance(
-        self, frames: Round, here: Positions, unseen: Floats, harsh: Mapping[int, Sequence[int]]
+        self, frames: Features, here: Positions, unseen: Floats, harsh: Mapping[int, Sequence[int]]
     ) -> None:
         m = self._memory
         ways = _ways_of(m["fixed"], frames, here, self._limits)
@@ -245,7 +240,7 @@ class Trips(Machine):
         m["confirmed"][new] = m["provisional"][new] = False
 
     def _add(
-        self, frames: Round, moved_m: Floats, unseen: Floats, harsh: Mapping[int, Sequence[int]]
+        self, frames: Features, moved_m: Floats, unseen: Floats, harsh: Mapping[int, Sequence[int]]
     ) -> None:
         """The frames count in the trips; what is summed up without one goes when one begins."""
         t, moving_ms, odometer_m = self._memory["totals"], frames["moving_ms"], frames["odometer_m"]
@@ -338,7 +333,7 @@ class Trips(Machine):
         self._memory["trip_from_ms"][at] = np.nan
         self._memory["confirmed"][at] = False
 
-    def _tell(self, frames: Round, here: Positions) -> None:
+    def _tell(self, frames: Features, here: Positions) -> None:
         """The trips under way, now and then."""
         m, end_ms = self._memory, frames["end_ms"]
         due = indices(m["confirmed"] & (end_ms - m["told_ms"] >= self._limits.report_s * rows.MS_PER_S))

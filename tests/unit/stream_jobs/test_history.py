@@ -11,12 +11,11 @@ import h3
 import numpy as np
 import orjson
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.maintenance.copies import free_flow_table
-from stream_jobs.rules.instant import check_expressions
+from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.features import VehicleStage
 from tests.support_detect import findings
@@ -33,7 +32,7 @@ KEYS = {"kind": "level", "raise_for_s": 3, "clear_for_s": 10}
 def values(home: Path, told: str) -> Callable[[pa.RecordBatch], list[float | None]]:
     """What a rule whose value is the column ``told`` sees of each frame of a batch, None where nothing."""
     limits = clock_limits(SETTINGS), SETTINGS.journeys
-    stage = VehicleStage(*limits, home / "lookups" / lookups.VEHICLE_FILE, (rule(home, **KEYS, value=told),))
+    stage = VehicleStage(*limits, home / "lookups", (rule(home, **KEYS, value=told),))
 
     def of(batch: pa.RecordBatch) -> list[float | None]:
         frames = stage.frames(batch)
@@ -106,14 +105,14 @@ def test_places_of_two_directions_of_a_cell_differ_and_fit_64_bits() -> None:
     assert (found > 0).all()
 
 
-def test_rules_compare_frames_with_history(spark: SparkSession, tmp_path: Path) -> None:
+def test_rules_compare_frames_with_history(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     warm = rule(tmp_path, **KEYS, value="coolant_temp_c - model_coolant_c", beyond="above", limit=10)
     slow = rule(
         tmp_path / "a", **KEYS, id="slow", value="array_max(speed_kmh)", beyond="below",
         limit="0.5 * free_flow_kmh",
     )  # fmt: skip
-    check_expressions(spark, tmp_path, [warm, slow])
+    check_translations(tmp_path, [warm, slow])
     tell_usual(tmp_path, model_coolant_c=88.0)
     tell_free_flow(tmp_path, (CELL, EAST, 62.0))
     more = {"lat_deg": 48.1, "lon_deg": 11.5, "heading_deg": 90.0, "coolant_temp_c": 99.0}

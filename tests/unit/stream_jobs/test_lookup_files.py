@@ -12,7 +12,7 @@ from infra.clients.health import HealthServer, Listen
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Settings
 from stream_jobs.frames import lookup_files
-from stream_jobs.frames.lookup_files import Copies, beside, place_of
+from stream_jobs.frames.lookup_files import Copies, place_of
 
 
 def served(folder: Path) -> HealthServer:
@@ -52,8 +52,7 @@ def test_lookups_lie_in_a_folder_or_on_a_page(tmp_path: Path) -> None:
     def settings(place: str) -> Settings:
         return Settings(paths={"home": str(tmp_path), "lookups": place})  # type: ignore[arg-type]
 
-    assert place_of(settings(""), "vehicle.arrow") == tmp_path / "lookups" / "vehicle.arrow"
-    page = place_of(settings("http://host:81/lookups"), "vehicle.arrow")
-    assert beside(page, "roads.npz") == "http://host:81/lookups/roads.npz"
+    assert place_of(settings("")) == tmp_path / "lookups"
+    assert place_of(settings("http://host:81/lookups")) == "http://host:81/lookups"
     with pytest.raises(ConfigError, match="the page of `odograph maintenance`"):
-        place_of(settings("hdfs://host:82/lookups"), "vehicle.arrow")
+        place_of(settings("hdfs://host:82/lookups"))

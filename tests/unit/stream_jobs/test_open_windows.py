@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from infra.settings.sections import Jobs
 from load_tests.oracle import expect
-from stream_jobs.frames.batch import FrameBatch, frame_batch
+from stream_jobs.frames.arrays import Frames
+from stream_jobs.frames.batch import frame_batch
 from stream_jobs.windows.open_windows import (
     SILENT_MS,
     Found,
@@ -56,7 +57,7 @@ class Bucket:
         return windows.found
 
 
-def frames_of(records: list[Record], partition: int = 0) -> FrameBatch | None:
+def frames_of(records: list[Record], partition: int = 0) -> Frames | None:
     batch = recorded(records)
     at = batch.schema.get_field_index("partition")
     column = pa.array([partition] * len(records), pa.int32())

@@ -166,7 +166,7 @@ def test_frames_give_rows_by_edge_that_add_up_to_their_samples(tmp_path: Path) -
     save(TOWN, tmp_path / "roads.npz")
     assert load(tmp_path / "roads.npz").edge_id.tolist() == TOWN.edge_id.tolist()
     t0 = 1_767_225_600_000
-    lookup = RoadLookup(tmp_path / "roads.npz", Roads())
+    lookup = RoadLookup(tmp_path, Roads())
     along = [(50 + 100 * k) * M for k in range(10)]
     told = frame(
         1, 0, t0, speed_kmh=36.0, ignition_on=True, lat_deg=2 * M, lon_deg=along,
@@ -178,9 +178,9 @@ def test_frames_give_rows_by_edge_that_add_up_to_their_samples(tmp_path: Path) -
     batch = frame_batch(pa.RecordBatch.from_pydict(columns), ClockLimits(0, 10_000, 30_000))
     assert batch is not None
     assert batch.ok.all()
-    _, edges = road_rows(batch.arrays, 60_000, lookup.index())
+    _, edges = road_rows(batch, 60_000, lookup.index())
     sums: dict[int, int] = {}
-    for row in pa.table(dict(edges.values)).to_pylist():
+    for row in pa.table(dict(edges)).to_pylist():
         assert row["place"] >> 32 == 5
         edge = (row["place"] & (2**32 - 1)) - 2
         sums[edge] = sums.get(edge, 0) + row["samples"]

@@ -11,7 +11,7 @@ import pytest
 
 from infra.settings.settings import Settings
 from stream_jobs.frames import state
-from stream_jobs.vehicles.features import FRAME_FEATURES, Round
+from stream_jobs.vehicles.features import FRAME_FEATURES, Features
 from stream_jobs.vehicles.journeys.journey import JourneyMemory, Row, due_ms, expire, step, unknown
 from stream_jobs.vehicles.rows import HarshRow, IdleRow, StopRow, TripRow
 
@@ -80,11 +80,11 @@ def told(
         if number in cuts:
             memory = state.load(state.dump(memory), JourneyMemory)
         come = [place for place, trace in enumerate(traces) if number < len(trace.frame_features)]
-        frames = Round(
+        frames = Features(
+            vehicles,
             np.array(come),
             np.array([traces[place].frame_features[number] for place in come]),
             [traces[place].runs[number] for place in come],
-            vehicles,
         )
         for row in step(memory, frames, LIMITS):
             found[row.vehicle_id].append(row)

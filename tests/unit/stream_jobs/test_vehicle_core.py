@@ -76,7 +76,7 @@ def told(frames: list[Frame], cuts: set[int]) -> list[Row]:
 
 
 def silence(fleet: Fleet, for_ms: int) -> list[Row]:
-    return CORE.expire(fleet, np.arange(1), int(fleet.vehicles["clock"][0]) + for_ms)
+    return CORE.expire(fleet, int(fleet.vehicles["clock"][0]) + for_ms)
 
 
 def journeys(rows: list[Row]) -> dict[Any, Row]:
@@ -138,7 +138,7 @@ def test_the_number_of_a_frame_with_an_impossible_clock_is_not_waited_for() -> N
 def test_an_outages_store_sent_beside_live_frames_extends_the_trip_under_the_same_id() -> None:
     fleet = fresh()
     rows = take(fleet, [frame(s) for s in range(60)])
-    rows += CORE.expire(fleet, np.arange(1), T0 + 600_000)
+    rows += CORE.expire(fleet, T0 + 600_000)
     stored = [frame(s, behind_ms=900_000 - 800 * (s - 60)) for s in range(60, 960)]
     live = [frame(s) for s in range(960, 1200)]
     rows += take(fleet, sorted([*stored, *live], key=lambda each: each["received_ms"]))
@@ -161,7 +161,7 @@ def test_a_vehicle_that_was_silent_for_long_is_forgotten_and_the_others_keep_the
     fleet = fresh()
     CORE.take(fleet, features_of([frame(0), frame(0), frame(0)], vehicles=["A", "B", "C"]))
     CORE.take(fleet, features_of([frame(86_400 * 40)], vehicles=["B"]))
-    CORE.expired(fleet, T0 + 86_400_000 * 40)
+    CORE.expire(fleet, T0 + 86_400_000 * 40)
     fleet = again(fleet)
     assert fleet.ids == ["B"]
     assert (fleet.order(0).next_seq, fleet.vehicles["last_seq"][0]) == (1, 0)

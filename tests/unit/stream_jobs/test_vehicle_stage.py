@@ -32,12 +32,13 @@ NOBODY = Path("none")
 
 
 def vehicles(home: Path, *rows: tuple[str, str, str, str]) -> Path:
-    """The file of what vehicles are, with these rows."""
-    path = home / "lookups" / lookups.VEHICLE_FILE
+    """The folder with the file of what vehicles are, with these rows."""
+    folder = home / "lookups"
     lookups.write(
-        path, pa.Table.from_pylist([dict(zip(lookups.SCHEMA.names, row, strict=True)) for row in rows])
+        folder / lookups.VEHICLE_FILE,
+        pa.Table.from_pylist([dict(zip(lookups.SCHEMA.names, row, strict=True)) for row in rows]),
     )
-    return path
+    return folder
 
 
 def features(batch: pa.RecordBatch, lookup: Path = NOBODY) -> Features:
@@ -142,7 +143,7 @@ def test_a_speed_in_whole_kmh_that_reads_the_gate_may_be_above_it(last_kmh: floa
 
 
 def test_the_lookup_is_written_at_once_and_read_again_when_it_changed(tmp_path: Path) -> None:
-    assert lookups.current(tmp_path / "lookups" / lookups.VEHICLE_FILE).vehicles.num_rows == 0
+    assert lookups.current(tmp_path / "lookups").vehicles.num_rows == 0
     path = vehicles(tmp_path, (vin(1), "m", "petrol", "car"))
     after = lookups.current(path)
     assert after.of_vehicles(pa.array([vin(1), vin(2)]))["model"].to_pylist() == ["m", None]

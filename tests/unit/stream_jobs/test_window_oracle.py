@@ -28,7 +28,7 @@ def town(folder: Path) -> RoadLookup:
     """The file of a network as maintenance writes it."""
     rows = [(edge, kind, kmh, m, [[lon, lat] for lat, lon in path]) for edge, kind, kmh, m, path in TOWN]
     network.save(network.network_of(3, rows), folder / "roads.npz")
-    return RoadLookup(folder / "roads.npz", sections.Roads())
+    return RoadLookup(folder, sections.Roads())
 
 
 def test_the_order_of_arrival_changes_nothing_and_the_oracle_agrees(tmp_path: Path) -> None:

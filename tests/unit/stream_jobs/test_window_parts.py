@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from load_tests.oracle import Limits, cell_of, samples
-from stream_jobs.frames.batch import FrameBatch, frame_batch
+from stream_jobs.frames.arrays import Frames
+from stream_jobs.frames.batch import frame_batch
 from stream_jobs.windows.block import cut, parts_of
 from stream_jobs.windows.places import Places, road_rows
 from stream_jobs.windows.vehicle import PARTS
@@ -24,19 +25,19 @@ KEYS = ("place", "heading_sector", "start_ms")
 SUMS = ("samples", "time_ms_sum", "speed_over_time_sum")
 
 
-def batch_of(payloads: list[bytes], received_ms: int = T0 + 20_000) -> FrameBatch:
+def batch_of(payloads: list[bytes], received_ms: int = T0 + 20_000) -> Frames:
     batch = frame_batch(recorded([(received_ms, payload) for payload in payloads]), LIMITS)
     assert batch is not None
     return batch
 
 
-def window_parts(batch: FrameBatch) -> list[dict[int, Row]]:
+def window_parts(batch: Frames) -> list[dict[int, Row]]:
     """Of each frame its parts by the start of their window; what is not known is None."""
-    segments = cut(batch.arrays, 10_000)
-    parts = parts_of(batch.arrays, segments)
+    begins, starts_ms = cut(batch, 10_000)
+    parts = parts_of(batch, begins, 10_000)
     combined = {part.name: parts[part.name] for part in PARTS}
     of_frames: list[dict[int, Row]] = [{} for _ in range(len(batch))]
-    for k, (of, start_ms) in enumerate(zip(segments.of_frame, segments.start_ms.tolist(), strict=True)):
+    for k, (of, start_ms) in enumerate(zip(batch.of_sample[begins], starts_ms.tolist(), strict=True)):
         assert start_ms not in of_frames[of]
         of_frames[of][start_ms] = {
             name: int(part.values[k]) if part.known[k] else None for name, part in combined.items()
@@ -66,19 +67,19 @@ def test_what_frames_add_to_windows_is_what_the_oracle_finds(
     ]
     batch = batch_of([orjson.dumps(f) for f in frames])
     assert batch.ok.all()
-    assert batch.whole("seq").tolist() == list(range(len(frames)))
+    assert batch.seq.tolist() == list(range(len(frames)))
     assert visited(batch) == sorted({key for told in frames for key in expected_roads(told)})
     for told, found, roads in zip(frames, window_parts(batch), road_sums(batch), strict=True):
         assert {start: {k: row[k] for k in CHECKS} for start, row in found.items()} == expected_sums(told)
         assert roads == expected_roads(told)
 
 
-def visited(batch: FrameBatch) -> list[tuple[str, int, int]]:
+def visited(batch: Frames) -> list[tuple[str, int, int]]:
     """The places visited, each once, as ``road_sums`` has them; each says one vehicle."""
-    (rows,) = road_rows(batch.arrays, 60_000, None)
+    (rows,) = road_rows(batch, 60_000, None)
     of_frame, keys = np.zeros(len(batch), np.int64), []
-    for start in np.unique(rows.values["start_ms"]).tolist():
-        found = Places.of(batch.vehicles[:1], of_frame, rows, rows.values["start_ms"] == start)
+    for start in np.unique(rows["start_ms"]).tolist():
+        found = Places.of(batch.vehicles[:1], of_frame, rows, rows["start_ms"] == start)
         places = Places(batch.vehicles[:0], found.rows[:, :0])
         places.add(found)
         shares = places.given_out(start)
@@ -127,12 +128,12 @@ def expected_sums(told: Row) -> dict[int, Row]:
     return {start: {name: of(found) for name, of in CHECKS.items()} for start, found in by_window.items()}
 
 
-def road_sums(batch: FrameBatch) -> list[dict[tuple[str, int, int], list[int]]]:
+def road_sums(batch: Frames) -> list[dict[tuple[str, int, int], list[int]]]:
     """Of each frame its sums by place."""
-    (rows,) = road_rows(batch.arrays, 60_000, None)
+    (rows,) = road_rows(batch, 60_000, None)
     out: list[dict[tuple[str, int, int], list[int]]] = [{} for _ in range(len(batch))]
-    columns = [rows.values[name].tolist() for name in (*KEYS, *SUMS)]
-    for of, cell, sector, start_ms, *row in zip(rows.of_frame.tolist(), *columns, strict=True):
+    columns = [rows[name].tolist() for name in (*KEYS, *SUMS)]
+    for of, cell, sector, start_ms, *row in zip(rows["of_frame"].tolist(), *columns, strict=True):
         sums = out[of].setdefault((f"{cell:x}", sector, start_ms), [0, 0, 0])
         sums[:] = [a + b for a, b in zip(sums, row, strict=True)]
     return out

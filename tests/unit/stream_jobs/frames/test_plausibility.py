@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from infra.contract.signals import BY_NAME, FAST, SIGNALS
+from infra.contract.verdict import OK
 from stream_jobs.frames import plausibility
-from stream_jobs.frames.arrays import frames_of
+from stream_jobs.frames.arrays import Frames, frames_of
 from stream_jobs.frames.plausibility import (
     POSITION,
     place,
@@ -52,6 +53,11 @@ def table(frames: list[Frame]) -> pa.Table:
     return pa.Table.from_pylist([head | frame for frame in frames], schema=FRAME_SCHEMA).combine_chunks()
 
 
+def arrays(frames: list[Frame]) -> Frames:
+    none = np.zeros(len(frames), np.int64)
+    return frames_of(table(frames), np.full(len(frames), OK), none, none, none)
+
+
 def by_arrow(frames: list[Frame], names: tuple[str, ...]) -> list[Frame]:
     return pa.table(plausible_columns(table(frames), names)).to_pylist()
 
@@ -83,7 +89,7 @@ def test_spark_and_arrow_keep_the_same_values_of_any_frame(spark: SparkSession) 
 @settings(max_examples=100, deadline=None)
 @given(frames=FRAMES)
 def test_the_windows_know_what_rules_see(frames: list[Frame]) -> None:
-    made, seen = frames_of(table(frames), np.zeros(len(frames), np.bool_)), by_arrow(frames, DRAWN)
+    made, seen = arrays(frames), by_arrow(frames, DRAWN)
     for name in DRAWN:
         if BY_NAME[name].rate == "slow":
             known, values = made.slow[name].known.tolist(), [frame[name] for frame in seen]
@@ -163,7 +169,7 @@ def test_a_frame_whose_fixes_lie_further_apart_than_a_vehicle_drives_has_no_fix(
     expected[5] = {"lat_deg": [48.1, None], "lon_deg": [11.5, 11.5]}
     assert by_arrow(frames, POSITION) == expected
     assert by_spark(spark, frames, POSITION) == expected
-    made = frames_of(table(frames), np.zeros(len(frames), np.bool_))
+    made = arrays(frames)
     assert made.fast["lat_deg"].known.reshape(-1, 3).sum(axis=1).tolist() == [2, 0, 0, 2, 3, 1]
     assert made.fast["speed_kmh"].known.sum() == 3
     assert made.fast_wrong.sum() == 5 + 6 + 1

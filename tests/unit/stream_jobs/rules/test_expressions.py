@@ -11,13 +11,14 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ConfigError
 from infra.contract.verdict import ClockLimits
 from stream_jobs.app.instant import require_slots
-from stream_jobs.rules.evaluation import Evaluator, UntranslatableError
+from stream_jobs.rules.evaluation import Evaluator, UntranslatableError, check_translations
 from stream_jobs.rules.instant import check_expressions, frame_findings
-from stream_jobs.rules.model import INSTANT, SHIPPED, VEHICLES, load_rules
+from stream_jobs.rules.model import INSTANT, SHIPPED, VEHICLES, load_rules, of_query
 
 
-def test_spark_understands_the_shipped_rules(query_spark: SparkSession) -> None:
-    check_expressions(query_spark, SHIPPED, load_rules())
+def test_each_engine_understands_the_shipped_rules_that_it_evaluates(query_spark: SparkSession) -> None:
+    check_expressions(query_spark, SHIPPED, of_query(load_rules(), INSTANT))
+    check_translations(SHIPPED, load_rules())
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def one_by_one(core: Core, of: Rule, features: Features, until_ms: int) -> list[
         rows += core.take(fleet, features.take(np.array([place])))
         blob = dump(fleet, Memory())
     fleet, _ = load(blob, rule_set)
-    rows += core.expire(fleet, np.arange(len(fleet.ids)), until_ms)
+    rows += core.expire(fleet, until_ms)
     return [row for row in rows if isinstance(row, AlertRow)]
 
 
