@@ -124,17 +124,6 @@ class Operator:
     stage: VehicleStage
     roads: RoadLookup | None
 
-    def rows(
-        self,
-        bucket: int,
-        records: Iterable[pd.DataFrame],
-        state: Opened,
-        expired_ms: int | None,
-        watermark_ms: int,
-    ) -> Iterator[pd.DataFrame]:
-        """As ``Processor`` calls it."""
-        return self(bucket, records, BucketState(state, expired_ms), watermark_ms)
-
     def __call__(
         self, bucket: int, records: Iterable[pd.DataFrame], store: BucketState, watermark_ms: int
     ) -> Iterator[pd.DataFrame]:
@@ -297,6 +286,6 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     timed = records.select("key", *RECORD, F.timestamp_millis("received_ms").alias("received"))
     keyed = with_timer(timed, jobs.receipt_skew_s, bucket, "key", *RECORD)
     rows = keyed.transformWithStateInPandas(
-        Processor(operator_of(settings, rule_set)), OUTPUT, "append", "EventTime"
+        Processor(operator_of(settings, rule_set), BucketState), OUTPUT, "append", "EventTime"
     )
     return rows.observe(COUNTED, F.sum("copies").alias("copies"), F.sum("missed").alias("missed"))
