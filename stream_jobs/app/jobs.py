@@ -24,7 +24,7 @@ from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.database import Connection, Database, insert_row
 from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
-from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream, rehearsal, settled, started
+from stream_jobs.app.queries import QUERIES, Query, kafka_stream, rehearsal, settled, started
 from stream_jobs.app.session import MemoryReturn, build_session, conf_of
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of
@@ -166,18 +166,18 @@ class Application:
         logs = log_generations(self._addresses.kafka_bootstrap, topics)
         of_logs(checkpoint, logs)
         claims = BatchClaims(query.name, checkpoint, logs)
-        parts = SinkParts(s, self._addresses, self._runner.database(query.name), claims, self._stop)
-        again = None if query.again is None else query.again(parts)
-        if reconciled(parts.database, checkpoint, again, stateless=query.operators is None):
+        database, where = self._runner.database(query.name), self._addresses
+        again = query.again and partial(query.again, s, where)
+        if reconciled(database, checkpoint, again, stateless=query.operators is None):
             checkpoint = checkpoint_of(*fit, (), query.buckets(s), counted=counted)
             of_logs(checkpoint, logs)
         fresh = checkpoint.query_id() is None
-        sink = query.sink(parts)
-        records = kafka_stream(spark, s, self._addresses, query.max_offsets(s), *query.topics)
+        sink = query.sink(s, where, database, claims)
+        records = kafka_stream(spark, s, where, query.max_offsets(s), *query.topics)
         self._locations[query.name] = checkpoint.location
         running = started(query, records, s, sink, checkpoint.location)
         if fresh:
-            parts.database.run(lambda connection: enter(connection, query.name, str(running.id)))
+            database.run(lambda connection: enter(connection, query.name, str(running.id)))
         return running
 
     def _tasks(self, spark: SparkSession) -> list[PeriodicTask]:
@@ -250,8 +250,6 @@ CAUSED_BY: Final = "Caused by: "
 NO_SPACE: Final = "No space left on device"
 BROKEN: Final = ("CHECKSUM", "ChecksumException", "CANNOT_LOAD_STATE_STORE", "CANNOT_READ_STREAMING_STATE")
 """Words of Spark's and Hadoop's errors on files that are not as they were written."""
-LINES: Final = 3
-CHARS: Final = 1000
 
 
 def explained(query: str, checkpoint: str, error: object) -> str:
@@ -259,7 +257,7 @@ def explained(query: str, checkpoint: str, error: object) -> str:
     text = str(error).strip() if error else "ended without an error"
     lines = [line.strip() for line in text.splitlines()]
     causes = [line.removeprefix(CAUSED_BY) for line in lines if line.startswith(CAUSED_BY)]
-    reason = (causes[-1] if causes else " / ".join(lines[:LINES]))[:CHARS]
+    reason = (causes[-1] if causes else " / ".join(lines[:3]))[:1000]
     advice = ""
     if NO_SPACE in text:
         advice = (

@@ -5,7 +5,7 @@ of files follow from the batch alone: one that runs again writes the same files 
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,13 +19,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from infra.contract.errors import ArchiveError
-from infra.contract.verdict import LATE, OK, ClockLimits
+from infra.contract.topics import DEFERRED, kafka_topic
+from infra.contract.verdict import LATE, OK, clock_limits
+from infra.settings.settings import Endpoints, Settings
 from infra.stack.query_offsets import Stretches
 from stream_jobs.app.database import Connection, Database, insert_rows
 from stream_jobs.app.schema import COORDINATES, IDENTITY, LOG
 from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import Entry, described
+from stream_jobs.archive.manifest import Entry, archive_of, described
 from stream_jobs.archive.writer import EXCEPTION, WRITTEN, HourFiles, Written, files_of, place
 from stream_jobs.recovery.ledger import BatchClaims, Gap
 from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
@@ -37,32 +39,26 @@ LATE_COLUMNS: Final = (
 QUARANTINE_COLUMNS: Final = (*COORDINATES, LOG, *IDENTITY, "t0_ms", "received_at", "verdict")
 
 
-@dataclass(frozen=True, slots=True)
-class Filer:
-    """A batch -> its files and exceptions, rows of WRITTEN, by so many tasks."""
-
-    limits: ClockLimits
-    deferred: str = ""
-    writers: int = 1
-
-    def __call__(self, batch: DataFrame) -> pa.Table:
-        write = HourFiles(self.limits, self.deferred)
-        # In the order of the log, a task a writer.
-        return batch.coalesce(self.writers).mapInArrow(write.__call__, from_arrow_schema(WRITTEN)).toArrow()
+def archived(records: DataFrame, settings: Settings) -> DataFrame:
+    """Records of a stream -> their files and exceptions, rows of WRITTEN, each task in the log's order."""
+    write = HourFiles(clock_limits(settings), kafka_topic(settings.kafka.prefix, DEFERRED))
+    writers = records.coalesce(settings.archive.writers)
+    return writers.mapInArrow(write.__call__, from_arrow_schema(WRITTEN))
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSink:
-    """foreachBatch writer: files, then late, quarantined and deferred frames in one transaction."""
+    """foreachBatch writer of what was ``archived``: files, then late, quarantined and deferred frames in one
+    transaction.
+    """
 
     database: Database
     claims: BatchClaims
     folder: Path
-    file: Filer
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         stem = f"{self.claims.query_id[:8]}-{batch_id:09d}"
-        rows = self.file(batch)
+        rows = batch.toArrow()
         publish(files_of(rows), self.folder, stem, self.claims.range_of(batch_id), self.claims.logs)
         exceptions = rows.filter(pc.is_null(rows["hour_ms"])).select([*EXCEPTION])
         self.database.run(lambda connection: self.write(connection, exceptions, batch_id))
@@ -113,22 +109,16 @@ def note_exceptions(
     return int(late.num_rows)
 
 
-def note_again(folder: Path, deferred: str) -> Callable[[Connection, Gap], None]:
+def note_again(settings: Settings, _where: Endpoints, connection: Connection, gap: Gap) -> None:
     """The exceptions of a gap from its files, which are there, into a database that has lost them."""
+    deferred, lost = kafka_topic(settings.kafka.prefix, DEFERRED), gap.differing()
     told = (pc.field("verdict") != OK) | (pc.field("topic") == deferred)
-
-    def again(connection: Connection, gap: Gap) -> None:
-        lost = gap.differing()
-        for file in reader.files(folder):
-            offsets = () if file.entry is None else file.entry.offsets
-            if any(
-                each.last >= lost.get((each.topic, each.partition), (each.last + 1,))[0] for each in offsets
-            ):
-                found = pq.read_table(file.path, columns=[*EXCEPTION], partitioning=None, filters=told)
-                note_exceptions(connection, found, file.logs)
-                _note_vehicles(connection, found)
-
-    return again
+    for file in reader.files(archive_of(settings.paths.home)):
+        offsets = () if file.entry is None else file.entry.offsets
+        if any(each.last >= lost.get((each.topic, each.partition), (each.last + 1,))[0] for each in offsets):
+            found = pq.read_table(file.path, columns=[*EXCEPTION], partitioning=None, filters=told)
+            note_exceptions(connection, found, file.logs)
+            _note_vehicles(connection, found)
 
 
 def publish(

@@ -18,7 +18,7 @@ from infra.settings.sections import Overload as Terms
 from load_tests.mqtt_flood import vehicle_id
 from stream_jobs.app.database import Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
-from stream_jobs.archive.query import ArchiveSink, Filer
+from stream_jobs.archive.query import ArchiveSink
 from stream_jobs.archive.writer import EXCEPTION, HourFiles
 from stream_jobs.audit.collect import current_ledger
 from stream_jobs.maintenance.overload import Overload, unless_overloaded
@@ -143,7 +143,7 @@ def test_what_was_put_off_is_listed_as_such_and_the_ledger_balances_until_it_is_
     checkpoint.mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id": "11111111-2222-3333-4444-555555555555"}')
     claims = BatchClaims("archive", Checkpoint(LocalFiles(str(checkpoint.parent)), "archive"))
-    sink = ArchiveSink(database, claims, tmp_path, Filer(clock_limits(lane.settings), deferred))
+    sink = ArchiveSink(database, claims, tmp_path)
     for _ in range(2):
         database.run(lambda connection: sink.write(connection, found, 1))
     listed = "SELECT seq, deferred, repaired_at IS NULL AS open FROM odograph.late_frame ORDER BY seq"
