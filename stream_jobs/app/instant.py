@@ -77,8 +77,7 @@ def run(settings: Settings) -> None:
         master = settings.jobs.instant_master or f"local[{slots}]"
         spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, master, conf_of(__file__))
         parts.callback(spark.stop)
-        gathered(lambda: spark.sparkContext.defaultParallelism, slots, stop)
-        require_slots(spark.sparkContext.defaultParallelism, partitions)
+        require_slots(lambda: spark.sparkContext.defaultParallelism, partitions, stop)
         spark_rules.check_expressions(spark, settings.jobs.rules or SHIPPED, rules)
         found = {query: findings(spark, settings, where, rules, query) for query in SOURCES}
         warm_up = rehearsal(spark, settings, where, rules)
@@ -110,20 +109,18 @@ def rehearsal(
     return rehearsed(spark, settings, [partial(start, query) for query in SOURCES])
 
 
-def gathered(slots: Callable[[], int], wanted: int, stop: threading.Event) -> None:
-    """Wait until the executors of a cluster have come, for ``EXECUTORS_S`` at most."""
-    end = time.monotonic() + EXECUTORS_S
-    while slots() < wanted and time.monotonic() < end and not stop.wait(POLL_S):
+def require_slots(slots: Callable[[], int], partitions: dict[str, int], stop: threading.Event) -> None:
+    """Raise ConfigError unless every partition gets a task slot: one without would be stalled in silence.
+
+    The executors of a cluster are waited for, for ``EXECUTORS_S`` at most.
+    """
+    needed, end = sum(partitions.values()), time.monotonic() + EXECUTORS_S
+    while (found := slots()) < needed and time.monotonic() < end and not stop.wait(POLL_S):
         pass
-
-
-def require_slots(slots: int, partitions: dict[str, int]) -> None:
-    """Raise ConfigError unless every partition gets a task slot: one without would be stalled in silence."""
-    needed = sum(partitions.values())
-    if slots < needed:
+    if found < needed:
         each = ", ".join(f"{topic} {count}" for topic, count in sorted(partitions.items()))
         raise ConfigError(
-            f"{PROGRAM} has {slots} task slots and needs {needed}, one for each partition ({each}); "
+            f"{PROGRAM} has {found} task slots and needs {needed}, one for each partition ({each}); "
             f"give the Spark master at least {needed} cores, as local[{needed}]"
         )
 
@@ -231,8 +228,7 @@ class State:
     def started(self) -> None:
         for query in self._trigger_s:
             self._gauges["active"].labels(query).set(1)
-        now = time.monotonic()
-        self._progress_at = dict.fromkeys(self._trigger_s, now)
+        self._progress_at = dict.fromkeys(self._trigger_s, time.monotonic())
 
     def progressed(self, query: str, progress: Any) -> None:
         """Take over Spark's newest progress report, a StreamingQueryProgress or None."""
