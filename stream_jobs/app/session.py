@@ -123,10 +123,8 @@ def _on_a_cluster(settings: Settings) -> dict[str, str]:
 
     Raises ConfigError where state or lookups would lie on each host by itself.
     """
-    paths = {name: settings.paths.place(name) for name in PLACES}
-    if own := [
-        name for name, place in paths.items() if "://" not in place and not getattr(settings.paths, name)
-    ]:
+    paths = settings.paths
+    if own := [n for n in PLACES if "://" not in paths.place(n) and not getattr(paths, n)]:
         names = " and ".join(f"ODOGRAPH_PATHS_{name.upper()}" for name in own)
         raise ConfigError(
             f"{names}: on a Spark cluster a URL, or a folder that all hosts share, is wanted: workers would "
