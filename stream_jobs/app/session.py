@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, chdir, contextmanager, suppress
 from functools import cache as once
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -150,16 +149,16 @@ def spark_when_asked(
 ) -> Iterator[Callable[[], SparkSession]]:
     """Makes the session of a batch command when it is first called for; it ends with the block."""
 
-    @lru_cache(maxsize=1)
-    def session() -> SparkSession:
-        conf = {"spark.sql.shuffle.partitions": str(settings.recompute.parts)}
-        return build_session(settings, name, memory_mb, master or settings.jobs.master, conf)
+    with ExitStack() as ends:
 
-    try:
+        @once
+        def session() -> SparkSession:
+            conf = {"spark.sql.shuffle.partitions": str(settings.recompute.parts)}
+            made = build_session(settings, name, memory_mb, master or settings.jobs.master, conf)
+            ends.callback(made.stop)
+            return made
+
         yield session
-    finally:
-        if session.cache_info().currsize:
-            session().stop()
 
 
 def java_options(settings: Settings, conf: Mapping[str, str]) -> str:

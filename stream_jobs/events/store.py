@@ -60,7 +60,7 @@ def run(settings: Settings) -> None:
     where = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"), CONSUMER)
     with stopped_by_signals() as stop:
         store = EventStore(settings, where, stop)
-        checks = {"database": store.database_problem, "kafka": lambda: store.kafka_problem}
+        checks = {"database": lambda: store.database.problem, "kafka": lambda: store.kafka_problem}
         lease = Lease(settings, where.db_ingest_url, CONSUMER, stop)
         with HealthServer(where.health(CONSUMER), checks, store.metrics.registry, lease=lease) as page:
             structlog.get_logger().info("serving", port=page.port)
@@ -93,9 +93,6 @@ class EventStore:
             TopicWriter(self._where.kafka_bootstrap, self._prefix, name, stop)
             for name in ("dead-letter", "incidents")
         )
-
-    def database_problem(self) -> str | None:
-        return self.database.problem()
 
     def serve(self, term: threading.Event) -> None:
         """Until ``term`` is over; each time Kafka is lost, start again from the stored offsets."""

@@ -145,7 +145,7 @@ class TaskRunner:
 
     def database_problem(self) -> str | None:
         """Why the database cannot be reached at present, None where it can."""
-        return next((d.problem() for d in self._databases if d.problem()), None)
+        return next((each.problem for each in self._databases if each.problem), None)
 
     def start(self, tasks: Sequence[PeriodicTask]) -> None:
         report = PeriodicTask("report", REPORT_S, partial(self._put_states, tasks, self.database("report")))
