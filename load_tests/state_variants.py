@@ -110,7 +110,7 @@ def keyed(rows: DataFrame, buckets: int | None) -> GroupedData:
 def values(rows: DataFrame, buckets: int | None) -> DataFrame:
     """transformWithState: a value for each block of windows."""
     return keyed(rows, buckets).transformWithStateInPandas(
-        Processor(operator()), OUTPUT, "append", "EventTime"
+        Processor(operator(), BucketState), OUTPUT, "append", "EventTime"
     )
 
 

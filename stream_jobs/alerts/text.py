@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from infra.clients.tables import aligned, cell
 from stream_jobs.reprocess.backtest import Comparison, by_rule
 
 Row = Mapping[str, Any]
+_number = partial(cell, form=".4g")
 
 
 def rule_table(rows: Sequence[Row]) -> str:
@@ -138,10 +140,6 @@ def comparison_page(found: Comparison) -> str:
 
 def _ms(moment_ms: int | None) -> str:
     return cell(None if moment_ms is None else datetime.fromtimestamp(moment_ms / 1000, UTC))
-
-
-def _number(value: Any) -> str:
-    return "-" if value is None else f"{float(value):.4g}"
 
 
 def _span(seconds: Any) -> str:

@@ -64,7 +64,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
 @dataclass(slots=True)
 class Database:
-    """One connection that comes back by itself; for one thread at a time. ``problem`` is for readiness.
+    """One connection that comes back by itself; for one thread at a time.
 
     ``bury`` takes refused rows, and returns when they are safe or raises ServiceError; without it an error of
     a row is one of its transaction. Where ``stop`` is the term of a lease, each transaction is fenced by it.
@@ -75,13 +75,10 @@ class Database:
     stop: threading.Event
     attempt_s: float = ATTEMPT_S
     bury: Callable[[Sequence[Refused]], None] | None = None
+    problem: str | None = field(default=None, init=False)
+    """Why the database cannot be reached at present."""
     _connection: Connection | None = field(default=None, init=False)
-    _problem: str | None = field(default=None, init=False)
     _logged_at: float = field(default=0.0, init=False)
-
-    def problem(self) -> str | None:
-        """Why the database cannot be reached at present, or None."""
-        return self._problem
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
         """The result of ``work`` in one transaction, tried until the database takes it.
@@ -104,7 +101,7 @@ class Database:
                 if cause is Cause.AWAY:
                     self._lost(error)
             else:
-                self._problem = None
+                self.problem = None
                 return result
             if self.stop.wait(pause_s):
                 raise ServiceError(f"stopped while the database was away ({self.name})")
@@ -130,7 +127,7 @@ class Database:
             return result
 
     def _lost(self, error: Exception) -> None:
-        self._problem = f"database: {error}".strip()
+        self.problem = f"database: {error}".strip()
         self.close()
         if time.monotonic() - self._logged_at > LOG_EVERY_S:
             self._logged_at = time.monotonic()

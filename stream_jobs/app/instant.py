@@ -77,10 +77,10 @@ def run(settings: Settings) -> None:
         master = settings.jobs.instant_master or f"local[{slots}]"
         spark = build_session(settings, PROGRAM, settings.jobs.instant_mb, master, conf_of(__file__))
         parts.callback(spark.stop)
-        gathered(lambda: spark.sparkContext.defaultParallelism, slots, stop)
-        require_slots(spark.sparkContext.defaultParallelism, partitions)
+        require_slots(lambda: spark.sparkContext.defaultParallelism, partitions, stop)
         spark_rules.check_expressions(spark, settings.jobs.rules or SHIPPED, rules)
-        found = {query: findings(spark, settings, where, rules, query) for query in SOURCES}
+        made_of = partial(findings, spark, settings, where, rules)
+        found = {query: made_of(query) for query in SOURCES}
         warm_up = rehearsal(spark, settings, where, rules)
         term = parts.enter_context(lease.held(warm_up))
         warm_up.close()
@@ -91,10 +91,7 @@ def run(settings: Settings) -> None:
             with suppress(ServiceError):  # away: a checkpoint says where to go on, without one all is judged
                 judged_ms = judged_to_ms(where.db_ingest_url)
         if judged_ms is not None:
-            since_ms = judged_ms - REGION_MS
-            found = {
-                query: findings(spark, settings, where, rules, query, since_ms=since_ms) for query in SOURCES
-            }
+            found = {query: made_of(query, since_ms=judged_ms - REGION_MS) for query in SOURCES}
         watch([start(settings, where, query, rows) for query, rows in found.items()], state, term)
 
 
@@ -110,20 +107,18 @@ def rehearsal(
     return rehearsed(spark, settings, [partial(start, query) for query in SOURCES])
 
 
-def gathered(slots: Callable[[], int], wanted: int, stop: threading.Event) -> None:
-    """Wait until the executors of a cluster have come, for ``EXECUTORS_S`` at most."""
-    end = time.monotonic() + EXECUTORS_S
-    while slots() < wanted and time.monotonic() < end and not stop.wait(POLL_S):
+def require_slots(slots: Callable[[], int], partitions: dict[str, int], stop: threading.Event) -> None:
+    """Raise ConfigError unless every partition gets a task slot: one without would be stalled in silence.
+
+    The executors of a cluster are waited for, for ``EXECUTORS_S`` at most.
+    """
+    needed, end = sum(partitions.values()), time.monotonic() + EXECUTORS_S
+    while (found := slots()) < needed and time.monotonic() < end and not stop.wait(POLL_S):
         pass
-
-
-def require_slots(slots: int, partitions: dict[str, int]) -> None:
-    """Raise ConfigError unless every partition gets a task slot: one without would be stalled in silence."""
-    needed = sum(partitions.values())
-    if slots < needed:
+    if found < needed:
         each = ", ".join(f"{topic} {count}" for topic, count in sorted(partitions.items()))
         raise ConfigError(
-            f"{PROGRAM} has {slots} task slots and needs {needed}, one for each partition ({each}); "
+            f"{PROGRAM} has {found} task slots and needs {needed}, one for each partition ({each}); "
             f"give the Spark master at least {needed} cores, as local[{needed}]"
         )
 
@@ -221,8 +216,7 @@ class State:
     def __init__(self, trigger_s: Mapping[str, float]) -> None:
         self.registry = CollectorRegistry()
         self._trigger_s = trigger_s
-        self._progress_at: dict[str, float] = {}
-        self._batch: dict[str, int] = {}
+        self._last: dict[str, tuple[int, float]] = {}  # by query its last batch, and when that was seen
         self._gauges = {
             name: Gauge(f"odograph_instant_{name}", text, ["query"], registry=self.registry)
             for name, (text, _) in GAUGES.items()
@@ -231,15 +225,13 @@ class State:
     def started(self) -> None:
         for query in self._trigger_s:
             self._gauges["active"].labels(query).set(1)
-        now = time.monotonic()
-        self._progress_at = dict.fromkeys(self._trigger_s, now)
+        self._last = dict.fromkeys(self._trigger_s, (-1, time.monotonic()))
 
     def progressed(self, query: str, progress: Any) -> None:
         """Take over Spark's newest progress report, a StreamingQueryProgress or None."""
-        if progress is None or progress["batchId"] == self._batch.get(query, -1):
+        if progress is None or progress["batchId"] == self._last[query][0]:
             return
-        self._batch[query] = progress["batchId"]
-        self._progress_at[query] = time.monotonic()
+        self._last[query] = progress["batchId"], time.monotonic()
         for name, (_, column) in GAUGES.items():
             if column:
                 self._gauges[name].labels(query).set(progress[column])
@@ -250,10 +242,10 @@ class State:
 
     def reason(self) -> str | None:
         """Why a query is not ready, None when all are."""
-        if not self._progress_at:
+        if not self._last:
             return "the queries are starting"
         for query, trigger_s in self._trigger_s.items():
-            age_s = time.monotonic() - self._progress_at[query]
+            age_s = time.monotonic() - self._last[query][1]
             if age_s > PATIENCE * trigger_s + PATIENCE_S:
                 return f"{query}: no batch ended for {age_s:.0f} s: stalled"
         return None

@@ -24,12 +24,12 @@ from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.database import Connection, Database, insert_row
 from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
-from stream_jobs.app.queries import QUERIES, Query, SinkParts, kafka_stream, rehearsal, settled, started
+from stream_jobs.app.queries import QUERIES, Query, kafka_stream, rehearsal, settled, started
 from stream_jobs.app.session import MemoryReturn, build_session, conf_of
-from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
+from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
-from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
+from stream_jobs.maintenance.task import PeriodicTask, TaskRunner
 from stream_jobs.recovery.checkpoints import checkpoint_of, of_logs
 from stream_jobs.recovery.files import HadoopStore, checkpoint_files
 from stream_jobs.recovery.ledger import BatchClaims, enter, reconciled
@@ -47,6 +47,7 @@ STARTS: Final = 3
 """Of a query, while Spark says NOT_CONNECTED: it waits 10 s for a Python, too short on a starved machine."""
 ALONE_S: Final = 10.0
 KEEP_S: Final = 20.0  # Spark ends its Python workers when none of them has had a task for a minute
+PROGRESS_S: Final = 1.0
 STREAM_CONF: Final = conf_of(__file__)
 
 
@@ -120,19 +121,15 @@ class Application:
         self._registry = CollectorRegistry()
         self._board = Board(self._registry, settings.jobs.trigger_s)
         self.listeners: list[Listener] = [self._board]
-        self._databases: list[Database] = []
-        self._tasks: TaskRunner | None = None
+        self._runner = TaskRunner(NAME, settings, addresses, self._registry)
 
     def run(self) -> None:
         """Start everything when the lease is ours, then wait for the signal or a failure, as its loss is."""
         with ExitStack() as parts:
-            checks = {
-                "queries": self._queries_problem,
-                "database": lambda: next((d.problem() for d in self._databases if d.problem()), None),
-            }
+            checks = {"queries": self._queries_problem, "database": self._runner.database_problem}
             remarks = {
                 "degraded": lambda: "; ".join(self._degraded.values()) or None,
-                "tasks": lambda: None if self._tasks is None else self._tasks.problem(),
+                "tasks": self._runner.problem,
             }
             listen = self._addresses.health(NAME)
             page = HealthServer(listen, checks, self._registry, remarks, lease=self._lease)
@@ -148,17 +145,10 @@ class Application:
             self._wanted |= {query.name: query for query in user_queries(self._settings, spark)}
             for listener in self.listeners:
                 spark.streams.addListener(listener)
+            parts.enter_context(self._runner.until(term))
             parts.callback(self._close, spark)
             self._start_next(spark, 1 if self._lease.succeeds else len(self._wanted))
-            tasks = stream_tasks(spark, self._settings, self._board, self._database, self._stop)
-            jobs, kafka = self._settings.jobs, (self._addresses.kafka_bootstrap, self._settings.kafka.prefix)
-            if jobs.clock_s:
-                write = TopicWriter(*kafka, CLOCK, self._stop).write
-                clock = partial(run_clock, self._board, jobs.clock_s, write)
-                tasks.append(PeriodicTask("clock", PROGRESS_S, clock))
-            metrics = TaskMetrics(self._registry)
-            self._tasks = TaskRunner(NAME, tasks, self._database("report"), self._stop, metrics)
-            self._tasks.start()
+            self._runner.start(self._tasks(spark))
             log.info("running", queries=[*self._running], port=page.port)
             self._watch(spark)
 
@@ -176,24 +166,45 @@ class Application:
         logs = log_generations(self._addresses.kafka_bootstrap, topics)
         of_logs(checkpoint, logs)
         claims = BatchClaims(query.name, checkpoint, logs)
-        parts = SinkParts(s, self._addresses, self._database(query.name), claims, self._stop)
-        again = None if query.again is None else query.again(parts)
-        if reconciled(parts.database, checkpoint, again, stateless=query.operators is None):
+        database, where = self._runner.database(query.name), self._addresses
+        again = query.again and partial(query.again, s, where)
+        if reconciled(database, checkpoint, again, stateless=query.operators is None):
             checkpoint = checkpoint_of(*fit, (), query.buckets(s), counted=counted)
             of_logs(checkpoint, logs)
         fresh = checkpoint.query_id() is None
-        sink = query.sink(parts)
-        records = kafka_stream(spark, s, self._addresses, query.max_offsets(s), *query.topics)
+        sink = query.sink(s, where, database, claims)
+        records = kafka_stream(spark, s, where, query.max_offsets(s), *query.topics)
         self._locations[query.name] = checkpoint.location
         running = started(query, records, s, sink, checkpoint.location)
         if fresh:
-            parts.database.run(lambda connection: enter(connection, query.name, str(running.id)))
+            database.run(lambda connection: enter(connection, query.name, str(running.id)))
         return running
 
-    def _database(self, name: str) -> Database:
-        database = dead_lettering(self._settings, self._addresses, name, self._stop)
-        self._databases.append(database)
-        return database
+    def _tasks(self, spark: SparkSession) -> list[PeriodicTask]:
+        """Each over a connection of its own, and in a scheduler pool of its name."""
+        s, database = self._settings, self._runner.database
+        nightly_db = database("recompute")
+        closed = completeness(nightly_db, "telemetry", "archive")
+
+        def session() -> SparkSession:
+            own = spark.newSession()
+            own.conf.set("spark.sql.shuffle.partitions", str(s.recompute.parts))
+            return own
+
+        tools = Tools(s, nightly_db, self._stop, Feeder(s, session, warm=True))
+        progress = partial(write_progress, self._board, database("progress"), s.jobs.unwritten_ms)
+        tasks: list[tuple[str, float, Callable[[], Any]]] = [
+            ("progress", PROGRESS_S, progress),
+            ("recompute", s.recompute.poll_interval_s, lambda: nightly(tools, closed())),
+        ]
+        if s.archive.url:
+            store = partial(HadoopStore, spark, s.archive.url)
+            mirror = Mirror(archive_of(s.paths.home), s.archive.grace_min * 60_000, store)
+            tasks.append(("mirror", s.archive.upkeep_s, mirror))
+        if s.jobs.clock_s:
+            write = TopicWriter(self._addresses.kafka_bootstrap, s.kafka.prefix, CLOCK, self._stop).write
+            tasks.append(("clock", PROGRESS_S, partial(run_clock, self._board, s.jobs.clock_s, write)))
+        return [PeriodicTask(name, every_s, _in_pool(spark, name, work)) for name, every_s, work in tasks]
 
     def _watch(self, spark: SparkSession) -> None:
         """Until the term is over. A user's query may end; raises ServiceError where another one does.
@@ -228,23 +239,17 @@ class Application:
         return f"not running: {', '.join(down)}" if down else None
 
     def _close(self, spark: SparkSession) -> None:
-        """Queries first, each at the end of what it does now; what a task has under way is given up."""
+        """Each query at the end of what it does now; what a task has under way is given up."""
         self._stop.set()
         for query in self._running.values():
             query.stop()
         spark.sparkContext.cancelAllJobs()
-        if self._tasks is not None:
-            self._tasks.join()
-        for database in self._databases:
-            database.close()
 
 
 CAUSED_BY: Final = "Caused by: "
 NO_SPACE: Final = "No space left on device"
 BROKEN: Final = ("CHECKSUM", "ChecksumException", "CANNOT_LOAD_STATE_STORE", "CANNOT_READ_STREAMING_STATE")
 """Words of Spark's and Hadoop's errors on files that are not as they were written."""
-LINES: Final = 3
-CHARS: Final = 1000
 
 
 def explained(query: str, checkpoint: str, error: object) -> str:
@@ -252,7 +257,7 @@ def explained(query: str, checkpoint: str, error: object) -> str:
     text = str(error).strip() if error else "ended without an error"
     lines = [line.strip() for line in text.splitlines()]
     causes = [line.removeprefix(CAUSED_BY) for line in lines if line.startswith(CAUSED_BY)]
-    reason = (causes[-1] if causes else " / ".join(lines[:LINES]))[:CHARS]
+    reason = (causes[-1] if causes else " / ".join(lines[:3]))[:1000]
     advice = ""
     if NO_SPACE in text:
         advice = (
@@ -265,41 +270,6 @@ def explained(query: str, checkpoint: str, error: object) -> str:
             f"with `odograph jobs reset {query}`; the query then reads again what Kafka keeps, to equal rows"
         )
     return f"query {query}: {reason}{advice}"
-
-
-PROGRESS_S: Final = 1.0
-
-
-def stream_tasks(
-    spark: SparkSession,
-    settings: Settings,
-    board: Board,
-    database: Callable[[str], Database],
-    stop: threading.Event,
-) -> list[PeriodicTask]:
-    """The tasks; ``database`` makes a connection of a task's own. Each has a scheduler pool of its name."""
-    nightly_db = database("recompute")
-    closed = completeness(nightly_db, "telemetry", "archive")
-
-    def session() -> SparkSession:
-        own = spark.newSession()
-        own.conf.set("spark.sql.shuffle.partitions", str(settings.recompute.parts))
-        return own
-
-    tools = Tools(settings, nightly_db, stop, Feeder(settings, session, warm=True))
-    tasks: list[tuple[str, float, Callable[[], Any]]] = [
-        (
-            "progress",
-            PROGRESS_S,
-            partial(write_progress, board, database("progress"), settings.jobs.unwritten_ms),
-        ),
-        ("recompute", settings.recompute.poll_interval_s, lambda: nightly(tools, closed())),
-    ]
-    if settings.archive.url:
-        store = partial(HadoopStore, spark, settings.archive.url)
-        mirror = Mirror(archive_of(settings.paths.home), settings.archive.grace_min * 60_000, store)
-        tasks.append(("mirror", settings.archive.upkeep_s, mirror))
-    return [PeriodicTask(name, every_s, _in_pool(spark, name, work)) for name, every_s, work in tasks]
 
 
 def write_progress(board: Board, database: Database, unwritten_ms: int) -> None:

@@ -6,7 +6,7 @@ loads this module and nothing that the operator needs, which is 2 s of CPU of ev
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import (
@@ -24,31 +24,27 @@ if TYPE_CHECKING:
 HEAD: Final = "memory string"
 BLOCKS: Final = ("of_places boolean, start_ms long", "block string")
 
-
-class Opened(NamedTuple):
-    """A bucket's values in Spark's state store; see ``telemetry.BucketState``."""
-
-    handle: StatefulProcessorHandle
-    head: ValueState
-    blocks: MapState
+Opened = tuple[StatefulProcessorHandle, ValueState, MapState]
+"""A bucket's values in Spark's state store; see ``telemetry.BucketState``."""
 
 
 def opened(handle: StatefulProcessorHandle) -> Opened:
     """The values, opened while a processor begins."""
-    return Opened(handle, handle.getValueState("head", HEAD), handle.getMapState("blocks", *BLOCKS))
+    return handle, handle.getValueState("head", HEAD), handle.getMapState("blocks", *BLOCKS)
 
 
 class Processor(StatefulProcessor):
-    """The operator as Spark calls it: for a bucket with records, and for one whose timer is due.
+    """An operator as Spark calls it: for a bucket with records, and for one whose timer is due.
 
-    ``operator``: called with bucket, records, ``Opened``, the expired timer [ms] or None, the watermark [ms].
+    ``operator``: called with bucket, records, what ``store`` makes of ``Opened`` and the expired timer [ms]
+    or None, and the watermark [ms].
     """
 
-    def __init__(self, operator: Any) -> None:
-        self._packed = cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+    def __init__(self, operator: Any, store: Any) -> None:
+        self._packed = cloudpickle.dumps((operator, store))  # type: ignore[no-untyped-call]
 
     @cached_property
-    def _operator(self) -> Any:
+    def _unpacked(self) -> Any:
         return cloudpickle.loads(self._packed)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -76,10 +72,9 @@ class Processor(StatefulProcessor):
     def _rows(
         self, key: Any, rows: "Iterable[pd.DataFrame]", timers: TimerValues, expired_ms: int | None
     ) -> "Iterator[pd.DataFrame]":
-        found: Iterator[pd.DataFrame] = self._operator.rows(
-            int(key[0]), rows, self._state, expired_ms, timers.getCurrentWatermarkInMs()
+        operator, store = self._unpacked
+        watermark_ms = timers.getCurrentWatermarkInMs()
+        found: Iterator[pd.DataFrame] = operator(
+            int(key[0]), rows, store(self._state, expired_ms), watermark_ms
         )
         return found
-
-    def close(self) -> None:
-        """Nothing is open."""

@@ -1,15 +1,12 @@
 """The streaming queries of the micro-batch application: what each reads, makes of it, and writes."""
 
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 import orjson
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,8 +19,9 @@ from stream_jobs.app.database import Connection, Database
 from stream_jobs.app.sinks import TelemetrySink
 from stream_jobs.app.telemetry import telemetry_rows
 from stream_jobs.app.topic_writer import TopicWriter
-from stream_jobs.archive.query import ArchiveSink, filed, note_again
+from stream_jobs.archive.query import ArchiveSink, archived, note_again
 from stream_jobs.archive.writer import RECORDS_AT_ONCE
+from stream_jobs.recovery.files import HadoopStore
 from stream_jobs.recovery.ledger import BatchClaims, Gap, recompute_gap
 
 TOPIC: Final = "telemetry"
@@ -31,21 +29,6 @@ ARCHIVE_BATCH_FACTOR: Final = 5  # so many times ``max_offsets`` a batch of the 
 
 Transform = Callable[[DataFrame, Settings], DataFrame]
 Sink = Callable[[DataFrame, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class SinkParts:
-    """What sinks are made of."""
-
-    settings: Settings
-    addresses: Endpoints
-    database: Database
-    claims: BatchClaims
-    stop: threading.Event
-
-
-MakeSink = Callable[[SinkParts], Sink]
-Again = Callable[[Connection, Gap], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +48,14 @@ class Query:
     trigger_s: Callable[[Settings], float]
     max_offsets: Callable[[Settings], int]
     transform: Transform
-    sink: MakeSink
+    sink: Callable[[Settings, Endpoints, Database, BatchClaims], Sink]
     output_mode: str = "update"
     buckets: Callable[[Settings], int | None] = lambda _settings: None
     may_fail: bool = False
     interpreted: bool = False
     at_once: int = 2_500
-    again: Callable[[SinkParts], Again] | None = None
+    again: Callable[[Settings, Endpoints, Connection, Gap], None] | None = None
     """Makes the rows of a gap between ledger and checkpoint again; None: Kafka is read again."""
-    collect: Callable[[DataFrame, Settings], pa.Table] = lambda batch, _settings: batch.toArrow()
-    """The part of its sink that Spark carries out."""
     topics: tuple[str, ...] = (TOPIC,)
 
 
@@ -86,16 +67,16 @@ QUERIES: Final = (
         trigger_s=lambda s: s.jobs.trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets,
         transform=telemetry_rows,
-        sink=lambda p: TelemetrySink(
-            p.database,
-            p.claims,
-            TopicWriter(p.addresses.kafka_bootstrap, p.settings.kafka.prefix, "alerts", p.stop),
-            kafka_topic(p.settings.kafka.prefix, TOPIC),
-            p.settings.jobs.road_window_s,
+        sink=lambda s, where, database, claims: TelemetrySink(
+            database,
+            claims,
+            TopicWriter(where.kafka_bootstrap, s.kafka.prefix, "alerts", database.stop),
+            kafka_topic(s.kafka.prefix, TOPIC),
+            s.jobs.road_window_s,
         ),
         output_mode="append",
         buckets=lambda s: s.jobs.vehicle_buckets,
-        again=lambda p: recompute_gap(p.settings, p.addresses.kafka_bootstrap),
+        again=recompute_gap,
         interpreted=True,
         topics=(TOPIC, CLOCK),
     ),
@@ -105,11 +86,10 @@ QUERIES: Final = (
         replaces=(),
         trigger_s=lambda s: s.jobs.archive_trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
-        transform=lambda records, _s: records,
-        sink=lambda p: ArchiveSink(p.database, p.claims, p.settings),
-        again=lambda p: note_again(p.settings),
+        transform=archived,
+        sink=lambda s, _where, database, claims: ArchiveSink(database, claims, s),
+        again=note_again,
         interpreted=True,
-        collect=filed,
         at_once=RECORDS_AT_ONCE,
         topics=LIVE,
     ),
@@ -155,7 +135,7 @@ def rehearsal(
         records = kafka_stream(spark, settings, where, most, *query.topics)
 
         def sink(batch: DataFrame, _number: int) -> None:
-            query.collect(batch, settings)
+            batch.toArrow()
 
         return started(query, records, settings, sink, f"{folder}/{query.name}")
 
@@ -172,7 +152,8 @@ def rehearsed(
 
     From the second time on it is enough that nothing is left to do. Raises ServiceError where one has ended.
     """
-    with scratch(spark, settings) as folder:
+    folder = f"{settings.paths.place('checkpoints')}.scratch/{uuid4()}"
+    try:
         for place in range(times):
             running = list[StreamingQuery]()
             try:
@@ -187,18 +168,8 @@ def rehearsed(
             finally:
                 for each in running:
                     each.stop()
-
-
-@contextmanager
-def scratch(spark: SparkSession, settings: Settings) -> Iterator[str]:
-    """A folder for checkpoints of a rehearsal, where checkpoints lie; it is gone after the block."""
-    folder = f"{settings.paths.place('checkpoints')}.scratch/{uuid4()}"
-    try:
-        yield folder
     finally:
-        jvm: Any = spark._jvm
-        path = jvm.org.apache.hadoop.fs.Path(folder)
-        path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True)
+        HadoopStore(spark, folder, "ODOGRAPH_PATHS_CHECKPOINTS").remove("")
 
 
 def kafka_stream(

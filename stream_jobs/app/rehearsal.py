@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import typer
+
 from infra.clients import kafka
 from infra.contract.errors import ServiceError
 from infra.contract.topics import CLOCK, kafka_topic
@@ -44,7 +46,7 @@ def main(folder: Path, downloads: Path) -> None:
         service = kafka_service(jars, data, port, free_port([port]), HEAP_MB)
         java, *words = service.command
         service = replace(service, command=(java, *keep, *words))
-        _tell("Kafka starts")
+        typer.echo("rehearsal: Kafka starts")
         where = Endpoints("", 0, f"{HOST}:{port}", "", "", "")
         runner.start(service)
         create_topics(where.kafka_bootstrap, settings.kafka.prefix)
@@ -53,22 +55,22 @@ def main(folder: Path, downloads: Path) -> None:
             producer.produce(kafka_topic(settings.kafka.prefix, topic), b"{}", b"rehearsal")
         producer.flush()
         _queries(settings, where, folder / "spark.jsa")
-        _tell("Kafka ends")
+        typer.echo("rehearsal: Kafka ends")
         runner.stop(service.name)
 
 
 def _queries(settings: Settings, where: Endpoints, archive: Path) -> None:
-    _tell("Spark starts")
+    typer.echo("rehearsal: Spark starts")
     options = f"{STREAM_CONF[JAVA_OPTIONS]} {KEEP.format(archive)}"
     conf = STREAM_CONF | {JAVA_OPTIONS: options, "spark.sql.ansi.enabled": "false"}
     spark = build_session(settings, "rehearsal", settings.jobs.driver_mb, f"local[{SLOTS}]", conf)
     gateway: Any = spark.sparkContext._gateway
-    _tell("queries in micro-batches")
+    typer.echo("rehearsal: queries in micro-batches")
     _carry_out(queries.rehearsal(spark, settings, where), "a batch of each query")
-    _tell("queries in real-time mode")
+    typer.echo("rehearsal: queries in real-time mode")
     rules = of_query(load_rules(None), INSTANT)
     _carry_out(instant.rehearsal(spark, settings, where, rules), "the real-time queries")
-    _tell("Spark ends")
+    typer.echo("rehearsal: Spark ends")
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()  # what Java waits for, to end
@@ -81,11 +83,6 @@ def _carry_out(steps: Iterator[None], what: str) -> None:
         if time.monotonic() > end:
             raise ServiceError(f"rehearsal: {what}: not within {AT_MOST_S:g} s")
         time.sleep(POLL_S)
-
-
-def _tell(step: str) -> None:
-    sys.stdout.write(f"rehearsal: {step}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, chdir, contextmanager, suppress
 from functools import cache as once
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,10 +122,8 @@ def _on_a_cluster(settings: Settings) -> dict[str, str]:
 
     Raises ConfigError where state or lookups would lie on each host by itself.
     """
-    paths = {name: settings.paths.place(name) for name in PLACES}
-    if own := [
-        name for name, place in paths.items() if "://" not in place and not getattr(settings.paths, name)
-    ]:
+    paths = settings.paths
+    if own := [n for n in PLACES if "://" not in paths.place(n) and not getattr(paths, n)]:
         names = " and ".join(f"ODOGRAPH_PATHS_{name.upper()}" for name in own)
         raise ConfigError(
             f"{names}: on a Spark cluster a URL, or a folder that all hosts share, is wanted: workers would "
@@ -152,16 +149,16 @@ def spark_when_asked(
 ) -> Iterator[Callable[[], SparkSession]]:
     """Makes the session of a batch command when it is first called for; it ends with the block."""
 
-    @lru_cache(maxsize=1)
-    def session() -> SparkSession:
-        conf = {"spark.sql.shuffle.partitions": str(settings.recompute.parts)}
-        return build_session(settings, name, memory_mb, master or settings.jobs.master, conf)
+    with ExitStack() as ends:
 
-    try:
+        @once
+        def session() -> SparkSession:
+            conf = {"spark.sql.shuffle.partitions": str(settings.recompute.parts)}
+            made = build_session(settings, name, memory_mb, master or settings.jobs.master, conf)
+            ends.callback(made.stop)
+            return made
+
         yield session
-    finally:
-        if session.cache_info().currsize:
-            session().stop()
 
 
 def java_options(settings: Settings, conf: Mapping[str, str]) -> str:

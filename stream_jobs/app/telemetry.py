@@ -23,7 +23,6 @@ from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
 from stream_jobs.app.processor import Opened, Processor
 from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
-from stream_jobs.frames.arrays import Frames
 from stream_jobs.frames.batch import RECORD, as_arrow
 from stream_jobs.roads.network import RoadLookup, lookup_of
 from stream_jobs.rules.evaluation import check_translations
@@ -125,17 +124,6 @@ class Operator:
     stage: VehicleStage
     roads: RoadLookup | None
 
-    def rows(
-        self,
-        bucket: int,
-        records: Iterable[pd.DataFrame],
-        state: Opened,
-        expired_ms: int | None,
-        watermark_ms: int,
-    ) -> Iterator[pd.DataFrame]:
-        """As ``Processor`` calls it."""
-        return self(bucket, records, BucketState(state, expired_ms), watermark_ms)
-
     def __call__(
         self, bucket: int, records: Iterable[pd.DataFrame], store: BucketState, watermark_ms: int
     ) -> Iterator[pd.DataFrame]:
@@ -146,8 +134,8 @@ class Operator:
             memory = kept_of(fleet, memory, lambda name: name not in erased)
         windows = OpenWindows(self.jobs, self.roads, memory, watermark_ms)
         rows: list[Row] = []
-        arrived = False
-        for batch in self._frames(table):
+        arrived, batches = False, [] if table is None else table.to_batches(max_chunksize=FRAMES_AT_ONCE)
+        for batch in filter(None, map(self.stage.frames, batches)):
             arrived = True
             windows.take(batch, batch.ok)
             windows.note_receipts(batch)
@@ -164,12 +152,6 @@ class Operator:
         else:
             store.save(fleet, memory, int(max(due_ms, watermark_ms)) + 1)
         yield _out(rows, windows.found, bucket, open_from_ms)
-
-    def _frames(self, records: pa.Table | None) -> Iterator[Frames]:
-        for batch in [] if records is None else records.to_batches(max_chunksize=FRAMES_AT_ONCE):
-            frames = self.stage.frames(batch)
-            if frames is not None:
-                yield frames
 
 
 def _in_order(records: Iterable[pd.DataFrame]) -> pa.Table | None:
@@ -298,6 +280,6 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     timed = records.select("key", *RECORD, F.timestamp_millis("received_ms").alias("received"))
     keyed = with_timer(timed, jobs.receipt_skew_s, bucket, "key", *RECORD)
     rows = keyed.transformWithStateInPandas(
-        Processor(operator_of(settings, rule_set)), OUTPUT, "append", "EventTime"
+        Processor(operator_of(settings, rule_set), BucketState), OUTPUT, "append", "EventTime"
     )
     return rows.observe(COUNTED, F.sum("copies").alias("copies"), F.sum("missed").alias("missed"))

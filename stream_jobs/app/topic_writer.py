@@ -88,37 +88,35 @@ class TopicWriter:
         self.write([_letter(row) for row in refused])
 
     def _attempt(self, records: Sequence[Message]) -> list[Message]:
-        producer = self.open()
-        fate: dict[int, KafkaError | None] = {}
-        place = 0
+        """Those that Kafka has not taken, as they are to be tried again."""
+        producer, left = self.open(), dict(enumerate(records))
+
+        def told(place: int, error: KafkaError | None, _message: object = None) -> None:
+            if error is None:
+                del left[place]
+            elif error.code() in TOO_LARGE:
+                value = left[place].value
+                left[place] = left[place]._replace(value=value[: len(value) // 2])
+
         try:
             for place, (key, value, headers, at_ms) in enumerate(records):
-                told = partial(_note, fate, place)
+                told_of_it = partial(told, place)
                 producer.produce(
-                    self._topic, value, key, on_delivery=told, timestamp=at_ms, headers=[*headers]
+                    self._topic, value, key, on_delivery=told_of_it, timestamp=at_ms, headers=[*headers]
                 )
                 producer.poll(0)
         except KafkaException as error:
-            fate[place] = error.args[0]
+            told(place, error.args[0])
             log.warning("cannot be written", topic=self._topic, error=str(error))
         except BufferError:
             pass  # the rest goes in next time
         with suppress(KafkaException):
             producer.flush(PATIENCE_S)
-        left = [_cut(r, fate.get(at)) for at, r in enumerate(records) if fate.get(at, r) is not None]
-        if left:
+        again = [*left.values()]
+        if again:
             producer.purge()
             self._producer = None
-        return left
-
-
-def _note(fate: dict[int, KafkaError | None], place: int, error: Any, _message: object) -> None:
-    fate[place] = error
-
-
-def _cut(record: Message, error: KafkaError | None) -> Message:
-    too_large = error is not None and error.code() in TOO_LARGE
-    return record._replace(value=record.value[: len(record.value) // 2]) if too_large else record
+        return again
 
 
 def dead_letter(record: Record, error: ContractError) -> Message:

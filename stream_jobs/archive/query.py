@@ -5,7 +5,7 @@ of files follow from the batch alone: one that runs again writes the same files 
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from infra.contract.errors import ArchiveError
 from infra.contract.topics import DEFERRED, kafka_topic
 from infra.contract.verdict import ERASED, LATE, OK, clock_limits
-from infra.settings.settings import Settings
+from infra.settings.settings import Endpoints, Settings
 from infra.stack.query_offsets import Stretches
 from stream_jobs.app.database import Connection, Database, insert_rows
 from stream_jobs.app.schema import COORDINATES, IDENTITY, LOG
@@ -38,17 +38,18 @@ LATE_COLUMNS: Final = (
 QUARANTINE_COLUMNS: Final = (*COORDINATES, LOG, *IDENTITY, "t0_ms", "received_at", "verdict")
 
 
-def filed(batch: DataFrame, settings: Settings) -> pa.Table:
-    """A batch -> its files, rows of WRITTEN, by so many tasks as there are to be writers."""
+def archived(records: DataFrame, settings: Settings) -> DataFrame:
+    """Records of a stream -> their files, rows of WRITTEN, each task in the log's order."""
     limits = clock_limits(settings)
-    parts = batch.coalesce(settings.archive.writers)  # in the order of the log, a task a writer
-    files = parts.mapInArrow(lambda some: hour_files(some, limits), from_arrow_schema(WRITTEN))
-    return files.toArrow()
+    writers = records.coalesce(settings.archive.writers)
+    return writers.mapInArrow(lambda some: hour_files(some, limits), from_arrow_schema(WRITTEN))
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSink:
-    """foreachBatch writer: files, then late, quarantined and deferred frames in one transaction."""
+    """foreachBatch writer of what was ``archived``: files, then late, quarantined and deferred frames in one
+    transaction.
+    """
 
     database: Database
     claims: BatchClaims
@@ -58,7 +59,7 @@ class ArchiveSink:
         stem = f"{self.claims.query_id[:8]}-{batch_id:09d}"
         folder, deferred = telemetry_of(self.settings.paths.home), deferred_topic(self.settings)
         wanted, logs = self.claims.range_of(batch_id), self.claims.logs
-        exceptions = publish(files_of(filed(batch, self.settings)), folder, stem, wanted, logs, deferred)
+        exceptions = publish(files_of(batch.toArrow()), folder, stem, wanted, logs, deferred)
         self.database.run(lambda connection: self.write(connection, exceptions, batch_id))
 
     def write(self, connection: Connection, exceptions: Sequence[pa.Table], batch_id: int) -> None:
@@ -123,20 +124,14 @@ def note_exceptions(
     return int(late.num_rows)
 
 
-def note_again(settings: Settings) -> Callable[[Connection, Gap], None]:
+def note_again(settings: Settings, _where: Endpoints, connection: Connection, gap: Gap) -> None:
     """The exceptions of a gap from its files, which are there, into a database that has lost them."""
-
-    def again(connection: Connection, gap: Gap) -> None:
-        lost = gap.differing()
-        for file in reader.files(archive_of(settings.paths.home)):
-            offsets = () if file.entry is None else file.entry.offsets
-            if any(
-                each.last >= lost.get((each.topic, each.partition), (each.last + 1,))[0] for each in offsets
-            ):
-                for found in exceptions_in([file.path], deferred_topic(settings)):
-                    note_exceptions(connection, found, file.logs)
-
-    return again
+    lost = gap.differing()
+    for file in reader.files(archive_of(settings.paths.home)):
+        offsets = () if file.entry is None else file.entry.offsets
+        if any(each.last >= lost.get((each.topic, each.partition), (each.last + 1,))[0] for each in offsets):
+            for found in exceptions_in([file.path], deferred_topic(settings)):
+                note_exceptions(connection, found, file.logs)
 
 
 def publish(

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 import orjson
@@ -89,10 +90,8 @@ def crash_row(record: Record, clocks: ClockLimits) -> Row:
     }
 
 
-def status_row(record: Record, clocks: ClockLimits) -> Row | None:
-    """The row of ``vehicle``; None for a tombstone, with which a compacted topic forgets a vehicle."""
-    if not record.value:
-        return None
+def status_row(record: Record, clocks: ClockLimits) -> Row:
+    """The row of ``vehicle``."""
     status = messages.decode_status(record.value, messages.STATUS_STATES)
     names = ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class", "state")
     at_ms = believed_ms(clocks, status["at_ms"], record.at_ms)
@@ -102,11 +101,9 @@ def status_row(record: Record, clocks: ClockLimits) -> Row | None:
 def newest(rows: list[Row]) -> list[Row]:
     """The last word on each vehicle by device time, else place in the log; what it leaves out stays."""
     last: dict[str, Row] = {}
-    for row in rows:
-        older, newer = last.get(row["vehicle_id"], row), row
-        if row["state_ms"] < older["state_ms"]:
-            older, newer = newer, older
-        last[row["vehicle_id"]] = newer | {k: v for k, v in older.items() if newer[k] is None}
+    for row in sorted(rows, key=itemgetter("state_ms")):
+        older = last.get(row["vehicle_id"], row)
+        last[row["vehicle_id"]] = older | {key: value for key, value in row.items() if value is not None}
     return list(last.values())
 
 
@@ -142,7 +139,7 @@ def _count(raw: bytes | None, most: int) -> int | None:
     return min(int(raw), most)
 
 
-def as_json(value: Sequence[Row] | Mapping[str, Any]) -> str:
+def as_json(value: Sequence[Any] | Mapping[str, Any]) -> str:
     """Rows as the JSON that the statements unfold."""
     return orjson.dumps(value).decode()
 

@@ -39,6 +39,7 @@ from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events import writes
 from stream_jobs.events.rows import Cursor, Record
+from stream_jobs.events.writes import CONSUMER
 from stream_jobs.rules.cohort.judge import load_metrics
 from stream_jobs.rules.model import load_causes, load_rules
 
@@ -49,7 +50,6 @@ BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 Place = tuple[str, int]  # topic (short name) and partition
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600)
-CONSUMER: Final = "events"
 SWEEP_S: Final = 1.0
 PROBE_S: Final = 5.0
 Result = TypeVar("Result")
@@ -60,7 +60,7 @@ def run(settings: Settings) -> None:
     where = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"), CONSUMER)
     with stopped_by_signals() as stop:
         store = EventStore(settings, where, stop)
-        checks = {"database": store.database_problem, "kafka": lambda: store.kafka_problem}
+        checks = {"database": lambda: store.database.problem, "kafka": lambda: store.kafka_problem}
         lease = Lease(settings, where.db_ingest_url, CONSUMER, stop)
         with HealthServer(where.health(CONSUMER), checks, store.metrics.registry, lease=lease) as page:
             structlog.get_logger().info("serving", port=page.port)
@@ -73,7 +73,7 @@ class EventStore:
     def __init__(self, settings: Settings, where: Endpoints, stop: threading.Event) -> None:
         rules, metrics = load_rules(settings.jobs.rules), load_metrics(settings.cohort.metrics)
         others = [metric.id for metric in metrics]
-        self._clear_times = writes.ClearTimes.of(rules, [*others, RULE])
+        self._clear_times = {rule.id: rule.clear_for_s for rule in rules} | dict.fromkeys([*others, RULE])
         self._causes = load_causes(settings.jobs.rules, rules, others)
         self._rules = writes.rule_notes(rules, metrics, self._causes)
         self.metrics = EventMetrics()
@@ -94,9 +94,6 @@ class EventStore:
             for name in ("dead-letter", "incidents")
         )
 
-    def database_problem(self) -> str | None:
-        return self.database.problem()
-
     def serve(self, term: threading.Event) -> None:
         """Until ``term`` is over; each time Kafka is lost, start again from the stored offsets."""
         self._begin(term)
@@ -111,12 +108,12 @@ class EventStore:
                     self._incidents.write([(TABLE_KEY, self._causes.encode())])
                     while self._run(self._join):  # alerts of a version that knew no incidents
                         pass
-                    load = partial(writes.load_offsets, consumer=CONSUMER, places=places)
-                    held, others = self._run(partial(load, logs=reader.generations))
+                    load = partial(writes.load_offsets, places=places, logs=reader.generations)
+                    held, others = self._run(load)
                     for topic, was in others.items():
                         self._log.error("another log: it is read from its beginning", topic=topic, was=was)
                     self._held = reader.assign(held)
-                    self._run(partial(writes.move_offsets, consumer=CONSUMER, held=held, after=self._held))
+                    self._run(partial(writes.move_offsets, held=held, after=self._held))
                     self._follow(reader)
             except LOST as error:
                 self.kafka_problem = str(error).strip()
@@ -183,7 +180,7 @@ class EventStore:
         after = {(record.topic, record.partition): record.offset + 1 for record in records}
 
         def work(cursor: Cursor) -> tuple[list[Finding], list[Rejected]]:
-            writes.move_offsets(cursor, CONSUMER, self._held, after)
+            writes.move_offsets(cursor, self._held, after)
             fresh, unjoined = writes.write(cursor, batch, self._clear_times, self._clocks, self._sealing)
             if fresh:
                 self._join(cursor)

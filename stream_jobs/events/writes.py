@@ -5,9 +5,9 @@ Rows go in as one JSON parameter; times are ms since 1970 on the way.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from msgspec import structs
 
@@ -27,6 +27,7 @@ from stream_jobs.rules.cohort.judge import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
 SQL: Final = sql_of(__file__)
+CONSUMER: Final = "events"
 
 Offsets = dict[tuple[str, int], int]  # next offset by topic (short name) and partition
 ALERT_COLUMNS: Final = SQL["alert_columns"]
@@ -78,26 +79,16 @@ class Sealing:
         return row | {"signature": signature_of(raw, self.devices, received_at), "receipt": receipt}
 
 
-@dataclass(frozen=True, slots=True)
-class ClearTimes:
-    """How long an alert stays without a finding, by rule; a rule that is not known has the default."""
+ClearTimes = Mapping[str, float | None]
+"""How long an alert stays without a finding, s, by rule; None: it does not clear by itself. A rule that is
+not in it has the default.
+"""
 
-    by_rule: Mapping[str, float | None]
 
-    @classmethod
-    def of(cls, rules: Sequence[Rule], kept: Sequence[str] = ()) -> "ClearTimes":
-        """Those of the rules in force; ``kept`` are rules whose finder says itself when it is over."""
-        return cls({rule.id: rule.clear_for_s for rule in rules} | dict.fromkeys(kept))
-
-    def ms(self, rule: str) -> int | None:
-        """Milliseconds; None: does not clear by itself. What follows a point is a part of the rule."""
-        seconds = self.by_rule.get(rule.partition(".")[0], CLEAR_FOR_S)
-        return None if seconds is None else round(seconds * 1000)
-
-    def params(self) -> dict[str, Any]:
-        timed = {rule: seconds for rule, seconds in self.by_rule.items() if seconds is not None}
-        kept = [rule for rule, seconds in self.by_rule.items() if seconds is None]
-        return {"clear_for_s": as_json(timed), "default_s": CLEAR_FOR_S, "kept": kept}
+def clears_after_ms(clear_times: ClearTimes, rule: str) -> int | None:
+    """Milliseconds; None: does not clear by itself. What follows a point is a part of the rule."""
+    seconds = clear_times.get(rule.partition(".")[0], CLEAR_FOR_S)
+    return None if seconds is None else round(seconds * 1000)
 
 
 class OvertakenError(Exception):
@@ -105,39 +96,41 @@ class OvertakenError(Exception):
 
 
 def load_offsets(
-    cursor: Cursor, consumer: str, places: Sequence[tuple[str, int]], logs: Mapping[str, str]
+    cursor: Cursor, places: Sequence[tuple[str, int]], logs: Mapping[str, str]
 ) -> tuple[Offsets, dict[str, str]]:
     """Where to read on at each (topic, partition); 0 where nothing of this log was read yet.
 
     ``logs``: the identity of each topic's log. And of topics that another log was read of, that one's.
     """
-    cursor.execute(SQL["offsets"], {"consumer": consumer})
+    cursor.execute(SQL["offsets"], {"consumer": CONSUMER})
     others = {
         row["topic"]: row["log_generation"]
         for row in cursor.fetchall()
         if row["log_generation"] not in ("", logs.get(row["topic"], ""))
     }
     rows = [{"topic": topic, "partition": p, "log_generation": logs[topic]} for topic, p in places]
-    cursor.execute(SQL["ensure_offsets"], {"consumer": consumer, "rows": as_json(rows)})
-    cursor.execute(SQL["offsets"], {"consumer": consumer})
+    cursor.execute(SQL["ensure_offsets"], {"consumer": CONSUMER, "rows": as_json(rows)})
+    cursor.execute(SQL["offsets"], {"consumer": CONSUMER})
     stored = {(row["topic"], row["partition"]): row["next_offset"] for row in cursor.fetchall()}
     return {place: stored[place] for place in places}, others
 
 
-def move_offsets(cursor: Cursor, consumer: str, held: Offsets, after: Offsets) -> None:
+def move_offsets(cursor: Cursor, held: Offsets, after: Offsets) -> None:
     """Move the offsets on; raises OvertakenError unless they stand where ``held`` says."""
     rows = [
         {"topic": topic, "partition": partition, "held": held[topic, partition], "next_offset": offset}
         for (topic, partition), offset in sorted(after.items())
     ]
-    cursor.execute(SQL["move_offsets"], {"consumer": consumer, "rows": as_json(rows)})
+    cursor.execute(SQL["move_offsets"], {"consumer": CONSUMER, "rows": as_json(rows)})
     if cursor.rowcount != len(rows):
         raise OvertakenError("the stored offsets were reset")
 
 
 def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
     """End the alerts whose vehicle went on long enough without a finding; how many."""
-    cursor.execute(SQL["clear_alerts"], clear_times.params())
+    timed = {rule: seconds for rule, seconds in clear_times.items() if seconds is not None}
+    terms = {"clear_for_s": as_json(timed), "default_s": CLEAR_FOR_S, "kept": [*clear_times.keys() - timed]}
+    cursor.execute(SQL["clear_alerts"], terms)
     return cursor.rowcount
 
 
@@ -222,8 +215,7 @@ def sort_out(records: Sequence[Record], clocks: ClockLimits) -> Batch:
             elif record.topic == "dead-letter":
                 batch.dead_letters.append(row_of.dead_letter_row(record))
             elif record.topic != "crash":
-                status = row_of.status_row(record, clocks)
-                batch.statuses.extend([status] if status else [])
+                batch.statuses.append(row_of.status_row(record, clocks))
             elif (part := part_row(record, clocks)) is not None:
                 batch.crash_parts.append(part)
             else:
@@ -258,7 +250,7 @@ def write(
     return fresh, rejected
 
 
-def _run(cursor: Cursor, statement: str, rows: Sequence[Row]) -> None:
+def _run(cursor: Cursor, statement: str, rows: Sequence[Row | Alert]) -> None:
     if rows:
         cursor.execute(statement, {"rows": as_json(rows)})
 
@@ -271,7 +263,7 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
     reaches = []
     for (vehicle_id, rule), findings in by_key.items():
         reach: Row = {"vehicle_id": vehicle_id, "rule": rule, "from_ms": None, "to_ms": None}
-        times_ms, clear_ms = [found.event_ms for found in findings], clear_times.ms(rule)
+        times_ms, clear_ms = [found.event_ms for found in findings], clears_after_ms(clear_times, rule)
         if clear_ms is not None:
             reach |= {"from_ms": min(times_ms) - clear_ms, "to_ms": max(times_ms) + clear_ms}
         reaches.append(reach)
@@ -279,16 +271,19 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
     known: dict[tuple[str, str], list[Alert]] = {}
     for row in cursor.fetchall():
         known.setdefault((row["vehicle_id"], row["rule"]), []).append(Alert(**row))
-    merged = (merge(known.get(key, []), found, clear_times.ms(key[1])) for key, found in by_key.items())
-    after = [alert for alerts in merged for alert in alerts]
+    after = [
+        alert
+        for key, found in by_key.items()
+        for alert in merge(known.get(key, []), found, clears_after_ms(clear_times, key[1]))
+    ]
     stored = [alert for alert in after if alert.alert_no is not None]
     # What ends goes first: at no moment are two alerts of one vehicle and rule active.
-    _run(cursor, UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is not None])
-    _run(cursor, UPDATE_ALERTS, [asdict(alert) for alert in stored if alert.cleared_ms is None])
+    _run(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is not None])
+    _run(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is None])
     # Alerts are numbered, and incidents after them, in the order in which their first findings came.
     place = {found.alert_id: k for k, found in enumerate(fresh)}
     opened = sorted((a for a in after if a.alert_no is None), key=lambda a: place[a.first_alert_id])
-    _run(cursor, INSERT_ALERTS, [asdict(alert) for alert in opened])
+    _run(cursor, INSERT_ALERTS, opened)
 
 
 def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric], causes: Causes | None = None) -> list[Row]:

@@ -41,11 +41,6 @@ def ends(lags: Lags, now_ms: int, began_ms: int, terms: Terms) -> bool:
     return lags[-1][0] > now_ms - 1000 * FRESH_S and lags[-1][1] <= terms.calm_records
 
 
-def lasts(connection: Connection) -> bool:
-    """Whether telemetry is put off now."""
-    return bool(fetch(connection, SQL["open"]))
-
-
 @dataclass(slots=True)
 class Overload:
     """One pass decides, and tells what the bridges and operators were not told yet."""
@@ -54,7 +49,6 @@ class Overload:
     database: Database
     policy: Callable[[Sequence[tuple[Any, ...]]], None]
     alerts: Callable[[Sequence[tuple[Any, ...]]], None]
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     _told: tuple[int, int | None] | None = None
 
     def __call__(self) -> bool:
@@ -71,7 +65,7 @@ class Overload:
 
     def _decide(self, connection: Connection) -> tuple[int, int | None, str, int] | None:
         """The last overload: begin, end where it is over, classes, lag at its begin."""
-        terms, now_ms = self.terms, self.now_ms()
+        terms, now_ms = self.terms, time.time_ns() // 1_000_000
         opened = fetch(connection, SQL["open"])
         lags = fetch(connection, SQL["lags"], {"since_s": FRESH_S + 2 * terms.grow_s})
         if opened and (ends(lags, now_ms, opened[0][0], terms) or opened[0][1] != terms.classes):
@@ -94,4 +88,4 @@ class Overload:
 
 def unless_overloaded(database: Database, work: Callable[[], int]) -> Callable[[], int]:
     """``work`` that can wait: it is not done while telemetry is put off."""
-    return lambda: 0 if database.run(lasts) else work()
+    return lambda: 0 if database.run(lambda connection: fetch(connection, SQL["open"])) else work()

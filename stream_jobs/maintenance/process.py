@@ -6,7 +6,6 @@ One at a time works on a database, by a lease; a second one stands by.
 import os
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from infra.settings.sections import Retention
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.database import Database, execute, fetch
 from stream_jobs.app.progress import completeness
-from stream_jobs.app.topic_writer import TopicWriter, dead_lettering
+from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import upkeep
 from stream_jobs.audit_log.chain import anchored
@@ -31,7 +30,7 @@ from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.ledger import HourlyLedger
 from stream_jobs.maintenance.overload import Overload, unless_overloaded
 from stream_jobs.maintenance.rollups import roll_up_changes
-from stream_jobs.maintenance.task import PeriodicTask, TaskMetrics, TaskRunner
+from stream_jobs.maintenance.task import PeriodicTask, TaskRunner
 from stream_jobs.maintenance.trends import renew
 from stream_jobs.recovery import ledger as batch_ledger
 from stream_jobs.reprocess.feed import Feeder
@@ -51,92 +50,67 @@ log = structlog.get_logger("stream_jobs.maintenance")
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; raises ConfigError."""
     os.nice(NICE)
-    addresses = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"), NAME)
+    addresses, registry = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"), NAME), CollectorRegistry()
     with stopped_by_signals() as stop:
-        process = Maintenance(settings, addresses, stop)
-        checks, remarks = {"database": process.database_problem}, {"tasks": process.remark}
+        runner = TaskRunner(NAME, settings, addresses, registry)
+        lease = Lease(settings, addresses.db_ingest_url, NAME, stop)
+        checks, remarks = {"database": runner.database_problem}, {"tasks": runner.problem}
         files = folder_of(settings)
-        with HealthServer(addresses.health(NAME), checks, process.registry, remarks, files, process.lease):
-            process.lease.run(process.work)
+        with HealthServer(addresses.health(NAME), checks, registry, remarks, files, lease):
+            lease.run(partial(work, settings, addresses, runner))
 
 
-class Maintenance:
-    """Runs the tasks while the lease ``maintenance`` is its own."""
+def work(settings: Settings, addresses: Endpoints, runner: TaskRunner, term: Term) -> None:
+    """Run the tasks until the term is over. Raises ConfigError."""
+    with runner.until(term):
+        tasks = all_tasks(settings, addresses, runner.database, term)
+        runner.start(tasks)
+        log.info("running", tasks=[task.name for task in tasks])
+        term.wait()
 
-    def __init__(self, settings: Settings, addresses: Endpoints, stop: threading.Event) -> None:
-        self.registry = CollectorRegistry()
-        self.lease = Lease(settings, addresses.db_ingest_url, NAME, stop)
-        self._metrics = TaskMetrics(self.registry)
-        self._settings, self._addresses = settings, addresses
-        self._databases: list[Database] = []
-        self._runner: TaskRunner | None = None
 
-    def database_problem(self) -> str | None:
-        """Why the database cannot be reached at present, None where it can."""
-        return next((d.problem() for d in self._databases if d.problem()), None)
-
-    def remark(self) -> str | None:
-        return None if self._runner is None else self._runner.problem()
-
-    def work(self, term: Term) -> None:
-        """Run the tasks until the term is over."""
-        self._databases = []
-        with ExitStack() as opened:
-
-            def database(name: str) -> Database:
-                made = dead_lettering(self._settings, self._addresses, name, term)
-                opened.callback(made.close)
-                self._databases.append(made)
-                return made
-
-            tasks = self._tasks(database, term)
-            self._runner = TaskRunner(NAME, tasks, database("report"), term, self._metrics)
-            self._runner.start()
-            log.info("running", tasks=[task.name for task in tasks])
-            term.wait()
-            self._runner.join()
-            self._runner = None
-
-    def _tasks(self, database: Callable[[str], Database], stop: threading.Event) -> list[PeriodicTask]:
-        """All, with pauses in s; ``database`` makes a connection of a task's own. Raises ConfigError."""
-        settings, jobs, home = self._settings, self._settings.jobs, self._settings.paths.home
-        repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
-        archived = completeness(evidence_db, "archive")
-        tools = Tools(settings, repair_db, stop, Feeder(settings))
-        late = partial(repair, tools, completeness(repair_db, "telemetry", "archive"), Restater(tools))
-        closed_ms = completeness(audit_db, "telemetry", "archive")
-        topic = partial(TopicWriter, self._addresses.kafka_bootstrap, settings.kafka.prefix, stop=stop)
-        closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
-        cohort = CohortUpdate(settings.cohort, database("cohort"), topic("alerts").write, closes_s)
-        told = topic("policy").write, topic("alerts").write
-        overload = Overload(settings.overload, database("overload"), *told)
-        forget = partial(execute, statement=batch_ledger.SQL["forget_batches"])
-        pack = partial(upkeep, archive_of(home), settings.archive)
-        ledger = HourlyLedger(settings, self._addresses, audit_db, closed_ms)
-        anchor_s = settings.crash.anchor_s
-        expire = partial(drop_expired, database("retention"), settings.retention)
-        tasks: list[tuple[str, float, Callable[[], Any]]] = [
-            ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, late)),
-            ("overload", OVERLOAD_S, overload),
-            ("rollups", jobs.rollup_interval_s, partial(roll_up_changes, database("rollups"), settings.tz)),
-            ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
-            ("cohort", settings.cohort.interval_s, cohort),
-            ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),
-            ("anchor", anchor_s, partial(database("anchor").run, partial(anchor_log, settings))),
-            ("refusals", REFUSALS_S, Refusals(database("refusals"), home)),
-            ("audit-anchor", anchor_s, partial(anchored, settings, self._addresses.db_ingest_url)),
-            ("roads", 30.0, RoadHistory(settings, database("roads"))),
-            ("stops", 60.0, partial(database("stops").run, place_stops)),
-            ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),
-            ("lookups", 3.0, partial(write_vehicle_lookup, database("lookups"), folder_of(settings))),
-            ("history", settings.recompute.history_s, partial(write_history, database("history"), settings)),
-            ("network", 5.0, NetworkFile(settings, database("network"))),
-            ("upkeep", settings.archive.upkeep_s, pack),
-            ("batches", 60.0, partial(database("batches").run, forget)),
-            ("audit", settings.ledger.interval_s, ledger),
-            ("retention", settings.retention.interval_s, expire),
-        ]
-        return [PeriodicTask(*task) for task in tasks]
+def all_tasks(
+    settings: Settings, addresses: Endpoints, database: Callable[[str], Database], stop: threading.Event
+) -> list[PeriodicTask]:
+    """All, with pauses in s; ``database`` makes a connection of a task's own. Raises ConfigError."""
+    jobs, home = settings.jobs, settings.paths.home
+    repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
+    archived = completeness(evidence_db, "archive")
+    tools = Tools(settings, repair_db, stop, Feeder(settings))
+    late = partial(repair, tools, completeness(repair_db, "telemetry", "archive"), Restater(tools))
+    closed_ms = completeness(audit_db, "telemetry", "archive")
+    topic = partial(TopicWriter, addresses.kafka_bootstrap, settings.kafka.prefix, stop=stop)
+    closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
+    cohort = CohortUpdate(settings.cohort, database("cohort"), topic("alerts").write, closes_s)
+    told = topic("policy").write, topic("alerts").write
+    overload = Overload(settings.overload, database("overload"), *told)
+    forget = partial(execute, statement=batch_ledger.SQL["forget_batches"])
+    pack = partial(upkeep, archive_of(home), settings.archive)
+    ledger = HourlyLedger(settings, addresses, audit_db, closed_ms)
+    anchor_s = settings.crash.anchor_s
+    expire = partial(drop_expired, database("retention"), settings.retention)
+    tasks: list[tuple[str, float, Callable[[], Any]]] = [
+        ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, late)),
+        ("overload", OVERLOAD_S, overload),
+        ("rollups", jobs.rollup_interval_s, partial(roll_up_changes, database("rollups"), settings.tz)),
+        ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
+        ("cohort", settings.cohort.interval_s, cohort),
+        ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),
+        ("anchor", anchor_s, partial(database("anchor").run, partial(anchor_log, settings))),
+        ("refusals", REFUSALS_S, Refusals(database("refusals"), home)),
+        ("audit-anchor", anchor_s, partial(anchored, settings, addresses.db_ingest_url)),
+        ("roads", 30.0, RoadHistory(settings, database("roads"))),
+        ("stops", 60.0, partial(database("stops").run, place_stops)),
+        ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),
+        ("lookups", 3.0, partial(write_vehicle_lookup, database("lookups"), folder_of(settings))),
+        ("history", settings.recompute.history_s, partial(write_history, database("history"), settings)),
+        ("network", 5.0, NetworkFile(settings, database("network"))),
+        ("upkeep", settings.archive.upkeep_s, pack),
+        ("batches", 60.0, partial(database("batches").run, forget)),
+        ("audit", settings.ledger.interval_s, ledger),
+        ("retention", settings.retention.interval_s, expire),
+    ]
+    return [PeriodicTask(*task) for task in tasks]
 
 
 def drop_expired(database: Database, terms: Retention) -> dict[str, int]:

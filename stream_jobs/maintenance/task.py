@@ -2,16 +2,20 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import Connection, Database, execute, insert_row
 from stream_jobs.app.statements import on_conflict
+from stream_jobs.app.topic_writer import dead_lettering
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 300.0
@@ -100,40 +104,67 @@ class PeriodicTask:
 
 
 class TaskRunner:
-    """Runs the tasks of a process until ``stop`` is set, and reports how they do to the database."""
+    """The threads of a process that work on the database: its tasks, and a connection for each.
+
+    Both live in the block of ``until``; the tasks report there how they do to the database.
+    """
 
     def __init__(
-        self, process: str, tasks: Sequence[PeriodicTask], database: Database, stop: threading.Event,
-        metrics: TaskMetrics,
-    ) -> None:  # fmt: skip
-        self._process, self._tasks, self._database = process, tasks, database
+        self, process: str, settings: Settings, addresses: Endpoints, registry: CollectorRegistry
+    ) -> None:
+        self._process, self._settings, self._addresses = process, settings, addresses
+        self._metrics = TaskMetrics(registry)
+        self._stop = threading.Event()
+        self._databases: list[Database] = []
+        self._tasks: list[PeriodicTask] = []
+        self._threads: list[threading.Thread] = []
         self._reported: dict[str, TaskState] = {}
-        self._all = (*tasks, PeriodicTask("report", REPORT_S, self._put_states))
-        self._threads = [
-            threading.Thread(target=task.run, args=(stop, metrics), name=task.name, daemon=True)
-            for task in self._all
-        ]
 
-    def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+    @contextmanager
+    def until(self, stop: threading.Event) -> Iterator[None]:
+        """What is opened and started in the block works until ``stop`` is set, as it must be at the end.
 
-    def join(self) -> None:
-        """After ``stop``: wait for what each does now, ``JOIN_S`` in all at most."""
-        end = time.monotonic() + JOIN_S
-        for thread in self._threads:
-            thread.join(max(0.0, end - time.monotonic()))
+        What a task does then is waited for, ``JOIN_S`` for all of them at most.
+        """
+        self._stop = stop
+        try:
+            yield
+        finally:
+            end = time.monotonic() + JOIN_S
+            for thread in self._threads:
+                thread.join(max(0.0, end - time.monotonic()))
+            for database in self._databases:
+                database.close()
+            self._databases, self._tasks, self._threads, self._reported = [], [], [], {}
+
+    def database(self, name: str) -> Database:
+        """A connection for one thread."""
+        database = dead_lettering(self._settings, self._addresses, name, self._stop)
+        self._databases.append(database)
+        return database
+
+    def database_problem(self) -> str | None:
+        """Why the database cannot be reached at present, None where it can."""
+        return next((each.problem for each in self._databases if each.problem), None)
+
+    def start(self, tasks: Sequence[PeriodicTask]) -> None:
+        report = PeriodicTask("report", REPORT_S, partial(self._put_states, tasks, self.database("report")))
+        self._tasks = [*tasks, report]
+        for task in self._tasks:
+            given = (self._stop, self._metrics)
+            self._threads.append(threading.Thread(target=task.run, args=given, name=task.name, daemon=True))
+            self._threads[-1].start()
 
     def problem(self) -> str | None:
         """The tasks whose last run failed, in a line; None where there is none."""
-        return "; ".join(filter(None, (task.problem() for task in self._all))) or None
+        return "; ".join(filter(None, (task.problem() for task in self._tasks))) or None
 
-    def _put_states(self) -> None:
+    def _put_states(self, tasks: Sequence[PeriodicTask], database: Database) -> None:
         """What changed since the last report; at the first one tasks that are no more are forgotten."""
-        states = {task.name: task.state for task in self._tasks}
+        states = {task.name: task.state for task in tasks}
         rows = [
             {"process": self._process, "task": t.name, "interval_s": t.interval_s, **states[t.name]._asdict()}
-            for t in self._tasks
+            for t in tasks
             if self._reported.get(t.name) != states[t.name]
         ]
 
@@ -143,5 +174,5 @@ class TaskRunner:
             for row in rows:
                 insert_row(connection, "maintenance_task", row, on_conflict(_KEYS, row))
 
-        self._database.run(put)
+        database.run(put)
         self._reported = states

@@ -8,6 +8,7 @@ and lost its last transactions). The records between them are named, and made ag
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import structlog
 from infra.clients.db import sql_of
 from infra.clients.kafka import LogReader
 from infra.contract.errors import ServiceError
-from infra.settings.settings import Settings
+from infra.settings.settings import Endpoints, Settings
 from infra.stack.query_offsets import Offsets, Stretches
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.recovery.checkpoints import Checkpoint, put_aside
@@ -36,28 +37,21 @@ def position(ends: Mapping[str, Mapping[Any, int]] | None) -> Position:
 
 
 class BatchClaims:
-    """The lines of one query: its id is the checkpoint's, so a new checkpoint starts a new account."""
+    """The lines of one query: its id is the checkpoint's, so a new checkpoint starts a new account.
+
+    ``logs``: the identity of the log whose batches these are, by topic.
+    """
 
     def __init__(
         self, query: str, checkpoint: Checkpoint, logs: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        self._query = query
-        self.logs = logs
-        """The identity of the log whose batches these are, by topic."""
-        self._checkpoint = checkpoint
-        self._query_id = ""
-        self._ends: dict[int, Offsets] = {}
+        self._query, self._checkpoint, self.logs = query, checkpoint, logs
+        self.ends_of = lru_cache(maxsize=2)(checkpoint.ends_of)
+        """Where a batch ends; a batch asks for its own end and for that of the one before."""
 
-    @property
+    @cached_property
     def query_id(self) -> str:
-        self._query_id = self._query_id or self._checkpoint.query_id() or ""
-        return self._query_id
-
-    def ends_of(self, batch_id: int) -> Offsets | None:
-        """Where a batch ends; those of the last two are remembered."""
-        if batch_id not in self._ends and (ends := self._checkpoint.ends_of(batch_id)) is not None:
-            self._ends = {n: e for n, e in self._ends.items() if n == batch_id - 1} | {batch_id: ends}
-        return self._ends.get(batch_id)
+        return self._checkpoint.query_id() or ""
 
     def range_of(self, batch_id: int) -> Stretches:
         """The records of a batch; where it begins is not known of the first one, and of a new partition."""
@@ -130,16 +124,14 @@ class Gap:
 def gap_of(connection: Connection, checkpoint: Checkpoint) -> Gap | None:
     """What ledger and checkpoint differ in; None where they agree, or one of them has nothing yet."""
     query_id, commits = checkpoint.query_id(), checkpoint.batches("commits")
-    found = (
-        fetch(connection, SQL["newest"], {"query_id": query_id}) if query_id is not None and commits else ()
-    )
-    if query_id is None or not found or found[0][1] is None:
+    if query_id is None or not commits:
+        return None
+    found = fetch(connection, SQL["newest"], {"query_id": query_id})
+    if not found or found[0][1] is None:
         return None
     (line, told), done = found[0], commits[-1]
     ends = checkpoint.ends_of(done) or {}
-    under_way = (
-        checkpoint.ends_of(line) if line == done + 1 else None
-    )  # in the tables, not committed by Spark
+    under_way = checkpoint.ends_of(line) if line == done + 1 else None  # in the tables, not committed
     if position(told) in (position(ends), position(under_way)) and line <= done + 1:
         return None
     return Gap(query_id, line, position(told), done, position(ends), ends)
@@ -195,29 +187,19 @@ def _move_on(checkpoint: Checkpoint, gap: Gap) -> None:
     checkpoint.write(f"commits/{gap.line}", commit)
 
 
-def recompute_gap(settings: Settings, bootstrap: str) -> Callable[[Connection, Gap], None]:
-    """Enters a run of the batch layer over the windows that the batches of a gap may have written."""
+def recompute_gap(settings: Settings, where: Endpoints, connection: Connection, gap: Gap) -> None:
+    """Enter a run of the batch layer over the windows that the batches of a gap may have written."""
     grid, jobs = grid_of(settings), settings.jobs
     margin_ms = 2 * grid.road_window_ms + 1000 * int(jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s)
-
-    def again(connection: Connection, gap: Gap) -> None:
-        with LogReader(bootstrap) as reader:
-            found = [_received_ms(reader, *place, *ends) for place, ends in gap.differing().items()]
-        times = [ms for pair in found for ms in pair if ms is not None]
-        if times:
-            span = Span(min(times) - margin_ms, max(times) + grid.ahead_ms + grid.road_window_ms)
-            run = begin(connection, GAP, span)
-            named = {"since": str(moment(span.from_ms)), "until": str(moment(span.until_ms))}
-            log.warning("the windows of these records are made again", run=run.run_no, **named)
-
-    return again
-
-
-def _received_ms(
-    reader: LogReader, topic: str, partition: int, begun: int, end: int
-) -> tuple[int | None, int | None]:
-    """When the first and the last of these records were received, as far as Kafka has them."""
-    low, _ = reader.bounds(topic, partition)
-    records = (reader.at(topic, partition, max(low, offset)) for offset in (begun, end - 1))
-    first, last = (None if record is None else record.received_ms for record in records)
-    return first, last
+    with LogReader(where.kafka_bootstrap) as reader:
+        found = [
+            reader.at(topic, partition, offset)  # the first and the last that Kafka has
+            for (topic, partition), (begun, end) in gap.differing().items()
+            for offset in (max(begun, reader.bounds(topic, partition)[0]), end - 1)
+        ]
+    times = [record.received_ms for record in found if record is not None]
+    if times:
+        span = Span(min(times) - margin_ms, max(times) + grid.ahead_ms + grid.road_window_ms)
+        run = begin(connection, GAP, span)
+        named = {"since": str(moment(span.from_ms)), "until": str(moment(span.until_ms))}
+        log.warning("the windows of these records are made again", run=run.run_no, **named)

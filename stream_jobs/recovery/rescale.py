@@ -8,19 +8,19 @@ the watermark of the old one are then put in the place of that batch's, and the 
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import pandas as pd
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.app import telemetry
 from stream_jobs.app.database import Database
-from stream_jobs.app.processor import opened
+from stream_jobs.app.processor import Processor
 from stream_jobs.recovery.checkpoints import MARK, Checkpoint, put_aside, require_stopped
 from stream_jobs.recovery.files import Files
 from stream_jobs.recovery.ledger import enter
@@ -133,39 +133,26 @@ def seed(spark: SparkSession, settings: Settings, pieces: list[Piece], source: s
         spark.readStream.schema(PIECES).parquet(source).withColumn("received", F.timestamp_millis(F.lit(0)))
     )
     keyed = telemetry.with_timer(stream, settings.jobs.receipt_skew_s, "bucket", "blob", "due_ms")
-    seeded = keyed.transformWithStateInPandas(
-        Seed(rules_in_force(settings)), telemetry.OUTPUT, "append", "EventTime"
-    )
+    taking_in = Processor(partial(_seed, rules_in_force(settings)), telemetry.BucketState)
+    seeded = keyed.transformWithStateInPandas(taking_in, telemetry.OUTPUT, "append", "EventTime")
     writer = seeded.writeStream.outputMode("append").foreachBatch(
         lambda batch, _: batch.write.format("noop").mode("append").save()
     )
     writer.trigger(availableNow=True).option("checkpointLocation", location).start().awaitTermination()
 
 
-class Seed(StatefulProcessor):
-    """Takes pieces in as the memory of their buckets."""
-
-    def __init__(self, rule_set: RuleSet) -> None:
-        self._rule_set = rule_set
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
-        self._state = telemetry.BucketState(opened(handle))
-
-    def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
-        self,
-        key: Any,  # noqa: ARG002
-        rows: Iterator[pd.DataFrame],
-        timerValues: Any,  # noqa: N803, ARG002
-    ) -> Iterator[pd.DataFrame]:
-        """The piece of a bucket."""
-        for chunk in rows:
-            for blob, due_ms in zip(chunk["blob"], chunk["due_ms"], strict=True):
-                self._state.save(*load(blob, self._rule_set), int(due_ms))
-        return iter(())
-
-    def close(self) -> None:
-        """Nothing is open."""
+def _seed(
+    rule_set: RuleSet,
+    _bucket: int,
+    pieces: Iterator[pd.DataFrame],
+    state: telemetry.BucketState,
+    _watermark_ms: int,
+) -> Iterator[pd.DataFrame]:
+    """An operator that takes pieces in as the memory of their buckets."""
+    for chunk in pieces:
+        for blob, due_ms in zip(chunk["blob"], chunk["due_ms"], strict=True):
+            state.save(*load(blob, rule_set), int(due_ms))
+    return iter(())
 
 
 def resume(old: Checkpoint, new: Checkpoint, batch_id: int) -> None:

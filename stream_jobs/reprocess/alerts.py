@@ -14,7 +14,7 @@ from infra.clients.db import sql_of
 from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.events import writes as event_sql
-from stream_jobs.events.writes import ClearTimes
+from stream_jobs.events.writes import ClearTimes, clears_after_ms
 from stream_jobs.reprocess.queue import Counts
 
 SQL: Final = sql_of(__file__)
@@ -191,7 +191,7 @@ def restate_alerts(
         findings = {key: each for key, each in stored.items() if each.finding.rule == name}
         added = tuple(finding for finding in changes.added if finding.rule == name)
         part = FindingChanges(added, changes.withdrawn & findings.keys(), changes.revived & findings.keys())
-        made = alert_changes(mine, findings, part, clear_times.ms(name), seen_ms or 0)
+        made = alert_changes(mine, findings, part, clears_after_ms(clear_times, name), seen_ms or 0)
         _write_alerts(connection, made)
         counts += Counts(**{f"alerts_{name}": len(each) for name, each in made._asdict().items()})
     return counts

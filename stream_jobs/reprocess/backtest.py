@@ -14,7 +14,7 @@ from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
 from stream_jobs.archive.manifest import HOUR_MS, telemetry_of
-from stream_jobs.events.writes import ClearTimes
+from stream_jobs.events.writes import clears_after_ms
 from stream_jobs.reprocess.alerts import finding_of
 from stream_jobs.reprocess.feed import WHOLE, Feeder, Remake, Wanted
 from stream_jobs.reprocess.queue import Span, hours_ms
@@ -110,13 +110,13 @@ def episodes(rows: Iterable[AlertRow], rules: Sequence[Rule], from_ms: int, unti
 
     Those that open in ``from_ms`` .. ``until_ms``; by vehicle, rule and time.
     """
-    clear_times = ClearTimes.of(rules)
+    clear_times = {rule.id: rule.clear_for_s for rule in rules}
     grouped: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for row in sorted(rows, key=lambda r: (r.event_ms, r.ended)):
         grouped[row.vehicle_id, row.rule].append(finding_of(row, row.received_ms))
     made = []
     for (_, rule), findings in sorted(grouped.items()):
-        clear_for_ms = clear_times.ms(rule)
+        clear_for_ms = clears_after_ms(clear_times, rule)
         for a in merge([], findings, clear_for_ms):
             ended_ms = a.cleared_ms
             if ended_ms is None and clear_for_ms is not None and a.last_ms + clear_for_ms <= until_ms:

@@ -22,7 +22,6 @@ from stream_jobs.app.sinks import EDGE, ROAD, VEHICLE, tagged, write_latest
 from stream_jobs.app.statements import Table, staged
 from stream_jobs.app.telemetry import table_of
 from stream_jobs.archive.manifest import HOUR_MS
-from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess import feed, queue
 from stream_jobs.reprocess.alerts import restate_alerts
 from stream_jobs.reprocess.feed import Feeder, Wanted
@@ -110,7 +109,7 @@ class Restater:
         self._rules = of_rules(
             rule for rule in rules if rule.stateful and not isinstance(rule.stateful.spec, Silence | Clone)
         )
-        self._clear_times = ClearTimes.of(rules)
+        self._clear_times = {rule.id: rule.clear_for_s for rule in rules}
 
     def __call__(self, piece: Piece, seen_ms: int) -> Counts:
         """Restate it; begun again where the lock was lost, which finds done what is done.

@@ -229,7 +229,7 @@ def _query(definition: Definition) -> Query:
         name=definition.query, operators=definition.version, replaces=(), may_fail=True,
         transform=lambda records, s: _analysed(definition, records, clock_limits(s)),
         trigger_s=lambda s: s.jobs.trigger_s, max_offsets=lambda s: s.jobs.max_offsets,
-        sink=lambda parts: UserSink(definition, parts.database, parts.claims),
+        sink=lambda _s, _where, database, claims: UserSink(definition, database, claims),
     )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def cut(frames: Frames, window_ms: int) -> tuple[Ints, Ints]:
 
 
 def parts_of(frames: Frames, begins: Ints, window_ms: int) -> Parts:
-    """The parts of the segments that begin there; those of which a frame has one value are made all at once."""
+    """The parts of the segments that begin there; those of which a frame has one value are made at once."""
     count, of_frame = len(begins), frames.of_sample[begins]
     parts = Parts(
         {how: np.empty((len(each), count), np.int64) for how, each in _BY_HOW.items()},

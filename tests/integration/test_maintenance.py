@@ -12,8 +12,10 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from prometheus_client import CollectorRegistry
 
 from dashboard.screens.operations import queries as operations_queries
+from infra.clients.leases import Lease
 from infra.settings.sections import Retention
 from infra.stack.probes import failing_tasks
 from infra.stack.stack import Stack
@@ -23,8 +25,9 @@ from stream_jobs.app.database import Database, execute
 from stream_jobs.app.progress import complete_until_ms, note
 from stream_jobs.app.sinks import VEHICLE, write_rows
 from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
-from stream_jobs.maintenance.process import Maintenance, drop_expired
+from stream_jobs.maintenance.process import drop_expired, work
 from stream_jobs.maintenance.rollups import roll_up_changes
+from stream_jobs.maintenance.task import TaskRunner
 from stream_jobs.reprocess.queue import Grid, late_starts, open_late
 from stream_jobs.windows import vehicle as windows
 from tests.integration.stream_support import drive, query
@@ -163,14 +166,16 @@ def task(lane: Lane, name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def maintenance(lane: Lane, holder: str = "here") -> Iterator[Maintenance]:
-    stop = threading.Event()
-    lease = lane.settings.lease.model_copy(update={"holder": holder})
-    process = Maintenance(lane.settings.model_copy(update={"lease": lease}), lane.endpoints, stop)
-    thread = threading.Thread(target=process.lease.run, args=(process.work,))
+def maintenance(lane: Lane, holder: str = "here") -> Iterator[tuple[Lease, TaskRunner]]:
+    stop, where = threading.Event(), lane.endpoints
+    terms = lane.settings.lease.model_copy(update={"holder": holder})
+    settings = lane.settings.model_copy(update={"lease": terms})
+    lease = Lease(settings, where.db_ingest_url, "maintenance", stop)
+    runner = TaskRunner("maintenance", settings, where, CollectorRegistry())
+    thread = threading.Thread(target=lease.run, args=(partial(work, settings, where, runner),))
     thread.start()
     try:
-        yield process
+        yield lease, runner
     finally:
         stop.set()
         thread.join()
@@ -180,7 +185,7 @@ def test_a_task_that_fails_is_named_touches_no_other_and_succeeds_again_by_itsel
     with (
         open_lane(stack, jobs={"trend_interval_s": 0.2, "rollup_interval_s": 0.2}) as lane,
         psycopg.connect(lane.endpoints.db_owner_url, autocommit=True) as db,
-        maintenance(lane) as process,
+        maintenance(lane) as (_, runner),
     ):
         eventually(lambda: task(lane, "trends")["success_at"], 30, "trends are computed")
         db.execute("ALTER TABLE odograph.vehicle_baseline RENAME TO away")
@@ -189,25 +194,25 @@ def test_a_task_that_fails_is_named_touches_no_other_and_succeeds_again_by_itsel
         assert failed["error"].startswith("UndefinedTable: relation")
         (line,) = failing_tasks(lane.endpoints.db_ingest_url)
         assert line.startswith('maintenance/trends: UndefinedTable: relation "odograph.vehicle_baseline"')
-        assert (process.remark() or "").startswith("trends: UndefinedTable")
+        assert (runner.problem() or "").startswith("trends: UndefinedTable")
         eventually(lambda: task(lane, "rollups")["success_at"] > rolled_at, 30, "roll-ups go on")
         db.execute("ALTER TABLE odograph.away RENAME TO vehicle_baseline")
         eventually(lambda: not task(lane, "trends")["error"], 30, "trends succeed again")
-        assert (failing_tasks(lane.endpoints.db_ingest_url), process.remark()) == ([], None)
+        assert (failing_tasks(lane.endpoints.db_ingest_url), runner.problem()) == ([], None)
 
 
 def test_a_second_process_stands_by_and_goes_on_where_the_first_one_ends(stack: Stack) -> None:
     with open_lane(stack, jobs={"rollup_interval_s": 0.2}) as lane:
-        with maintenance(lane) as first:
+        with maintenance(lane) as (first, tasks):
             eventually(lambda: task(lane, "rollups")["success_at"], 30, "the first works")
-            with maintenance(lane, "there") as second:
+            with maintenance(lane, "there") as (second, _):
                 standby = "here has the lease maintenance"
-                eventually(lambda: second.lease.standby == standby, 30, "the second stands by")
-                assert (first.lease.standby, first.remark()) == (None, None)
-        with maintenance(lane, "there") as third:
+                eventually(lambda: second.standby == standby, 30, "the second stands by")
+                assert (first.standby, tasks.problem()) == (None, None)
+        with maintenance(lane, "there") as (third, tasks):
             at = task(lane, "rollups")["run_at"]
             eventually(lambda: task(lane, "rollups")["run_at"] > at, 30, "another goes on")
-            assert (third.lease.standby, third.remark()) == (None, None)
+            assert (third.standby, tasks.problem()) == (None, None)
 
 
 def test_queries_are_complete_up_to_the_slowest(database: Database) -> None:

@@ -288,7 +288,7 @@ def test_a_standing_link_that_falls_silent_is_cut_and_the_work_done_again(lane: 
         found: list[int] = []
         worker = threading.Thread(target=lambda: found.append(database.run(backend)))
         worker.start()
-        eventually(lambda: database.problem() is not None, 120, "the silence is noticed")
+        eventually(lambda: database.problem is not None, 120, "the silence is noticed")
         link.heal()
         worker.join(60)
         assert found
@@ -356,7 +356,7 @@ def test_an_answer_of_any_size_is_read_at_once(lane: Lane, size: int) -> None:
         given_up.cancel()
         database.close()
     assert [len(text) for text, _ in rows] == [size, size]
-    assert database.problem() is None
+    assert database.problem is None
 
 
 def test_the_ledger_says_where_a_query_is_and_lets_no_batch_in_that_begins_elsewhere(

@@ -124,7 +124,7 @@ def test_windows_that_close_leave_the_store_and_a_timer_that_was_due_is_left_to_
     assert set(handle.blocks.held) == {(of, T0 + ms) for of in (False, True) for ms in (0, 60_000)}
     (due_ms,) = handle.timers
     state = opened(handle)  # type: ignore[arg-type]
-    rows(operator.rows(7, (), state, due_ms, due_ms + 1))
+    rows(operator(7, (), BucketState(state, due_ms), due_ms + 1))
     assert set(handle.blocks.held) == {(True, T0), (False, T0 + 60_000), (True, T0 + 60_000)}
     assert due_ms in handle.timers
     assert len(handle.timers) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,8 @@ def test_no_query_runs_an_expression_that_does_more_than_compute(query_spark: Sp
 
 
 def test_too_few_task_slots_are_refused() -> None:
-    require_slots(6, {"telemetry": 4, "crash": 2})
+    stopped = threading.Event()
+    stopped.set()  # no executor is waited for
+    require_slots(lambda: 6, {"telemetry": 4, "crash": 2}, stopped)
     with pytest.raises(ConfigError, match=r"has 5 task slots and needs 6.*crash 2, telemetry 4"):
-        require_slots(5, {"telemetry": 4, "crash": 2})
+        require_slots(lambda: 5, {"telemetry": 4, "crash": 2}, stopped)
