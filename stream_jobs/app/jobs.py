@@ -35,7 +35,7 @@ from stream_jobs.recovery.files import HadoopStore, checkpoint_files
 from stream_jobs.recovery.ledger import BatchClaims, enter, reconciled
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import grid_of
-from stream_jobs.reprocess.restate import Tools
+from stream_jobs.reprocess.restate import Restater
 from stream_jobs.reprocess.work import nightly
 from stream_jobs.user_sql.queries import user_queries
 
@@ -286,14 +286,14 @@ def stream_tasks(
         own.conf.set("spark.sql.shuffle.partitions", str(settings.recompute.parts))
         return own
 
-    tools = Tools(settings, nightly_db, stop, Feeder(settings, session, warm=True))
+    restater = Restater(settings, nightly_db, stop, Feeder(settings, session, warm=True))
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         (
             "progress",
             PROGRESS_S,
             partial(write_progress, board, database("progress"), settings.jobs.unwritten_ms),
         ),
-        ("recompute", settings.recompute.poll_interval_s, lambda: nightly(tools, closed())),
+        ("recompute", settings.recompute.poll_interval_s, lambda: nightly(restater, closed())),
     ]
     if settings.archive.url:
         store = partial(HadoopStore, spark, settings.archive.url)

@@ -8,7 +8,7 @@ The stream lists late frames by the windows they touch (odograph.late_frame) and
 there to odograph.recompute_run what it changed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
 from itertools import chain, groupby
@@ -110,28 +110,18 @@ def hours_ms(intervals: Iterable[Interval], others_ms: Iterable[int] = ()) -> li
     return sorted({*chain.from_iterable(hours), *others_ms})
 
 
-class Reach(NamedTuple):
-    """The slice before: its road windows, and the late frames open at it that reach beyond it."""
-
-    starts: frozenset[int] = frozenset()
-    frames: frozenset[LateFrame] = frozenset()
-
-
 def taken_in(
-    found: Iterable[LateFrame], starts: Sequence[int], length_ms: int, before: Reach
-) -> tuple[list[LateFrame], Reach]:
-    """Of the late frames ``found`` open at a slice, those that are in all their windows once it is written.
+    found: Iterable[LateFrame], starts: Sequence[int], length_ms: int,
+    before: Mapping[LateFrame, frozenset[int]],
+) -> tuple[list[LateFrame], dict[LateFrame, frozenset[int]]]:  # fmt: skip
+    """Of the late frames ``found`` open at a slice, those that are in all their windows once it is written;
+    of the others the windows that they are not in then. ``before``: the same of the slice before.
 
     A frame that reaches back is in the slice before only if it was listed there too. One that reaches on, or
     came between the two, stays open: the next slice takes it, or the task `repair`.
     """
-    ours = frozenset(starts)
-    taken, reaching = list[LateFrame](), list[LateFrame]()
-    for frame in found:
-        windows = set(frame.starts_ms(length_ms))
-        whole = windows <= ours or (frame in before.frames and windows <= ours | before.starts)
-        (taken if whole else reaching).append(frame)
-    return taken, Reach(ours, frozenset(reaching))
+    left = {f: before.get(f, frozenset(f.starts_ms(length_ms))).difference(starts) for f in found}
+    return [f for f, windows in left.items() if not windows], {f: w for f, w in left.items() if w}
 
 
 TAIL_MS: Final = 3_600_000  # so much is read after a stop's begin, to see that it was one
