@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ConfigError
+from infra.contract.verdict import ClockLimits
 from infra.settings.settings import load
 from stream_jobs.replay import command, runs
 from stream_jobs.replay.databases import TABLES, Table
 from stream_jobs.replay.promote import Promoted, promoted_view, through_promoted
-from stream_jobs.replay.records import Reach, Span, whole_span
+from stream_jobs.replay.records import Span, whole_span
 from stream_jobs.replay.runs import Run
 
 RUN = Run("r1", "archive", 0, 10, 0, 10, 10, (), None, ("stream",), {"JOBS_WINDOW_S": "20"}, "c0de")
@@ -95,8 +96,8 @@ def test_the_code_of_a_run_changes_with_its_settings_and_rules(tmp_path: Path) -
 
 
 def test_a_stretch_of_the_log_speaks_for_windows_that_cannot_lack_a_record() -> None:
-    reach = Reach(10_000, 30_000, 0)
+    limits = ClockLimits(0, 10_000, 30_000)
     partitions = [Span(1_000, 400_000), Span(55_000, 390_000)]
-    assert whole_span(partitions, reach, 60_000) == Span(120_000, 360_000)
+    assert whole_span(partitions, limits, 60_000) == Span(120_000, 360_000)
     with pytest.raises(ConfigError, match="too short"):
-        whole_span([Span(0, 100_000)], reach, 60_000)
+        whole_span([Span(0, 100_000)], limits, 60_000)
