@@ -20,7 +20,7 @@ import infra
 from edge_simulator.recordings import replay as recordings
 from edge_simulator.recordings.checks import told
 from infra.clients import database_url
-from infra.clients.db import system_user
+from infra.clients.db import Connection, system_user
 from infra.clients.health import stopped_by_signals
 from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError, OdographError, ServiceError
@@ -29,7 +29,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.settings.values import duration_ms, moment_ms
 from stream_jobs.replay import databases, promote, records, runs, shadow
-from stream_jobs.replay.databases import Connection, Table
+from stream_jobs.replay.databases import Table
 from stream_jobs.replay.feed import Ends, Writer, bounds_of, feed, progress
 from stream_jobs.replay.records import Log, Source, Span
 from stream_jobs.replay.runs import Run, folder_of

@@ -12,13 +12,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
 from infra.clients import db
 from infra.clients.database_url import with_name
-from infra.clients.db import sql_of
+from infra.clients.db import Connection, sql_of
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import migrate
 from stream_jobs.app.database import TYPES, insert_row
@@ -100,7 +99,6 @@ def within(table: Table) -> str:
     return " AND ".join(words)
 
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 connected = partial(
     db.connected, autocommit=True, connect_timeout_s=5, application_name="odograph-replay",
     session={"timezone": "UTC", "extra_float_digits": "1"},

@@ -8,13 +8,12 @@ from typing import Final, NamedTuple
 
 from psycopg import sql
 
-from infra.clients.db import sql_of
+from infra.clients.db import Connection, sql_of
 from infra.contract.errors import ConfigError
 from infra.sql import tenants
 from stream_jobs.app.statements import insert
 from stream_jobs.replay.databases import (
     TABLES,
-    Connection,
     Table,
     copy,
     copy_new,

@@ -29,8 +29,6 @@ from stream_jobs.archive.manifest import archive_of, described, read_hour, sha25
 from stream_jobs.archive.query import note_exceptions
 from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import EXCEPTION, place
-from stream_jobs.frames.lookup_files import folder_of
-from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.queue import Counts, Span, moment
 
@@ -145,7 +143,6 @@ def bring_in(
             note = partial(note_exceptions, found=found, logs={}, repaired_at=datetime.now(UTC))
             some = restate.database.run(note)
             late, quarantined = late + some, quarantined + found.num_rows - some
-        write_vehicle_lookup(restate.database, folder_of(settings))
         total = Counts()
         for number, span in enumerate(left, start=1):
             say(f"span {number} of {len(left)}: from {moment(span.from_ms):%Y-%m-%d %H:%M} UTC")

@@ -31,8 +31,6 @@ def recompute(
     from dataclasses import asdict
 
     from infra.clients.health import stopped_by_signals
-    from stream_jobs.frames.lookup_files import folder_of
-    from stream_jobs.maintenance.copies import write_vehicle_lookup
     from stream_jobs.reprocess import work
     from stream_jobs.reprocess.queue import Span, moment
 
@@ -46,7 +44,6 @@ def recompute(
         caught_up_ms = work.closed_ms(settings, addresses, restate.database)
         span = work.closed_span(settings, asked, caught_up_ms)
         work.check_archive(settings, span)
-        write_vehicle_lookup(restate.database, folder_of(settings))
         run, n = work.recompute(restate, span, caught_up_ms)
     begin, end = moment(span.from_ms), moment(span.until_ms)
     if as_json:

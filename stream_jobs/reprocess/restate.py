@@ -26,7 +26,7 @@ from stream_jobs.events.writes import ClearTimes
 from stream_jobs.reprocess import feed, queue
 from stream_jobs.reprocess.alerts import restate_alerts
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.queue import Counts, Interval, LateFrame, Run, Work, grid_of, moment
+from stream_jobs.reprocess.queue import Counts, Interval, LateFrame, Run, Work, Works, moment
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import Row, TripRow, restated_tables, unpack
@@ -80,7 +80,7 @@ class Restater:
         say: Callable[[int, int], None] = lambda _done, _all: None,
     ) -> None:  # fmt: skip
         self.settings, self.database, self.feeder, self.say = settings, database, feeder, say
-        self.grid = grid_of(settings)
+        self.grid = queue.grid_of(settings)
         self._stop = stop
         self._left: Mapping[LateFrame, frozenset[int]] = {}
         rules = load_rules(settings.jobs.rules)
@@ -91,9 +91,8 @@ class Restater:
         self._clear_times = ClearTimes.of(rules)
 
     def __call__(
-        self, starts: Sequence[int], works: Callable[[Connection], Sequence[Work]] | None, seen_ms: int,
-        run: Run | None = None,
-    ) -> Counts:  # fmt: skip
+        self, starts: Sequence[int], works: Works | None, seen_ms: int, run: Run | None = None
+    ) -> Counts:
         """Restate road windows without a gap between them, and journeys of some vehicles; begun again where
         the lock was lost, which finds done what is done.
 
@@ -115,16 +114,13 @@ class Restater:
             self._stop.wait(LOCK_POLL_S)
         raise ServiceError(STOPPED)
 
-    def _restate(
-        self, starts: Sequence[int], works: Callable[[Connection], Sequence[Work]] | None, seen_ms: int,
-        run: Run | None,
-    ) -> Counts:  # fmt: skip
+    def _restate(self, starts: Sequence[int], works: Works | None, seen_ms: int, run: Run | None) -> Counts:
         # Late frames before files: each that is listed here is in the files that are found after it.
         road_ms, rules = self.grid.road_window_ms, self._rules if run else of_rules(())
         windows = (starts[0], starts[-1] + road_ms) if starts else None
         listed = self.database.run(lambda c: queue.open_late(c, *windows, seen_ms)) if windows else []
         late, left = queue.taken_in(listed, starts, road_ms, self._left)
-        waiting = {work.vehicle_id: work for work in self._works(works)} if works else {}
+        waiting = {work.vehicle_id: work for work in self._works(works, seen_ms)} if works else {}
         files, wanted = self._records(starts, windows, waiting.values(), run)
         whose = None if run else {frame.vehicle_id for frame in listed}
         remake = feed.Remake(self.settings, rules, dict(waiting), seen_ms, windows, whose)
@@ -148,9 +144,9 @@ class Restater:
                 self._left = left
         return total
 
-    def _works(self, works: Callable[[Connection], Sequence[Work]]) -> list[Work]:
+    def _works(self, works: Works, seen_ms: int) -> list[Work]:
         """The vehicles; journeys of which the archive has forgotten the stop before them stay as they are."""
-        found = self.database.run(works)
+        found = self.database.run(lambda c: works(c, seen_ms))
         known_ms = self.feeder.since_ms() if found else 0
         kept = (w.stop_ms is None or w.stop_ms // HOUR_MS * HOUR_MS >= known_ms for w in found)
         return [replace(w, journeys=w.journeys and is_kept) for w, is_kept in zip(found, kept, strict=True)]
@@ -159,7 +155,8 @@ class Restater:
         self, starts: Sequence[int], windows: Interval | None, works: Iterable[Work], run: Run | None
     ) -> tuple[list[str], Wanted]:
         """Which records, and the archive's files that may have them."""
-        times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works]
+        lead_ms = self.settings.recompute.lead_h * HOUR_MS if run else 0
+        times = [(w.vehicle_id, min(w.from_ms, w.since_ms - lead_ms), w.to_ms + queue.TAIL_MS) for w in works]
         ahead_ms, late_ms = self.grid.ahead_ms, self.settings.recompute.late_h * HOUR_MS
         spans = [(from_ms - ahead_ms, until_ms + late_ms) for _, from_ms, until_ms in times]
         events: list[tuple[str | None, int, int]] = [*times]

@@ -6,7 +6,7 @@ All give slices to the one writer (restate.py). A run of the command and of the 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,11 +23,13 @@ from stream_jobs.app.database import Connection, Database, fetch
 from stream_jobs.app.progress import complete_until_ms
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
-from stream_jobs.archive.manifest import HOUR_MS, archive_of
+from stream_jobs.archive.manifest import archive_of
+from stream_jobs.frames.lookup_files import folder_of
+from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.reprocess import queue
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.queue import Counts, Run, Span, Work, grid_of, hours_ms, moment, slices
+from stream_jobs.reprocess.queue import Counts, Run, Span, Work, Works, grid_of, hours_ms, moment, slices
 from stream_jobs.reprocess.restate import Restater
 
 SQL: Final = sql_of(__file__)
@@ -45,15 +47,15 @@ log = structlog.get_logger("stream_jobs.reprocess")
 def restater(
     settings: Settings, addresses: Endpoints, name: str, stop: threading.Event, say: Callable[[str], None]
 ) -> Iterator[Restater]:
-    """What the command ``name`` restates with; Spark starts where it is worth it."""
+    """What the command ``name`` restates with, the vehicles as the database has them now; Spark starts where
+    it is worth it.
+    """
     terms = settings.recompute
-    database = dead_lettering(settings, addresses, name, stop, terms.transaction_timeout_s)
-    try:
-        with spark_when_asked(settings, name, terms.driver_mb) as session:
-            feeder = Feeder(settings, session)
-            yield Restater(settings, database, stop, feeder, lambda n, of: say(f"slice {n} of {of}"))
-    finally:
-        database.close()
+    opened = dead_lettering(settings, addresses, name, stop, terms.transaction_timeout_s)
+    with closing(opened) as database, spark_when_asked(settings, name, terms.driver_mb) as session:
+        write_vehicle_lookup(database, folder_of(settings))
+        feeder = Feeder(settings, session)
+        yield Restater(settings, database, stop, feeder, lambda n, of: say(f"slice {n} of {of}"))
 
 
 def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> int:
@@ -63,12 +65,10 @@ def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> i
     ever ran there is nothing to wait for. Raises ServiceError where one is behind and noted nothing else.
     """
     now_ms = int(time.time() * 1000)
-    try:
+    with suppress(ServiceError):
         behind = records_behind(settings, addresses)
-    except ServiceError:
-        behind = dict.fromkeys(CLOSERS, 1)
-    if sum(behind.get(query, 0) for query in CLOSERS) == 0:
-        return now_ms - settings.jobs.unwritten_ms
+        if not any(behind.get(query) for query in CLOSERS):
+            return now_ms - settings.jobs.unwritten_ms
     complete_ms = database.run(lambda c: complete_until_ms(c, CLOSERS))
     if complete_ms is None and database.run(lambda c: fetch(c, SQL["ever"], {"queries": [*CLOSERS]}))[0][0]:
         raise ServiceError("the stream has not caught up yet: recompute when odograph status shows no lag")
@@ -112,15 +112,10 @@ def recompute(
         late_hours = database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
         vehicles = feeder.vehicles(feeder.files(hours_ms([received], late_hours)), Wanted(windows, received))
     times = [(vehicle_id, span.from_ms, span.until_ms) for vehicle_id in vehicles]
-    lead_ms = restate.settings.recompute.lead_h * HOUR_MS
-    works = partial(queue.works, times=times, seen_ms=caught_up_ms, lead_ms=lead_ms)
-    return run, _restate(restate, run, starts, works, caught_up_ms)
+    return run, _restate(restate, run, starts, partial(queue.works, times=times), caught_up_ms)
 
 
-def _restate(
-    restate: Restater, run: Run, starts: Iterable[int], works: Callable[[Connection], Sequence[Work]],
-    seen_ms: int,
-) -> Counts:  # fmt: skip
+def _restate(restate: Restater, run: Run, starts: Iterable[int], works: Works, seen_ms: int) -> Counts:
     """The slices of a run that are not done yet, oldest first, vehicles with the last one; then the roll-ups
     (by the license's own means too) and the run's end.
     """
@@ -151,8 +146,8 @@ def repair(restate: Restater, caught_up_ms: Callable[[], int | None]) -> int:
     starts = restate.database.run(lambda c: queue.late_starts(c, grid, seen_ms))
     pieces, total = [*slices(starts, grid.road_window_ms, REPAIR_SLICE_MS, None)], Counts()
 
-    def waiting(connection: Connection) -> list[Work]:
-        works = queue.late_vehicles(connection, seen_ms, 0, rules=False)
+    def waiting(connection: Connection, seen_ms: int) -> list[Work]:
+        works = queue.late_vehicles(connection, seen_ms, rules=False)
         return [work for work in works if work.closed][:VEHICLES_AT_ONCE]
 
     while True:
@@ -177,14 +172,14 @@ def nightly(
     """
     if closed_ms is None:
         return None
-    database, grid, terms = restate.database, restate.grid, restate.settings.recompute
+    database, grid = restate.database, restate.grid
     until_ms = grid.closed_until_ms(closed_ms)
     for times in database.run(lambda c: fetch(c, SQL["gaps"], {"closed_ms": until_ms})):
         run, counts = recompute(restate, Span(*times), closed_ms, queue.GAP)
         log.warning("the time of a gap is made again", run=run.run_no, **asdict(counts))
     last_until, last_at = database.run(lambda c: fetch(c, SQL["last"]))[0]
     unfinished = database.run(lambda c: fetch(c, SQL["unfinished"]))
-    if not unfinished and not due(now(), last_at, terms.hour_utc):
+    if not unfinished and not due(now(), last_at, restate.settings.recompute.hour_utc):
         return None
     since = last_until or _ALWAYS
     until = unfinished[0][2] if unfinished else moment(closed_ms)
@@ -193,8 +188,7 @@ def nightly(
     if unfinished:
         span = Span(*unfinished[0][:2])
     run = database.run(lambda c: queue.begin(c, queue.NIGHTLY, span, until))
-    works = partial(queue.late_vehicles, seen_ms=closed_ms, lead_ms=terms.lead_h * HOUR_MS, rules=True)
-    counts = _restate(restate, run, starts, works, closed_ms)
+    counts = _restate(restate, run, starts, partial(queue.late_vehicles, rules=True), closed_ms)
     log.info("late frames are recomputed", run=run.run_no, **asdict(counts))
     return counts
 
