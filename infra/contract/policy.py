@@ -120,7 +120,7 @@ _STREAM: Final = (JOBS, MAINTENANCE)
 _LEASED: Final = (*_STREAM, DOWNLINK, INSTANT, EVENTS, MIRROR)
 _READ: Final = (SELECT,)
 TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
-    ("odograph.(pseudonym|migration|replay_run|replay_verdict|view_backup)", {}),
+    ("odograph.(pseudonym|migration|replay_run|replay_verdict)", {}),
     ("odograph.(audit_log|custody|refusal_noted)", _each(_READ, MAINTENANCE)),
     ("odograph.(crash_lock|log_begin|erased_window)", _each(_READ)),
     ("odograph.(fuel_factor|trend_metric|score_weight|retention)", _each(_READ, *_STREAM)),

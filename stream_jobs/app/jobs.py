@@ -35,7 +35,7 @@ from stream_jobs.recovery.files import HadoopStore, checkpoint_files
 from stream_jobs.recovery.ledger import BatchClaims, enter, reconciled
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import grid_of
-from stream_jobs.reprocess.restate import Tools
+from stream_jobs.reprocess.restate import Restater
 from stream_jobs.reprocess.work import nightly
 from stream_jobs.user_sql.queries import user_queries
 
@@ -191,11 +191,11 @@ class Application:
             own.conf.set("spark.sql.shuffle.partitions", str(s.recompute.parts))
             return own
 
-        tools = Tools(s, nightly_db, self._stop, Feeder(s, session, warm=True))
+        restater = Restater(s, nightly_db, self._stop, Feeder(s, session, warm=True))
         progress = partial(write_progress, self._board, database("progress"), s.jobs.unwritten_ms)
         tasks: list[tuple[str, float, Callable[[], Any]]] = [
             ("progress", PROGRESS_S, progress),
-            ("recompute", s.recompute.poll_interval_s, lambda: nightly(tools, closed())),
+            ("recompute", s.recompute.poll_interval_s, lambda: nightly(restater, closed())),
         ]
         if s.archive.url:
             store = partial(HadoopStore, spark, s.archive.url)

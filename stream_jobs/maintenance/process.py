@@ -34,7 +34,7 @@ from stream_jobs.maintenance.task import PeriodicTask, TaskRunner
 from stream_jobs.maintenance.trends import renew
 from stream_jobs.recovery import ledger as batch_ledger
 from stream_jobs.reprocess.feed import Feeder
-from stream_jobs.reprocess.restate import Restater, Tools
+from stream_jobs.reprocess.restate import Restater
 from stream_jobs.reprocess.work import repair
 from stream_jobs.roads.history import NetworkFile, RoadHistory, place_stops, predict_arrivals
 from stream_jobs.rules.cohort.update import CohortUpdate
@@ -76,8 +76,8 @@ def all_tasks(
     jobs, home = settings.jobs, settings.paths.home
     repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
     archived = completeness(evidence_db, "archive")
-    tools = Tools(settings, repair_db, stop, Feeder(settings))
-    late = partial(repair, tools, completeness(repair_db, "telemetry", "archive"), Restater(tools))
+    restater = Restater(settings, repair_db, stop, Feeder(settings))
+    late = partial(repair, restater, completeness(repair_db, "telemetry", "archive"))
     closed_ms = completeness(audit_db, "telemetry", "archive")
     topic = partial(TopicWriter, addresses.kafka_bootstrap, settings.kafka.prefix, stop=stop)
     closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -19,7 +20,7 @@ import infra
 from edge_simulator.recordings import replay as recordings
 from edge_simulator.recordings.checks import told
 from infra.clients import database_url
-from infra.clients.db import system_user
+from infra.clients.db import Connection, system_user
 from infra.clients.health import stopped_by_signals
 from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError, OdographError, ServiceError
@@ -28,9 +29,9 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
 from infra.settings.values import duration_ms, moment_ms
 from stream_jobs.replay import databases, promote, records, runs, shadow
-from stream_jobs.replay.databases import Connection, Table
-from stream_jobs.replay.feed import Ends, Feed, Writer, bounds_of, progress
-from stream_jobs.replay.records import Log, Reach, Source, Span
+from stream_jobs.replay.databases import Table
+from stream_jobs.replay.feed import Ends, Writer, bounds_of, feed, progress
+from stream_jobs.replay.records import Log, Source, Span
 from stream_jobs.replay.runs import Run, folder_of
 from stream_jobs.replay.shadow import JOBS, TOPIC, Say
 
@@ -134,23 +135,21 @@ def opened(run_id: str) -> Iterator[tuple[Run, Connection, Connection]]:
 
 def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Run:
     """The run that is begun, or the kept one that goes on; raises ConfigError where they do not fit."""
-    home = settings.paths.home.absolute()
+    home, at = settings.paths.home.absolute(), datetime.now(UTC)
     given, some = settings_given(wanted.settings), records.vehicles(wanted.vehicles)
-    limits = clock_limits(settings)
-    reach = Reach(limits.ahead_ms, limits.lateness_ms, duration_ms(wanted.lead, "--lead"))
+    limits, lead_ms = clock_limits(settings), duration_ms(wanted.lead, "--lead")
     run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home, wanted.into)
-    kept = runs.load(home, run_id) if (folder_of(home, run_id) / runs.FILE).exists() else None
-    at = datetime.now(UTC)
+    folder = folder_of(home, run_id)
+    kept = runs.load(home, run_id) if (folder / runs.FILE).exists() else None
     now_ms = int(at.timestamp() * 1000)
     if wanted.day is not None:
-        source = records.of_day(home, wanted.day, settings.tz, reach, now_ms)
+        source = records.of_day(home, wanted.day, settings.tz, limits, lead_ms, now_ms)
     elif kept is None:
         with runs.held(home, run_id):
-            folder = folder_of(home, run_id)
             if wanted.drives is not None:
-                source, partial = _of_drives(wanted, wanted.drives, settings, folder, reach)
+                source, partial = _of_drives(wanted, wanted.drives, settings, folder, lead_ms)
             else:
-                source, partial = _out_of_the_log(wanted, settings, live, folder, reach, say)
+                source, partial = _out_of_the_log(wanted, settings, live, folder, say)
         some = some or partial
     if kept is not None:
         if wanted.day is None or (source.name, source.event.since_ms) == (kept.source, kept.since_ms):
@@ -169,33 +168,33 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
 
 
 def _of_drives(
-    wanted: Wanted, drives: Path, settings: Settings, folder: Path, reach: Reach
+    wanted: Wanted, drives: Path, settings: Settings, folder: Path, lead_ms: int
 ) -> tuple[Source, tuple[str, ...]]:
     """Recorded drives as a day of the run's own, received as they were recorded, and their vehicles."""
     convoy = recordings.convoy(drives, wanted.mapping, float("inf"), recordings.parse_start(wanted.start))
     shutil.rmtree(folder / records.INPUT, ignore_errors=True)
-    made = json.loads(
-        (recordings.make(convoy, drives, settings, records.INPUT, folder) / "run.json").read_text()
-    )
-    since_ms, until_ms = made["start_ms"] // 60_000 * 60_000, -(-made["end_ms"] // 60_000) * 60_000
-    source = Source(f"{records.DRIVES}{drives}", Span(since_ms, until_ms), Span(since_ms, until_ms))
-    return source._replace(received=reach.received(source.event)), tuple(sorted(set(convoy.vehicle_ids)))
+    recordings.make(convoy, drives, settings, records.INPUT, folder)
+    made = runs.drives_of(folder)
+    span = Span(made["start_ms"] // 60_000 * 60_000, -(-made["end_ms"] // 60_000) * 60_000)
+    received = records.received(span, clock_limits(settings), lead_ms)
+    return Source(f"{records.DRIVES}{drives}", span, received), tuple(sorted(set(convoy.vehicle_ids)))
 
 
 def _out_of_the_log(
-    wanted: Wanted, settings: Settings, live: Endpoints, folder: Path, reach: Reach, say: Say
+    wanted: Wanted, settings: Settings, live: Endpoints, folder: Path, say: Say
 ) -> tuple[Source, tuple[str, ...]]:
     topic, bootstrap = kafka_topic(settings.kafka.prefix, TOPIC), live.kafka_bootstrap
     with Log(bootstrap) as log:
+        partitions = log.partitions(topic)
         if wanted.from_time is not None:
-            taken = records.since_time(log, topic, moment_ms(wanted.from_time, "--from-time"))
+            at_ms = moment_ms(wanted.from_time, "--from-time")
+            begins = {partition: log.since(topic, partition, at_ms) for partition in range(partitions)}
         else:
-            asked = records.offsets(wanted.from_offset or "", log.partitions(topic))
-            taken = records.since_offsets(log, topic, asked)
+            begins = records.offsets(wanted.from_offset or "", partitions)
+        taken = records.stretch(log, topic, begins)
     say(f"taking {sum(end - begin for begin, end in taken.values())} records of {topic} out of the log")
     grid_ms = max(settings.jobs.road_window_s * 1000, 60_000)
-    limits = clock_limits(settings)
-    return records.take(bootstrap, topic, taken, folder / records.INPUT, reach, grid_ms, limits)
+    return records.take(bootstrap, topic, taken, folder / records.INPUT, clock_limits(settings), grid_ms)
 
 
 def settings_given(words: tuple[str, ...]) -> dict[str, str]:
@@ -236,10 +235,9 @@ def _into_live(
 ) -> None:
     """The records into the live topic, received now (before: in a header), by consent only."""
     topic = kafka_topic(settings.kafka.prefix, TOPIC)
-    source, sent = shadow.stored(settings, run, 1), [0]
+    source, bounds = shadow.stored(settings, run, 1), bounds_of(run.speed)
     try:
-        plan = source.plan(bounds_of(run.speed))
-        count = sum(part.records for part in plan)
+        count = sum(part.records for part in source.plan(bounds))
         meaning = (
             f"{count} records go into the live topic {topic}, received now. Each counts as late: the stream "
             "leaves its windows as they are, the batch layer restates those that lack it, and what was "
@@ -252,24 +250,24 @@ def _into_live(
         say(meaning)
         with Log(live.kafka_bootstrap) as log:
             source = replace(source, partitions=log.partitions(topic))
-        plan, sent = source.plan(bounds_of(run.speed)), [0] * source.partitions
         writer = Writer(live.kafka_bootstrap, topic)
 
-        def write(rows: pa.Table, _skip: Ends) -> None:
-            writer.rows(rows, now_ms=int(datetime.now(UTC).timestamp() * 1000))
-            for partition in rows["partition"].to_pylist():
-                sent[partition] += 1
+        def write(rows: pa.Table, skip: Ends) -> None:
+            writer.rows(rows, skip, now_ms=time.time_ns() // 1_000_000)
 
-        with progress(count) as show:
-            feed = Feed(source.read, write, lambda: tuple(sent), lambda: None, show, stop)
-            feed.run(plan, (0,) * source.partitions, run.speed)
-        say(f"{sum(sent)} records sent")
-    except ServiceError as error:
-        if not stop.is_set():
-            raise
-        raise ServiceError(
-            f"stopped after {sum(sent)} records; sent again they count as duplicates"
-        ) from error
+        def sent() -> Ends:
+            return tuple(writer.sent[partition] for partition in range(source.partitions))
+
+        try:
+            with progress(count) as show:
+                feed(source.plan(bounds), sent(), run.speed, source.read, write, sent, show, stop)
+        except ServiceError as error:
+            if not stop.is_set():
+                raise
+            raise ServiceError(
+                f"stopped after {sum(sent())} records; sent again they count as duplicates"
+            ) from error
+        say(f"{sum(sent())} records sent")
     finally:
         shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
 

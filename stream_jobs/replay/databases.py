@@ -7,17 +7,17 @@ kept for the dashboard, a row a table.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-import psycopg
 from psycopg import sql
+from psycopg.rows import dict_row
 
 from infra.clients import db
 from infra.clients.database_url import with_name
-from infra.clients.db import sql_of
+from infra.clients.db import Connection, sql_of
 from infra.contract.errors import ServiceError
 from infra.sql.migrate import migrate
 from stream_jobs.app.database import TYPES, insert_row
@@ -99,16 +99,11 @@ def within(table: Table) -> str:
     return " AND ".join(words)
 
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 connected = partial(
     db.connected, autocommit=True, connect_timeout_s=5, application_name="odograph-replay",
     session={"timezone": "UTC", "extra_float_digits": "1"},
 )  # fmt: skip
 """A connection in autocommit; its own failures become ServiceError."""
-_OPEN: Final = {
-    "late frames to repair": "late_frames", "late frames of vehicles to repair": "late_vehicles",
-    "windows to roll up": "changed_windows",
-}  # fmt: skip
 
 
 def create(owner_url: str, name: str) -> None:
@@ -119,12 +114,8 @@ def create(owner_url: str, name: str) -> None:
         own_url = with_name(owner_url, name)
         migrate(own_url)
         with connected(own_url) as own, own.transaction():
-            for table in REFERENCES:  # rows that the run's database does not have
-                columns = ", ".join(names(own, table))
-                own.execute(f"CREATE TEMP TABLE given (LIKE odograph.{table}) ON COMMIT DROP")
-                copy(live, f"SELECT {columns} FROM odograph.{table}", own, f"given ({columns})")  # noqa: S608
-                own.execute(SQL["new_rows"].format(table=table, columns=columns).encode())
-                own.execute("DROP TABLE given")
+            for table in REFERENCES:
+                copy_new(live, own, table)
 
 
 def copy(source: Connection, query: str, target: Connection, into: str, values: Any = None) -> int:
@@ -137,6 +128,18 @@ def copy(source: Connection, query: str, target: Connection, into: str, values: 
             for block in given:
                 put.write(block)
         return max(0, taken.rowcount)
+
+
+def copy_new(
+    source: Connection, target: Connection, table: str, where: str = "true", values: Any = None
+) -> None:
+    """Those rows of a table of odograph that the target does not have; in a transaction of the target."""
+    columns = ", ".join(names(target, table))
+    target.execute(f"CREATE TEMP TABLE given (LIKE odograph.{table}) ON COMMIT DROP")
+    query = f"SELECT {columns} FROM odograph.{table} WHERE {where}"  # noqa: S608
+    copy(source, query, target, f"given ({columns})", values)
+    target.execute(SQL["new_rows"].format(table=table, columns=columns).encode())
+    target.execute("DROP TABLE given")
 
 
 def names(connection: Connection, table: str) -> list[str]:
@@ -152,7 +155,8 @@ def drop(owner_url: str, name: str) -> None:
 
 def open_work(url: str) -> list[str]:
     """What a run's periodic tasks have still to do."""
-    return [f"{count} {what}" for what, name in _OPEN.items() if (count := number(url, name))]
+    with connected(url) as database:
+        return [f"{count} {what}" for what, count in database.execute(SQL["open_work"]).fetchall()]
 
 
 def number(url: str, name: str, values: Any = None) -> int:
@@ -175,7 +179,6 @@ LEFT_OUT: Final = "dead_letter"
 NAMED: Final = 20  # so many records that were left out are named
 _COUNTS: Final = ("live_rows", "run_rows", "slices", "slices_differing", "rows_differing", "by_column")
 """Of a verdict, as columns of odograph.replay_verdict."""
-Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]  # rows of one slice by their keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,7 @@ def compared(
 
 
 def compare(live: Connection, run: Connection, table: Table, values: Mapping[str, Any]) -> Verdict:
-    """A table of both, within a run's span and vehicles (``values`` of tables.within)."""
+    """A table of both, within a run's span and vehicles (``values`` of ``within``)."""
     compared = [n for n in names(live, table.name) if n not in table.apart]
     left_out = 0
     if table.fleet:
@@ -257,16 +260,16 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     places = sorted(here.keys() | there.keys())
     differing = [place for place in places if here.get(place) != there.get(place)]
     live_rows, run_rows = (sum(count for count, _ in side.values()) for side in (here, there))
-    verdict = Verdict(table.name, live_rows, run_rows, len(places), len(differing), left_out)
     first: Difference | None = None
     rows, by_column = 0, Counter[str]()
     for key, hour in differing[:SLICES_READ]:
         place = {**values, "slice": key, "hour": hour}
-        for difference in differences(table, *(_rows(each, table, compared, place) for each in (live, run))):
-            first = first or difference[0]
+        for found in differences(live, run, table, compared, place):
+            first = first or found[0]
             rows += 1
-            by_column.update(each.column or "(row missing)" for each in difference)
-    return replace(verdict, rows_differing=rows, by_column=dict(by_column), first=first)
+            by_column.update(each.column or "(row missing)" for each in found)
+    counts = (live_rows, run_rows, len(places), len(differing), left_out, rows)
+    return Verdict(table.name, *counts, dict(by_column), first)
 
 
 def _statement(name: str, table: Table, columns: Sequence[str]) -> bytes:
@@ -278,23 +281,24 @@ def _statement(name: str, table: Table, columns: Sequence[str]) -> bytes:
     return SQL[name].format(**named, wanted=wanted).encode()
 
 
-def _rows(connection: Connection, table: Table, compared: Sequence[str], place: Mapping[str, Any]) -> Rows:
-    found = connection.execute(_statement("slice", table, compared), place).fetchall()
-    rows = [dict(zip(compared, row, strict=True)) for row in found]
-    return {tuple(row[k] for k in table.keys): row for row in rows}
-
-
-def differences(table: Table, live: Rows, run: Rows) -> Iterator[list[Difference]]:
-    """Each row that differs, by time and key: its columns that do, in the table's order."""
+def differences(
+    live: Connection, run: Connection, table: Table, compared: Sequence[str], place: Mapping[str, Any]
+) -> Iterator[list[Difference]]:
+    """Each row of a slice that differs, by time and key: its columns that do, in the table's order."""
+    statement = _statement("slice", table, compared)
+    here, there = (
+        {tuple(row[key] for key in table.keys): row for row in cursor.execute(statement, place)}
+        for cursor in (live.cursor(row_factory=dict_row), run.cursor(row_factory=dict_row))
+    )
     by_time = table.keys.index(table.time) if table.time in table.keys else 0
-    for key in sorted(live.keys() | run.keys(), key=lambda k: (k[by_time], k)):
+    for key in sorted(here.keys() | there.keys(), key=lambda k: (k[by_time], k)):
         named = dict(zip(table.keys, key, strict=True))
-        here, there = live.get(key), run.get(key)
-        if here is None or there is None:
-            yield [Difference(table.name, named, None, here is not None, there is not None)]
+        ours, theirs = here.get(key), there.get(key)
+        if ours is None or theirs is None:
+            yield [Difference(table.name, named, None, ours is not None, theirs is not None)]
             continue
-        columns = (column for column, value in here.items() if value != there[column])
-        found = [Difference(table.name, named, column, here[column], there[column]) for column in columns]
+        columns = (column for column in compared if ours[column] != theirs[column])
+        found = [Difference(table.name, named, column, ours[column], theirs[column]) for column in columns]
         if found:
             yield found
 

@@ -1,12 +1,19 @@
 -- Statements of databases.py.
 
--- name: late_vehicles
--- Those of a trip that is still under way at the end wait for its stop, which never comes.
-SELECT coalesce(sum(b.frames), 0)
-FROM (SELECT vehicle_id, max(to_time) AS until, sum(frames) AS frames
-      FROM odograph.late_vehicle_frames WHERE repaired_at IS NULL GROUP BY vehicle_id) b
-WHERE EXISTS (SELECT 1 FROM odograph.trip_stop s WHERE s.vehicle_id = b.vehicle_id AND s.began_at >= b.until)
-   OR NOT EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = b.vehicle_id AND t.phase = 'open')
+-- name: open_work
+-- What the periodic tasks have still to do. Late frames of a trip that is still under way at the end wait for its stop,
+-- which never comes.
+SELECT what, n FROM (
+    SELECT 'late frames to repair', count(*) FROM odograph.late_frame WHERE repaired_at IS NULL
+    UNION ALL
+    SELECT 'late frames of vehicles to repair', coalesce(sum(b.frames), 0)
+    FROM (SELECT vehicle_id, max(to_time) AS until, sum(frames) AS frames
+          FROM odograph.late_vehicle_frames WHERE repaired_at IS NULL GROUP BY vehicle_id) b
+    WHERE EXISTS (SELECT 1 FROM odograph.trip_stop s WHERE s.vehicle_id = b.vehicle_id AND s.began_at >= b.until)
+       OR NOT EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = b.vehicle_id AND t.phase = 'open')
+    UNION ALL
+    SELECT 'windows to roll up', count(*) FROM odograph.window_change
+) w (what, n) WHERE n > 0
 
 -- name: events_taken
 -- Records that the run's event store has taken in.
@@ -31,12 +38,6 @@ SELECT window_start FROM odograph.erased_window WHERE window_start >= %(since)s 
 -- Late frames of a span that wait for their repair.
 SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL
   AND t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(since_ms)s
-
--- name: late_frames
-SELECT count(*) FROM odograph.late_frame WHERE repaired_at IS NULL
-
--- name: changed_windows
-SELECT count(*) FROM odograph.window_change
 
 -- name: trips
 -- What a run found in one recorded drive; parameters: its report.

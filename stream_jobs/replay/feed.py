@@ -4,9 +4,9 @@ import operator
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -49,9 +49,12 @@ Out = tuple[int, Any, Any, int, list[tuple[str, Any]]]  # a record: partition, k
 
 
 class Writer:
-    """Writes records of one topic; a new one begins where the last one ended, whatever ended it."""
+    """Writes records of one topic, by partition ``sent`` so far; a new one begins where the last one ended,
+    whatever ended it.
+    """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        self.sent = Counter[int]()
         self._bootstrap, self._topic = bootstrap, topic
         self._failures: list[str] = []
         self._producer = kafka.producer(bootstrap, _WRITE)
@@ -74,16 +77,16 @@ class Writer:
 
         self.write(wanted(), skip)
 
-    def write(self, records: Iterable[Out], skip: Sequence[int] = ()) -> int:
-        """Records in their order but the first ``skip`` of each partition; returns how many when Kafka has
-        them all. Raises ServiceError.
+    def write(self, records: Iterable[Out], skip: Sequence[int] = ()) -> None:
+        """Records in their order but the first ``skip`` of each partition, until Kafka has them all. Raises
+        ServiceError.
         """
-        count, left = 0, dict(enumerate(skip))
+        sent, left = self.sent, dict(enumerate(skip))
         for partition, key, value, at_ms, headers in records:
             if left.get(partition, 0) > 0:
                 left[partition] -= 1
                 continue
-            count += 1
+            sent[partition] += 1
             while True:
                 try:
                     self._producer.produce(
@@ -97,7 +100,6 @@ class Writer:
         if unsent or self._failures:
             why = self._failures[0] if self._failures else f"{unsent} records without an answer"
             raise ServiceError(f"Kafka {self._bootstrap}: {self._topic} does not take records: {why}")
-        return count
 
 
 def copy_crashes(
@@ -107,6 +109,7 @@ def copy_crashes(
     run's topic, behind those that a killed copy left there; how many. Each goes where its key belongs: the
     topics may differ in partitions.
     """
+    writer = Writer(bootstrap, target)
     with Log(bootstrap) as log:
         there = log.ends(target)
 
@@ -119,7 +122,8 @@ def copy_crashes(
                     partition = partition_of(m.key() or b"", len(there))
                     yield partition, m.key(), m.value(), int(m.timestamp()[1]), [*(m.headers() or [])]
 
-        return Writer(bootstrap, target).write(wanted(), there)
+        writer.write(wanted(), there)
+    return writer.sent.total()
 
 
 def bounds_of(speed: float | None) -> Bounds:
@@ -150,58 +154,43 @@ def needed(plan: Sequence[Slice], outstanding: Bounds = OUTSTANDING) -> list[int
     return needs
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """``read`` and ``write`` a slice, skipping what is there; ``taken``: what the jobs have; ``watch``: fails
-    where they do; ``show`` gets what was taken and the slice that is due.
+def feed(
+    plan: Sequence[Slice], there: Ends, speed: float | None, read: Callable[[Slice], pa.Table],
+    write: Callable[[pa.Table, Ends], object], taken: Callable[[], Ends | None], show: Show,
+    stop: threading.Event,
+) -> None:  # fmt: skip
+    """``read`` and ``write`` all slices of ``plan``; ``there``: so many records of each partition are written
+    already, and are skipped.
+
+    ``taken``: what the jobs have, which fails where they do; ``show`` gets that and the slice that is due.
+    Raises ServiceError when it is stopped: doing it again goes on where it ended.
     """
-
-    read: Callable[[Slice], pa.Table]
-    write: Callable[[pa.Table, Ends], object]
-    taken: Callable[[], Ends | None]
-    watch: Callable[[], None]
-    show: Show
-    stop: threading.Event
-
-    def run(self, plan: Sequence[Slice], there: Ends, speed: float | None) -> None:
-        """Write all slices of ``plan``; ``there``: so many records of each partition are written already.
-
-        Raises ServiceError when it is stopped: doing it again goes on where it ended.
-        """
-        counts = np.array([(0,) * len(there), *(part.by_partition for part in plan)], np.int64)
-        ends = counts.cumsum(axis=0)
-        needs = needed(plan)
-        begun_s, place_ms, last_ms = time.monotonic(), 0, plan[0].received.since_ms if plan else 0
-        for place, part in enumerate(plan):
-            self._look(0.0)
-            skip = tuple(np.clip(np.array(there) - ends[place], 0, counts[place + 1]).tolist())
-            if skip == part.by_partition:
-                begun_s, place_ms, last_ms = time.monotonic(), 0, part.received.until_ms
-                continue
-            wanted = ends[needs[place]].tolist() if needs[place] else []
-            due_s = begun_s
-            if speed is not None and not part.late:
-                place_ms += min(IDLE_MS, part.received.since_ms - last_ms)
-                due_s += place_ms / 1000 / speed
-                place_ms += part.received.until_ms - part.received.since_ms
-                last_ms = part.received.until_ms
-            self._wait(wanted, due_s, part)
-            self.write(self.read(part), skip)
-
-    def _wait(self, wanted: Sequence[int], due_s: float, part: Slice) -> None:
-        """Until the jobs have taken ``wanted`` and the slice is due."""
-        while True:
-            now = self.taken()
-            self.show(sum(now or ()), part)
+    counts = np.array([(0,) * len(there), *(part.by_partition for part in plan)], np.int64)
+    ends = counts.cumsum(axis=0)
+    needs = needed(plan)
+    begun_s, place_ms, last_ms = time.monotonic(), 0, plan[0].received.since_ms if plan else 0
+    for place, part in enumerate(plan):
+        skip = tuple(np.clip(np.array(there) - ends[place], 0, counts[place + 1]).tolist())
+        if skip == part.by_partition:
+            begun_s, place_ms, last_ms = time.monotonic(), 0, part.received.until_ms
+            continue
+        wanted = ends[needs[place]].tolist() if needs[place] else []
+        due_s = begun_s
+        if speed is not None and not part.late:
+            place_ms += min(IDLE_MS, part.received.since_ms - last_ms)
+            due_s += place_ms / 1000 / speed
+            place_ms += part.received.until_ms - part.received.since_ms
+            last_ms = part.received.until_ms
+        while not stop.is_set():
+            now = taken()
+            show(sum(now or ()), part)
             behind = wanted and (now is None or any(map(operator.lt, now, wanted)))
             if not behind and time.monotonic() >= due_s:
-                return
-            self._look(POLL_S)
-
-    def _look(self, for_s: float) -> None:
-        self.watch()
-        if self.stop.wait(for_s):
+                break
+            stop.wait(POLL_S)
+        else:
             raise ServiceError(STOPPED)
+        write(read(part), skip)
 
 
 @contextmanager

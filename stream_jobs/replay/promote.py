@@ -2,19 +2,26 @@
 
 import getpass
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-import structlog
 from psycopg import sql
 
-from infra.clients.db import sql_of
+from infra.clients.db import Connection, sql_of
 from infra.contract.errors import ConfigError
 from infra.sql import tenants
-from stream_jobs.app.database import insert_row
 from stream_jobs.app.statements import insert
-from stream_jobs.replay.databases import TABLES, Connection, Table, copy, keep, names, of_run, within
+from stream_jobs.replay.databases import (
+    TABLES,
+    Table,
+    copy,
+    copy_new,
+    keep,
+    names,
+    of_run,
+    within,
+)
 from stream_jobs.replay.runs import Run
 
 SQL: Final = sql_of(__file__)
@@ -24,20 +31,14 @@ SHIFTED: Final = ("alert_no", "incident_no")  # negative, so that none is taken 
 _COPIED: Final = insert(
     "replay_run", ("run_id", "since", "until", "vehicles", "changed", "state"), "RETURNING run_no"
 )
-_VEHICLE: Final = ("vehicle_id", "model", "powertrain", "vehicle_class", "state", "state_at", "boot_id")
 _VIEWS: Final = SQL["views"]
-
-log = structlog.get_logger("replay")
 
 
 def on_its_clock(own: Connection) -> None:
     """Let what the dashboard reads of a run take the newest event time for now. Idempotent."""
     with own.transaction():
         own.execute(SQL["clock"])
-        for _, _, definition in own.execute(_VIEWS).fetchall():
-            after = re.sub(r"(?<![\w.])now\(\)", "replay.now()", definition)
-            if after != definition:
-                own.execute(after)
+        _remake(own, lambda definition: re.sub(r"(?<![\w.])now\(\)", "replay.now()", definition))
 
 
 def state_of(live: Connection, run_id: str) -> str | None:
@@ -66,8 +67,7 @@ def copy_in(live: Connection, own: Connection, run: Run) -> int:
         ((number,),) = live.execute(_COPIED, given).fetchall()
         live.execute(f"CREATE SCHEMA {run.schema}")
         # Recorded drives told the live jobs of no vehicle.
-        for known in own.execute(SQL["vehicles"], given).fetchall():
-            insert_row(live, "vehicle", dict(zip(_VEHICLE, known, strict=True)), "ON CONFLICT DO NOTHING")
+        copy_new(own, live, "vehicle", "vehicle_id = ANY(%(vehicles)s::text[])", given)
         return sum(_copy_table(live, own, run, table, number) for table in of_run(run.whole_fleet))
 
 
@@ -114,37 +114,25 @@ def _read_through(live: Connection) -> None:
     for_fleets = tenants.is_made(live)
     if for_fleets:
         tenants.empty(live)
-    _read_serving_through(live)
+    live.execute("SET LOCAL search_path = pg_catalog")
+    runs = [Promoted(*row) for row in live.execute(SQL["read_now"]).fetchall()]
+    for table in TABLES if runs else ():
+        for run in runs:
+            _complete(live, run.schema, table.name)
+        live.execute(promoted_view(table, names(live, table.name), runs))
+    _remake(live, lambda definition: reading("promoted" if runs else "odograph", definition))
+    for table in () if runs else TABLES:
+        live.execute(f"DROP VIEW IF EXISTS promoted.{table.name}")
     if for_fleets:
         tenants.rebuild(live)
 
 
-def _read_serving_through(live: Connection) -> None:
-    live.execute("SET LOCAL search_path = pg_catalog")
-    runs = [
-        Promoted(f"run_{run_id}", since, until, None if vehicles is None else tuple(vehicles))
-        for run_id, since, until, vehicles in live.execute(SQL["read_now"]).fetchall()
-    ]
-    if runs:
-        for table in TABLES:
-            for run in runs:
-                _complete(live, run.schema, table.name)
-            live.execute(promoted_view(table, names(live, table.name), runs))
-        for kind, name, before in live.execute(_VIEWS).fetchall():
-            after = through_promoted(before)
-            if after != before:
-                live.execute(after)
-                live.execute(SQL["before"], (kind, name, before, _definition(live, kind, name)))
-        return
-    kept = live.execute("SELECT kind, name, before, promoted FROM odograph.view_backup").fetchall()
-    for kind, name, before, promoted in kept:
-        if _definition(live, kind, name) == promoted:
-            live.execute(before)
-        else:
-            log.warning("changed since the promotion, left as it is", kind=kind, name=name)
-    live.execute("DELETE FROM odograph.view_backup")
-    for table in TABLES:
-        live.execute(f"DROP VIEW IF EXISTS promoted.{table.name}")
+def _remake(connection: Connection, change: Callable[[str], str]) -> None:
+    """Make those views and functions of schema serving again whose definitions ``change`` changes."""
+    for _, _, definition in connection.execute(_VIEWS).fetchall():
+        after = change(definition)
+        if after != definition:
+            connection.execute(after)
 
 
 def _complete(live: Connection, schema: str, table: str) -> None:
@@ -155,23 +143,19 @@ def _complete(live: Connection, schema: str, table: str) -> None:
         live.execute(f"ALTER TABLE {schema}.{table} ADD COLUMN {column} {kind}")
 
 
-def _definition(live: Connection, kind: str, name: str) -> str | None:
-    return {(k, n): text for k, n, text in live.execute(_VIEWS).fetchall()}.get((kind, name))
-
-
 class Promoted(NamedTuple):
     """A promoted run: its schema, span and vehicles (None: all)."""
 
     schema: str
     since: datetime
     until: datetime
-    vehicles: tuple[str, ...] | None
+    vehicles: list[str] | None
 
     def has(self, table: Table) -> str:
         """databases.within with its values written out: a view takes no parameters."""
-        vehicles = None if self.vehicles is None else [*self.vehicles]
-        values = {"since": self.since, "until": self.until, "vehicles": vehicles}
-        return within(table) % {name: sql.Literal(value).as_string() for name, value in values.items()}
+        return within(table) % {
+            name: sql.Literal(value).as_string() for name, value in self._asdict().items()
+        }
 
 
 def promoted_view(table: Table, columns: Sequence[str], runs: Sequence[Promoted]) -> str:
@@ -186,7 +170,7 @@ def promoted_view(table: Table, columns: Sequence[str], runs: Sequence[Promoted]
     return f"CREATE OR REPLACE VIEW promoted.{table.name} AS " + " UNION ALL ".join(parts)
 
 
-def through_promoted(definition: str) -> str:
-    """A definition that reads ``odograph.<table>``, reading the promoted views instead."""
+def reading(schema: str, definition: str) -> str:
+    """A definition that reads tables of TABLES in odograph or promoted, reading them in ``schema``."""
     listed = "|".join(table.name for table in TABLES)
-    return re.sub(rf"\bodograph\.({listed})\b(?!_)", r"promoted.\1", definition)
+    return re.sub(rf"\b(?:odograph|promoted)\.({listed})\b(?!_)", rf"{schema}.\1", definition)

@@ -9,7 +9,7 @@ WHERE run_id = %s
 UPDATE odograph.replay_run SET state = 'rolled back', rolled_back_at = clock_timestamp() WHERE run_id = %s
 
 -- name: read_now
-SELECT run_id, since, until, vehicles FROM odograph.replay_run WHERE state = 'promoted' ORDER BY promoted_at
+SELECT 'run_' || run_id, since, until, vehicles FROM odograph.replay_run WHERE state = 'promoted' ORDER BY promoted_at
 
 -- name: views
 SELECT 'view', n.nspname || '.' || c.relname,
@@ -36,16 +36,9 @@ FROM pg_attribute o LEFT JOIN pg_attribute c ON c.attrelid = %(copy)s::regclass 
 WHERE o.attrelid = %(own)s::regclass AND o.attnum > 0 AND NOT o.attisdropped AND c.attname IS NULL
 ORDER BY o.attnum
 
--- name: before
-INSERT INTO odograph.view_backup (kind, name, before, promoted) VALUES (%s, %s, %s, %s)
-ON CONFLICT (kind, name) DO UPDATE SET before = excluded.before, promoted = excluded.promoted
-
 -- name: lock
 SELECT pg_advisory_xact_lock(hashtext('odograph replay'))
 
 -- name: state
 SELECT state FROM odograph.replay_run WHERE run_id = %s
 
--- name: vehicles
-SELECT vehicle_id, model, powertrain, vehicle_class, state, state_at, boot_id
-FROM odograph.vehicle WHERE vehicle_id = ANY(%(vehicles)s::text[])

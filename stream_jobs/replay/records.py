@@ -5,22 +5,19 @@ All files are of one format: a stretch of the log is copied into an archive of i
 same files give the same slices, however the records are spread over them.
 """
 
-import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, partial
-from itertools import chain, islice
+from functools import lru_cache
+from itertools import chain, groupby, islice
+from operator import add, itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from confluent_kafka import Message
 
@@ -30,6 +27,7 @@ from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
 from infra.contract.topics import VEHICLE_ID, partition_of
 from infra.contract.verdict import ERASED, LATE, ClockLimits
+from infra.settings.files import read_json
 from infra.settings.values import day_ms
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import TELEMETRY, archive_of
@@ -50,10 +48,6 @@ TIMEOUT_S: Final = 10.0
 AT_ONCE: Final = 5_000  # records of the log that are copied at once
 _TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())  # of RECORD
 _OFFSETS: Final = re.compile(r"(\d+):(\d+)")
-
-Ints = npt.NDArray[np.int64]
-Files = Callable[[int, int], Sequence[reader.ArchiveFile]]
-"""Files that can hold records received in [since, until), ms, as they are now: compaction replaces some."""
 
 
 class Log(kafka.LogReader):
@@ -102,17 +96,9 @@ class Span(NamedTuple):
         return datetime.fromtimestamp(self.until_ms / 1000, UTC)
 
 
-class Reach(NamedTuple):
-    """How far receive times lie around event times, ms: limits of the verdict, and a run-up of the jobs."""
-
-    ahead_ms: int
-    lateness_ms: int
-    lead_ms: int
-
-    def received(self, span: Span) -> Span:
-        """Receive times of all frames that are not late and have a sample in ``span``, and of the run-up."""
-        begin = span.since_ms - max(self.ahead_ms, self.lead_ms)
-        return Span(begin, span.until_ms + self.lateness_ms + 1)
+def received(span: Span, limits: ClockLimits, lead_ms: int) -> Span:
+    """Receive times of all frames that are not late and have a sample in ``span``, and of a run-up."""
+    return Span(span.since_ms - max(limits.ahead_ms, lead_ms), span.until_ms + limits.lateness_ms + 1)
 
 
 class Source(NamedTuple):
@@ -156,42 +142,36 @@ def speed_of(text: str) -> float | None:
     return speed
 
 
-def of_day(home: Path, day: str, tz: str, reach: Reach, now_ms: int) -> Source:
+def of_day(home: Path, day: str, tz: str, limits: ClockLimits, lead_ms: int, now_ms: int) -> Source:
     """A generated day of that name, else that date in the archive; raises ConfigError naming those known."""
-    made, archive = home / "days" / day / "run.json", archive_of(home)
-    if made.exists():
-        summary = json.loads(made.read_text())
+    if summary := read_json(home / "days" / day / reader.DAY_SUMMARY):
         span = Span(int(summary["start_ms"]), int(summary["end_ms"]))
-        return Source(f"{DAY}{day}", span, reach.received(span))
-    span = over(Span(*day_ms(day, "--day", tz)), now_ms, reach)
-    if not reader.files(archive, *span):
+        return Source(f"{DAY}{day}", span, received(span, limits, lead_ms))
+    span = over(Span(*day_ms(day, "--day", tz)), now_ms, limits)
+    if not reader.files(archive_of(home), *span):
         raise ConfigError(f"--day {day}: the archive has nothing of it. {reader.days_known(home)}")
-    return Source(ARCHIVE, span, reach.received(span))
+    return Source(ARCHIVE, span, received(span, limits, lead_ms))
 
 
-def over(span: Span, now_ms: int, reach: Reach) -> Span:
+def over(span: Span, now_ms: int, limits: ClockLimits) -> Span:
     """What of a day is over by ``now_ms``: all that can reach its windows is archived. Raises ConfigError."""
-    done_ms = (now_ms - reach.lateness_ms - ARCHIVED_MS) // MINUTE_MS * MINUTE_MS
+    done_ms = (now_ms - limits.lateness_ms - ARCHIVED_MS) // MINUTE_MS * MINUTE_MS
     if done_ms <= span.since_ms:
         raise ConfigError(f"--day: the day that begins at {span.since:%Y-%m-%d %H:%M}Z has not begun")
     return Span(span.since_ms, min(span.until_ms, done_ms))
 
 
-def files_of(home: Path, source: str, run_folder: Path) -> Files:
-    """The files of a source."""
+def folder_of_records(home: Path, source: str, run_folder: Path) -> Path:
+    """The archive or day that holds the records of a source."""
     if source == ARCHIVE:
-        return partial(reader.files, archive_of(home))
-    day = home / "days" / source.removeprefix(DAY)
-    return partial(reader.files, day if source.startswith(DAY) else run_folder / INPUT)
+        return archive_of(home)
+    return home / "days" / source.removeprefix(DAY) if source.startswith(DAY) else run_folder / INPUT
 
 
-def since_time(log: Log, topic: str, at_ms: int) -> dict[int, tuple[int, int]]:
-    """First offset and the one after the last of each partition, from a time of receipt on."""
-    return {p: (log.since(topic, p, at_ms), end) for p, end in enumerate(log.ends(topic))}
-
-
-def since_offsets(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """The same from given offsets on; raises ConfigError where one is beyond the log."""
+def stretch(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """First offset and the one after the last of each partition, from the ``wanted`` offsets on; raises
+    ConfigError where one is beyond the log.
+    """
     found = {}
     for partition, offset in wanted.items():
         low, end = log.bounds(topic, partition)
@@ -205,8 +185,8 @@ def since_offsets(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, 
 
 
 def take(
-    bootstrap: str, topic: str, taken: Mapping[int, tuple[int, int]], folder: Path, reach: Reach,
-    grid_ms: int, limits: ClockLimits,
+    bootstrap: str, topic: str, taken: Mapping[int, tuple[int, int]], folder: Path, limits: ClockLimits,
+    grid_ms: int,
 ) -> tuple[Source, tuple[str, ...]]:  # fmt: skip
     """Copy a stretch of the log into an archive in ``folder``: Kafka may forget it before the replay ends.
 
@@ -227,14 +207,14 @@ def take(
     with connected() as database:
         spans = [Span(*row) for row in database.execute(SQL["received"], [paths]).fetchall()]
         vehicles = [row[0] for row in database.execute(SQL["vehicles"], [paths]).fetchall()]
-    received = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
-    return Source(LOG, whole_span(spans, reach, grid_ms), received), tuple(vehicles) if some else ()
+    whole = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
+    return Source(LOG, whole_span(spans, limits, grid_ms), whole), tuple(vehicles) if some else ()
 
 
-def whole_span(spans: Sequence[Span], reach: Reach, grid_ms: int) -> Span:
+def whole_span(spans: Sequence[Span], limits: ClockLimits, grid_ms: int) -> Span:
     """Event times whose windows are whole, by when each partition was received; raises ConfigError."""
-    since = max(span.since_ms for span in spans) + reach.ahead_ms
-    until = max(span.until_ms for span in spans) - reach.lateness_ms
+    since = max(span.since_ms for span in spans) + limits.ahead_ms
+    until = max(span.until_ms for span in spans) - limits.lateness_ms
     event = Span(-(-since // grid_ms) * grid_ms, until // grid_ms * grid_ms)
     if event.since_ms >= event.until_ms:
         raise ConfigError(
@@ -271,7 +251,7 @@ class Stored:
     its key belongs, however many partitions the log had that it comes from.
     """
 
-    files: Files
+    folder: Path
     received: Span
     event: Span
     late_until_ms: int
@@ -294,7 +274,7 @@ class Stored:
             most = Bounds(bounds.records, 1 << 62) if late else bounds
             counts = self._query("ticks", self._received(late), late)
             if counts is not None:
-                rows = np.stack([column.to_numpy().astype(np.int64) for column in counts.columns], axis=1)
+                rows = zip(*(column.to_pylist() for column in counts.columns), strict=True)
                 found += slices(rows, most, self.partitions, late)
         return found
 
@@ -307,9 +287,8 @@ class Stored:
             max(part.received.since_ms, whole.since_ms), min(part.received.until_ms, whole.until_ms)
         )
         found = self._query("records", received, part.late)
-        named = pc.binary_join_element_wise(found["topic"], found["log"], " ")
-        rows = found.select(("origin", "log_offset", "received_ms")).to_pandas()
-        rows["log"], _ = pd.factorize(named.to_pandas(), sort=True)
+        rows = found.select(("log", "origin", "log_offset", "received_ms")).to_pandas()
+        rows["log"], _ = pd.factorize(rows["log"], sort=True)
         rows = rows.sort_values(["log", "origin", "log_offset"])
         reached = rows.groupby(["log", "origin"])["received_ms"].cummax()
         return found.take(pa.array(reached.sort_values(kind="stable").index))
@@ -338,20 +317,24 @@ class Stored:
             return database.sql(text, params=values | {"partitions": self.partitions}).to_arrow_table()
 
     def _files(self, received: Span) -> list[reader.ArchiveFile]:
-        return list(self.files(*received)) if received.since_ms < received.until_ms else []
+        return reader.files(self.folder, *received) if received.since_ms < received.until_ms else []
 
 
-def slices(counts: Ints, bounds: Bounds, partitions: int, late: bool) -> Iterator[Slice]:
+def slices(
+    counts: Iterable[tuple[int, int, int]], bounds: Bounds, partitions: int, late: bool
+) -> list[Slice]:
     """Slices out of rows of tick, partition and count, in the order of their ticks."""
-    first = last = -1
-    held = [0] * partitions
-    ticks, begins = np.unique(counts[:, 0], return_index=True)
-    parts = [*np.split(counts, begins)[1:], counts[:0]]
-    for tick, rows in zip([*ticks.tolist(), -1], parts, strict=True):
-        full = sum(held) + int(rows[:, 2].sum()) > bounds.records
-        if first >= 0 and (tick < 0 or full or (tick + 1 - first) * TICK_MS > bounds.span_ms):
-            yield Slice(Span(first * TICK_MS, (last + 1) * TICK_MS), late, tuple(held))
-            first, held = -1, [0] * partitions
-        first, last = tick if first < 0 else first, tick
-        for _, partition, count in rows.tolist():
-            held[partition] += count
+    found: list[tuple[int, int, list[int]]] = []  # first and last tick, records by partition
+    for tick, rows in groupby(counts, key=itemgetter(0)):
+        here = [0] * partitions
+        for _, partition, count in rows:
+            here[partition] += count
+        first, _, held = found[-1] if found else (tick, tick, here)
+        fits = sum(held) + sum(here) <= bounds.records and (tick + 1 - first) * TICK_MS <= bounds.span_ms
+        if found and fits:
+            found[-1] = first, tick, [*map(add, held, here)]
+        else:
+            found.append((tick, tick, here))
+    return [
+        Slice(Span(first * TICK_MS, (last + 1) * TICK_MS), late, tuple(held)) for first, last, held in found
+    ]

@@ -15,5 +15,5 @@ FROM {files} WHERE {wanted} GROUP BY 1, 2 ORDER BY 1, 2
 
 -- name: records
 SELECT coalesce(place(key), partition % $partitions)::integer AS partition, partition AS origin, log_offset, key,
-       received_ms, value, topic, log
+       received_ms, value, topic || ' ' || log AS log
 FROM {files} WHERE {wanted}

@@ -13,7 +13,7 @@ import msgspec
 
 from infra.clients import locks
 from infra.contract.errors import ConfigError
-from infra.settings.files import write_private
+from infra.settings.files import read_json, write_private
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings
 from infra.settings.settings import load as settings_in_force
 from infra.stack import processes
@@ -90,8 +90,7 @@ def folder_of(home: Path, run_id: str) -> Path:
 
 def drives_of(folder: Path) -> dict[str, Any]:
     """What is known of a run's recorded drives: the vehicles' model, a report a drive; {}: it has none."""
-    made = folder / INPUT / FILE
-    found: dict[str, Any] = json.loads(made.read_text()) if made.exists() else {}
+    found: dict[str, Any] = read_json(folder / INPUT / FILE)
     return found
 
 
@@ -155,10 +154,7 @@ def with_settings(given: Mapping[str, str]) -> Settings:
     sections: dict[str, Any] = {}
     for variable, value in given.items():
         section, _, key = variable.lower().partition("_")
-        if key:
-            sections.setdefault(section, {})[key] = value
-        else:
-            sections[section] = value
+        sections[section] = {**sections.get(section, {}), key: value} if key else value
     return settings_in_force(**sections)
 
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Final
 
 from infra.clients import database_url
@@ -34,13 +33,13 @@ from stream_jobs.replay.feed import (
     OUTSTANDING,
     STOPPED,
     Ends,
-    Feed,
     Writer,
     bounds_of,
     copy_crashes,
+    feed,
     progress,
 )
-from stream_jobs.replay.records import DRIVES, Log, Stored, files_of
+from stream_jobs.replay.records import DRIVES, Log, Stored, folder_of_records
 from stream_jobs.replay.runs import DASHBOARD, FILE, LOCK, Run, folder_of
 from stream_jobs.vehicles import lookups
 
@@ -54,7 +53,7 @@ JOBS: Final = {
     DASHBOARD: (Program(DASHBOARD, odograph(DASHBOARD)),),
 }
 """What can run beside the live jobs; downlink and bridge never do."""
-QUERIES: Final = {"stream": ("telemetry", "archive"), "instant": ("instant",)}
+QUERIES: Final = ("telemetry", "archive")
 INSTANT_READ: Final = re.compile(r'^odograph_instant_records_read{query="instant"} (\S+)$', re.MULTILINE)
 """The metric (app/instant.py)."""
 PACE: Final = {
@@ -182,26 +181,24 @@ class Shadow:
                     f"its log {log}:\n{processes.log_tail(log)}"
                 )
 
-    def committed(self, query: str = "telemetry") -> Ends | None:
-        """By partition what a query has taken in (the one with a watermark); None before it has begun."""
+    def committed(self) -> dict[str, Ends]:
+        """By query and partition what it has taken in; nothing of a query that has not begun."""
         with connected(self.owner_url) as own:
-            found = query_offsets.committed(own, query)
-        if found is None:
-            return None
-        ends = found.ends.get(self.topic, {})
-        return tuple(ends[partition] for partition in sorted(ends))
+            found = query_offsets.committed_ends(own, self.topic)
+        return {query: tuple(ends[p] for p in sorted(ends)) for query, ends in found.items() if ends}
 
-    def read(self, query: str) -> int:
-        """How many records a query has taken in; the real-time one has no lines in the ledger, but tells."""
-        if query != "instant":
-            return sum(self.committed(query) or ())
-        told = INSTANT_READ.search(metrics(self._pages()[query]))
-        return int(float(told[1])) if told else 0
+    def taken(self, supervisor: Supervisor) -> Ends | None:
+        """What the query with a watermark has taken in; raises ServiceError where the programs end."""
+        self.watch(supervisor)
+        return self.committed().get("telemetry")
 
     def behind(self, ends: Ends) -> list[str]:
         """What of the run's jobs has not taken in all that is in its topics; [] when they are through."""
-        queries = [query for job in self.run.jobs for query in QUERIES.get(job, ())]
-        left = {query: sum(ends) - self.read(query) for query in queries}
+        taken = self.committed()
+        left = {query: sum(ends) - sum(taken.get(query, ())) for query in QUERIES}
+        if "instant" in self.run.jobs:  # it has no lines in the ledger, but tells
+            told = INSTANT_READ.search(metrics(self._pages()["instant"]))
+            left["instant"] = sum(ends) - (int(float(told[1])) if told else 0)
         if "events" in self.run.jobs and not any(count > 0 for count in left.values()):
             counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
             events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)
@@ -261,26 +258,21 @@ def drop(run_id: str) -> None:
         processes.stop_all(shadow.home / "run", 30.0)
         kafka.delete_topics(addresses.kafka_bootstrap, shadow.prefix)
         databases.drop(addresses.db_owner_url, run.database)
-        _empty(shadow.home)
+        for path in shadow.home.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in (FILE, LOCK):
+                path.unlink()
         (shadow.home / FILE).unlink(missing_ok=True)
         shutil.rmtree(shadow.home, ignore_errors=True)
-
-
-def _empty(folder: Path) -> None:
-    """Remove what lies in a run's folder, but the run's own file and its lock."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name not in (FILE, LOCK):
-            path.unlink()
 
 
 def stored(settings: Settings, run: Run, partitions: int) -> Stored:
     """The records of a run, for a topic of so many partitions."""
     home = settings.paths.home.absolute()
-    files = files_of(home, run.source, folder_of(home, run.run_id))
+    folder = folder_of_records(home, run.source, folder_of(home, run.run_id))
     late_ms = max(run.late_until_ms, run.received_until_ms)
-    return Stored(files, run.received, run.span, late_ms, run.vehicles, partitions)
+    return Stored(folder, run.received, run.span, late_ms, run.vehicles, partitions)
 
 
 def run_shadow(
@@ -311,9 +303,8 @@ def run_shadow(
             say(f"run {run.run_id}: watch it at {runs.watched(settings)[run.run_id]}")
         writer = Writer(bootstrap, shadow.topic)
         with Log(bootstrap) as log, progress(total) as show:
-            watch = partial(shadow.watch, supervisor)
-            feed = Feed(records.read, writer.rows, shadow.committed, watch, show, stop)
-            feed.run(plan, log.ends(shadow.topic), run.speed)
+            taken = partial(shadow.taken, supervisor)
+            feed(plan, log.ends(shadow.topic), run.speed, records.read, writer.rows, taken, show, stop)
             ends = log.ends(shadow.topic)
         run = runs.save(settings.paths.home, replace(run, state="fed"))
         shadow.settle(supervisor, ends, stop, say)

@@ -25,10 +25,8 @@ from stream_jobs.archive.manifest import archive_of, described, read_hour, sha25
 from stream_jobs.archive.query import exceptions_in, note_exceptions
 from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import place
-from stream_jobs.frames.lookup_files import folder_of
-from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.reprocess import work
-from stream_jobs.reprocess.queue import Counts, Span, grid_of, moment
+from stream_jobs.reprocess.queue import Counts, Span, moment
 
 SQL: Final = sql_of(__file__)
 
@@ -112,15 +110,15 @@ def note_restated(path: Path, span: Span) -> None:
 
 
 def bring_in(
-    settings: Settings, addresses: Endpoints, taken: Intake, say: Callable[[str], None], stop: threading.Event
+    settings: Settings, addresses: Endpoints, taken: Intake, say: Callable[[str], None]
 ) -> dict[str, int]:
     """Restate what the day touches and is not restated yet; what was done. Raises ConfigError."""
     progress = archive_of(settings.paths.home) / FOLDER / f"{taken.name}.json"
     done = restated_spans(progress, fresh=taken.fresh > 0)
-    with work.tools_of(settings, addresses, "backfill", stop, say) as tools:
-        spans = spans_of(taken.pieces_ms, grid_of(settings).road_window_ms)
+    with work.restater(settings, addresses, "backfill", threading.Event(), say) as restate:
+        spans = spans_of(taken.pieces_ms, restate.grid.road_window_ms)
         left = [span for span in spans if span not in done]
-        caught_up_ms = work.closed_ms(settings, addresses, tools.database)
+        caught_up_ms = work.closed_ms(settings, addresses, restate.database)
         for span in left:
             if work.closed_span(settings, span, caught_up_ms).until_ms < span.until_ms:
                 raise ConfigError(
@@ -130,13 +128,12 @@ def bring_in(
         late = quarantined = 0
         for found in exceptions_in(taken.files):  # repaired: by this command or its next try
             note = partial(note_exceptions, found=found, logs={}, repaired_at=datetime.now(UTC))
-            some = tools.database.run(note)
+            some = restate.database.run(note)
             late, quarantined = late + some, quarantined + found.num_rows - some
-        write_vehicle_lookup(tools.database, folder_of(settings))
         total = Counts()
         for number, span in enumerate(left, start=1):
             say(f"span {number} of {len(left)}: from {moment(span.from_ms):%Y-%m-%d %H:%M} UTC")
-            total += work.recompute(tools, span, caught_up_ms)[1]
+            total += work.recompute(restate, span, caught_up_ms)[1]
             note_restated(progress, span)
     return {
         "spans": len(spans), "before": len(spans) - len(left), "late": late, "quarantined": quarantined,

@@ -31,8 +31,6 @@ def recompute(
     from dataclasses import asdict
 
     from infra.clients.health import stopped_by_signals
-    from stream_jobs.frames.lookup_files import folder_of
-    from stream_jobs.maintenance.copies import write_vehicle_lookup
     from stream_jobs.reprocess import work
     from stream_jobs.reprocess.queue import Span, moment
 
@@ -42,12 +40,11 @@ def recompute(
         raise ConfigError("recompute: --to is not after --from")
     settings = load()
     addresses = endpoints(settings)
-    with stopped_by_signals() as stop, work.tools_of(settings, addresses, "recompute", stop, _say) as tools:
-        caught_up_ms = work.closed_ms(settings, addresses, tools.database)
+    with stopped_by_signals() as stop, work.restater(settings, addresses, "recompute", stop, _say) as restate:
+        caught_up_ms = work.closed_ms(settings, addresses, restate.database)
         span = work.closed_span(settings, asked, caught_up_ms)
         work.check_archive(settings, span)
-        write_vehicle_lookup(tools.database, folder_of(settings))
-        run, n = work.recompute(tools, span, caught_up_ms)
+        run, n = work.recompute(restate, span, caught_up_ms)
     begin, end = moment(span.from_ms), moment(span.until_ms)
     if as_json:
         known = {"run": run.run_no, "from": begin.isoformat(), "to": end.isoformat(), "vehicle": vehicle}
@@ -94,8 +91,6 @@ def backfill(
 
     Exit codes: 0 done; 1 a file is damaged or a service away; 2 wrong option or a folder that cannot be used.
     """
-    import threading
-
     from stream_jobs.archive.manifest import archive_of
     from stream_jobs.reprocess.backfill import bring_in, take_in
 
@@ -108,7 +103,7 @@ def backfill(
     done = {"day": taken.name, "files": len(taken.files), "files_new": taken.fresh, "frames": taken.frames,
             "vehicles": taken.vehicles}  # fmt: skip
     if not archive_only and taken.pieces_ms:
-        done |= bring_in(settings, endpoints(settings), taken, _say, threading.Event())
+        done |= bring_in(settings, endpoints(settings), taken, _say)
     lines = ((name.replace("_", " "), str(value)) for name, value in done.items())
     typer.echo(jsons.dumps(done) if json else aligned(lines))
 

@@ -8,7 +8,7 @@ The stream lists late frames by the windows they touch (odograph.late_frame) and
 there to odograph.recompute_run what it changed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
 from itertools import chain, groupby
@@ -110,28 +110,18 @@ def hours_ms(intervals: Iterable[Interval], others_ms: Iterable[int] = ()) -> li
     return sorted({*chain.from_iterable(hours), *others_ms})
 
 
-class Reach(NamedTuple):
-    """The slice before: its road windows, and the late frames open at it that reach beyond it."""
-
-    starts: frozenset[int] = frozenset()
-    frames: frozenset[LateFrame] = frozenset()
-
-
 def taken_in(
-    found: Iterable[LateFrame], starts: Sequence[int], length_ms: int, before: Reach
-) -> tuple[list[LateFrame], Reach]:
-    """Of the late frames ``found`` open at a slice, those that are in all their windows once it is written.
+    found: Iterable[LateFrame], starts: Sequence[int], length_ms: int,
+    before: Mapping[LateFrame, frozenset[int]],
+) -> tuple[list[LateFrame], dict[LateFrame, frozenset[int]]]:  # fmt: skip
+    """Of the late frames ``found`` open at a slice, those that are in all their windows once it is written;
+    of the others the windows that they are not in then. ``before``: the same of the slice before.
 
     A frame that reaches back is in the slice before only if it was listed there too. One that reaches on, or
     came between the two, stays open: the next slice takes it, or the task `repair`.
     """
-    ours = frozenset(starts)
-    taken, reaching = list[LateFrame](), list[LateFrame]()
-    for frame in found:
-        windows = set(frame.starts_ms(length_ms))
-        whole = windows <= ours or (frame in before.frames and windows <= ours | before.starts)
-        (taken if whole else reaching).append(frame)
-    return taken, Reach(ours, frozenset(reaching))
+    left = {f: before.get(f, frozenset(f.starts_ms(length_ms))).difference(starts) for f in found}
+    return [f for f, windows in left.items() if not windows], {f: w for f, w in left.items() if w}
 
 
 TAIL_MS: Final = 3_600_000  # so much is read after a stop's begin, to see that it was one
@@ -153,8 +143,6 @@ class Work:
     from_ms: int
     to_ms: int
     stop_ms: int | None
-    read_from_ms: int
-    read_until_ms: int
     closed: bool
     journeys: bool
 
@@ -163,6 +151,9 @@ class Work:
             return False
         begin_ms = row.started_ms if isinstance(row, TripRow) else row.began_ms
         return self.from_ms < begin_ms <= self.to_ms
+
+
+Works = Callable[[Connection, int], Sequence[Work]]  # what waits, by up to when the archive has everything
 
 
 def late_starts(
@@ -197,22 +188,21 @@ def mark_taken_in(connection: Connection, frames: Iterable[LateFrame]) -> None:
     execute(connection, SQL["taken_in"], _lists(("topics", "partitions", "offsets", "logs"), places))
 
 
-def late_vehicles(connection: Connection, seen_ms: int, lead_ms: int, *, rules: bool) -> list[Work]:
+def late_vehicles(connection: Connection, seen_ms: int, *, rules: bool) -> list[Work]:
     """Vehicles whose journeys are to be restated; ``rules``: whose late frames no stateful rule has seen."""
     statement = SQL["late_vehicles"].format(mark="alerts_at" if rules else "repaired_at")
-    return works(connection, fetch(connection, statement, {"seen_ms": seen_ms}), seen_ms, lead_ms)
+    return works(connection, seen_ms, fetch(connection, statement, {"seen_ms": seen_ms}))
 
 
-def works(connection: Connection, times: Sequence[tuple[Any, ...]], seen_ms: int, lead_ms: int) -> list[Work]:
-    """What is to be read for ``times`` of vehicles (id, first and last ms): from stop to stop."""
+def works(connection: Connection, seen_ms: int, times: Sequence[tuple[Any, ...]]) -> list[Work]:
+    """What is to be restated for ``times`` of vehicles (id, first and last ms): from stop to stop."""
     stops = fetch(connection, SQL["stops"], _lists(("vehicles", "since_ms", "until_ms"), times))
     found = []
     for vehicle, since_ms, until_ms, stop_ms, next_stop_ms, under_way in stops:
         from_ms = since_ms - LOOK_BACK_MS if stop_ms is None else stop_ms
         to_ms = max(until_ms, seen_ms) if next_stop_ms is None else next_stop_ms
         closed = next_stop_ms is not None or not under_way
-        read = (min(from_ms, since_ms - lead_ms), to_ms + TAIL_MS)
-        found.append(Work(vehicle, since_ms, until_ms, from_ms, to_ms, stop_ms, *read, closed, closed))
+        found.append(Work(vehicle, since_ms, until_ms, from_ms, to_ms, stop_ms, closed, closed))
     return found
 
 

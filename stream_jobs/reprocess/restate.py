@@ -4,11 +4,11 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import pyarrow as pa
 import structlog
@@ -25,7 +25,7 @@ from stream_jobs.archive.manifest import HOUR_MS
 from stream_jobs.reprocess import feed, queue
 from stream_jobs.reprocess.alerts import restate_alerts
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.queue import Counts, Interval, LateFrame, Reach, Run, Work, grid_of, moment
+from stream_jobs.reprocess.queue import Counts, Interval, LateFrame, Run, Work, Works, moment
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import Row, TripRow, restated_tables, unpack
@@ -67,157 +67,145 @@ LOCK_POLL_S: Final = 0.2
 log = structlog.get_logger("stream_jobs.reprocess")
 
 
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What is worked with: ``stop`` ends a wait for the lock and, between two vehicles, the work."""
+class Restater:
+    """Restates slices one after the other, one writer at a time.
 
-    settings: Settings
-    database: Database
-    stop: threading.Event
-    feeder: Feeder
-    say: Callable[[int, int], None] = lambda _done, _all: None  # after each slice: how many of how many
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What is restated at once: road windows without a gap between them, and the journeys of some vehicles.
-
-    ``of``: windows of all vehicles and places; of vehicles with late frames and the places they were at; or
-    those of one vehicle (``vehicle_id``), windows of places then stay as they are. ``works`` is asked under
-    the lock, because what another writer did changes it. ``rules``: findings and alerts too. ``run``: the
-    line of the ledger that counts it.
+    ``stop`` ends a wait for the lock and, between two vehicles, the work; ``say`` hears after each slice of a
+    run how many of how many are done.
     """
 
-    starts: Sequence[int]
-    works: Callable[[Connection], Sequence[Work]] | None
-    of: Literal["all", "late"] = "all"
-    vehicle_id: str | None = None
-    rules: bool = True
-    run: Run | None = None
-
-
-class Restater:
-    """Restates pieces one after the other, one writer at a time."""
-
-    def __init__(self, tools: Tools) -> None:
-        self._settings, self._database = tools.settings, tools.database
-        self._feeder, self._stop = tools.feeder, tools.stop
-        self._grid = grid_of(tools.settings)
-        self._before = Reach()
-        rules = load_rules(tools.settings.jobs.rules)
+    def __init__(
+        self, settings: Settings, database: Database, stop: threading.Event, feeder: Feeder,
+        say: Callable[[int, int], None] = lambda _done, _all: None,
+    ) -> None:  # fmt: skip
+        self.settings, self.database, self.feeder, self.say = settings, database, feeder, say
+        self.grid = queue.grid_of(settings)
+        self._stop = stop
+        self._left: Mapping[LateFrame, frozenset[int]] = {}
+        rules = load_rules(settings.jobs.rules)
         # Silence and clones are about what was received when: a late frame was not there then.
         self._rules = of_rules(
             rule for rule in rules if rule.stateful and not isinstance(rule.stateful.spec, Silence | Clone)
         )
         self._clear_times = {rule.id: rule.clear_for_s for rule in rules}
 
-    def __call__(self, piece: Piece, seen_ms: int) -> Counts:
-        """Restate it; begun again where the lock was lost, which finds done what is done.
+    def __call__(
+        self, starts: Sequence[int], works: Works | None, seen_ms: int, run: Run | None = None
+    ) -> Counts:
+        """Restate road windows without a gap between them, and journeys of some vehicles; begun again where
+        the lock was lost, which finds done what is done.
+
+        ``works`` is asked under the lock, because what another writer did changes it. ``run``: the line of
+        the ledger that counts it: windows of all vehicles and places, or those of its one vehicle (windows
+        of places then stay as they are), and findings and alerts too. None, a repair: windows of vehicles
+        with late frames and of the places they were at, and journeys.
 
         ``seen_ms``: up to when the archive has everything. Raises ArchiveError where files are damaged;
         ServiceError when asked to stop.
         """
         while not self._stop.is_set():
-            with writer_lock(self._database) as ours:
+            with writer_lock(self.database) as ours:
                 if ours:
                     try:
-                        return self._restate(piece, seen_ms)
+                        return self._restate(starts, works, seen_ms, run)
                     except LockLostError:
                         log.warning("the database was away: the archive is read again")
             self._stop.wait(LOCK_POLL_S)
         raise ServiceError(STOPPED)
 
-    def _restate(self, piece: Piece, seen_ms: int) -> Counts:
+    def _restate(self, starts: Sequence[int], works: Works | None, seen_ms: int, run: Run | None) -> Counts:
         # Late frames before files: each that is listed here is in the files that are found after it.
-        road_ms = self._grid.road_window_ms
-        windows = (piece.starts[0], piece.starts[-1] + road_ms) if piece.starts else None
-        listed = self._database.run(lambda c: queue.open_late(c, *windows, seen_ms)) if windows else []
-        late, reach = queue.taken_in(listed, piece.starts, road_ms, self._before)
-        waiting = {work.vehicle_id: work for work in self._works(piece)}
-        files, wanted = self._records(piece, windows, waiting.values())
-        remake = feed.Remake(
-            self._settings, self._rules if piece.rules else of_rules(()), dict(waiting), seen_ms, windows,
-            {frame.vehicle_id for frame in listed} if piece.of == "late" else None,
-        )  # fmt: skip
+        road_ms, rules = self.grid.road_window_ms, self._rules if run else of_rules(())
+        windows = (starts[0], starts[-1] + road_ms) if starts else None
+        listed = self.database.run(lambda c: queue.open_late(c, *windows, seen_ms)) if windows else []
+        late, left = queue.taken_in(listed, starts, road_ms, self._left)
+        waiting = {work.vehicle_id: work for work in self._works(works, seen_ms)} if works else {}
+        files, wanted = self._records(starts, windows, waiting.values(), run)
+        whose = None if run else {frame.vehicle_id for frame in listed}
+        remake = feed.Remake(self.settings, rules, dict(waiting), seen_ms, windows, whose)
         total, tables = Counts(), defaultdict[str, list[pa.Table]](list)
-        for vehicle_id, rows in groupby(self._feeder(files, wanted, remake), key=itemgetter(1)):
+        for vehicle_id, rows in groupby(self.feeder(files, wanted, remake), key=itemgetter(1)):
             if self._stop.is_set():
                 raise ServiceError(STOPPED)
             if vehicle_id is None:
                 for kind, _, body in rows:
                     tables[kind].append(table_of(body))
             else:
-                write = partial(self._write_vehicle, waiting.pop(vehicle_id), [*rows], piece, seen_ms)
-                total += self._database.run(write)
+                write = partial(self._write_vehicle, waiting.pop(vehicle_id), [*rows], run, seen_ms)
+                total += self.database.run(write)
         for work in waiting.values():  # expired: nothing is known better, and never will be
             log.warning("the archive has no frames of a vehicle", vehicle_id=work.vehicle_id)
-            self._database.run(partial(queue.mark_done, work=work, seen_ms=seen_ms, rules=piece.rules))
+            self.database.run(partial(queue.mark_done, work=work, seen_ms=seen_ms, rules=run is not None))
         if windows is not None:
-            found = self._window_rows(tables, piece) if files else {}
-            total += self._database.run(partial(self._write_windows, piece, windows, found, late))
-            self._before = reach
+            found = self._window_rows(tables, run) if files else {}
+            total += self.database.run(partial(self._write_windows, windows, found, late, run))
+            if run is None or run.span.vehicle_id is None:
+                self._left = left
         return total
 
-    def _works(self, piece: Piece) -> list[Work]:
+    def _works(self, works: Works, seen_ms: int) -> list[Work]:
         """The vehicles; journeys of which the archive has forgotten the stop before them stay as they are."""
-        found = self._database.run(piece.works) if piece.works else []
-        known_ms = self._feeder.since_ms() if found else 0
+        found = self.database.run(lambda c: works(c, seen_ms))
+        known_ms = self.feeder.since_ms() if found else 0
         kept = (w.stop_ms is None or w.stop_ms // HOUR_MS * HOUR_MS >= known_ms for w in found)
         return [replace(w, journeys=w.journeys and is_kept) for w, is_kept in zip(found, kept, strict=True)]
 
     def _records(
-        self, piece: Piece, windows: Interval | None, works: Iterable[Work]
+        self, starts: Sequence[int], windows: Interval | None, works: Iterable[Work], run: Run | None
     ) -> tuple[list[str], Wanted]:
         """Which records, and the archive's files that may have them."""
-        times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works]
-        ahead_ms, late_ms = self._grid.ahead_ms, self._settings.recompute.late_h * HOUR_MS
+        lead_ms = self.settings.recompute.lead_h * HOUR_MS if run else 0
+        times = [(w.vehicle_id, min(w.from_ms, w.since_ms - lead_ms), w.to_ms + queue.TAIL_MS) for w in works]
+        ahead_ms, late_ms = self.grid.ahead_ms, self.settings.recompute.late_h * HOUR_MS
         spans = [(from_ms - ahead_ms, until_ms + late_ms) for _, from_ms, until_ms in times]
         events: list[tuple[str | None, int, int]] = [*times]
-        received = self._grid.received(piece.starts) if windows else (0, 0)
+        received = self.grid.received(starts) if windows else (0, 0)
         if windows is not None:
             spans.append(received)
             events.append((None, *windows))
-        others = self._database.run(lambda c: queue.late_hours(c, events)) if events else []
-        if piece.vehicle_id is not None and piece.vehicle_id not in (time[0] for time in times):
-            times.append((piece.vehicle_id, 0, 0))
-        wanted = Wanted(windows, received, piece.vehicle_id is None, times)
-        return self._feeder.files(queue.hours_ms(spans, others)), wanted
+        others = self.database.run(lambda c: queue.late_hours(c, events)) if events else []
+        only = run.span.vehicle_id if run else None
+        if only and only not in (time[0] for time in times):
+            times.append((only, 0, 0))
+        wanted = Wanted(windows, received, not only, times)
+        return self.feeder.files(queue.hours_ms(spans, others)), wanted
 
-    def _window_rows(self, made: Mapping[str, list[pa.Table]], piece: Piece) -> dict[Table, pa.Table]:
+    def _window_rows(self, made: Mapping[str, list[pa.Table]], run: Run | None) -> dict[Table, pa.Table]:
         found = {VEHICLE: pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])}
-        if piece.vehicle_id is None:
+        if run is None or run.span.vehicle_id is None:
             mine = pa.concat_tables([SHARE.empty_table(), *made[feed.SHARES]])
             sums = summed(pa.concat_tables([mine, *made[feed.OTHERS]]))
-            if piece.of == "late":
+            if run is None:
                 keys = ["start_ms", *SHARE.names[1:3]]
                 sums = sums.join(mine.select(keys), keys, join_type="left semi")
-            found[ROAD], found[EDGE] = place_rows(sums, self._settings.jobs.road_window_s)
+            found[ROAD], found[EDGE] = place_rows(sums, self.settings.jobs.road_window_s)
         return {table: tagged(rows, BATCH_ID) for table, rows in found.items()}
 
     def _write_windows(
-        self, piece: Piece, windows: Interval, rows: Mapping[Table, pa.Table],
-        late: Sequence[LateFrame], connection: Connection,
+        self, windows: Interval, rows: Mapping[Table, pa.Table], late: Sequence[LateFrame], run: Run | None,
+        connection: Connection,
     ) -> Counts:  # fmt: skip
         require_lock(connection)
-        bounds = {"since": moment(windows[0]), "until": moment(windows[1]), "vehicle": piece.vehicle_id}
+        only = run.span.vehicle_id if run else None
+        bounds = {"since": moment(windows[0]), "until": moment(windows[1]), "vehicle": only}
         restated, orphaned = dict.fromkeys((VEHICLE, ROAD, EDGE), 0), 0
         for table, found in rows.items():
             stage(connection, table.name, found)
             execute(connection, f"ANALYZE {staged(table.name)}")
-            if piece.of == "all":
+            if run is not None:
                 whose = SQL["of_vehicle"] if table is VEHICLE else "true"
                 orphans = SQL["orphans"].format(table=table.name, not_staged=table.not_staged(), whose=whose)
                 orphaned += fetch(connection, orphans, bounds)[0][0]
             restated[table] = restate_rows(connection, table, found, bounds)
-        whole = late if piece.vehicle_id is None and rows else []
+        whole = late if rows and not only else []
         queue.mark_taken_in(connection, whole)
         counts = Counts(len(whole), restated[VEHICLE], restated[ROAD] + restated[EDGE], orphaned)
-        if piece.run is not None:
-            queue.add(connection, piece.run, counts, windows[1])
+        if run is not None:
+            queue.add(connection, run, counts, windows[1])
         return counts
 
     def _write_vehicle(
-        self, work: Work, rows: Sequence[feed.Made], piece: Piece, seen_ms: int, connection: Connection
+        self, work: Work, rows: Sequence[feed.Made], run: Run | None, seen_ms: int, connection: Connection
     ) -> Counts:
         require_lock(connection)
         found = [(kind, unpack(body)) for kind, _, body in rows if kind != feed.SEEN]
@@ -225,18 +213,17 @@ class Restater:
         if work.journeys:
             made = [row for kind, row in found if kind == feed.JOURNEY]
             counts += Counts(journeys=restate_journeys(connection, work, made))
-        if piece.rules:
+        if run is not None:
             alerts = [(kind, row) for kind, row in found if isinstance(row, AlertRow)]
             whole, streamed = (
-                [r for kind, r in alerts if kind == run] for run in (feed.WHOLE, feed.STREAMED)
+                [row for kind, row in alerts if kind == wanted] for wanted in (feed.WHOLE, feed.STREAMED)
             )
             ids = [rule.id for rule in self._rules.rules]
             counts += restate_alerts(
                 connection, work.vehicle_id, whole, streamed, ids, self._clear_times, seen_ms
             )
-        queue.mark_done(connection, work, seen_ms, rules=piece.rules)
-        if piece.run is not None:
-            queue.add(connection, piece.run, counts)
+            queue.add(connection, run, counts)
+        queue.mark_done(connection, work, seen_ms, rules=run is not None)
         return counts
 
 

@@ -1,12 +1,12 @@
 """Who asks for what to be restated: the command for a span, the task `repair` for what waits, the night.
 
-All give pieces to the one writer (restate.py). A run of the command and of the night stands in the ledger.
+All give slices to the one writer (restate.py). A run of the command and of the night stands in the ledger.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,12 +23,14 @@ from stream_jobs.app.database import Connection, Database, fetch
 from stream_jobs.app.progress import complete_until_ms
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
-from stream_jobs.archive.manifest import HOUR_MS, archive_of
+from stream_jobs.archive.manifest import archive_of
+from stream_jobs.frames.lookup_files import folder_of
+from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.reprocess import queue
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.queue import Counts, Run, Span, Work, grid_of, hours_ms, moment, slices
-from stream_jobs.reprocess.restate import Piece, Restater, Tools
+from stream_jobs.reprocess.queue import Counts, Run, Span, Work, Works, grid_of, hours_ms, moment, slices
+from stream_jobs.reprocess.restate import Restater
 
 SQL: Final = sql_of(__file__)
 
@@ -42,18 +44,18 @@ log = structlog.get_logger("stream_jobs.reprocess")
 
 
 @contextmanager
-def tools_of(
+def restater(
     settings: Settings, addresses: Endpoints, name: str, stop: threading.Event, say: Callable[[str], None]
-) -> Iterator[Tools]:
-    """What the command ``name`` works with; Spark starts where it is worth it."""
+) -> Iterator[Restater]:
+    """What the command ``name`` restates with, the vehicles as the database has them now; Spark starts where
+    it is worth it.
+    """
     terms = settings.recompute
-    database = dead_lettering(settings, addresses, name, stop, terms.transaction_timeout_s)
-    try:
-        with spark_when_asked(settings, name, terms.driver_mb) as session:
-            feeder = Feeder(settings, session)
-            yield Tools(settings, database, stop, feeder, lambda n, of: say(f"slice {n} of {of}"))
-    finally:
-        database.close()
+    opened = dead_lettering(settings, addresses, name, stop, terms.transaction_timeout_s)
+    with closing(opened) as database, spark_when_asked(settings, name, terms.driver_mb) as session:
+        write_vehicle_lookup(database, folder_of(settings))
+        feeder = Feeder(settings, session)
+        yield Restater(settings, database, stop, feeder, lambda n, of: say(f"slice {n} of {of}"))
 
 
 def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> int:
@@ -63,12 +65,10 @@ def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> i
     ever ran there is nothing to wait for. Raises ServiceError where one is behind and noted nothing else.
     """
     now_ms = int(time.time() * 1000)
-    try:
+    with suppress(ServiceError):
         behind = records_behind(settings, addresses)
-    except ServiceError:
-        behind = dict.fromkeys(CLOSERS, 1)
-    if sum(behind.get(query, 0) for query in CLOSERS) == 0:
-        return now_ms - settings.jobs.unwritten_ms
+        if not any(behind.get(query) for query in CLOSERS):
+            return now_ms - settings.jobs.unwritten_ms
     complete_ms = database.run(lambda c: complete_until_ms(c, CLOSERS))
     if complete_ms is None and database.run(lambda c: fetch(c, SQL["ever"], {"queries": [*CLOSERS]}))[0][0]:
         raise ServiceError("the stream has not caught up yet: recompute when odograph status shows no lag")
@@ -99,61 +99,59 @@ def check_archive(settings: Settings, span: Span) -> None:
         )
 
 
-def recompute(tools: Tools, span: Span, caught_up_ms: int, kind: str = queue.COMMAND) -> tuple[Run, Counts]:
+def recompute(
+    restate: Restater, span: Span, caught_up_ms: int, kind: str = queue.COMMAND
+) -> tuple[Run, Counts]:
     """Restate a closed span; raises ArchiveError where files are damaged, ServiceError when stopped."""
-    run = tools.database.run(lambda c: queue.begin(c, kind, span))
-    grid, feeder = grid_of(tools.settings), tools.feeder
+    database, grid, feeder = restate.database, restate.grid, restate.feeder
+    run = database.run(lambda c: queue.begin(c, kind, span))
     starts = grid.starts_ms(span)
     vehicles = [] if span.vehicle_id is None else [span.vehicle_id]
     if not vehicles:
         windows, received = (starts[0], starts[-1] + grid.road_window_ms), grid.received(starts)
-        late_hours = tools.database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
+        late_hours = database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
         vehicles = feeder.vehicles(feeder.files(hours_ms([received], late_hours)), Wanted(windows, received))
     times = [(vehicle_id, span.from_ms, span.until_ms) for vehicle_id in vehicles]
-    lead_ms = tools.settings.recompute.lead_h * HOUR_MS
-    works = partial(queue.works, times=times, seen_ms=caught_up_ms, lead_ms=lead_ms)
-    return run, _restate(tools, run, starts, works, caught_up_ms)
+    return run, _restate(restate, run, starts, partial(queue.works, times=times), caught_up_ms)
 
 
-def _restate(
-    tools: Tools, run: Run, starts: Iterable[int], works: Callable[[Connection], Sequence[Work]], seen_ms: int
-) -> Counts:
+def _restate(restate: Restater, run: Run, starts: Iterable[int], works: Works, seen_ms: int) -> Counts:
     """The slices of a run that are not done yet, oldest first, vehicles with the last one; then the roll-ups
     (by the license's own means too) and the run's end.
     """
-    settings, span, restate = tools.settings, run.span, Restater(tools)
-    road_ms, slice_ms = grid_of(settings).road_window_ms, settings.recompute.slice_min * MINUTE_MS
-    pieces: list[Sequence[int]] = [*slices(starts, road_ms, slice_ms, run.done_until_ms)] or [()]
+    settings, span, database = restate.settings, run.span, restate.database
+    slice_ms = settings.recompute.slice_min * MINUTE_MS
+    left = slices(starts, restate.grid.road_window_ms, slice_ms, run.done_until_ms)
+    pieces: list[Sequence[int]] = [*left] or [()]
     for place, piece in enumerate(pieces, start=1):
-        whose = works if place == len(pieces) else None
-        restate(Piece(piece, whose, vehicle_id=span.vehicle_id, run=run), seen_ms)
-        tools.say(place, len(pieces))
-    while roll_up_changes(tools.database, settings.tz):
+        restate(piece, works if place == len(pieces) else None, seen_ms, run)
+        restate.say(place, len(pieces))
+    while roll_up_changes(database, settings.tz):
         pass
     times = (moment(span.from_ms), moment(span.until_ms))
-    queries.refresh(tools.database.url, *times, settings.recompute.transaction_timeout_s)
-    return tools.database.run(lambda c: queue.finish(c, run))
+    queries.refresh(database.url, *times, settings.recompute.transaction_timeout_s)
+    return database.run(lambda c: queue.finish(c, run))
 
 
-def repair(tools: Tools, caught_up_ms: Callable[[], int | None], restate: Restater) -> int:
+def repair(restate: Restater, caught_up_ms: Callable[[], int | None]) -> int:
     """The task `repair`: restate windows that late frames touch, and journeys of late vehicles, once they are
     due; how many late frames and vehicles were taken in.
 
     A trip under way is the stream's: its vehicle waits for the stop. ``caught_up_ms`` says up to when stream
     and archive have taken in everything.
     """
-    seen_ms, grid = caught_up_ms(), grid_of(tools.settings)
+    seen_ms, grid = caught_up_ms(), restate.grid
     if seen_ms is None:
         return 0
-    starts = tools.database.run(lambda c: queue.late_starts(c, grid, seen_ms))
+    starts = restate.database.run(lambda c: queue.late_starts(c, grid, seen_ms))
     pieces, total = [*slices(starts, grid.road_window_ms, REPAIR_SLICE_MS, None)], Counts()
 
-    def waiting(connection: Connection) -> list[Work]:
-        works = queue.late_vehicles(connection, seen_ms, 0, rules=False)
+    def waiting(connection: Connection, seen_ms: int) -> list[Work]:
+        works = queue.late_vehicles(connection, seen_ms, rules=False)
         return [work for work in works if work.closed][:VEHICLES_AT_ONCE]
 
     while True:
-        counts = restate(Piece(pieces.pop(0) if pieces else (), waiting, "late", rules=False), seen_ms)
+        counts = restate(pieces.pop(0) if pieces else (), waiting, seen_ms)
         total += counts
         if not pieces and counts.vehicles < VEHICLES_AT_ONCE:
             break
@@ -163,7 +161,7 @@ def repair(tools: Tools, caught_up_ms: Callable[[], int | None], restate: Restat
 
 
 def nightly(
-    tools: Tools, closed_ms: int | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    restate: Restater, closed_ms: int | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> Counts | None:
     """Once a day from ``recompute.hour_utc`` on, without being asked: what came late since the last time; and
     at any time, once it is closed, the time of a gap between ledger and checkpoint (recovery/ledger.py).
@@ -174,24 +172,23 @@ def nightly(
     """
     if closed_ms is None:
         return None
-    until_ms = grid_of(tools.settings).closed_until_ms(closed_ms)
-    for times in tools.database.run(lambda c: fetch(c, SQL["gaps"], {"closed_ms": until_ms})):
-        run, counts = recompute(tools, Span(*times), closed_ms, queue.GAP)
+    database, grid = restate.database, restate.grid
+    until_ms = grid.closed_until_ms(closed_ms)
+    for times in database.run(lambda c: fetch(c, SQL["gaps"], {"closed_ms": until_ms})):
+        run, counts = recompute(restate, Span(*times), closed_ms, queue.GAP)
         log.warning("the time of a gap is made again", run=run.run_no, **asdict(counts))
-    last_until, last_at = tools.database.run(lambda c: fetch(c, SQL["last"]))[0]
-    unfinished = tools.database.run(lambda c: fetch(c, SQL["unfinished"]))
-    if not unfinished and not due(now(), last_at, tools.settings.recompute.hour_utc):
+    last_until, last_at = database.run(lambda c: fetch(c, SQL["last"]))[0]
+    unfinished = database.run(lambda c: fetch(c, SQL["unfinished"]))
+    if not unfinished and not due(now(), last_at, restate.settings.recompute.hour_utc):
         return None
-    grid, since = grid_of(tools.settings), last_until or _ALWAYS
+    since = last_until or _ALWAYS
     until = unfinished[0][2] if unfinished else moment(closed_ms)
-    starts = tools.database.run(lambda c: queue.late_starts(c, grid, closed_ms, (since, until)))
+    starts = database.run(lambda c: queue.late_starts(c, grid, closed_ms, (since, until)))
     span = Span(starts[0], starts[-1] + grid.road_window_ms) if starts else Span(closed_ms, closed_ms)
     if unfinished:
         span = Span(*unfinished[0][:2])
-    run = tools.database.run(lambda c: queue.begin(c, queue.NIGHTLY, span, until))
-    lead_ms = tools.settings.recompute.lead_h * HOUR_MS
-    works = partial(queue.late_vehicles, seen_ms=closed_ms, lead_ms=lead_ms, rules=True)
-    counts = _restate(tools, run, starts, works, closed_ms)
+    run = database.run(lambda c: queue.begin(c, queue.NIGHTLY, span, until))
+    counts = _restate(restate, run, starts, partial(queue.late_vehicles, rules=True), closed_ms)
     log.info("late frames are recomputed", run=run.run_no, **asdict(counts))
     return counts
 

@@ -13,9 +13,10 @@ import psycopg
 
 from infra.clients import db
 from infra.clients.database_url import with_name
+from infra.clients.db import Connection
 from infra.sql import tenants
 from stream_jobs.replay import databases, promote, shadow
-from stream_jobs.replay.databases import Connection, connected
+from stream_jobs.replay.databases import connected
 from stream_jobs.replay.runs import Run
 from tests.support import Lane
 from tests.support_frames import vin

@@ -21,7 +21,7 @@ from stream_jobs.archive.writer import EXCEPTION, RECORD, indexed, write_files
 from stream_jobs.reprocess import work
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import Counts, Span
-from stream_jobs.reprocess.restate import Restater, Tools
+from stream_jobs.reprocess.restate import Restater
 from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import Record, frame, vin
@@ -139,20 +139,20 @@ class Given:
         return self.span.until_ms + 3_600_000
 
     @contextmanager
-    def tools(self) -> Iterator[Tools]:
+    def restater(self) -> Iterator[Restater]:
         """A connection of its own."""
         stop = threading.Event()
         database = Database(self.url, "recompute", stop, TRANSACTION_TIMEOUT_S)
         try:
-            yield Tools(self.settings, database, stop, Feeder(self.settings))
+            yield Restater(self.settings, database, stop, Feeder(self.settings))
         finally:
             database.close()
 
 
 def recompute(given: Given) -> Counts:
     """The command's run."""
-    with given.tools() as tools:
-        return work.recompute(tools, given.span, given.closed_ms)[1]
+    with given.restater() as restate:
+        return work.recompute(restate, given.span, given.closed_ms)[1]
 
 
 @cache
@@ -166,11 +166,11 @@ def by_night(given: Given) -> Counts | None:
     now = night()
     terms = given.settings.recompute.model_copy(update={"hour_utc": now.hour})
     settings = given.settings.model_copy(update={"recompute": terms})
-    with Given(settings, given.url, given.span).tools() as tools:
-        return work.nightly(tools, given.closed_ms, lambda: now)
+    with Given(settings, given.url, given.span).restater() as restate:
+        return work.nightly(restate, given.closed_ms, lambda: now)
 
 
 def repair(given: Given) -> int:
     """A round of the task `repair`."""
-    with given.tools() as tools:
-        return work.repair(tools, lambda: given.closed_ms, Restater(tools))
+    with given.restater() as restate:
+        return work.repair(restate, lambda: given.closed_ms)

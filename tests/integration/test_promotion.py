@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from infra.clients.database_url import with_name
+from infra.clients.db import Connection
 from infra.contract.errors import ConfigError
 from infra.sql import tenants
 from infra.sql.migrate import FOLDER, migrate
 from stream_jobs.replay import databases, promote
-from stream_jobs.replay.databases import TABLES, Connection, Verdict, compare, connected, keep
+from stream_jobs.replay.databases import TABLES, Verdict, compare, connected, keep
 from stream_jobs.replay.runs import Run
 from tests.integration.promotion_support import (
     alert,

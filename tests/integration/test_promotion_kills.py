@@ -38,7 +38,7 @@ BEFORE_IT_IS_READ = (
     Point("stream_jobs.replay.promote:_read_through"),  # all is done, and not committed
 )
 BEFORE_IT_IS_BACK = (
-    Point("stream_jobs.replay.promote:_definition", 2),  # a view reads live again
+    Point("stream_jobs.replay.promote:reading", 20),  # some views read live again
     Point("stream_jobs.replay.promote:_read_through"),
 )
 WITHIN_DROP = (
@@ -46,7 +46,7 @@ WITHIN_DROP = (
     Point("infra.stack.kafka:delete_topics"),
     Point("stream_jobs.replay.databases:drop"),
     Point("shutil:rmtree"),  # a part of its folder is gone
-    Point("stream_jobs.replay.shadow:_empty"),
+    Point("shutil:rmtree"),  # all that its jobs wrote
 )
 
 

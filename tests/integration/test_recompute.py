@@ -20,7 +20,7 @@ from stream_jobs.app.database import Database
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.reprocess import feed, work
 from stream_jobs.reprocess.queue import Counts, Span
-from stream_jobs.reprocess.restate import Tools
+from stream_jobs.reprocess.restate import Restater
 from stream_jobs.vehicles.rows import finding_id
 from tests.integration.recompute_support import (
     BEHIND,
@@ -47,7 +47,7 @@ SPOIL = (
 )
 MINUTES = 9
 """Of the drive and the standing after it: two slices."""
-Bench = tuple[Lane, Tools]
+Bench = tuple[Lane, Restater]
 
 
 @pytest.fixture
@@ -59,32 +59,33 @@ def bench(stack: Stack, tmp_path: Path) -> Iterator[Bench]:
         database = Database(url, "recompute", threading.Event())
         with spark_when_asked(lane.settings, "recompute", 1024) as session:
             feeder = feed.Feeder(lane.settings, session, warm=True)
-            yield lane, Tools(lane.settings, database, threading.Event(), feeder)
+            yield lane, Restater(lane.settings, database, threading.Event(), feeder)
         database.close()
 
 
 def recomputed(bench: Bench, start_ms: int) -> tuple[int, Counts]:
-    lane, tools = bench
-    closed_ms = work.closed_ms(lane.settings, lane.endpoints, tools.database)
+    lane, restate = bench
+    closed_ms = work.closed_ms(lane.settings, lane.endpoints, restate.database)
     span = work.closed_span(lane.settings, Span(start_ms, start_ms + MINUTES * 60_000), closed_ms)
-    run, counts = work.recompute(tools, span, closed_ms)
+    run, counts = work.recompute(restate, span, closed_ms)
     return run.run_no, counts
 
 
 def last_night(bench: Bench) -> Callable[[], Counts | None]:
     """The nightly task in the hour in which it is due, the stream far beyond the records."""
-    lane, tools = bench
+    lane, restate = bench
     now = datetime.now(UTC)
     terms = lane.settings.recompute.model_copy(update={"hour_utc": now.hour})
     settings = lane.settings.model_copy(update={"recompute": terms})
     closed_ms = base_ms() + 2 * HOUR_MS
-    return partial(work.nightly, replace(tools, settings=settings), closed_ms, lambda: now)
+    by_night = Restater(settings, restate.database, threading.Event(), restate.feeder)
+    return partial(work.nightly, by_night, closed_ms, lambda: now)
 
 
 def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_and_by_night(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane, tools = bench
+    lane, restate = bench
     made_anew = []
     monkeypatch.setattr(queries, "refresh", lambda *given: made_anew.append(given[:3]))
     start_ms, vehicles = base_ms(), range(1, 4)
@@ -99,12 +100,15 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
 
     monkeypatch.setattr(feed, "WARM", 0)  # by Spark, and by night without it
     with pytest.raises(Killed):
-        recomputed((lane, replace(tools, say=killed)), start_ms)
+        recomputed(
+            (lane, Restater(lane.settings, restate.database, threading.Event(), restate.feeder, killed)),
+            start_ms,
+        )
     (half_done,) = query(lane, "SELECT run_no, finished_at FROM odograph.recompute_run")
     run_no, counts = recomputed(bench, start_ms)
     assert half_done == {"run_no": run_no, "finished_at": None}
     runs = "SELECT from_at, until_at FROM odograph.recompute_run"
-    assert made_anew == [(tools.database.url, *run.values()) for run in query(lane, runs)]
+    assert made_anew == [(restate.database.url, *run.values()) for run in query(lane, runs)]
     expected = expect(records)
     everybody = range(1, 72)
     assert_equal(stored(lane, everybody, start_ms, start_ms + HOUR_MS), expected)

@@ -14,12 +14,10 @@ from stream_jobs.replay.records import (
     LOG,
     Bounds,
     Log,
-    Reach,
     Span,
     Stored,
-    files_of,
-    since_offsets,
-    since_time,
+    folder_of_records,
+    stretch,
     take,
 )
 from tests.integration.stream_support import base_ms, drive
@@ -28,7 +26,6 @@ from tests.support_frames import send
 
 pytestmark = pytest.mark.integration
 
-REACH = Reach(10_000, 30_000, 0)
 LIMITS = ClockLimits(0, 10_000, 30_000)
 MINUTE_MS = 60_000
 EVERYTHING = Bounds(10_000, 1 << 60)
@@ -42,11 +39,14 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
     send(lane, records)
     bootstrap, topic = lane.endpoints.kafka_bootstrap, kafka_topic(lane.settings.kafka.prefix, "telemetry")
     with Log(bootstrap) as log:
-        whole = since_time(log, topic, start_ms)
-        later = since_time(log, topic, start_ms + 100_000)
+        begins = (
+            {p: log.since(topic, p, start_ms + after_ms) for p in range(log.partitions(topic))}
+            for after_ms in (0, 100_000)
+        )
+        whole, later = (stretch(log, topic, begin) for begin in begins)
         with pytest.raises(ConfigError, match="--from-offset 1:999999"):
-            since_offsets(log, topic, {1: 999_999})
-        some = since_offsets(log, topic, {0: 0})
+            stretch(log, topic, {1: 999_999})
+        some = stretch(log, topic, {0: 0})
     assert sum(end - begin for begin, end in whole.values()) == len(records)
     assert sum(end - begin for begin, end in later.values()) == sum(
         r >= start_ms + 100_000 for r, _ in records
@@ -56,13 +56,13 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
     left = folder / "input" / "telemetry" / "date=2026-11-20" / "hour=00" / "0-000000.parquet"
     left.parent.mkdir(parents=True)
     left.write_text("half of a file, by one that was killed")
-    source, vehicles = take(bootstrap, topic, whole, folder / "input", REACH, MINUTE_MS, LIMITS)
+    source, vehicles = take(bootstrap, topic, whole, folder / "input", LIMITS, MINUTE_MS)
     assert vehicles == ()
     assert source.received == Span(records[0][0], records[-1][0] + 1)
     assert source.event == Span(start_ms + MINUTE_MS, start_ms + 3 * MINUTE_MS)
-    assert take(bootstrap, topic, some, folder / "some", REACH, MINUTE_MS, LIMITS)[1] != ()
+    assert take(bootstrap, topic, some, folder / "some", LIMITS, MINUTE_MS)[1] != ()
 
-    stored = Stored(files_of(lane.home, LOG, folder), source.received, source.event, 0, (), 4)
+    stored = Stored(folder_of_records(lane.home, LOG, folder), source.received, source.event, 0, (), 4)
     rows = [stored.read(part) for part in stored.plan(EVERYTHING)]
     assert len(rows) == 1
     assert (

@@ -9,7 +9,7 @@ import pytest
 
 from infra.contract.errors import ServiceError
 from stream_jobs.replay import feed
-from stream_jobs.replay.feed import OUTSTANDING, Ends, Feed, bounds_of, line, needed
+from stream_jobs.replay.feed import OUTSTANDING, Ends, bounds_of, line, needed
 from stream_jobs.replay.records import Bounds, Slice, Span
 
 HOUR_MS = 3_600_000
@@ -39,14 +39,15 @@ class Jobs:
         self.taken = [min(have, taken + 2) for have, taken in zip(self.in_log, self.taken, strict=True)]
         return self.taken[0], self.taken[1]
 
-    def feed(self, stop: threading.Event | None = None) -> Feed:
-        return Feed(self.read, self.write, self.now, lambda: None, lambda *_: None, stop or threading.Event())
+    def feed(self, plan: list[Slice], there: Ends, speed: float | None = None) -> None:
+        show, stop = lambda *_: None, threading.Event()
+        feed.feed(plan, there, speed, self.read, self.write, self.now, show, stop)
 
 
 def test_no_more_is_ahead_of_the_jobs_than_may_be() -> None:
     long = [Slice(Span(at * HOUR_MS, (at + 1) * HOUR_MS), False, (3, 1)) for at in range(5)]
     jobs = Jobs()
-    jobs.feed().run(long, (0, 0), None)
+    jobs.feed(long, (0, 0))
     assert jobs.in_log == [15, 5]
     assert jobs.most_ahead == 4  # an hour at most is outstanding: one slice
 
@@ -62,7 +63,7 @@ def test_what_must_be_taken_before_a_slice_is_bounded_in_time_and_in_records() -
 def test_what_a_killed_feed_wrote_is_not_written_again() -> None:
     there = (7, 3)  # of 3 + 1 records a slice: two slices, then 1 of partition 0 and 1 of partition 1
     jobs = Jobs(there)
-    jobs.feed().run(PLAN, there, None)
+    jobs.feed(PLAN, there)
     assert jobs.skipped == [(1, 1), (0, 0), (0, 0)]
     assert jobs.in_log == [15, 5]
 
@@ -71,9 +72,8 @@ def test_a_feed_that_is_stopped_says_that_it_can_go_on() -> None:
     stop = threading.Event()
     stop.set()
     jobs = Jobs()
-    feed = Feed(jobs.read, jobs.write, lambda: None, lambda: None, lambda *_: None, stop)
     with pytest.raises(ServiceError, match="goes on from here"):
-        feed.run(PLAN, (0, 0), 0.001)
+        feed.feed(PLAN, (0, 0), 0.001, jobs.read, jobs.write, lambda: None, lambda *_: None, stop)
 
 
 def test_the_watermark_waits_for_as_long_as_may_be_outstanding() -> None:
@@ -89,7 +89,7 @@ def test_a_time_without_records_is_passed_over_but_for_a_minute(monkeypatch: pyt
     monkeypatch.setattr(feed.time, "monotonic", lambda: clock.append(clock[-1] + 0.01) or clock[-1])
     jobs = Jobs()
     monkeypatch.setattr(feed, "POLL_S", 0.0)
-    jobs.feed().run(month, (0, 0), 1000.0)
+    jobs.feed(month, (0, 0), 1000.0)
     assert jobs.in_log == [2, 0]
     assert 0.061 <= clock[-1] < 0.2
 

@@ -9,26 +9,29 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ConfigError
+from infra.contract.verdict import ClockLimits
 from infra.settings.settings import load
 from stream_jobs.replay import command, runs
 from stream_jobs.replay.databases import TABLES, Table
-from stream_jobs.replay.promote import Promoted, promoted_view, through_promoted
-from stream_jobs.replay.records import Reach, Span, whole_span
+from stream_jobs.replay.promote import Promoted, promoted_view, reading
+from stream_jobs.replay.records import Span, whole_span
 from stream_jobs.replay.runs import Run
 
 RUN = Run("r1", "archive", 0, 10, 0, 10, 10, (), None, ("stream",), {"JOBS_WINDOW_S": "20"}, "c0de")
 ROAD = Table("road_cell_window", ("cell",), "window_start", fleet=True)
-VEHICLES = ("WDB1240001A000001",)
+VEHICLES = ["WDB1240001A000001"]
 
 
 def test_only_whole_names_of_tables_are_read_through_promoted() -> None:
     text = "SELECT vehicle_window.a FROM odograph.vehicle_window JOIN odograph.vehicle v ON odograph.alert_x"
-    assert through_promoted(text) == (
+    promoted = (
         "SELECT vehicle_window.a FROM promoted.vehicle_window JOIN odograph.vehicle v ON odograph.alert_x"
     )
-    assert through_promoted("odograph.alert, odograph.alert_event") == (
+    assert reading("promoted", text) == promoted
+    assert reading("promoted", "odograph.alert, odograph.alert_event") == (
         "promoted.alert, promoted.alert_event"
     )
+    assert reading("odograph", promoted) == text
 
 
 def test_a_run_of_some_vehicles_says_nothing_of_roads() -> None:
@@ -36,7 +39,7 @@ def test_a_run_of_some_vehicles_says_nothing_of_roads() -> None:
     assert promoted_view(ROAD, ["cell"], [some]) == (
         "CREATE OR REPLACE VIEW promoted.road_cell_window AS SELECT cell FROM odograph.road_cell_window"
     )
-    quoted = promoted_view(TABLES[0], ["a"], [some._replace(vehicles=("'; DROP TABLE x",))])
+    quoted = promoted_view(TABLES[0], ["a"], [some._replace(vehicles=["'; DROP TABLE x"])])
     assert """'{"''; DROP TABLE x"}'""" in quoted
 
 
@@ -49,7 +52,7 @@ def test_another_version_of_the_jobs_may_not_go_on_with_a_run() -> None:
 
 
 def test_a_run_is_kept_as_it_was_and_an_unknown_one_names_those_there_are(tmp_path: Path) -> None:
-    run = replace(RUN, vehicles=VEHICLES, speed=60.0)
+    run = replace(RUN, vehicles=tuple(VEHICLES), speed=60.0)
     runs.save(tmp_path, run)
     assert runs.load(tmp_path, "r1") == run
     with pytest.raises(ConfigError, match="no run 'r2'; there are: r1"):
@@ -95,8 +98,8 @@ def test_the_code_of_a_run_changes_with_its_settings_and_rules(tmp_path: Path) -
 
 
 def test_a_stretch_of_the_log_speaks_for_windows_that_cannot_lack_a_record() -> None:
-    reach = Reach(10_000, 30_000, 0)
+    limits = ClockLimits(0, 10_000, 30_000)
     partitions = [Span(1_000, 400_000), Span(55_000, 390_000)]
-    assert whole_span(partitions, reach, 60_000) == Span(120_000, 360_000)
+    assert whole_span(partitions, limits, 60_000) == Span(120_000, 360_000)
     with pytest.raises(ConfigError, match="too short"):
-        whole_span([Span(0, 100_000)], reach, 60_000)
+        whole_span([Span(0, 100_000)], limits, 60_000)

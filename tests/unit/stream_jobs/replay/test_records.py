@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from infra.contract.errors import ConfigError
+from infra.contract.verdict import ClockLimits
 from infra.settings.values import day_ms
-from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import append, described
 from stream_jobs.replay.records import (
     Bounds,
-    Reach,
     Span,
     Stored,
     offsets,
     over,
+    received,
     slices,
     speed_of,
     vehicles,
@@ -28,6 +26,7 @@ from stream_jobs.replay.records import (
 
 HOUR_MS = 3_600_000
 DAY = Span(*day_ms("2026-11-20", "--day", "UTC"))
+LIMITS = ClockLimits(0, 10_000, 30_000)
 LATE_UNTIL_MS = DAY.until_ms + 20 * HOUR_MS
 
 
@@ -61,8 +60,8 @@ def write(
 
 
 def stored(folder: Path, wanted: tuple[str, ...] = ()) -> Stored:
-    received = Reach(10_000, 30_000, 0).received(DAY)
-    return Stored(partial(reader.files, folder), received, DAY, LATE_UNTIL_MS, wanted, 4)
+    within = received(DAY, LIMITS, 0)
+    return Stored(folder, within, DAY, LATE_UNTIL_MS, wanted, 4)
 
 
 def replayed(records: Stored, bounds: Bounds) -> list[list[int]]:
@@ -105,8 +104,8 @@ def test_a_vehicles_records_go_where_its_key_belongs_however_many_partitions_the
 
 
 def test_slices_are_bounded_in_records_and_in_time_and_never_cut_a_tick(tmp_path: Path) -> None:
-    counts = np.array([[10, 0, 3], [10, 1, 2], [11, 0, 4], [12, 1, 1], [500, 0, 1]])
-    found = [*slices(counts, Bounds(records=9, span_ms=60_000), 2, late=False)]
+    counts = [(10, 0, 3), (10, 1, 2), (11, 0, 4), (12, 1, 1), (500, 0, 1)]
+    found = slices(counts, Bounds(records=9, span_ms=60_000), 2, late=False)
     assert [(s.received.since_ms, s.received.until_ms, s.by_partition) for s in found] == [
         (50_000, 60_000, (7, 2)),
         (60_000, 65_000, (0, 1)),
@@ -176,11 +175,10 @@ def test_days_are_cut_in_the_zone_of_the_installation() -> None:
 
 
 def test_of_today_only_what_is_over_is_replayed() -> None:
-    reach = Reach(10_000, 30_000, 0)
-    assert over(DAY, DAY.until_ms + 90_000, reach) == DAY
-    assert over(DAY, DAY.since_ms + HOUR_MS, reach) == Span(DAY.since_ms, DAY.since_ms + HOUR_MS - 120_000)
+    assert over(DAY, DAY.until_ms + 90_000, LIMITS) == DAY
+    assert over(DAY, DAY.since_ms + HOUR_MS, LIMITS) == Span(DAY.since_ms, DAY.since_ms + HOUR_MS - 120_000)
     with pytest.raises(ConfigError, match="has not begun"):
-        over(DAY, DAY.since_ms, reach)
+        over(DAY, DAY.since_ms, LIMITS)
 
 
 def test_offsets_speeds_and_vehicles_that_mean_nothing_are_refused_by_name() -> None:

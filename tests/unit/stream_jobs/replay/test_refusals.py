@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from infra.contract.errors import ArchiveError, ConfigError
+from infra.contract.verdict import ClockLimits
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
 from stream_jobs.replay import command
 from stream_jobs.replay.command import Wanted
-from stream_jobs.replay.records import ARCHIVE, Bounds, Reach, Stored, files_of, of_day
+from stream_jobs.replay.records import ARCHIVE, Bounds, Stored, folder_of_records, of_day
 from stream_jobs.replay.runs import Run
 from stream_jobs.replay.shadow import Shadow
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, batches
 
-REACH = Reach(10_000, 30_000, 0)
+LIMITS = ClockLimits(0, 10_000, 30_000)
 DAY = "1970-01-01"
 NOWHERE = Endpoints("127.0.0.1", 1, "127.0.0.1:1", *["postgresql://x@127.0.0.1:1/x"] * 3, {})
 RUN = Run("r1", ARCHIVE, 0, 10, 0, 10, 10, (), None, ("stream",), {}, "c0de")
@@ -44,12 +45,12 @@ def test_a_day_that_is_not_there_names_those_that_are(home: Path) -> None:
     (home / "days" / "rush").mkdir(parents=True)
     (home / "days" / "rush" / "run.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"--day 1970-01-02: .* In the archive: 1970-01-01; .*: rush"):
-        of_day(home, "1970-01-02", "UTC", REACH, 100 * HOUR_MS)
+        of_day(home, "1970-01-02", "UTC", LIMITS, 0, 100 * HOUR_MS)
 
 
 def test_a_file_that_is_missing_is_named_before_anything_is_replayed(home: Path) -> None:
-    source = of_day(home, DAY, "UTC", REACH, 100 * HOUR_MS)
-    stored = Stored(files_of(home, ARCHIVE, home), source.received, source.event, 0, (), 4)
+    source = of_day(home, DAY, "UTC", LIMITS, 0, 100 * HOUR_MS)
+    stored = Stored(folder_of_records(home, ARCHIVE, home), source.received, source.event, 0, (), 4)
     gone = sorted(home.rglob("*.parquet"))[1]
     gone.unlink()
     with pytest.raises(ArchiveError, match=gone.name):

@@ -40,10 +40,7 @@ def moving(vehicle: int, late: range = range(0)) -> list[Record]:
 
 
 RECORDS = sorted([*moving(1), *moving(2, late=range(70, 75)), *moving(2)[:5], *moving(3)])
-WORKS = {
-    vin(v): Work(vin(v), T0, T0, T0 - MINUTE, T0 + 3600_000, None, T0 - MINUTE, T0 + 3600_000, True, True)
-    for v in (1, 2)
-}
+WORKS = {vin(v): Work(vin(v), T0, T0, T0 - MINUTE, T0 + 3600_000, None, True, True) for v in (1, 2)}
 
 
 @pytest.fixture
@@ -61,7 +58,7 @@ def made(
     """Tables by kind, and rows by kind and vehicle."""
     grid = grid_of(settings)
     starts = [T0] if windows is None else range(*windows, grid.road_window_ms)
-    times = [(w.vehicle_id, w.read_from_ms, w.read_until_ms) for w in works.values()]
+    times = [(w.vehicle_id, w.from_ms, w.to_ms) for w in works.values()]
     selected = Wanted(windows, grid.received(starts), True, times)
     feeder = Feeder(settings)
     remake = Remake(settings, RuleSet(), works, T0 + 7_200_000, windows, wanted)
