@@ -36,7 +36,7 @@ RECORDS_AT_ONCE: Final = 250
 of a whole file, which none but a full collection of its old generation would free."""
 READ_AT_ONCE: Final = 2_500  # records that are read at once: each reading has a cost of its own
 REPEATED: Final = ["topic", "key", "vehicle_id", "verdict"]
-SEARCHED: Final = ["partition", "log_offset", "received_ms", "vehicle_id", "seq", "t0_ms", "verdict"]
+SEARCHED: Final = ["topic", "partition", "log_offset", "received_ms", "vehicle_id", "seq", "t0_ms", "verdict"]
 
 log = structlog.get_logger("stream_jobs.archive")
 
