@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace as changed
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ _TASKS: Final = b"SELECT process, task, success_at, failures, error FROM serving
 _FRAMES: Final = b"SELECT coalesce(sum(frames), 0) FROM odograph.vehicle_window"
 
 Rows = dict[tuple[str, str], list[Any]]
+Work = Callable[[], Any]
 
 
 def row13(site: Site, mutant: str | None) -> Iterator[Promise]:
@@ -116,35 +117,66 @@ def _doctor(site: Site) -> str:
     return "" if found["fine"] else str(found["detail"])
 
 
-def ends_the_process() -> None:
-    """An error of a task ends its process."""
+def _working(make: Callable[[Work, threading.Event], Work]) -> None:
+    """Every task does ``make(work, stop)`` in the place of its work."""
 
-    def fatal(honest: Any) -> Any:
+    def defective(honest: Any) -> Any:
         def run(task: PeriodicTask, stop: threading.Event, metrics: TaskMetrics) -> None:
-            work = task.work
-
-            def once() -> None:
-                try:
-                    work()
-                except Exception:  # noqa: BLE001  the defect
-                    os._exit(1)
-
-            task.work = once
+            task.work = make(task.work, stop)
             honest(task, stop, metrics)
 
         return run
 
-    replace(PeriodicTask, "run", fatal)
+    replace(PeriodicTask, "run", defective)
+
+
+def ends_the_process() -> None:
+    """An error of a task ends its process."""
+
+    def fatal(work: Work, _stop: threading.Event) -> Work:
+        def once() -> None:
+            try:
+                work()
+            except Exception:  # noqa: BLE001  the defect
+                os._exit(1)
+
+        return once
+
+    _working(fatal)
 
 
 def swallows() -> None:
     """An error is neither counted nor told."""
-    replace(PeriodicTask, "_failed", lambda _honest: lambda _task, _error, _metrics: None)
+
+    def silent(work: Work, _stop: threading.Event) -> Work:
+        def once() -> None:
+            with suppress(Exception):
+                work()
+
+        return once
+
+    _working(silent)
 
 
 def gives_up() -> None:
     """A task that has failed is not tried again."""
-    replace(PeriodicTask, "pause_s", lambda honest: lambda task: 1e6 if task.problem() else honest(task))
+
+    def discouraged(work: Work, stop: threading.Event) -> Work:
+        failed = False
+
+        def once() -> None:
+            nonlocal failed
+            if failed:
+                stop.wait()
+            try:
+                work()
+            except Exception:
+                failed = True
+                raise
+
+        return once
+
+    _working(discouraged)
 
 
 ATTACKS: Final = (
