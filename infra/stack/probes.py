@@ -11,6 +11,7 @@ import uuid
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from http import HTTPStatus
 
 import paho.mqtt.client as mqtt
 import psycopg
@@ -172,34 +173,36 @@ def readyz(where: int | str) -> str | None:
 def readiness(where: int | str) -> tuple[str | None, str | None]:
     """Why the process there is not ready, None when it is; and what it remarks when it is."""
     try:
-        said = _got(where, "/readyz").strip()
-        return None, _reasons(said) if said not in (b"", b"{}", b"ok") else None
-    except urllib.error.HTTPError as error:
-        with error:
-            return _reasons(error.read()), None
-    except (OSError, TimeoutError) as error:
+        status, said = got(where, "/readyz")
+    except OSError as error:
         return f"no answer on {str(where).partition(kafka.CA)[0]} ({getattr(error, 'reason', error)})", None
+    if status != HTTPStatus.OK:
+        return _reasons(said), None
+    return None, _reasons(said) if said.strip() not in (b"", b"{}", b"ok") else None
 
 
 def foreign_host(where: int | str) -> int:
     """The status of an answer under a host name that leads to us and is not ours; raises ServiceError."""
+    try:
+        return got(where, "/livez", "rebound.invalid")[0]
+    except OSError as error:
+        raise ServiceError(f"{page(where)[0]} does not answer ({error})") from error
+
+
+def got(where: int | str, path: str, host: str = "") -> tuple[int, bytes]:
+    """Status and body of what is asked of the process there (as of ``page``); raises OSError.
+
+    ``host``: the name under which it is asked, if not its address.
+    """
     address, context = page(where)
-    asked = urllib.request.Request(f"{address}/livez", headers={"Host": "rebound.invalid"})  # noqa: S310
+    headers = {"Host": host} if host else {}
+    asked = urllib.request.Request(f"{address}{path}", headers=headers)  # noqa: S310  http or https
     try:
         with urllib.request.urlopen(asked, timeout=TIMEOUT_S, context=context) as answer:  # noqa: S310
-            return int(answer.status)
+            return answer.status, answer.read()
     except urllib.error.HTTPError as error:
-        error.close()
-        return error.code
-    except OSError as error:
-        raise ServiceError(f"{address} does not answer ({error})") from error
-
-
-def _got(where: int | str, path: str) -> bytes:
-    address, context = page(where)
-    asked = urllib.request.urlopen(f"{address}{path}", timeout=TIMEOUT_S, context=context)  # noqa: S310
-    with asked as answer:
-        return bytes(answer.read())
+        with error:
+            return error.code, error.read()
 
 
 def _reasons(body: bytes) -> str:
@@ -214,7 +217,7 @@ def _reasons(body: bytes) -> str:
 
 def metrics(where: int | str) -> str:
     """Prometheus' text of the process there; nothing where it does not answer."""
-    try:
-        return _got(where, "/metrics").decode()
-    except (OSError, TimeoutError):
-        return ""  # readiness says what is wrong with it
+    with suppress(OSError):
+        status, text = got(where, "/metrics")
+        return text.decode() if status == HTTPStatus.OK else ""
+    return ""  # readiness says what is wrong with it

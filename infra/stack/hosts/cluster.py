@@ -10,7 +10,6 @@ import os
 import shlex
 import sys
 import tomllib
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -49,7 +48,6 @@ CLEAN_UP: Final = " ".join(
 ENVIRONMENT: Final = "environment.pack"
 FORMAT_S: Final = 60
 PACK_S: Final = 300
-ASK_S: Final = 5.0
 UP_S: Final = 60.0
 POLL_S: Final = 0.1
 KAFKA_MB: Final = 384
@@ -311,24 +309,23 @@ def toml(sections: Sections) -> str:
     return "\n".join(f"[{name}]\n{text}" for name, text in tables.items())
 
 
-def _asked(url: str) -> dict[str, Any]:
+def _asked(where: str, path: str) -> dict[str, Any]:
     """The JSON of a server's page, which is there before what it shows; raises ServiceError."""
     try:
-        with urllib.request.urlopen(url, timeout=ASK_S) as answer:  # noqa: S310  our own http addresses
-            return dict(json.loads(answer.read()))
+        return dict(json.loads(probes.got(where, path)[1]))
     except (OSError, ValueError) as error:
-        raise ServiceError(f"{url}: {error}") from error
+        raise ServiceError(f"{where}{path}: {error}") from error
 
 
 def _page(host: str, port: int, key: str) -> str:
     """What a server of Spark says of itself; raises ServiceError."""
-    return f"{host}, {_asked(f'http://{host}:{port}/json/')[key]}"
+    return f"{host}, {_asked(f'{host}:{port}', '/json/')[key]}"
 
 
 def _name_node(port: int, least: int) -> str:
     """Raises ServiceError unless the NameNode answers and knows of so many DataNodes that live."""
-    query = "qry=Hadoop:service=NameNode,name=FSNamesystemState"
-    beans = _asked(f"http://{HOST}:{port}/jmx?{query}")["beans"]
+    query = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+    beans = _asked(f"{HOST}:{port}", query)["beans"]
     live = int(beans[0]["NumLiveDataNodes"]) if beans else -1
     if live < least:
         raise ServiceError(f"the NameNode knows of {live} DataNodes")
