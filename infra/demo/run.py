@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from threading import Event
 
 from infra.clients.health import in_background, stopped_by_signals
 from infra.clients.kafka import LogEnds
@@ -31,7 +29,7 @@ FIRST = ("jobs", "bridge", "dashboard")
 """Begin of the names of programs that start with the services, because a first vehicle on the map needs them.
 The others follow later: all at once would be slower for each.
 """
-ALONE_S = 60.0
+ALONE_S = 90.0  # the services' start among them
 READY_S = 180.0
 
 
@@ -65,26 +63,18 @@ def running(
                 coming.result()  # programs are users with homes, which it makes
             wanted = stack.programs()
             first = [program for program in wanted if program.name.startswith(FIRST)]
-            keeper = supervisor.Supervisor(stack.home, first, say, services=stack.kept, respawn=stack.respawn)
+            keeper = supervisor.Supervisor(
+                stack.home, first, say, services=stack.kept, respawn=stack.respawn,
+                later=[program for program in wanted if program not in first], alone_s=ALONE_S,
+                due=follow or (lambda: probes.readyz(stack.ports().get("jobs", 0)) is None),
+            )  # fmt: skip
             with status.sizes_kept(stack), keeper, in_background("watch", keeper.watch):
                 endpoints = coming.result()
-                others = [program for program in wanted if program not in first]
-                where = endpoints.pages["jobs"]
-                ready = follow or (lambda: probes.readyz(where) is None)
-                with in_background("others", partial(_follow, partial(keeper.add, others), ready)):
-                    _wait_ready(endpoints, needed, say)
-                    yield endpoints
+                _wait_ready(endpoints, needed, say)
+                yield endpoints
         finally:
             say("stopping what was started")
             stack.down()
-
-
-def _follow(start: Callable[[], None], ready: Callable[[], bool], stop: Event) -> None:
-    end = time.monotonic() + ALONE_S
-    while not ready() and time.monotonic() < end:
-        if stop.wait(supervisor.POLL_S):
-            return
-    start()
 
 
 def _wait_ready(endpoints: Endpoints, needed: tuple[str, ...], say: Say) -> None:

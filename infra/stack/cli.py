@@ -258,6 +258,7 @@ def run() -> None:
 
     import structlog
 
+    from infra.clients.health import stopped_by_signals
     from infra.stack import probes, status, supervisor
 
     os.umask(0o022)  # the group of the logs reads them, and does no more
@@ -266,9 +267,12 @@ def run() -> None:
     found, port = stack.programs(), stack.ports()["jobs"]
     standbys = [program for program in found if "ODOGRAPH_PATHS_HOME" in program.env]
     first = [program for program in found if program not in standbys]
-    keeper = supervisor.Supervisor(stack.home, first, say, services=stack.kept, respawn=stack.respawn)
-    with status.sizes_kept(stack):
-        supervisor.supervise(keeper, standbys, lambda: probes.readyz(port) is None)
+    keeper = supervisor.Supervisor(
+        stack.home, first, say, services=stack.kept, respawn=stack.respawn,
+        later=standbys, due=lambda: probes.readyz(port) is None,
+    )  # fmt: skip
+    with status.sizes_kept(stack), stopped_by_signals() as stop, keeper:
+        keeper.watch(stop)
 
 
 def proxy() -> None:

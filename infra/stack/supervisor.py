@@ -16,7 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from infra.clients.health import stopped_by_signals
 from infra.contract.errors import ServiceError
 from infra.settings.files import read_json, write_private
 from infra.settings.sections import bridges as bridge_names
@@ -75,7 +74,8 @@ class Supervisor:
     Logs go to ``<home>/logs/<name>.log``, pids to ``<home>/run/<name>.pid``. ``say`` gets each start and
     exit. Services that run here are started by somebody else and go on when the supervisor ends: one that
     ends though nobody stopped it (its pid file stays) is started again by ``respawn``, which returns None
-    where that must wait and raises ServiceError where it cannot be.
+    where that must wait and raises ServiceError where it cannot be. ``later`` are programs that begin when it
+    is ``due``, at ``alone_s`` at the latest.
     """
 
     home: Path
@@ -85,13 +85,17 @@ class Supervisor:
     env: Mapping[str, str] | None = None
     services: Sequence[str] = ()
     respawn: Callable[[str], subprocess.Popen[bytes] | None] = lambda _name: None
+    later: Sequence[Program] = ()
+    due: Callable[[], bool] = lambda: True
+    alone_s: float = 300.0
     _kept: dict[str, _Kept] = field(default_factory=dict)
+    _begun_s: float = field(default_factory=time.monotonic)
 
     def __enter__(self) -> Self:
         """Start all; what an earlier supervisor left running is ended first."""
         processes.stop_all(self._run_dir, STOP_S, [program.name for program in self.programs])
         self._kept.update((name, _Kept(Program(name, ()), math.inf)) for name in self.services)
-        self.add(self.programs)
+        self._add(self.programs)
         self.tick()
         return self
 
@@ -110,15 +114,17 @@ class Supervisor:
         while not stop.wait(TICK_S):
             self.tick()
 
-    def add(self, programs: Sequence[Program]) -> None:
-        """Keep these running too; ``watch`` starts them."""
-        self._kept = self._kept | {program.name: _Kept(program, 0.0) for program in programs}
+    def _add(self, programs: Sequence[Program]) -> None:
+        self._kept.update((program.name, _Kept(program, 0.0)) for program in programs)
 
     def tick(self) -> None:
         """Notice what ended, start what is due, put full logs aside."""
         now = time.monotonic()
         for log in (self.home / "logs").glob("*.log"):
             processes.put_full_log_aside(log)
+        if self.later and (now - self._begun_s > self.alone_s or self.due()):
+            self._add(self.later)
+            self.later = ()
         if sum(self._look_after(kept, now) for kept in self._kept.values()):
             state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
             write_private(self._run_dir / STATE_FILE, json.dumps(state), 0o644)
@@ -185,7 +191,6 @@ def read_state(home: Path) -> dict[str, dict[str, int | None]]:
 
 
 SUPERVISOR = "supervisor"
-STANDBYS_S = 300.0  # standbys wait no longer for what they stand by for
 POLL_S = 0.25
 PROGRAMS_STOP_S = 90.0  # longer than the supervisor gives its programs
 COMMANDS = {
@@ -224,16 +229,6 @@ def programs(bridges: int = 1, hosts: int = 1) -> tuple[Program, ...]:
             f"{name}-{number}": words for name, words in COMMANDS.items() if name not in ONE_A_MACHINE
         }
     return tuple(Program(name, odograph(*words)) for name, words in commands.items())
-
-
-def supervise(supervisor: Supervisor, standbys: Sequence[Program], ready: Callable[[], bool]) -> None:
-    """Keep the programs running until SIGTERM or SIGINT; ``standbys`` from when it is ``ready``."""
-    with stopped_by_signals() as stop, supervisor:
-        end = time.monotonic() + STANDBYS_S
-        while standbys and time.monotonic() < end and not ready() and not stop.wait(TICK_S):
-            supervisor.tick()
-        supervisor.add(standbys)
-        supervisor.watch(stop)
 
 
 def start_in_background(home: Path) -> bool:

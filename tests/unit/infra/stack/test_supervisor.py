@@ -68,9 +68,12 @@ def test_a_log_that_grows_without_end_is_bounded_while_its_program_runs(
     assert numbers[-1] - numbers[0] < len(numbers) + 100, "what came in one moment may be lost"
 
 
-def test_a_program_that_is_added_later_is_kept_running_too(tmp_path: Path) -> None:
-    with Supervisor(tmp_path, [], print, QUICK) as supervisor, in_background("watch", supervisor.watch):
-        supervisor.add([SLEEPER])
+def test_a_program_that_begins_later_is_kept_running_too(tmp_path: Path) -> None:
+    due = threading.Event()
+    keeper = Supervisor(tmp_path, [], print, QUICK, later=[SLEEPER], due=due.is_set)
+    with keeper, in_background("watch", keeper.watch):
+        assert processes.find(tmp_path / "run", "sleeper") is None
+        due.set()
         first = pid_of(tmp_path, "sleeper")
         os.kill(first, signal.SIGKILL)
         eventually(lambda: pid_of(tmp_path, "sleeper") != first, 60, "another pid")
