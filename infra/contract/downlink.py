@@ -14,12 +14,12 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, Final
 
 import orjson
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization as pem
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from infra.contract import frame
@@ -27,7 +27,7 @@ from infra.contract.errors import ConfigError, ContractError
 from infra.contract.frame import MAX_INT, SCHEMA, Frame, check_vehicle, require_int
 from infra.contract.messages import ALERT_MAX_BYTES, SEVERITIES
 from infra.contract.topics import EVERYBODY, VEHICLE_ID
-from infra.settings.files import read_secret
+from infra.settings.files import read_secret, write_whole
 from infra.settings.settings import Settings
 
 DOWNLINK_ALERT_KEYS: Final = (
@@ -137,10 +137,9 @@ class Verifier:
         return True
 
 
-def new_key() -> str:
-    """A new private key, PEM (PKCS 8)."""
-    key, form = Ed25519PrivateKey.generate(), pem.PrivateFormat.PKCS8
-    return key.private_bytes(pem.Encoding.PEM, form, pem.NoEncryption()).decode()
+def private_pem(key: Ed25519PrivateKey | EllipticCurvePrivateKey) -> str:
+    """A private key as its file holds it, PEM (PKCS 8)."""
+    return key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.NoEncryption()).decode()
 
 
 def signer(settings: Settings) -> Signer:
@@ -206,16 +205,7 @@ def silence_file(home: Path) -> Path:
 
 def write_silences(path: Path, silences: Sequence[Silence]) -> None:
     """Write the file whole, or not at all."""
-    write_lookup(path, [asdict(silence) for silence in silences])
-
-
-def write_lookup(path: Path, content: object) -> None:
-    """Write a JSON file whole, or not at all; through no link, which a program could have put there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{token_hex(4)}")
-    with draft.open("xb") as file:
-        file.write(orjson.dumps(content))
-    draft.replace(path)
+    write_whole(path, orjson.dumps([asdict(silence) for silence in silences]))
 
 
 class _Lookup:

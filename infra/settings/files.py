@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 import yaml
@@ -57,9 +58,8 @@ def write_whole(path: Path, content: bytes | memoryview, mode: int = 0o666) -> N
     Through no link, which a program could have put there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    new.unlink(missing_ok=True)
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode), "wb") as file:  # noqa: PTH123
+    new = path.with_name(f".{path.name}.{token_hex(4)}")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:  # noqa: PTH123
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

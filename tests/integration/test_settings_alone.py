@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from infra.clients import database_url
 from infra.contract import downlink
@@ -107,10 +107,9 @@ def test_all_of_it_is_installed_once_and_each_program_runs_by_its_own_settings(
         "maintenance": jobs,
         "dashboard": (site.dashboard,),
     }
-    key, public = downlink.new_key(), tmp_path / "key.pub"
-    write_private(tmp_path / "key.pem", key)
-    signer = downlink.Signer(serialization.load_pem_private_key(key.encode(), None))
-    public.write_bytes(signer.public_pem())
+    key, public = Ed25519PrivateKey.generate(), tmp_path / "key.pub"
+    write_private(tmp_path / "key.pem", downlink.private_pem(key))
+    public.write_bytes(downlink.Signer(key).public_pem())
     ports: dict[str, int] = {}
     with ExitStack() as running:
         for name, parts in needs.items():

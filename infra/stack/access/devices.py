@@ -11,16 +11,8 @@ from infra.contract import policy
 from infra.contract.errors import ConfigError
 from infra.contract.topics import VEHICLE_ID
 from infra.settings.settings import Endpoints, Settings
-from infra.stack.access.identity import (
-    DAYS,
-    DEVICES,
-    FOLDER,
-    GOOD,
-    SERVICES,
-    Authority,
-    Issued,
-    name_vehicles,
-)
+from infra.stack.access import identity
+from infra.stack.access.identity import Authority, Issued
 from infra.stack.stack import Stack
 
 GATEWAY_VEHICLES: Final = 100  # of one gateway: the broker searches its list anew for each message
@@ -31,11 +23,15 @@ def authority(stack: Stack) -> Authority:
     """Of devices; raises ConfigError where nothing asks for certificates here."""
     if not stack.secure:
         raise ConfigError("this home takes everybody; certificates are asked for after: odograph up --secure")
-    return Authority(stack.home, DEVICES)
+    return Authority(stack.home, identity.DEVICES)
 
 
 def enrol(
-    stack: Stack, name: str, days: float = DAYS, vehicles: Sequence[str] = (), request: bytes | None = None
+    stack: Stack,
+    name: str,
+    days: float = identity.DAYS,
+    vehicles: Sequence[str] = (),
+    request: bytes | None = None,
 ) -> Issued:
     """The first certificate of a device; ``vehicles`` are those that a gateway speaks for.
 
@@ -49,13 +45,13 @@ def enrol(
     if valid(ours, name):
         raise ConfigError(f"{name} has a valid certificate; another one: odograph device rotate {name}")
     if vehicles:
-        name_vehicles(stack.home, {name: vehicles})
+        identity.name_vehicles(stack.home, {name: vehicles})
     made = ours.issue(name, days, request=request)
     stack.renew_identities()
     return made
 
 
-def rotate(stack: Stack, name: str, days: float = DAYS, request: bytes | None = None) -> Issued:
+def rotate(stack: Stack, name: str, days: float = identity.DAYS, request: bytes | None = None) -> Issued:
     """A further certificate: the older ones stay valid until they end or are revoked."""
     ours = authority(stack)
     if not valid(ours, name):
@@ -77,13 +73,13 @@ def revoke(stack: Stack, name: str, serial: str = "") -> list[Issued]:
 def valid(ours: Authority, name: str) -> list[Issued]:
     """The certificates by which a device is taken now, the newest last."""
     now = dt.datetime.now(dt.UTC)
-    return [one for one in ours.issued(name) if one.state(now) in GOOD]
+    return [one for one in ours.issued(name) if one.state(now) in identity.GOOD]
 
 
 def broker_of(where: Endpoints, home: Path, one: Issued) -> MqttBroker:
     """The vehicles' listener, as the device of a certificate whose key lies here."""
     files = {"cert_file": str(one.certificate), "key_file": str(one.key)}
-    ca = str(home.resolve() / FOLDER / SERVICES / "ca.pem")
+    ca = str(home.resolve() / identity.FOLDER / identity.SERVICES / "ca.pem")
     return MqttBroker(where.mqtt_host, where.device_port, tls=True, ca_file=ca, **files)
 
 
@@ -105,7 +101,7 @@ def connected_as(
     """Enrol simulated devices that are not; the broker as each of them."""
     stack = Stack(settings, lambda _: None)
     ours = authority(stack)
-    name_vehicles(stack.home, {name: vehicles for name, vehicles in devices.items() if vehicles})
+    identity.name_vehicles(stack.home, {name: vehicles for name, vehicles in devices.items() if vehicles})
     found = {name: [one for one in valid(ours, name) if one.key.exists()] for name in devices}
     made = {name: [ours.issue(name, SIMULATED_DAYS)] for name, held in found.items() if not held}
     if made or any(devices.values()):

@@ -22,17 +22,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from infra.clients.locks import locked
 from infra.contract import downlink, evidence, policy
-from infra.contract.downlink import Signer, Verifier, private_key, public_key
+from infra.contract.downlink import Signer, Verifier, private_key, private_pem, public_key
 from infra.contract.errors import ConfigError
 from infra.contract.frame import Frame
 from infra.contract.topics import VEHICLE_ID
@@ -134,7 +129,7 @@ class Authority(Trust):
         builder = _builder(name, name, key.public_key(), AUTHORITY_DAYS)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         builder = builder.add_extension(_usage(sign_certificates=True), critical=True)
-        write_private(self.folder / "ca.key", _pem_of(key))
+        write_private(self.folder / "ca.key", private_pem(key))
         write_private(self.folder / "ca.pem", _pem(builder.sign(key, hashes.SHA256())))
 
     @property
@@ -155,7 +150,7 @@ class Authority(Trust):
         else:  # Java and openssl ts take no Ed25519
             devices = self.kind == DEVICES
             private = Ed25519PrivateKey.generate() if devices else ec.generate_private_key(ec.SECP256R1())
-            public, key = private.public_key(), _pem_of(private)
+            public, key = private.public_key(), private_pem(private)
         builder = _builder(_name(name), self._certificate.subject, public, days)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(sign_certificates=False), critical=True)
@@ -258,9 +253,9 @@ def ensure_keys(settings: Settings) -> None:
     home = settings.paths.home
     own = home / downlink.KEY_FILE
     if settings.downlink.key_file is None and not own.exists():
-        write_private(own, downlink.new_key())
+        write_private(own, private_pem(Ed25519PrivateKey.generate()))
     if not (home / KEY_FILE).exists():
-        write_private(home / KEY_FILE, downlink.new_key())
+        write_private(home / KEY_FILE, private_pem(Ed25519PrivateKey.generate()))
     if settings.crash.pseudonym_key_file is None and not (home / PSEUDONYM_KEY_FILE).exists():
         write_private(home / PSEUDONYM_KEY_FILE, token_urlsafe(32))
     signer = Signer(private_key(home / KEY_FILE, KEY_FILE))
@@ -390,7 +385,3 @@ def _issued(path: Path, made: x509.Certificate, revoked: Mapping[int, dt.datetim
 
 def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(Encoding.PEM).decode()
-
-
-def _pem_of(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey) -> str:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
