@@ -4,7 +4,6 @@ Ready means that a protocol round trip succeeds. A service never starts beside a
 A failed start names the service, the command, the log and its last lines.
 """
 
-import json
 import random
 import shlex
 import signal
@@ -173,15 +172,6 @@ def choose_port(fixed: int, kept: int | None, preferred: int, taken: Collection[
         if port and port not in taken and port_is_free(port):
             return port
     return free_port(taken)
-
-
-def kept_ports(path: Path) -> dict[str, int]:
-    """The ports kept by the last start, by part."""
-    try:
-        kept: dict[str, int] = json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {}
-    return kept
 
 
 def listening() -> dict[str, tuple[str, int]]:

@@ -455,7 +455,7 @@ class Stack:
 
     def ports(self) -> dict[str, int]:
         """The port of every part, as the last start chose them."""
-        return service.kept_ports(self._ports_file)
+        return dict(read_json(self._ports_file))
 
     def superuser_url(self) -> str:
         """The embedded server's superuser, for roles and databases."""

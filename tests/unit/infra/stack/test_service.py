@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.settings.settings import load
 from infra.stack import service
+from infra.stack.stack import Stack
 
 
 @pytest.fixture
@@ -50,4 +52,4 @@ def test_the_holder_of_a_busy_port_is_named_with_its_pid(busy: int) -> None:
 
 
 def test_ports_that_were_never_kept_are_none(tmp_path: Path) -> None:
-    assert service.kept_ports(tmp_path / "ports.json") == {}
+    assert Stack(load(paths={"home": tmp_path}), print).ports() == {}
