@@ -61,7 +61,7 @@ def run(kind: str, stack: Stack, vehicles: int, seconds: int) -> Measured:
     words = ("-c", str(vehicles), "--rate", str(vehicles), "--duration", f"{seconds}s", "--seed", "1")
     command = odograph("simulate", *words, "--connections", "per-vehicle", "--json")
     environment = {**os.environ, "ODOGRAPH_PATHS_HOME": str(stack.home)}
-    with BrokerWatch(stack.endpoints(stack.ports()).logged_in("operator").mqtt) as watch:
+    with BrokerWatch(stack.endpoints().logged_in("operator").mqtt) as watch:
         watch.figures()
         time.sleep(2 * SYS_S)  # until it counts the watch itself
         others, memory_kb, before_s = (

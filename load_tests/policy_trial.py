@@ -154,7 +154,7 @@ def parties(stack: Stack, where: Endpoints) -> list[Party]:
 
 def where_of(stack: Stack, name: str) -> MqttBroker:
     """The programs' listener, as one of them."""
-    return stack.endpoints(stack.ports()).logged_in(name).mqtt
+    return stack.endpoints().logged_in(name).mqtt
 
 
 def tried(found: Sequence[Party], root: str) -> Iterator[Row]:
@@ -202,7 +202,7 @@ def kafka_tried(stack: Stack, where: Endpoints) -> Iterator[Row]:
     kafka_written(where.kafka_bootstrap, names)
     device = Authority(stack.home, identity.DEVICES).current(ME)
     write_private(pem := stack.home / "device.pem", device.certificate.read_text() + device.key.read_text())
-    plain = stack.endpoints(stack.ports()).kafka_bootstrap
+    plain = stack.endpoints().kafka_bootstrap
     addresses = {name: plain.format(who=name) for name in stack.principals}
     for who, files in ((VEHICLE, f"{CERT}{pem}"), (STRANGER, "")):  # without a connection nothing else is had
         told = kafka_described(plain.partition(CERT)[0] + files, names)

@@ -138,7 +138,7 @@ def make_template(stack: Stack) -> None:
     """A migrated database that lanes are copied from; nothing may connect to it, else it cannot be copied."""
     superuser = stack.superuser_url()
     postgres.ensure_database(superuser, TEMPLATE_DATABASE)
-    owner = with_database(stack.endpoints(stack.ports()), TEMPLATE_DATABASE).db_owner_url
+    owner = with_database(stack.endpoints(), TEMPLATE_DATABASE).db_owner_url
     migrate(owner)
     with postgres.as_superuser(superuser) as connection:
         connection.execute(f"ALTER DATABASE {TEMPLATE_DATABASE} WITH ALLOW_CONNECTIONS false")
@@ -171,7 +171,7 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
         # Files as they are: page by page through the log it takes three times as long, to drop it too.
         of_template = f"OWNER {postgres.OWNER} TEMPLATE {TEMPLATE_DATABASE} STRATEGY FILE_COPY"
         connection.execute(f"CREATE DATABASE {name} {of_template}")
-    addresses = replace(with_database(stack.endpoints(stack.ports()), name), http_ports=_http_ports())
+    addresses = replace(with_database(stack.endpoints(), name), http_ports=_http_ports())
     if "kafka" in stack.only:
         kafka.create_topics(addresses.kafka_bootstrap, f"{name}.")
     write_private(home / ENDPOINTS_FILE, orjson.dumps(asdict(addresses)).decode())

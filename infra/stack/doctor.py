@@ -200,7 +200,7 @@ def _kafka_hop(stack: Stack) -> Answer:
         return _open(stack, "kafka")
     version = probes.tls_server(stack.ports()["kafka"], str(stack.ca))
     wanted = policy.kafka_acls(s.kafka.prefix, s.bridge.client_id, s.region.other_name)
-    wrong = acl_faults(stack.endpoints(stack.ports()).logged_in(policy.OPERATOR).kafka_bootstrap, wanted)
+    wrong = acl_faults(stack.endpoints().logged_in(policy.OPERATOR).kafka_bootstrap, wanted)
     detail = "; ".join(wrong[:5]) or f"{ON.format(version)}, access list on: {len(wanted)} permissions"
     return not wrong, detail, "odograph up puts it right"
 

@@ -188,9 +188,11 @@ def check_owner(db: Db) -> None:
         raise ConfigError(f"{names}: ODOGRAPH_DB_URL, the owner's, is missing: it makes tables and roles")
 
 
-def addresses(db: Db, words: Passwords) -> dict[str, Any]:
-    """The ``db_`` fields of Endpoints: who logs in how, as the settings say, else under its own name."""
-    given = db.given()
+def addresses(given: Mapping[str, str], words: Passwords) -> dict[str, Any]:
+    """The ``db_`` fields of Endpoints: who logs in how, as the settings say, else under its own name.
+
+    ``given``: addresses by the key of the setting, the owner's ``url`` at least.
+    """
 
     def own(name: str, role: str) -> str:
         url = database_url.with_user(given["url"], role, words[name])
@@ -212,7 +214,7 @@ def ensure_logins(db: Db, words: Passwords) -> None:
 
     Raises ConfigError naming the settings whose users are missing where the owner may not make them.
     """
-    made, lacking = addresses(db, words), []
+    made, lacking = addresses(db.given(), words), []
     query = "SELECT 1 FROM pg_roles WHERE rolname = %s AND rolcanlogin"
     try:
         with session(made["db_owner_url"], connect_timeout_s=CONNECT_S, autocommit=True) as connection:
@@ -232,7 +234,7 @@ def ensure_logins(db: Db, words: Passwords) -> None:
 
 def check_logins(db: Db, words: Passwords) -> None:
     """Log in as each role once; raises ConfigError where that fails or the user is no member of its role."""
-    for key, role, url in _logins(addresses(db, words)):
+    for key, role, url in _logins(addresses(db.given(), words)):
         setting = f"ODOGRAPH_DB_{key}".upper()
         try:
             with session(url, connect_timeout_s=CONNECT_S) as connection:

@@ -139,7 +139,7 @@ class Stack:
                 self._note_region()
                 self._renew_identities()
                 self._start(self.services().values())
-            addresses = self.endpoints(self.ports())
+            addresses = self.endpoints()
             self.furnish(addresses.logged_in(policy.OPERATOR))
             if self.settings.region.other and not self.passive:
                 self._note_region()  # the other one may have been quicker
@@ -169,7 +169,7 @@ class Stack:
         if found is None or not passive:
             if mark.exists() and self.ports():
                 try:
-                    self._make_sessions(self.endpoints(self.ports()))  # the broker forgets them in a week
+                    self._make_sessions(self.endpoints())  # the broker forgets them in a week
                 except (ServiceError, subprocess.TimeoutExpired) as error:
                     self._say(f"what vehicles send before the bridge is there may be lost: {error}")
             mark.unlink(missing_ok=True)
@@ -261,7 +261,7 @@ class Stack:
             else:
                 os.kill(one.pid, signal.SIGHUP)  # its open sessions go on
         if self.by_users:
-            addresses = self.endpoints(self.ports())
+            addresses = self.endpoints()
             for who in (name for name in self.principals if name != policy.OPERATOR):
                 users.furnish(self.home, self.settings, addresses, who)
 
@@ -383,14 +383,15 @@ class Stack:
                 made[name] = kafka(jars, data, port, control, heap_mb, options, identities=ours, own=own)
             elif name == "postgres":
                 places = (cache.rootfs(folder), data, config, port)
-                made[name] = postgres.postgres(*places, self._url("superuser", port), self._server())
+                made[name] = postgres.postgres(*places, self.superuser_url(), self._server())
             else:
-                made[name] = self._broker(port, self._identities(port, chosen.get(DEVICES, 0)))
+                made[name] = self._broker(port, chosen.get(DEVICES, 0))
         return made
 
-    def _broker(self, port: int, secure: Secure | None = None) -> Service:
+    def _broker(self, port: int, device_port: int) -> Service:
         root, name, terms = cache.rootfs(self.settings.paths.cache), "mosquitto", self.settings.mqtt
         places = (root, self.home / "data" / name, self.home / "config" / name)
+        secure = self._identities(port, device_port)
         if secure and self.runner.find(name):  # what it tells is of its start: to read anew may lose frames
             terms = terms.model_copy(update={"log_refused": tells_refused(places[2])})
         return mosquitto(*places, port, terms, secure)
@@ -406,7 +407,7 @@ class Stack:
         there = replace(addresses, mqtt_port=port)
         write_private(home / ENDPOINTS_FILE, json.dumps(asdict(there)))
         device_port = service.free_port({*self.ports().values(), port})
-        self.runner.start(self._broker(port, self._identities(port, device_port)))
+        self.runner.start(self._broker(port, device_port))
         try:
             env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
             command = odograph("bridge", "--prepare")
@@ -434,23 +435,19 @@ class Stack:
         with self.runner.log(SUPERVISOR).open("a") as file:
             file.write(f"{json.dumps(line)}\n")
 
-    def endpoints(self, chosen: dict[str, int]) -> Endpoints:
+    def endpoints(self) -> Endpoints:
         """The addresses that follow from the ports and from the settings of external services."""
-        s = self.settings
-        ours: dict[str, Any] = {}
+        s, chosen, words = self.settings, self.ports(), self._passwords()
+        ours: dict[str, Any] = {"dashboard_tls": self._dashboard_tls}
         if not s.mqtt.brokers():
             ours |= {"mqtt_host": HOST, "mqtt_port": chosen["mosquitto"]}
             if self.secure:
                 ours |= {"mqtt_access": self._access("{who}"), "device_port": chosen[DEVICES]}
         if not s.kafka.bootstrap:
             ours["kafka_bootstrap"] = kafka_address(chosen["kafka"], self._services if self.secure else None)
-        if s.db.given():
-            ours |= postgres.addresses(s.db, self._passwords())
-        else:
-            urls = {name: self._url(name, chosen["postgres"]) for name in postgres.BY_NAME}
-            ours["db_program_urls"] = {name: urls.pop(name) for name in postgres.PROGRAMS}
-            ours |= {f"db_{name}_url": url for name, url in urls.items()}
-        ours["dashboard_tls"] = self._dashboard_tls
+        if not (given := s.db.given()):
+            given = {"url": postgres.url(postgres.OWNER, words["owner"], chosen["postgres"], ca=self.ca)}
+        ours |= postgres.addresses(given, words)
         return replace(external(s), http_ports={part: chosen[part] for part in http_parts(s)}, **ours)
 
     def ports(self) -> dict[str, int]:
@@ -459,14 +456,8 @@ class Stack:
 
     def superuser_url(self) -> str:
         """The embedded server's superuser, for roles and databases."""
-        return self._url("superuser", self.ports()["postgres"])
-
-    def _url(self, name: str, port: int) -> str:
-        """Of the embedded server, as a role or as the superuser."""
-        role, database = postgres.BY_NAME.get(name, postgres.SUPERUSER), postgres.DATABASE
-        if name not in postgres.BY_NAME:
-            database = "postgres"
-        return postgres.url(role, self._passwords()[name], port, database, self.ca)
+        port, word = self.ports()["postgres"], self._passwords()["superuser"]
+        return postgres.url(postgres.SUPERUSER, word, port, "postgres", self.ca)
 
     def _start(self, services: Iterable[Service]) -> None:
         """All at once. Raises ServiceError naming the one that failed; the others keep running."""

@@ -43,7 +43,7 @@ class Site:
     """Settings by program: each names what it needs and no more."""
 
     def __init__(self, stack: Stack, folder: Path) -> None:
-        found, self.name, self.folder = stack.endpoints(stack.ports()), f"a{uuid.uuid4().hex[:10]}", folder
+        found, self.name, self.folder = stack.endpoints(), f"a{uuid.uuid4().hex[:10]}", folder
         postgres.ensure_database(stack.superuser_url(), self.name)
         owner = database_url.with_name(stack.superuser_url(), self.name).replace("@", f"@{DEAD},")
         self.owner_url = owner
@@ -130,7 +130,7 @@ def test_all_of_it_is_installed_once_and_each_program_runs_by_its_own_settings(
                 return {user for (user,) in connection.execute(query, (site.name,))}
 
         assert f"{site.name}_ingest" in eventually(users, 120, "both vehicles have a row")
-    kafka.delete_topics(stack.endpoints(stack.ports()).kafka_bootstrap, f"{site.name}.")
+    kafka.delete_topics(stack.endpoints().kafka_bootstrap, f"{site.name}.")
 
 
 def test_a_server_that_takes_no_writes_any_more_is_left_for_the_one_that_does(database: Database) -> None:

@@ -67,7 +67,7 @@ def test_up_on_a_running_stack_changes_nothing(stack: Stack) -> None:
     before = [stack.runner.find(name) for name in stack.embedded]
     addresses = stack.up()
     assert [stack.runner.find(name) for name in stack.embedded] == before
-    assert addresses == stack.endpoints(stack.ports())
+    assert addresses == stack.endpoints()
 
 
 def test_files_with_passwords_are_for_their_owner_only(stack: Stack) -> None:

@@ -289,7 +289,7 @@ def test_of_an_external_database_roles_are_made_where_its_owner_may(own: Stack, 
     words = postgres.passwords(tmp_path / "secrets.json")
     postgres.ensure_logins(db, words)
     postgres.check_logins(db, words)
-    with psycopg.connect(postgres.addresses(db, words)["db_dispatch_url"]) as connection:
+    with psycopg.connect(postgres.addresses(db.given(), words)["db_dispatch_url"]) as connection:
         row = connection.execute("SELECT current_user, current_setting('statement_timeout')").fetchone()
     assert row == ("odograph_dispatch", "8s")
     own.up()  # sets the passwords of its own home again
