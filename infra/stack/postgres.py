@@ -5,7 +5,7 @@ import secrets
 import signal
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -258,16 +258,11 @@ SYNC_S: Final = 60.0
 POLL_S: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One server: the name of its process and folders, and its port."""
-
-    name: str
-    port: int
+BOTH: Final = ("postgres-1", "postgres-2")
 
 
 class PostgresPair:
-    """``primary`` and ``standby``; ``synchronous``: a commit returns when both have it.
+    """``primary`` and ``standby`` by name, on ``ports``; ``synchronous``: a commit returns when both have it.
 
     Whoever is started reads ``standby.signal`` and follows. Both have that file, also the primary, which
     looks at it when it starts anew: one that was killed comes back read-only, and takes no writes until it
@@ -278,39 +273,41 @@ class PostgresPair:
         self._home, self._cache, self.runner, self._words = home, cache_dir, runner, words
         self.synchronous = True
         self.file = home / "postgres-primary"
-        self.primary, self.standby = Node("postgres-1", 0), Node("postgres-2", 0)
+        self.ports: Mapping[str, int] = {}
 
     def names(self) -> list[str]:
         """The primary first: at its end it sends all it has."""
-        first = self.file.read_text() if self.file.exists() else "postgres-1"
-        return [first, *({"postgres-1", "postgres-2"} - {first})]
+        first = self.file.read_text() if self.file.exists() else BOTH[0]
+        return [first, *({*BOTH} - {first})]
+
+    @property
+    def primary(self) -> str:
+        return self.names()[0]
+
+    @property
+    def standby(self) -> str:
+        return self.names()[1]
 
     def url(self) -> str:
         """How the owner logs in, at both addresses."""
-        both = ",".join(f"{HOST}:{node.port}" for node in sorted((self.primary, self.standby), key=str))
-        made = url(OWNER, self._words["owner"], self.primary.port)
-        return made.replace(f"{HOST}:{self.primary.port}", both)
-
-    def know_ports(self, ports: tuple[int, int]) -> None:
-        """Of the first and the second one."""
-        numbered = zip(("postgres-1", "postgres-2"), ports, strict=True)
-        by_name = {name: Node(name, port) for name, port in numbered}
-        self.primary, self.standby = (by_name[name] for name in self.names())
+        one, other = (f"{HOST}:{self.ports[name]}" for name in BOTH)
+        made = url(OWNER, self._words["owner"], self.ports[BOTH[0]])
+        return made.replace(one, f"{one},{other}")
 
     def begin(self) -> None:
         """Start both, with database and roles. A standby that is not there is copied."""
         self.runner.start(self.service(self.primary))
         if self.row(self.primary, SQL["follows"], "postgres")[0]:
             self.promote(self.primary)
-        self.file.write_text(self.primary.name)
+        self.file.write_text(self.primary)
         ensure_roles(self._url(self.primary, "postgres"), self._words)
         ensure_database(self._url(self.primary, "postgres"), DATABASE)
-        ports = ",".join(f"{node.port}" for node in sorted((self.primary, self.standby), key=str))
+        ports = ",".join(f"{self.ports[name]}" for name in BOTH)
         both = f"host={HOST},{HOST} port={ports} target_session_attrs=read-write {LOGIN}"
         self._change(self.primary, f"ALTER SYSTEM SET primary_conninfo = '{both}'")
         self.run_in(self.primary, "/usr/bin/touch", SIGN)
         if not (self._data(self.standby) / "cluster").exists():
-            self.service(self.standby, empty=True).prepare()
+            self.service(self.standby).prepare()
             copy = ("-D", f"{DATA}/cluster", "-d", both, "-X", "stream", "-c", "fast")
             self.run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_basebackup", *copy)
         self.follow()
@@ -326,58 +323,57 @@ class PostgresPair:
             if (found := self.row(self.primary, SQL["streams"])) == wanted:
                 break
             if last:
-                raise ServiceError(f"{self.standby.name} does not follow within {SYNC_S:g} s: {found}")
+                raise ServiceError(f"{self.standby} does not follow within {SYNC_S:g} s: {found}")
 
     def role(self, name: str) -> str:
         """Primary, and who follows it how far behind; or standby. Raises ServiceError."""
-        node = self.primary if self.primary.name == name else self.standby
-        if self.row(node, SQL["follows"], "postgres")[0]:
+        if self.row(name, SQL["follows"], "postgres")[0]:
             return "standby"
-        sync, behind = self.row(node, SQL["lag"], "postgres") or ("", 0)
+        sync, behind = self.row(name, SQL["lag"], "postgres") or ("", 0)
         return f"primary, standby {sync}, {behind:,} bytes behind" if sync else "primary, nobody follows"
 
-    def row(self, node: Node, statement: str, database: str = DATABASE) -> tuple[Any, ...]:
+    def row(self, name: str, statement: str, database: str = DATABASE) -> tuple[Any, ...]:
         """The row that one server gives, as its superuser; nothing where there is none."""
-        with self._session(node, database) as connection:
+        with self._session(name, database) as connection:
             return connection.execute(statement.encode()).fetchone() or ()
 
-    def service(self, node: Node, *, empty: bool = False) -> Service:
-        """One of the two; ``empty``: prepared for a copy of the other one."""
-        places = (self._data(node), self._home / "config" / node.name)
-        own = postgres(cache.rootfs(self._cache), *places, node.port, self._url(node, "postgres"))
+    def service(self, name: str) -> Service:
+        """One of the two."""
+        places = (self._data(name), self._home / "config" / name)
+        own = postgres(cache.rootfs(self._cache), *places, self.ports[name], self._url(name, "postgres"))
 
         def prepare() -> None:
-            if empty:
-                configure(*places, node.port)
-            else:
+            if name == self.primary:
                 own.prepare()
+            else:  # what it holds is a copy of the other one's
+                configure(*places, self.ports[name])
             rootfs.write_config(places[1], USER, {"pg_hba.conf": REPLICATION})
             login = {LOGIN_FILE: f"*:*:*:{SUPERUSER}:{self._words['superuser']}\n"}
             rootfs.write_config(places[1], USER, login, own=True)
 
-        return replace(own, name=node.name, prepare=prepare)
+        return replace(own, name=name, prepare=prepare)
 
-    def promote(self, node: Node) -> None:
+    def promote(self, name: str) -> None:
         """Let it take writes; it waits for nobody."""
-        self._change(node, "ALTER SYSTEM RESET synchronous_standby_names")
-        self.row(node, "SELECT pg_promote()")
-        self.run_in(node, "/usr/bin/touch", SIGN)
+        self._change(name, "ALTER SYSTEM RESET synchronous_standby_names")
+        self.row(name, "SELECT pg_promote()")
+        self.run_in(name, "/usr/bin/touch", SIGN)
 
-    def _change(self, node: Node, statement: str) -> None:
-        with self._session(node, "postgres") as connection:
+    def _change(self, name: str, statement: str) -> None:
+        with self._session(name, "postgres") as connection:
             connection.execute(statement.encode())
             connection.execute("SELECT pg_reload_conf()")
 
-    def _session(self, node: Node, database: str) -> AbstractContextManager[Connection]:
-        return session(self._url(node, database), autocommit=True)
+    def _session(self, name: str, database: str) -> AbstractContextManager[Connection]:
+        return session(self._url(name, database), autocommit=True)
 
-    def _url(self, node: Node, database: str) -> str:
-        return url(SUPERUSER, self._words["superuser"], node.port, database)
+    def _url(self, name: str, database: str) -> str:
+        return url(SUPERUSER, self._words["superuser"], self.ports[name], database)
 
-    def _data(self, node: Node) -> Path:
-        return self._home / "data" / node.name
+    def _data(self, name: str) -> Path:
+        return self._home / "data" / name
 
-    def run_in(self, node: Node, *command: str) -> None:
-        places = (self._data(node), self._home / "config" / node.name, USER)
+    def run_in(self, name: str, *command: str) -> None:
+        places = (self._data(name), self._home / "config" / name, USER)
         run = rootfs.inside(cache.rootfs(self._cache), *places, *command)
-        processes.finished(f"{command[0]} of {node.name}", run, COMMAND_S)
+        processes.finished(f"{command[0]} of {name}", run, COMMAND_S)

@@ -16,7 +16,7 @@ import psycopg
 from infra.clients.db import session
 from infra.contract.errors import ServiceError
 from infra.stack import probes
-from infra.stack.postgres import Node, PostgresPair
+from infra.stack.postgres import PostgresPair
 from infra.stack.supervisor import COMMANDS, odograph
 from load_tests.drills import pair_faults
 from load_tests.drills.aggregates import accounted, balanced, windows
@@ -217,12 +217,12 @@ def _counts(site: Site) -> tuple[Any, ...]:
         return connection.execute(COUNTS).fetchone() or ()
 
 
-def _writes_at(pair: PostgresPair, node: Node) -> int:
+def _writes_at(pair: PostgresPair, server: str) -> int:
     """How many writes a server takes within ``OLD_S``, offered by whoever knows its own address only."""
     taken, end = 0, time.monotonic() + OLD_S
     while time.monotonic() < end:
         with suppress(psycopg.Error):
-            pair.row(node, "INSERT INTO odograph.drill_row VALUES (-1) RETURNING n")
+            pair.row(server, "INSERT INTO odograph.drill_row VALUES (-1) RETURNING n")
             taken += 1
         time.sleep(TURN_S)
     return taken

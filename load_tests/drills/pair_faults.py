@@ -15,7 +15,7 @@ from infra.stack.service import HOST
 
 def kill(pair: PostgresPair) -> None:
     """``kill -9`` the primary, with all its backends."""
-    found = pair.runner.find(pair.primary.name)
+    found = pair.runner.find(pair.primary)
     for pid in processes.tree(found.pid) if found else ():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -24,8 +24,7 @@ def kill(pair: PostgresPair) -> None:
 def promote(pair: PostgresPair) -> None:
     """The standby becomes the primary, which waits for nobody, and follows when it is started anew."""
     pair.promote(pair.standby)
-    pair.primary, pair.standby = pair.standby, pair.primary
-    pair.file.write_text(pair.primary.name)
+    pair.file.write_text(pair.standby)
 
 
 def bring_back(pair: PostgresPair) -> None:
@@ -35,8 +34,8 @@ def bring_back(pair: PostgresPair) -> None:
 
 def rejoin(pair: PostgresPair) -> None:
     """Take what only the old one had out of it, and let it follow."""
-    pair.runner.stop(pair.standby.name)
-    source = f"host={HOST} port={pair.primary.port} dbname=postgres {LOGIN}"
+    pair.runner.stop(pair.standby)
+    source = f"host={HOST} port={pair.ports[pair.primary]} dbname=postgres {LOGIN}"
     rewind = ("--target-pgdata", f"{DATA}/cluster", "--source-server", source)
     pair.run_in(pair.standby, f"{cache.POSTGRES_BIN}/pg_rewind", *rewind)
     pair.follow()

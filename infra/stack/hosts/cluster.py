@@ -75,8 +75,8 @@ class Cluster:
 
     def know_ports(self, ports: Mapping[str, int]) -> None:
         self._ports = ports
-        if self.pair is not None and "postgres-1" in ports:
-            self.pair.know_ports((ports["postgres-1"], ports["postgres-2"]))
+        if self.pair is not None:
+            self.pair.ports = ports
 
     @property
     def names(self) -> list[str]:
@@ -200,10 +200,9 @@ class Cluster:
 
     def servers(self) -> dict[str, Service]:
         """All by name, PostgreSQL's too."""
-        if self.pair is None or not self.pair.primary.port:
+        if self.pair is None or not {*self.pair.names()} <= self._ports.keys():
             return self.services()
-        nodes = (self.pair.primary, self.pair.standby)
-        return self.services() | {node.name: self.pair.service(node) for node in nodes}
+        return self.services() | {name: self.pair.service(name) for name in self.pair.names()}
 
     def role(self, name: str) -> str:
         """What a server that answers is to the others of its kind, where that may change; ServiceError."""
