@@ -39,11 +39,6 @@ def to_primary(url: str, reads: bool = False) -> str:
     return urlunsplit(parts).replace("_attrs=read-write", "_attrs=primary" if reads else "_attrs=read-write")
 
 
-def user(url: str) -> str:
-    """Who logs in."""
-    return urlsplit(url).username or ""
-
-
 def login(url: str) -> tuple[str, str]:
     """User and password as the server gets them; no password: empty."""
     parts = urlsplit(url)

@@ -124,9 +124,9 @@ def run(settings: Settings, demo_fleet: "Fleet", say: Say, announce: Say) -> Led
                 if pulse.first_map_s is not None:
                     on_the_map.set()
         finally:
-            code = stop_simulator(home, child)
+            processes.stop_child(home / "run", SIMULATOR, child, SIMULATOR_STOP_S)  # what is in flight ends
         stop.clear()
-        if code != 0:
+        if (code := child.returncode) != 0:
             log = home / "logs" / f"{SIMULATOR}.log"
             raise ServiceError(f"the simulator ended with {code}; its log {log}:\n{processes.log_tail(log)}")
         if pulse.first_map_s is not None:
@@ -193,15 +193,6 @@ class Fleet:
 
     def start(self, home: Path) -> subprocess.Popen[bytes]:
         return processes.spawn(home / "run", SIMULATOR, self.command(), home / "logs" / f"{SIMULATOR}.log")
-
-
-def stop_simulator(home: Path, child: subprocess.Popen[bytes]) -> int:
-    """Let the simulator finish what is in flight; its exit code."""
-    found = processes.find(home / "run", SIMULATOR)
-    if found is not None:
-        processes.stop(found, SIMULATOR_STOP_S)
-    processes.remove_pid_file(home / "run", SIMULATOR)
-    return child.wait()
 
 
 class Pulse:

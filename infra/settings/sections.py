@@ -235,7 +235,7 @@ class Db(Section):
     @model_validator(mode="after")
     def _roles(self) -> Self:
         given = self.given()
-        users = [database_url.user(url) for url in given.values()]
+        users = [database_url.login(url)[0] for url in given.values()]
         if len(set(users)) < len(users):
             names = "ODOGRAPH_DB_URL, _INGEST_URL, _DASHBOARD_URL, _DISPATCH_URL"
             raise ValueError(f"{names}: each with its own user")

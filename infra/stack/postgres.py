@@ -244,7 +244,7 @@ def check_logins(db: Db, words: Passwords) -> None:
             own = "" if key in db.given() else f" (not set: {role} with this home's password)"
             raise ConfigError(f"{setting}{own}: {str(error).strip()}") from error
         if row is None or not row[0]:
-            user = database_url.user(url)
+            user = database_url.login(url)[0]
             raise ConfigError(f"{setting}: {user} is no member of {role}: GRANT {role} TO {user}")
 
 

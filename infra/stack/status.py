@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from infra.clients.db import asked, connected, sql_of
+from infra.clients.health import in_background
 from infra.clients.kafka import LogEnds
 from infra.clients.tables import rendered, table
 from infra.contract.errors import OdographError, ServiceError
@@ -191,27 +192,18 @@ def sizes(home: Path, pids: Mapping[str, int]) -> tuple[dict[str, float], dict[s
 @contextmanager
 def sizes_kept(stack: Stack) -> Iterator[None]:
     """While the block runs what ``sizes`` says is measured by this process, where programs are users."""
-    if not stack.by_users:
-        yield
-        return
-    home, every_s = stack.home, stack.settings.watch.slow_interval_s
-    file, stop = home / "run" / SIZES_FILE, threading.Event()
+    run_dir, every_s = stack.home / "run", stack.settings.watch.slow_interval_s
 
-    def keep() -> None:
+    def keep(stop: threading.Event) -> None:
         while True:
-            memory = {one.name: processes.memory_mb(one.pid) for one in processes.all_running(home / "run")}
-            write_private(file, json.dumps([memory, folder_sizes(home)]), 0o644)
+            memory = {one.name: processes.memory_mb(one.pid) for one in processes.all_running(run_dir)}
+            write_private(run_dir / SIZES_FILE, json.dumps([memory, folder_sizes(stack.home)]), 0o644)
             if stop.wait(every_s):
                 return
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        kept = pool.submit(keep)
-        try:
-            yield
-        finally:
-            stop.set()
-            kept.result()
-    file.unlink(missing_ok=True)
+    with in_background("sizes", keep) if stack.by_users else nullcontext():
+        yield
+    (run_dir / SIZES_FILE).unlink(missing_ok=True)
 
 
 def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
