@@ -101,13 +101,13 @@ FIGURES: Final = (
 def decode_crash(raw: bytes) -> Frame:
     """The crash record in ``raw``, or a part of one (see split_crash); raises ContractError."""
     record = frame.load_object(raw, CRASH_MAX_BYTES)
-    if is_part(record):
-        check_part(record)
-        return record
     check_identity(record)
     for key in CLOCKS:
         require_int(record, key, 0, LAST_MS, "bad_clock")
     check_text(record, "crash_id", frame.ID_CHARS, reason="bad_shape")
+    if is_part(record):
+        _check_part(record)
+        return record
     check_bounded(record)
     pulse, table = record.get("delta_v_kmh"), record.get("pre_crash")
     if type(pulse) is not list or not all(type(v) in (int, float) for v in pulse):
@@ -195,11 +195,8 @@ def is_part(message: Frame) -> bool:
     return "part" in message
 
 
-def check_part(message: Frame) -> None:
+def _check_part(message: Frame) -> None:
     """Raise ContractError unless a part is whole in itself. What it is a part of is not judged."""
-    check_identity(message)
-    for key in CLOCKS:
-        require_int(message, key, 0, LAST_MS, "bad_clock")
     parts = require_int(message, "parts", 1, MAX_PARTS, "bad_shape")
     require_int(message, "part", 0, parts - 1, "bad_shape")
     digest = message.get("sha256")
@@ -207,7 +204,6 @@ def check_part(message: Frame) -> None:
         raise ContractError("bad_shape", f"sha256 {shown(digest)} is not 64 hexadecimal digits")
     # Cut as evenly as can be: all parts together are no longer than a record may be.
     check_text(message, "data", max(frame.TEXT_CHARS, -(-CRASH_MAX_BYTES // parts)), reason="bad_shape")
-    check_text(message, "crash_id", frame.ID_CHARS, reason="bad_shape")
     check_bounded({key: value for key, value in message.items() if key != "data"})
 
 

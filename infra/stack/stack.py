@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -274,7 +275,10 @@ class Stack:
         if who not in (policy.SERVER, "dashboard"):
             return ()
         serving = self.settings.mqtt if who == policy.SERVER else self.settings.dashboard
-        return identity.server_hosts(str(serving.address), listed(serving.hosts))
+        address = str(serving.address)
+        found = {HOST, "localhost", *listed(serving.hosts)}
+        found |= set() if serving.address.is_unspecified else {address}
+        return tuple(sorted(found | (set() if address == HOST else {socket.gethostname()})))
 
     def _identities(self, port: int, device_port: int) -> Secure | None:
         if not self.secure:

@@ -8,7 +8,6 @@ and the other way round. ``evidence`` issues to the time stamper.
 import datetime as dt
 import hmac
 import json
-import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ from infra.contract.frame import Frame
 from infra.contract.topics import VEHICLE_ID
 from infra.settings.files import read_json, read_secret, write_private
 from infra.settings.settings import Settings
-from infra.stack.service import HOST
 
 FOLDER: Final = "ca"
 DEVICES: Final = "devices"
@@ -220,12 +218,6 @@ def name_vehicles(home: Path, named: Mapping[str, Sequence[str]]) -> None:
     with locked(home / FOLDER / "lock"):
         kept = gateways(home) | {name: tuple(vehicles) for name, vehicles in named.items()}
         write_private(home / FOLDER / "gateways.json", json.dumps(kept))
-
-
-def server_hosts(address: str, names: Iterable[str] = ()) -> tuple[str, ...]:
-    """The names and addresses under which the services are reached."""
-    own = {HOST, "localhost", *names} | ({address} if not ip_address(address).is_unspecified else set())
-    return tuple(sorted(own | ({socket.gethostname()} if address != HOST else set())))
 
 
 def record_signer(settings: Settings) -> Callable[[Frame], bytes] | None:
