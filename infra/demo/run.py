@@ -124,9 +124,9 @@ def run(settings: Settings, demo_fleet: "Fleet", say: Say, announce: Say) -> Led
                 if pulse.first_map_s is not None:
                     on_the_map.set()
         finally:
-            processes.stop_child(home / "run", SIMULATOR, child, SIMULATOR_STOP_S)  # what is in flight ends
+            code = stop_simulator(home, child)
         stop.clear()
-        if (code := child.returncode) != 0:
+        if code != 0:
             log = home / "logs" / f"{SIMULATOR}.log"
             raise ServiceError(f"the simulator ended with {code}; its log {log}:\n{processes.log_tail(log)}")
         if pulse.first_map_s is not None:
@@ -193,6 +193,12 @@ class Fleet:
 
     def start(self, home: Path) -> subprocess.Popen[bytes]:
         return processes.spawn(home / "run", SIMULATOR, self.command(), home / "logs" / f"{SIMULATOR}.log")
+
+
+def stop_simulator(home: Path, child: subprocess.Popen[bytes]) -> int:
+    """Let the simulator finish what is in flight; its exit code."""
+    processes.stop_child(home / "run", SIMULATOR, child, SIMULATOR_STOP_S)
+    return child.wait()
 
 
 class Pulse:
