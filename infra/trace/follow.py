@@ -112,7 +112,6 @@ TAIL_MS: Final = 600_000  # how far back the log is read where no archive was se
 MOST_RECORDS: Final = 1_000_000  # a stretch of the log is read to its end or to so many records: 5 to 20 s
 SAY_EVERY_HOURS: Final = 6
 DEAD_LETTERS: Final = 500  # newest dead letters of a vehicle that are looked into
-RULE_VERSIONS: Final = 1000
 _LISTED: Final = "SELECT * FROM odograph.{} WHERE topic = %s AND partition = %s AND log_offset = %s AND {}"
 _OF_LOG: Final = "log_generation IN ('', %s)"
 
@@ -314,8 +313,7 @@ class Follower:
             hops += self._windows(first, last)
         vehicle_id, frame = self.wanted.vehicle_id, (self.wanted.boot_id or 0, self.wanted.seq)
         for row in self.database.execute(SQL["alerts"], (vehicle_id, first, last)).fetchall():
-            ids = (alert_id(vehicle_id, row["rule"], version, *frame) for version in range(RULE_VERSIONS))
-            if row["alert_id"] in ids:
+            if row["alert_id"] == alert_id(vehicle_id, row["rule"], row["rule_version"], *frame):
                 detail = f"{row['severity']} {row['rule']} {row['alert_id']}"
                 hops.append(Hop("alert", "done", detail, _ms(row["alerted_at"])))
                 hops.append(Hop("alert stored", "done", row["rule"], _ms(row["stored_at"])))

@@ -26,7 +26,7 @@ SELECT coalesce(max(log_offset), -1) + 1 AS next FROM odograph.dead_letter
 WHERE partition = 0 AND log_generation IN ('', %s)
 
 -- name: alerts
-SELECT alert_id, rule, severity, alerted_at, stored_at FROM odograph.alert_event
+SELECT alert_id, rule, rule_version, severity, alerted_at, stored_at FROM odograph.alert_event
 WHERE vehicle_id = %s AND event_time BETWEEN to_timestamp(%s / 1000.0) AND to_timestamp(%s / 1000.0)
 ORDER BY alerted_at
 
