@@ -105,7 +105,7 @@ def is_complete(folder: Path) -> bool:
         manifest = json.loads((folder / MANIFEST).read_text())
         sizes: dict[str, int] = manifest["sizes"]
         whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
-        return whole and manifest["pins"] == pins()
+        return whole and manifest["pins"] == pins() and "sha256" in manifest
     except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, KeyError):
         return False
 
@@ -155,11 +155,7 @@ def recorded(folder: Path) -> Mapping[str, str]:
     pinned = {f"{j.artifact}-{j.version}.jar": j.sha256 for j in pinned_jars() if j.kind == folder.name}
     if pinned and folder.parent.name == "jars":
         return pinned
-    manifest = json.loads((folder / MANIFEST).read_text())
-    if "sha256" not in manifest:  # of an earlier version
-        manifest["sha256"] = dict(hashed(folder, loaded(folder)))
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
-    return dict(manifest["sha256"])
+    return dict(json.loads((folder / MANIFEST).read_text())["sha256"])
 
 
 def verify(*folders: Path, note: Callable[[str], None] = lambda _: None) -> None:
