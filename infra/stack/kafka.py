@@ -127,7 +127,6 @@ def kafka(
         if serves
         else partial(probes.listens, controller_port),
         prepare=partial(_prepare, format_log, data, text, own, identities),
-        ready_s=60.0,
     )
 
 
@@ -201,8 +200,7 @@ def create_topics(
         except ServiceError:
             if last:
                 raise
-    old = {kafka_topic(prefix, t.name): t.bounds() for t in KAFKA_TOPICS}
-    old = {name: bounds for name, bounds in old.items() if name not in created}
+    old = {name: t.bounds() for t in KAFKA_TOPICS if (name := kafka_topic(prefix, t.name)) not in created}
     with service_errors(f"Kafka {bootstrap}: the topics' settings cannot be changed"):
         _bound(client, old, in_sync)
     if old and not for_ever and (wrong := topic_faults(bootstrap, prefix, terms)):

@@ -102,7 +102,6 @@ def postgres(
         probe=partial(probes.database, superuser_url),
         prepare=partial(_prepare, root, data, config, port, database_url.login(superuser_url)[1], tls),
         stop_signal=signal.SIGINT,  # fast: ends sessions; SIGTERM would wait for them
-        ready_s=60.0,
         again_on=("is still in use", "Is another postmaster"),
     )
 

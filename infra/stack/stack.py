@@ -186,8 +186,6 @@ class Stack:
         """A home that shares with the first one what hosts share, here by links; its ports are its own."""
         home = self.host_home(number)
         home.mkdir(parents=True, exist_ok=True)
-        for name in SHARED:
-            (self.home / name).mkdir(exist_ok=True)
         for name in (*SHARED, *identity.KEYS, HOME_FILE):
             link = home / name
             link.unlink(missing_ok=True)

@@ -161,7 +161,6 @@ class Authority(Trust):
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         made = builder.sign(self._key, hashes.SHA256())
         path = self.folder / "issued" / name / f"{made.serial_number:X}.pem"
-        path.parent.mkdir(parents=True, exist_ok=True)
         if key:
             write_private(path.with_suffix(".key"), key)
         write_private(path, _pem(made))
