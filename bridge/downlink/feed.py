@@ -17,7 +17,7 @@ from bridge.downlink.incidents import Incidents
 from infra.clients import kafka
 from infra.clients.kafka import Record
 from infra.clients.leases import Term
-from infra.contract.downlink import Fleets, Silences, fleet_file, silence_file
+from infra.contract.downlink import Fleets, Silences
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import Frame
 from infra.contract.messages import ALERT_LATE_MS, SEVERITIES, decode_alert
@@ -217,8 +217,8 @@ class Destination(threading.Thread):
         super().__init__(name=name)
         self.stop, settings, endpoints, self.metrics = process
         self.reason: str | None = "not connected yet"
-        self.silences = Silences(silence_file(settings.paths.home))
-        self.fleets = Fleets(fleet_file(settings.paths.home))
+        self.silences = Silences(settings.paths.home)
+        self.fleets = Fleets(settings.paths.home)
         self.log = structlog.get_logger().bind(destination=name)
         self._kafka, self._prefix = endpoints.kafka_bootstrap, settings.kafka.prefix
         self.regions = bool(settings.region.name)

@@ -11,10 +11,10 @@ Silences are the table's copy for the downlink, which has no database: `odograph
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 from cryptography.exceptions import InvalidSignature
@@ -90,7 +90,6 @@ KEY_FILE: Final = "downlink.key"
 PUBLIC_KEY_FILE: Final = "downlink.pub"
 _TAIL: Final = re.compile(rb',"signature":"([A-Za-z0-9+/]{86}==)"\}')
 _TAIL_BYTES: Final = len(b',"signature":""}') + 88
-SILENCES_FILE: Final = "silences.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,23 +197,20 @@ class Silence:
         return ours and self.from_ms <= now_ms < self.until_ms
 
 
-def silence_file(home: Path) -> Path:
-    """Its path."""
-    return home / "lookups" / SILENCES_FILE
-
-
-def write_silences(path: Path, silences: Sequence[Silence]) -> None:
-    """Write the file whole, or not at all."""
-    write_whole(path, orjson.dumps([asdict(silence) for silence in silences]))
-
-
 class _Lookup:
-    """A JSON file's content, read again when it changes; nothing where it cannot be read."""
+    """A JSON file of a home's lookups, read again when it changes; nothing where it cannot be read."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    FILE: ClassVar[str]
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / "lookups" / self.FILE
         self._mark: tuple[int, int] | None = None
         self._held: Any = None
+
+    @classmethod
+    def write(cls, home: Path, content: object) -> None:
+        """Write it whole, or not at all."""
+        write_whole(home / "lookups" / cls.FILE, orjson.dumps(content))
 
     def _now(self, form: Callable[[Any], Any]) -> Any:
         try:
@@ -229,19 +225,18 @@ class _Lookup:
 class Silences(_Lookup):
     """The silences in force; a file that cannot be read silences nothing."""
 
+    FILE = "silences.json"
+
     def cover(self, vehicle_id: str, rule: str, now_ms: int, cause: str | None = None) -> bool:
         """Whether an alert is silenced now; ``cause`` is its incident's."""
         held = self._now(lambda rows: [Silence(**row) for row in rows])
         return any(silence.covers(vehicle_id, rule, now_ms, cause) for silence in held)
 
 
-def fleet_file(home: Path) -> Path:
-    """The table's copy of whose a vehicle is: `odograph fleet set` writes it, the downlink reads it."""
-    return home / "lookups" / "fleets.json"
-
-
 class Fleets(_Lookup):
-    """The fleet of each vehicle; none where the file cannot be read."""
+    """The fleet of each vehicle, as `odograph fleet set` keeps it; none where the file cannot be read."""
+
+    FILE = "fleets.json"
 
     def of(self, vehicle_id: str) -> str:
         """Its fleet; empty: it is in none, or nobody knows."""

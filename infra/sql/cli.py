@@ -2,12 +2,10 @@
 
 from typing import Annotated
 
-import orjson
 import typer
 
-from infra.contract.downlink import fleet_file
+from infra.contract.downlink import Fleets
 from infra.settings import settings
-from infra.settings.files import write_whole
 from infra.settings.values import duration_ms
 
 fleet_app = typer.Typer(no_args_is_help=True, help="Whose vehicles are whose, for readers of the dashboard.")
@@ -51,7 +49,7 @@ def give(
 
     in_force = settings.load()
     known = tenants.give(settings.endpoints(in_force, ("db_owner_url",)).db_owner_url, fleet, vehicles)
-    write_whole(fleet_file(in_force.paths.home), orjson.dumps(known))
+    Fleets.write(in_force.paths.home, known)
     typer.echo(f"{len(vehicles)} vehicles: {fleet or 'in no fleet'}")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infra.clients.log import configure
-from infra.contract.downlink import silence_file, write_silences
+from infra.contract.downlink import Silences
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import endpoints, load
 from infra.settings.values import duration_ms, moment_ms
@@ -263,7 +263,7 @@ def _quiet_s(length: str, why: str, group: str) -> float:
 
 
 def _write_silences(store: AlertStore) -> None:
-    write_silences(silence_file(load().paths.home), store.in_force())
+    Silences.write(load().paths.home, store.in_force())
 
 
 def _store() -> AbstractContextManager[AlertStore]:

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Locator, expect
 from dashboard.basemap import COLOURS
 from dashboard.routes import bundle_address
 from infra.clients.db import system_user
-from infra.contract.downlink import Silences, silence_file
+from infra.contract.downlink import Silences
 from infra.contract.legal_basis import legal_basis
 from infra.sql import tenants
 from infra.stack.stack import Stack
@@ -201,7 +201,7 @@ def test_a_silence_is_in_the_table_in_the_file_and_on_the_page(dispatcher: Visit
     query = "SELECT rule, vehicle_id, by_whom, why FROM odograph.alert_silence WHERE until_at > now()"
     assert site.fetch(query) == [("speeding", None, ADA, "road works")]
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
-    assert Silences(silence_file(site.lane.home)).cover(vehicle_id(30), "speeding", now_ms)
+    assert Silences(site.lane.home).cover(vehicle_id(30), "speeding", now_ms)
 
 
 def test_a_silence_is_ended_on_the_page_in_the_table_and_in_the_file(dispatcher: Visit, site: Site) -> None:
@@ -219,7 +219,7 @@ def test_a_silence_is_ended_on_the_page_in_the_table_and_in_the_file(dispatcher:
     query = "SELECT ended_by, until_at <= now() FROM odograph.alert_silence WHERE silence_no = %s"
     assert site.fetch(query, made["silence_no"]) == [(ADA, True)]
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
-    assert not Silences(silence_file(site.lane.home)).cover(vehicle_id(31), "coolant_hot", now_ms)
+    assert not Silences(site.lane.home).cover(vehicle_id(31), "coolant_hot", now_ms)
 
 
 def test_an_incident_is_assigned_commented_acknowledged_and_silenced_by_its_cause(

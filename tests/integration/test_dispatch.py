@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from infra.clients.db import system_user
-from infra.contract.downlink import Silences, silence_file
+from infra.contract.downlink import Silences
 from infra.contract.errors import ConfigError, ServiceError
 from infra.sql import queries
 from infra.stack.stack import Stack
@@ -83,7 +83,7 @@ def test_a_silence_of_the_command_and_one_of_the_page_are_in_the_file_together(f
         (None, vehicle_id(0)),
     ]
     now_ms = round(datetime.now(UTC).timestamp() * 1000)
-    assert Silences(silence_file(filled.home)).cover(vehicle_id(9), "speeding", now_ms)
+    assert Silences(filled.home).cover(vehicle_id(9), "speeding", now_ms)
     check_ended(filled, now_ms)
 
 
@@ -94,7 +94,7 @@ def check_ended(filled: Lane, now_ms: int) -> None:
         ((number,),) = connection.execute(query).fetchall()
     done = filled.run("alerts", "unsilence", str(number), "--by", "M. Weber")
     assert (done.returncode, done.stdout) == (0, f"ended: {number}\n")
-    silences = Silences(silence_file(filled.home))
+    silences = Silences(filled.home)
     assert not silences.cover(vehicle_id(9), "speeding", now_ms)
     assert silences.cover(vehicle_id(0), "speeding", now_ms)
     with alert_store(filled.endpoints.db_dispatch_url) as people:

@@ -16,7 +16,7 @@ from psycopg import sql
 from dashboard import routes
 from dashboard.db import Database, TenantConnection, frame
 from infra.clients.db import open_connection
-from infra.contract.downlink import Fleets, fleet_file
+from infra.contract.downlink import Fleets
 from infra.sql import tenants
 from infra.sql.migrate import FOLDER, migrate
 from infra.stack.stack import Stack
@@ -142,7 +142,7 @@ def test_a_driver_sees_the_vehicle_that_was_lent_and_only_so_long(filled: tuple[
             )
         assert reader.execute(asked).fetchall() == []
     moved = max(fleets[B])
-    known = Fleets(fleet_file(lane.home))
+    known = Fleets(lane.home)
     for fleet in (A, B):  # webhooks of a fleet are told of its vehicles by this file
         assert lane.run("fleet", "set", fleet, moved).returncode == 0
         assert (known.of(moved), known.of(vin)) == (fleet, A)

@@ -16,7 +16,7 @@ from dashboard.screens.alerts.tables import ALERT, INCIDENT, Kind
 from dashboard.shared import live, text
 from dashboard.shared.queries import alerts, incidents, rules
 from dashboard.shared.text import Record
-from infra.contract.downlink import silence_file, write_silences
+from infra.contract.downlink import Silences
 from infra.contract.errors import ConfigError, OdographError
 from infra.settings import settings as contract
 from stream_jobs.alerts.store import AlertStore, Deed, alert_store
@@ -360,4 +360,4 @@ def perform(who: Reader, name: str, action: Callable[[AlertStore], str | None], 
 
 def write_silence_file(store: AlertStore) -> None:
     """The file beside the table, which the downlink reads."""
-    write_silences(silence_file(settings().paths.home), store.in_force())
+    Silences.write(settings().paths.home, store.in_force())

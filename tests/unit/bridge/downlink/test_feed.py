@@ -14,7 +14,7 @@ from bridge.downlink import feed as alerts
 from bridge.downlink.feed import Destination, DownlinkMetrics, Process, Repeats
 from infra.clients.leases import Lease, Term
 from infra.contract import downlink
-from infra.contract.downlink import Silence, Silences, silence_file, write_silences
+from infra.contract.downlink import Silence, Silences
 from infra.contract.errors import ContractError, ServiceError
 from infra.settings.settings import Endpoints, load
 from tests.support_alerts import alert
@@ -95,14 +95,13 @@ def test_a_notice_is_read_as_it_was_written_and_a_wrong_one_is_not_written() -> 
 
 
 def test_the_end_of_an_alert_and_a_silenced_one_are_nobodys_news(tmp_path: Path) -> None:
-    path = silence_file(tmp_path)
-    write_silences(path, [Silence("dtc_active", None, 1000, 2000)])
-    silences = Silences(path)
+    Silences.write(tmp_path, [Silence("dtc_active", None, 1000, 2000)])
+    silences = Silences(tmp_path)
     assert alerts.suppressed(alert(ended=True), silences, 1500) == "ended"
     assert alerts.suppressed(alert(rule="dtc_active.P0217", cause="cooling"), silences, 1500) == "silenced"
     assert alerts.suppressed(alert(rule="dtc_active.P0217", cause="cooling"), silences, 2000) is None
     assert alerts.suppressed(alert(cause="cooling"), silences, 1500) is None
-    write_silences(path, [Silence(None, alert()["vehicle_id"], 1000, 2000, "cooling")])
+    Silences.write(tmp_path, [Silence(None, alert()["vehicle_id"], 1000, 2000, "cooling")])
     assert alerts.suppressed(alert(cause="cooling"), silences, 1500) == "silenced"
     assert alerts.suppressed(alert(cause="tyres"), silences, 1500) is None
 

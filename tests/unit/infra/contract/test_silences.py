@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.contract.downlink import Silence, Silences, silence_file, write_silences
+from infra.contract.downlink import Silence, Silences
 
 CODES = Silence("dtc_active", None, 1000, 2000)
 ONE_CAR = Silence(None, "V1", 1000, 2000)
@@ -19,10 +19,9 @@ def test_a_silence_covers_its_rule_with_all_its_parts_or_its_vehicle_for_its_tim
 
 
 def test_the_file_is_read_again_when_it_changes_and_without_it_nothing_is_silent(tmp_path: Path) -> None:
-    path = silence_file(tmp_path)
-    silences = Silences(path)
+    silences = Silences(tmp_path)
     assert not silences.cover("V1", "coolant_hot", 1500)
-    write_silences(path, [ONE_CAR])
+    Silences.write(tmp_path, [ONE_CAR])
     assert silences.cover("V1", "coolant_hot", 1500)
-    write_silences(path, [CODES, CODES])
+    Silences.write(tmp_path, [CODES, CODES])
     assert not silences.cover("V1", "coolant_hot", 1500)
