@@ -76,9 +76,7 @@ def tls_server(port: int, ca: str, host: str = HOST, *, asks: bool = True) -> st
         ):
             version = secure.version() or ""
             secure.settimeout(STRANGER_S)
-            with suppress(
-                ssl.SSLError, ConnectionError
-            ):  # TLS 1.3 tells a client's fault after the handshake
+            with suppress(ssl.SSLError, ConnectionError):  # TLS 1.3 tells of it after the handshake
                 if asks and secure.recv(1):
                     raise ServiceError(f"port {port} takes clients without a certificate")
     except TimeoutError as error:
@@ -91,12 +89,10 @@ def tls_server(port: int, ca: str, host: str = HOST, *, asks: bool = True) -> st
 def rejects_rpc(port: int) -> bool:
     """Whether a port of Spark's answers a stranger's call with a question for who it is, or not at all."""
     body = b"\n"
-    call = (
-        struct.pack(">qbqi", 21 + len(body), 3, 1, len(body)) + body
-    )  # length, type, id, length of the body
+    head = struct.pack(">qbqi", 21 + len(body), 3, 1, len(body))  # length, type, id, length of the body
     answer = b""
     with suppress(OSError), socket.create_connection((HOST, port), STRANGER_S) as stranger:
-        stranger.sendall(call)
+        stranger.sendall(head + body)
         answer = stranger.recv(4096)
     return answer[8:9] != RPC_FAILED or b"SaslMessage" in answer
 

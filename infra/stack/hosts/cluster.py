@@ -126,7 +126,7 @@ class Cluster:
         """Raise ConfigError where the home holds other data, or the settings name servers of their own."""
         if self.profile == ALONE:
             return
-        file, s = self.home / HOME_FILE, self._settings
+        file, s, p = self.home / HOME_FILE, self._settings, self.profile
         kept: dict[str, Any] = tomllib.loads(file.read_text()) if file.exists() else {}
         servers = partial(Profile.model_dump, exclude={"hosts"})
         before = Profile(**kept.get("cluster", {}))
@@ -135,9 +135,7 @@ class Cluster:
                 f"{self.home} holds the data of other servers ({before}; wanted: {self.profile}), which stay "
                 "there: for others name another home, ODOGRAPH_PATHS_HOME"
             )
-        ours = [("mqtt", "url")] * bool(self.profile.mqtt) + [("kafka", "bootstrap")] * bool(
-            self.profile.kafka
-        )
+        ours = [("mqtt", "url")] * bool(p.mqtt) + [("kafka", "bootstrap")] * bool(p.kafka)
         ours += [("db", key) for key in DB_URLS] * bool(self.pair)
         for section, key in ours:
             value = getattr(getattr(s, section), key)
