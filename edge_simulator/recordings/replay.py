@@ -158,7 +158,7 @@ def run(
                 f"acked {counts.acked['telemetry']}  errors {counts.refused}  reconnects {counts.reconnects}"
             )
 
-    sender = Sender(options, drives.vehicle_ids, publisher, drives.origin_ms, tick)
+    sender = Sender(options, drives.vehicle_ids, publisher, drives.origin_ms, tick, files.folder)
     for recording in drives.recordings:
         if recording.ignored:
             say(f"{recording.name}: columns without a meaning, not sent: {', '.join(recording.ignored)}")
