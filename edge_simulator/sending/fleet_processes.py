@@ -25,7 +25,7 @@ import orjson
 
 from edge_simulator.console import now_ms, say, stop_flag
 from edge_simulator.runfiles import RunFiles
-from edge_simulator.scenario import Scenario, Schedule, Stage
+from edge_simulator.scenario import Scenario
 from edge_simulator.sending.run import RunOptions, connection_names, publish
 from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.settings.settings import Settings
@@ -56,11 +56,13 @@ def _part(whole: Scenario, k: int, count: int) -> Scenario:
             faults.append(wanted)
         elif first <= wanted.vehicle < first + vehicles:
             faults.append(replace(wanted, vehicle=wanted.vehicle - first))
+    stages = []
+    for stage in whole.stages:
+        rates = {"rate": stage.rate, "ramp_to": stage.ramp_to}
+        less = {name: rate * share for name, rate in rates.items() if rate is not None}
+        stages.append(stage.model_copy(update=less))
     return replace(
-        whole, first=first, vehicles=vehicles, faults=tuple(faults),
-        schedule=Schedule(tuple(
-            Stage(s.for_ms, s.from_rate * share, s.to_rate * share) for s in whole.schedule.stages
-        )),
+        whole, first=first, vehicles=vehicles, faults=tuple(faults), stages=tuple(stages),
         limit=None if whole.limit is None else portion(whole.limit),
     )  # fmt: skip
 

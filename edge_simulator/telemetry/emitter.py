@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from edge_simulator.geo import Bools, Ints
-from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.scenario import SAMPLES, Scenario, rate_at
 from edge_simulator.telemetry.encoding import Encoder, Rows, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
 from edge_simulator.telemetry.outbox import Outgoing, Queue
@@ -35,7 +35,7 @@ class ReportingSchedule:
         self._place = np.argsort(order)
         self._count = self._wanted(0)
         self._drove_ms, self._sent_ms = np.full((2, n), NEVER_MS)
-        self.everybody = not scenario.schedule.stages and scenario.parked_every_ms is None
+        self.everybody = not scenario.stages and scenario.parked_every_ms is None
         """Whether all vehicles report all the time."""
 
     def on_line(self) -> Ints:
@@ -68,8 +68,8 @@ class ReportingSchedule:
         return 1000 * (moving / interval_ms + standing / (self._sc.parked_every_ms or interval_ms))
 
     def _wanted(self, since_ms: int) -> int:
-        full, n = self._sc.full_rate, self._sc.vehicles
-        return min(n, round(n * self._sc.schedule.rate(since_ms, full) / full))
+        n, stages = self._sc.vehicles, self._sc.stages
+        return min(n, round(n * rate_at(stages, since_ms) / self._sc.full_rate)) if stages else n
 
 
 class Emitter:
