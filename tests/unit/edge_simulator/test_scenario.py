@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -88,7 +89,11 @@ def test_shares_beyond_one_are_refused() -> None:
 
 def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_bound() -> None:
     shares = LinkShares(late=0.1, late_beyond=0.1, duplicate=0.1, disorder=0.1)
-    fate, delay = radio.fates(shares, np.random.default_rng(5), 1000, 30_000, 10_000)
+    run = Scenario(
+        seed=5, vehicles=10_000, cadence=Cadence(100, 10), start_ms=0, frames_per_vehicle=1, link=shares,
+    )  # fmt: skip
+    link = radio.Radio(run, [], [], np.random.default_rng(5), Counter())
+    fate, delay = link.fates(np.arange(10_000))
     assert np.bincount(fate, minlength=8).tolist() == [1035, 998, 974, 1000, 0, 0, 0, 5993]
     assert 2000 <= delay[fate == 0].min() <= delay[fate == 0].max() <= 25_000
     assert delay[fate == 1].min() > 30_000
