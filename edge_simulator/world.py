@@ -120,8 +120,8 @@ class World:
         for k in range(steps):
             now_ms = from_ms + round((k + 1) * self._h_ms)
             events = list(self._injector.due(now_ms))
-            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in events]
-            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in self._injector.told()]
+            told = (*events, *self._injector.told())
+            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in told]
             self.fleet.step(h_s)
             self.machine.step(self.fleet, h_s)
             truth += self._truth_log.step(now_ms, start_ms)
@@ -129,8 +129,8 @@ class World:
                 truth += self.limp_home.step(now_ms, start_ms, h_s)
             for event in events:
                 self.counts["begun_faults"] += 1
-                if event.burst is not None:
-                    self._boxes.process_impact(event.burst)
+                if event.pulse is not None:
+                    self._boxes.process_impact(event.fault, event.pulse, now_ms)
             for record in self._boxes.sealed(now_ms, start_ms):  # it goes out at once, on its own channel
                 self._sealed.append(record)
                 self.counts["crashes"] += 1

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from edge_simulator.faults.kinds import KINDS, Burst, Case, CodeSet, EngineTime, Event, Fault, Needs, Span
+from edge_simulator.faults.kinds import KINDS, Case, CodeSet, EngineTime, Event, Fault, Needs, Span
 from edge_simulator.geo import Bools
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle.machine import Machine
@@ -269,9 +269,7 @@ class Injector:
         if case.kind.needs not in ("any", "pack"):
             self._with_engine.append((fault, float(self._machine.engine_s[fault.vehicle])))
         _apply(case, fault.level(now_ms))
-        burst = None
-        if case.kind.impact is not None:
-            burst = Burst(fault, now_ms, case.kind.impact(case, self._rng))
+        felt = None if case.kind.impact is None else case.kind.impact(case, self._rng)
         if "again_after_ms" in fault.details:  # a second hit follows, on the same vehicle
             details = fault.details | {"share_of_speed": SECOND_SHARE, "impact": 2}
             at_ms = now_ms + details.pop("again_after_ms")
@@ -280,7 +278,7 @@ class Injector:
         if case.busy:
             self._running.append(case)
             self._tick_ms = min(self._tick_ms, now_ms - now_ms % TICK_MS + TICK_MS)
-        return Event(fault, f"{fault.name}-{self._begun}", burst)
+        return Event(fault, f"{fault.name}-{self._begun}", felt)
 
     def _tick(self, now_ms: int) -> None:
         running, self._running = self._running, []
