@@ -149,8 +149,7 @@ def _started(in_force: Settings, plans: Sequence[tuple[Scenario, RunOptions]]) -
             children.append(_Child(label, options.run_id, process, ours))
         yield children
     finally:
-        for child in children:
-            child.pipe.close()  # a child whose parent is gone stops
+        _stop(children)
         for child in children:
             child.process.join()
 
@@ -168,9 +167,9 @@ def _begin_together(children: Sequence[_Child]) -> None:
 
 
 def _stop(children: Sequence[_Child]) -> None:
+    """A part whose pipe is closed stops: to it the parent is gone."""
     for child in children:
-        if child.process.is_alive() and not child.pipe.closed:
-            child.pipe.close()
+        child.pipe.close()
 
 
 def _sync(files: RunFiles, run_id: str, folder: Path, children: Sequence[_Child]) -> dict[str, Any] | None:
