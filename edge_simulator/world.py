@@ -67,9 +67,7 @@ class World:
         self.counts["planned_faults"] = len(planned)
         self._substeps = -(-sc.cadence.dt_ms // sc.longest_step_ms)
         self._h_ms = sc.cadence.dt_ms / self._substeps
-        has_engine = [m.powertrain != "electric" for m in models]
-        parts = self.fleet, self.instruments, has_engine, self._h_ms, sc.recorders
-        self._boxes = BlackBoxes(self.vehicle_ids, *parts)
+        self._boxes = BlackBoxes(self.vehicle_ids, self.fleet, self.instruments, self._h_ms, sc.recorders)
         self._sealed: list[Sealed] = []
         self._warm = False
 
@@ -123,7 +121,7 @@ class World:
             told = (*events, *self._injector.told())
             truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in told]
             self.fleet.step(h_s)
-            self.machine.step(self.fleet, h_s)
+            self.machine.step(self.fleet.state, self.fleet.ignition_on(), h_s)
             truth += self._truth_log.step(now_ms, start_ms)
             if self.limp_home.busy:
                 truth += self.limp_home.step(now_ms, start_ms, h_s)

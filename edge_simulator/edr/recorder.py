@@ -251,13 +251,11 @@ class BlackBoxes:
     """One recorder a vehicle. ``h_ms`` is the length of a physics step."""
 
     def __init__(
-        self, vehicle_ids: Sequence[str], fleet: Fleet, instruments: Instruments, has_engine: Sequence[bool],
-        h_ms: float, setup: Setup,
-    ) -> None:  # fmt: skip
-        self._ids, self._has_engine = vehicle_ids, has_engine
-        self._fleet, self._instruments = fleet, instruments
+        self, vehicle_ids: Sequence[str], fleet: Fleet, instruments: Instruments, h_ms: float, setup: Setup
+    ) -> None:
+        self._ids, self._fleet, self._instruments, self._setup = vehicle_ids, fleet, instruments, setup
+        self._has_engine = fleet.specs("engine_l") > 0
         self._h_ms = max(1, round(h_ms))
-        self._setup = setup
         self._ring = Ring(len(vehicle_ids), setup.profile.samples, setup.profile.dt_ms)
         self._pending: list[tuple[int, Finding, Fault, dict[str, Any] | None]] = []
         """Events found: time zero, ms from the run's start, the cause, and what is kept of the pulse."""
@@ -301,9 +299,9 @@ class BlackBoxes:
             sealed = record(
                 setup.profile, self._ring.harvest(i, zero_ms), finding, event,
                 vehicle_id=self._ids[i], boot_id=start_ms, seq=memory.sealed, event_ms=event_ms,
-                lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]), has_engine=self._has_engine[i],
-                ignition_cycle=FIRST_CYCLE + i, lost_ms=fault.details.get("power_lost_ms"),
-                pulse_mps2=raw, sign=setup.sign,
+                lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]),
+                has_engine=bool(self._has_engine[i]), ignition_cycle=FIRST_CYCLE + i,
+                lost_ms=fault.details.get("power_lost_ms"), pulse_mps2=raw, sign=setup.sign,
             )  # fmt: skip
             memory.sealed += 1
             yield Sealed(i, event_ms + RECORDED_MS, tuple(split_crash(sealed, setup.chunk_bytes)))

@@ -41,9 +41,7 @@ class Bench:
             Scenario(seed=7, vehicles=20, cadence=beat, start_ms=START_MS, frames_per_vehicle=1)
         )
         world = self.world
-        self.boxes = BlackBoxes(
-            world.vehicle_ids, world.fleet, world.instruments, [True] * 20, 100, setup or Setup()
-        )
+        self.boxes = BlackBoxes(world.vehicle_ids, world.fleet, world.instruments, 100, setup or Setup())
         self.now_ms = -21_000
         self.sealed: list[Sealed] = []
         self.step(210)
@@ -53,7 +51,7 @@ class Bench:
         for _ in range(steps):
             self.now_ms += 100
             self.world.fleet.step(0.1)
-            self.world.machine.step(self.world.fleet, 0.1)
+            self.world.machine.step(self.world.fleet.state, self.world.fleet.ignition_on(), 0.1)
             if impact is not None:
                 self.boxes.process_impact(*impact, self.now_ms)
                 impact = None
