@@ -195,7 +195,7 @@ def check_drives(
     reports = [checks.report(file, meaning) for file in files]
     lines = (line for one in reports for line in checks.lines(one))
     sys.stdout.write((orjson.dumps(reports).decode() if json else "\n".join(lines)) + "\n")
-    if any(report.error for report in reports):
+    if any(report["error"] for report in reports):
         raise typer.Exit(1)
 
 
@@ -210,19 +210,19 @@ def resend(
 
     Exit codes: 0 all was acknowledged; 1 broker away or records without PUBACK; 2 no such run.
     """
-    from edge_simulator.console import now_ms, say
+    from edge_simulator.console import now_ms
     from edge_simulator.edr import crash_store
     from edge_simulator.sending.paho_publisher import PahoPublisher
     from infra.stack.access import devices
 
     in_force = settings.load()
     drain_s = duration_ms(drain, "--drain") / 1000
-    kept = crash_store.unacked_of([crash_store.file_of(in_force.paths.home, run)], say)
+    kept = crash_store.unacked([crash_store.folder_of(in_force.paths.home, run)])
     acked = 0
     if kept:
         address = settings.endpoints(in_force, ("mqtt_host",))
         name = f"resend-{now_ms()}"
-        own = devices.gateway(in_force, address, name, [one.vehicle_id for one in kept])
+        own = devices.gateway(in_force, address, name, [*map(crash_store.vehicle_of, kept)])
         with PahoPublisher(address.brokers, [f"odograph-{name}"], own=own) as publisher:
             publisher.connect(deadline_s=5.0)
             crash_store.resend(publisher, in_force.mqtt.root, kept)

@@ -10,6 +10,7 @@ import orjson
 
 from edge_simulator.telemetry.outbox import Outgoing
 from infra.contract.errors import ConfigError
+from infra.settings.files import write_whole
 
 
 class RunFiles:
@@ -52,9 +53,7 @@ class RunFiles:
         for file in filter(None, (self._truth, self._frames)):
             file.flush()
             os.fsync(file.fileno())
-        draft = self.folder / "run.json.tmp"
-        draft.write_bytes(orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n")
-        draft.replace(self.folder / "run.json")
+        write_whole(self.folder / "run.json", orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n")
 
     def __exit__(self, *_error: object) -> None:
         for file in filter(None, (self._truth, self._frames)):
@@ -63,6 +62,4 @@ class RunFiles:
 
 def write_sequences(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """``sequences.jsonl`` of a run or a day: a line a device (telemetry/outbox.py)."""
-    draft = folder / "sequences.jsonl.tmp"
-    draft.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    draft.replace(folder / "sequences.jsonl")
+    write_whole(folder / "sequences.jsonl", b"".join(orjson.dumps(row) + b"\n" for row in rows))

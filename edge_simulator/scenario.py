@@ -5,16 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 from zoneinfo import ZoneInfo
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from edge_simulator.console import now_ms
 from edge_simulator.edr.recorder import PROFILES, Setup
 from edge_simulator.faults import Wanted
-from edge_simulator.faults import read as read_fault
 from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.wireless.settings import LinkShares
@@ -29,54 +28,50 @@ Profile = Literal["steady", "day"]
 STEP_MS = 1000  # the number on line changes at most so often
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """So long at a rate that goes evenly from one to the other, frames/s."""
-
-    for_ms: int
-    from_rate: float
-    to_rate: float
+def _length_ms(value: object) -> int:
+    try:
+        return duration_ms(str(value), "")
+    except ConfigError as error:
+        raise ValueError(str(error).partition(": ")[2]) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """Stages one after the other; the last rate holds after their end. No stage: everybody reports."""
+Length = Annotated[int, BeforeValidator(_length_ms)]
 
-    stages: tuple[Stage, ...] = ()
+
+class _Part(BaseModel, extra="forbid", frozen=True, populate_by_name=True):
+    pass
+
+
+class Stage(_Part):
+    """So long at a ``rate``, frames/s, or ``ramp_to`` one from the last stage's end, at first from 0."""
+
+    for_ms: Length = Field(alias="for")
+    rate: float | None = Field(None, ge=0)
+    ramp_to: float | None = Field(None, ge=0)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.rate is None) == (self.ramp_to is None):
+            raise ValueError("either rate or ramp_to is wanted")
+        return self
 
     @property
-    def span_ms(self) -> int:
-        return sum(stage.for_ms for stage in self.stages)
-
-    def rate(self, since_ms: int, full: float) -> float:
-        """Frames/s wanted ``since_ms`` after the start; ``full`` when every vehicle reports."""
-        since_ms -= since_ms % STEP_MS
-        for stage in self.stages:
-            if since_ms < stage.for_ms:
-                return stage.from_rate + (stage.to_rate - stage.from_rate) * since_ms / stage.for_ms
-            since_ms -= stage.for_ms
-        return self.stages[-1].to_rate if self.stages else full
-
-    def check(self, full: float) -> None:
-        """Raise ConfigError for a rate that ``full``, every vehicle reporting, cannot meet."""
-        most = max((s.to_rate for s in self.stages), default=0.0)
-        if most > full * 1.0001:
-            less = f"all vehicles together report {full:g}/s; more vehicles or a shorter interval is needed"
-            raise ConfigError(f"stages: {most:g} frames/s are wanted, but {less}")
+    def ends_at(self) -> float:
+        """The rate at its end."""
+        return self.rate or self.ramp_to or 0.0
 
 
-def stages_of(entries: Sequence[tuple[int, float | None, float | None]]) -> Schedule:
-    """Stages from (length in ms, rate, ramp_to): a ramp begins where the stage before it ended, else at 0."""
-    stages: list[Stage] = []
-    for number, (for_ms, rate, ramp_to) in enumerate(entries, 1):
-        if (rate is None) == (ramp_to is None):
-            raise ConfigError(f"stages, stage {number}: either rate or ramp_to is wanted")
-        last = stages[-1].to_rate if stages else 0.0
-        to = rate if rate is not None else ramp_to
-        if to is None or to < 0:
-            raise ConfigError(f"stages, stage {number}: frames/s of at least 0 are wanted, not {to:g}")
-        stages.append(Stage(for_ms, to if rate is not None else last, to))
-    return Schedule(tuple(stages))
+def rate_at(stages: Sequence[Stage], since_ms: int) -> float:
+    """Frames/s wanted ``since_ms`` after the start; the last rate holds after the end of the stages."""
+    since_ms -= since_ms % STEP_MS
+    begins_at = 0.0
+    for stage in stages:
+        begins_at = begins_at if stage.rate is None else stage.rate
+        if since_ms < stage.for_ms:
+            return begins_at + (stage.ends_at - begins_at) * since_ms / stage.for_ms
+        since_ms -= stage.for_ms
+        begins_at = stage.ends_at
+    return begins_at
 
 
 SAMPLES = 10
@@ -120,7 +115,7 @@ class Scenario:
     begins_at_s: float = 8 * 3600.0  # local time of the simulated day; stamps are not touched by it
     weekday: int = 0  # 0 is Monday
     parked_every_ms: int | None = None  # how often a parked vehicle reports; None: like one that drives
-    schedule: Schedule = field(default_factory=Schedule)
+    stages: tuple[Stage, ...] = ()
     recorders: Setup = field(default_factory=Setup)  # how the event data recorders are set up
     truth_edges: bool = False  # road edges passed are ground truth too; they are many
     longest_step_ms: int = 100  # physics goes in steps of at most this
@@ -169,24 +164,10 @@ def _time_of_day_s(value: object) -> float:
     return int(hours) * 3600.0 + int(minutes) * 60.0
 
 
-def _length_ms(value: object) -> int:
-    try:
-        return duration_ms(str(value), "")
-    except ConfigError as error:
-        raise ValueError(str(error).partition(": ")[2]) from error
-
-
 def _short_step(step_ms: int) -> int:
     if step_ms > 500:
         raise ValueError("1ms to 500ms is wanted; beyond it drivers react too late")
     return step_ms
-
-
-Length = Annotated[int, BeforeValidator(_length_ms)]
-
-
-class _Part(BaseModel, extra="forbid", frozen=True, populate_by_name=True):
-    pass
 
 
 class Place(_Part):
@@ -201,14 +182,6 @@ class Clock(_Part):
 
     begins: Annotated[float, BeforeValidator(_time_of_day_s)] | None = None
     weekday: Weekday | None = None
-
-
-class StageEntry(_Part):
-    """A stage as written: ``{for: 60s, rate: 100}`` or ``{for: 60s, ramp_to: 1000}``."""
-
-    lasts: Length = Field(alias="for")
-    rate: float | None = None
-    ramp_to: float | None = None
 
 
 class Recorders(_Part):
@@ -237,17 +210,17 @@ class ScenarioFile(_Part):
     recorders: Recorders = Recorders()
     truth_edges: bool = False
     ambient_c: float = Field(16.0, ge=-40, le=55)
-    faults: tuple[str | dict[str, Any], ...] = ()
+    faults: tuple[Wanted, ...] = ()
     link: LinkShares = LinkShares()
     gnss: GnssSettings = GnssSettings()
     sensors: Sensors = "fine"
-    stages: tuple[StageEntry, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
 
 PARTS = ("link", "gnss", "place", "clock", "recorders")  # hold keys: options are set over them one by one
-_MODELS: dict[str, type[BaseModel]] = {
-    "place": Place, "clock": Clock, "recorders": Recorders, "stages": StageEntry, "link": LinkShares,
-    "gnss": GnssSettings,
+_MODELS: dict[str, Any] = {
+    "place": Place, "clock": Clock, "recorders": Recorders, "stages": Stage, "link": LinkShares,
+    "gnss": GnssSettings, "faults": Wanted,
 }  # fmt: skip
 
 
@@ -261,17 +234,17 @@ def load(
 ) -> ScenarioFile:
     """A scenario by name or file, over ``defaults``, under the ``options`` given. Raises ConfigError."""
     raw: Any = {}
-    where = "the options" if name_or_path is None else f"--scenario {name_or_path}"
+    where = f"--scenario {name_or_path}: " if name_or_path is not None else ""
     if name_or_path is not None:
         path = ready().get(name_or_path, Path(name_or_path))
         if not path.exists():
-            raise ConfigError(f"{where}: no such scenario or file; ready ones: {', '.join(ready())}")
+            raise ConfigError(f"{where}no such scenario or file; ready ones: {', '.join(ready())}")
         raw = read_yaml(path, "--scenario")
         if not isinstance(raw, dict):
-            raise ConfigError(f"{where}: a mapping of keys is wanted, as: odograph scenarios show city-day")
+            raise ConfigError(f"{where}a mapping of keys is wanted, as: odograph scenarios show city-day")
     for part in PARTS:
         if not isinstance(raw.get(part) or {}, Mapping):
-            raise ConfigError(f"{where}: {part} {raw[part]!r}: keys with values are wanted")
+            raise ConfigError(f"{where}{part} {raw[part]!r}: keys with values are wanted")
     given = _without_none(options)
     if given.keys() & {"rate", "interval"}:
         raw = {key: value for key, value in raw.items() if key not in {"rate", "interval"}}
@@ -281,8 +254,9 @@ def load(
     try:
         return ScenarioFile.model_validate(merged)
     except ValidationError as error:
-        message = _first_error(error)
-        raise ConfigError(f"{where}: {message}" if name_or_path else f"--{message}") from error
+        raise ConfigError(f"{where or '--'}{_first_error(error)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from error
 
 
 def settings_of(texts: Iterable[str]) -> dict[str, Any]:
@@ -322,9 +296,9 @@ def _first_error(error: ValidationError) -> str:
     """The first thing wrong, as key: reason."""
     first = error.errors()[0]
     key, value = ".".join(str(part) for part in first["loc"]), first["input"]
-    if first["type"] == "extra_forbidden":
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         part = str(first["loc"][0]) if len(first["loc"]) > 1 else ""
-        known = [f.alias or k for k, f in _MODELS.get(part, ScenarioFile).model_fields.items()]
+        known = [f.alias or k for k, f in _MODELS.get(part, ScenarioFile).__pydantic_fields__.items()]
         near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         return f"{key}: unknown key; {hint}"
@@ -352,10 +326,12 @@ def run_of(file: ScenarioFile, settings: Settings, start_ms: int | None, day: st
     ``start_ms`` None begins one frame before now; ``day`` (2026-11-20) is a whole day in the settings' zone,
     of 23 or 25 hours when clocks change.
     """
-    schedule = stages_of([(s.lasts, s.rate, s.ramp_to) for s in file.stages])
     every = cadence(file.vehicles, file.rate, file.interval)
-    schedule.check(1000 * file.vehicles / every.interval_ms)
-    length_ms = file.duration or schedule.span_ms or None
+    full, most = 1000 * file.vehicles / every.interval_ms, max((s.ends_at for s in file.stages), default=0.0)
+    if most > full * 1.0001:
+        less = f"all vehicles together report {full:g}/s; more vehicles or a shorter interval is needed"
+        raise ConfigError(f"stages: {most:g} frames/s are wanted, but {less}")
+    length_ms = file.duration or sum(stage.for_ms for stage in file.stages) or None
     if day is not None:
         start_ms, end_ms = day_ms(day, "--day", settings.tz)
         length_ms = min(filter(None, (end_ms - start_ms, length_ms)))
@@ -369,11 +345,11 @@ def run_of(file: ScenarioFile, settings: Settings, start_ms: int | None, day: st
         seed=file.seed, vehicles=file.vehicles, cadence=every, start_ms=begin_ms, limit=file.limit,
         frames_per_vehicle=None if length_ms is None else max(1, length_ms // every.interval_ms),
         lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
-        lateness_ms=1000 * settings.jobs.lateness_s, faults=tuple(map(read_fault, file.faults)),
+        lateness_ms=1000 * settings.jobs.lateness_s, faults=file.faults,
         link=file.link, gnss=file.gnss, sensors=file.sensors,
         profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
         weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),
-        parked_every_ms=file.parked_every, schedule=schedule, longest_step_ms=min(file.step, every.dt_ms),
+        parked_every_ms=file.parked_every, stages=file.stages, longest_step_ms=min(file.step, every.dt_ms),
         truth_edges=file.truth_edges,
         recorders=Setup(PROFILES[edr.profile], edr.keep_pulse, chunk_bytes, record_signer(settings)),
     )  # fmt: skip

@@ -67,9 +67,7 @@ class World:
         self.counts["planned_faults"] = len(planned)
         self._substeps = -(-sc.cadence.dt_ms // sc.longest_step_ms)
         self._h_ms = sc.cadence.dt_ms / self._substeps
-        has_engine = [m.powertrain != "electric" for m in models]
-        parts = self.fleet, self.instruments, has_engine, self._h_ms, sc.recorders
-        self._boxes = BlackBoxes(self.vehicle_ids, *parts)
+        self._boxes = BlackBoxes(self.vehicle_ids, self.fleet, self.instruments, self._h_ms, sc.recorders)
         self._sealed: list[Sealed] = []
         self._warm = False
 
@@ -120,17 +118,17 @@ class World:
         for k in range(steps):
             now_ms = from_ms + round((k + 1) * self._h_ms)
             events = list(self._injector.due(now_ms))
-            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in events]
-            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in self._injector.told()]
+            told = (*events, *self._injector.told())
+            truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in told]
             self.fleet.step(h_s)
-            self.machine.step(self.fleet, h_s)
+            self.machine.step(self.fleet.state, self.fleet.ignition_on(), h_s)
             truth += self._truth_log.step(now_ms, start_ms)
             if self.limp_home.busy:
                 truth += self.limp_home.step(now_ms, start_ms, h_s)
             for event in events:
                 self.counts["begun_faults"] += 1
-                if event.burst is not None:
-                    self._boxes.process_impact(event.burst)
+                if event.pulse is not None:
+                    self._boxes.process_impact(event.fault, event.pulse, now_ms)
             for record in self._boxes.sealed(now_ms, start_ms):  # it goes out at once, on its own channel
                 self._sealed.append(record)
                 self.counts["crashes"] += 1

@@ -84,15 +84,6 @@ class Ride:
             np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.bool_), np.ones(n, dtype=np.bool_)
         )
 
-    @property
-    def state(self) -> Ride:
-        """Itself: what the machine asks a fleet for."""
-        return self
-
-    def ignition_on(self) -> Bools:
-        """Whether each vehicle's ignition is on."""
-        return self.on
-
     def set_speed(self, v: Floats, h_s: float) -> None:
         """Reach ``v`` after ``h_s`` at a constant acceleration."""
         self.a = (v - self.v) / h_s
@@ -152,7 +143,7 @@ def follow(machine: Machine, ride: Ride, v_mps: Floats, h_s: float = STEP_S) -> 
     for target in v_mps:
         before = ride.v
         ride.set_speed(np.minimum(target, _reachable(machine, ride, h_s)), h_s)
-        machine.step(ride, h_s)
+        machine.step(ride, ride.on, h_s)
         yield (before + ride.v) / 2 * h_s
 
 

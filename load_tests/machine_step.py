@@ -30,7 +30,7 @@ def measure(n: int) -> tuple[float, float]:
         if k == 0:
             ride.a = np.zeros(n)
         begin = time.process_time()
-        machine.step(ride, H_S)
+        machine.step(ride, ride.on, H_S)
         spent.append(time.process_time() - begin)
     steps = np.array(spent[SETTLE:]) / n * 1e6
     return float(np.median(steps)), float(np.median(steps.reshape(-1, 10).mean(axis=1)))

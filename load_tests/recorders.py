@@ -22,7 +22,7 @@ def main(vehicles: int) -> None:
         )
     )
     world.fleet.step(0.1)
-    world.machine.step(world.fleet, 0.1)
+    world.machine.step(world.fleet.state, world.fleet.ignition_on(), 0.1)
     profile = PROFILES["us563_2024"]
     ring = Ring(vehicles, profile.samples, profile.dt_ms)
     for _ in range(2):  # the first round touches the memory for the first time

@@ -79,7 +79,7 @@ def drive(
     for t in range(seconds):
         _move(fleet, t, trace)
         out.begun += [event.fault for event in injector.due(1000 * (t + 1))]
-        machine.step(fleet, 1.0)
+        machine.step(fleet.state, fleet.ignition_on(), 1.0)
         _note(out, t, instruments)
         told = injector.told()
         out.coded += [one for one in told if isinstance(one, faults.CodeSet)]

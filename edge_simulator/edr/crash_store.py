@@ -1,123 +1,68 @@
-"""Crash messages kept until the broker has acknowledged them: ``crashes.jsonl`` in a run's folder.
+"""Crash messages kept until the broker has acknowledged them: files in the folder ``crashes`` of a run.
 
-A line is on the disk before its message is published; a line with its key follows the PUBACK. So a record
+A message is on the disk before it is published; after its PUBACK an empty file stands beside it. So a record
 survives the end of the simulator, and the next run sends it again under the same identity.
 """
 
-import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import orjson
 
-from edge_simulator.edr.recorder import Sealed
-from edge_simulator.sending.publishing import AckMark, Message, Publishing
-from edge_simulator.telemetry.outbox import Outgoing
+from edge_simulator.sending.publishing import Message, Publishing
 from infra.contract.errors import ConfigError
 from infra.contract.topics import mqtt_topic
+from infra.settings.files import write_whole
 
-FILE = "crashes.jsonl"
+FOLDER = "crashes"
+ACKED = ".acked"  # suffix of the empty file
 CHANNEL = "crash"
 RESENT = "resent"  # how the publisher counts records of an earlier run, apart from the run's own
 
 
-class Unacked(NamedTuple):
-    """A message that has no PUBACK yet."""
-
-    mark: AckMark
-    vehicle_id: str
-    payload: bytes
-
-
-@dataclass(frozen=True)
-class CrashStore:
-    """The crash messages of one run, in ``path``."""
-
-    path: Path
-    vehicle_ids: Sequence[str]
-
-    def keep(self, records: "Iterable[Sealed]") -> None:
-        """Write down records as they are sealed, before anything of them is sent."""
-        ids = self.vehicle_ids
-        _append(self.path, [
-            {"key": _key(payload), "vehicle_id": ids[record.vehicle], "payload": payload.decode()}
-            for record in records
-            for payload in record.payloads
-        ])  # fmt: skip
-
-    def mark(self, item: Outgoing) -> AckMark | None:
-        """What the PUBACK of a crash message is to be noted under; None for any other message."""
-        return AckMark(self.path, _key(item.payload)) if item.channel == CHANNEL else None
+def path_of(run: Path, payload: bytes) -> Path:
+    """Where a run, by its folder, keeps a message: by its identity; parts of a record by their number."""
+    body = orjson.loads(payload)
+    name = f"{body['vehicle_id']}-{body['boot_id']}-{body['crash_id']}-{body.get('part', 0):04}"
+    return run / FOLDER / f"{name}.json"
 
 
-def note_acked(marks: Iterable[AckMark]) -> None:
-    """Write down that messages were acknowledged."""
-    by_file: defaultdict[Path, list[dict[str, str]]] = defaultdict(list)
-    for mark in marks:
-        by_file[mark.path].append({"acked": mark.key})
-    for path, lines in by_file.items():
-        _append(path, lines)
+def vehicle_of(path: Path) -> str:
+    """Whose message is in a file."""
+    return path.name.partition("-")[0]
 
 
-def _append(path: Path, lines: Sequence[dict[str, str]]) -> None:
-    """Add lines to a file, and wait until they are on the disk."""
-    if not lines:
-        return
-    # A line that a crash cut off would swallow the next one: begin on a line of its own.
-    text = b"".join(b"\n" + orjson.dumps(line) for line in lines) + b"\n"
-    with path.open("ab") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+def keep(run: Path, payloads: Iterable[bytes]) -> None:
+    """Write down messages as they are sealed, before anything of them is sent."""
+    for payload in payloads:
+        write_whole(path_of(run, payload), payload)
 
 
-def unacked_of(paths: Iterable[Path], say: Callable[[str], None]) -> list[Unacked]:
-    """The messages in some files that have no PUBACK yet, in order; reports lines that cannot be read."""
-    found: dict[AckMark, Unacked] = {}
+def note_acked(paths: Iterable[Path]) -> None:
+    """Note down that the messages in these files were acknowledged."""
     for path in paths:
-        broken = 0
-        for line in path.read_bytes().split(b"\n"):
-            try:
-                row = orjson.loads(line) if line else {}
-                if "acked" in row:
-                    found.pop(AckMark(path, row["acked"]), None)
-                elif row:
-                    mark = AckMark(path, row["key"])
-                    found[mark] = Unacked(mark, row["vehicle_id"], row["payload"].encode())
-            except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-                broken += 1
-        if broken:
-            say(f"{path}: {broken} lines cannot be read (cut off when their run ended); the others are used")
-    return list(found.values())
+        path.with_suffix(ACKED).touch()
 
 
-def files(home: Path) -> list[Path]:
-    """The files of all runs in a home, oldest run first by name."""
-    return sorted((home / "runs").glob(f"*/{FILE}"))
+def unacked(runs: Iterable[Path]) -> list[Path]:
+    """The files of messages that have no PUBACK yet, of runs by their folders, in the order of sealing."""
+    kept = (path for run in runs for path in (run / FOLDER).glob("*.json"))
+    found = [path for path in kept if not path.with_suffix(ACKED).exists()]
+    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
 
-def file_of(home: Path, run: str) -> Path:
-    """The file of a run, given by its id or its folder; raises ConfigError where it kept none."""
+def folder_of(home: Path, run: str) -> Path:
+    """The folder of a run, given by its id or that folder; raises ConfigError where it kept none."""
     for folder in (home / "runs" / run, Path(run)):
-        if (folder / FILE).is_file():
-            return folder / FILE
+        if (folder / FOLDER).is_dir():
+            return folder
     raise ConfigError(f"{run}: no run with crash records in {home / 'runs'}, and no folder of one")
 
 
-def resend(publisher: Publishing, root: str, messages: Iterable[Unacked]) -> None:
-    """Publish kept messages once more; their PUBACKs appear among the publisher's ``acked_marks``."""
+def resend(publisher: Publishing, root: str, paths: Iterable[Path]) -> None:
+    """Publish kept messages once more; their files appear among the publisher's ``acked_marks``."""
     again = [
-        Message(mqtt_topic(root, vehicle_id, CHANNEL), payload, RESENT, mark=mark)
-        for mark, vehicle_id, payload in messages
+        Message(mqtt_topic(root, vehicle_of(path), CHANNEL), path.read_bytes(), RESENT, mark=path)
+        for path in paths
     ]
     publisher.publish_many([0] * len(again), again)
-
-
-def _key(payload: bytes) -> str:
-    """The identity of a crash message; parts of one record differ by their number."""
-    body = orjson.loads(payload)
-    part = f"/{body['part']}of{body['parts']}" if "part" in body else ""
-    return f"{body['vehicle_id']}/{body['boot_id']}/{body['crash_id']}{part}"

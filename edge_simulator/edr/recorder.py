@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from edge_simulator.edr.pulse import FITTED, POINT_MS, POINTS, Axis, Finding, Pulse, events
-from edge_simulator.faults import Burst
+from edge_simulator.faults import Fault
 from edge_simulator.geo import Bools, Floats
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.telemetry.instruments import Instruments
@@ -231,10 +231,10 @@ def _until(axis: Axis, lost_ms: int | None) -> Axis:
     return Axis(points, points[largest], largest * float(POINT_MS))
 
 
-def raw_pulse(burst: Pulse, from_ms: int, zero_ms: int) -> dict[str, Any]:
-    """The burst around an event, from 100 ms before ``from_ms`` to 500 ms after time zero, 0.1 m/s2 steps."""
+def raw_pulse(felt: Pulse, from_ms: int, zero_ms: int) -> dict[str, Any]:
+    """The pulse around an event, from 100 ms before ``from_ms`` to 500 ms after time zero, 0.1 m/s2 steps."""
     begin = max(0, from_ms - PULSE_BEFORE_MS)
-    shown = np.stack([burst.long, burst.lat])[:, begin : zero_ms + PULSE_AFTER_MS]
+    shown = np.stack([felt.long, felt.lat])[:, begin : zero_ms + PULSE_AFTER_MS]
     long, lat = (np.rint(shown * PULSE_STEPS_PER_MPS2) / PULSE_STEPS_PER_MPS2 + 0.0).tolist()
     return {"dt_ms": 1, "from_ms": begin - zero_ms, "long": long, "lat": lat}
 
@@ -251,16 +251,14 @@ class BlackBoxes:
     """One recorder a vehicle. ``h_ms`` is the length of a physics step."""
 
     def __init__(
-        self, vehicle_ids: Sequence[str], fleet: Fleet, instruments: Instruments, has_engine: Sequence[bool],
-        h_ms: float, setup: Setup,
-    ) -> None:  # fmt: skip
-        self._ids, self._has_engine = vehicle_ids, has_engine
-        self._fleet, self._instruments = fleet, instruments
+        self, vehicle_ids: Sequence[str], fleet: Fleet, instruments: Instruments, h_ms: float, setup: Setup
+    ) -> None:
+        self._ids, self._fleet, self._instruments, self._setup = vehicle_ids, fleet, instruments, setup
+        self._has_engine = fleet.specs("engine_l") > 0
         self._h_ms = max(1, round(h_ms))
-        self._setup = setup
         self._ring = Ring(len(vehicle_ids), setup.profile.samples, setup.profile.dt_ms)
-        self._pending: list[tuple[int, Finding, Burst, int]] = []
-        """Events found in a burst: time zero, ms from the run's start, and the first one's in the burst."""
+        self._pending: list[tuple[int, Finding, Fault, dict[str, Any] | None]] = []
+        """Events found: time zero, ms from the run's start, the cause, and what is kept of the pulse."""
         self.memories: defaultdict[int, Memory] = defaultdict(Memory)  # by vehicle
 
     def sample(self, now_ms: int) -> None:
@@ -268,19 +266,20 @@ class BlackBoxes:
         if self._ring.due(now_ms):
             self._ring.record(now_ms, self._instruments.pre_crash())
 
-    def process_impact(self, burst: Burst) -> None:
-        """An impact in the step that ended at ``burst.start_ms``; a recorder without ignition sleeps."""
-        i = burst.fault.vehicle
+    def process_impact(self, fault: Fault, felt: Pulse, now_ms: int) -> None:
+        """An impact in the step that ended at ``now_ms``; a recorder without ignition sleeps."""
+        i = fault.vehicle
         if not self._fleet.ignition_on()[i]:
             return
         spent = self.memories[i].spent
-        found = events(burst.pulse.long, burst.pulse.lat, spent)
+        found = events(felt.long, felt.lat, spent)
         for finding in found:
             spent.update(finding.deployed_ms)
             # Time zero of the first event lies within the step; what follows keeps its distance.
             first_ms = found[0].zero_ms
-            begin_ms = burst.start_ms - self._h_ms + first_ms % self._h_ms - first_ms
-            self._pending.append((begin_ms + finding.zero_ms, finding, burst, first_ms))
+            begin_ms = now_ms - self._h_ms + first_ms % self._h_ms - first_ms
+            raw = raw_pulse(felt, first_ms, finding.zero_ms) if self._setup.keep_pulse else None
+            self._pending.append((begin_ms + finding.zero_ms, finding, fault, raw))
 
     def sealed(self, now_ms: int, start_ms: int) -> Iterator[Sealed]:
         """Records of the events up to ``now_ms``, to be asked for before that moment is sampled.
@@ -290,20 +289,19 @@ class BlackBoxes:
         """
         ready = [event for event in self._pending if event[0] <= now_ms]
         self._pending = [event for event in self._pending if event[0] > now_ms]
-        for zero_ms, finding, burst, shown_from_ms in ready:
-            i, motion = burst.fault.vehicle, self._fleet.state
+        for zero_ms, finding, fault, raw in ready:
+            i, motion = fault.vehicle, self._fleet.state
             memory = self.memories[i]
             event = memory.store(f"{start_ms}-{memory.sealed}", zero_ms, bool(finding.deployed_ms))
             if event is None:
                 continue
             setup, event_ms = self._setup, start_ms + zero_ms
-            raw = raw_pulse(burst.pulse, shown_from_ms, finding.zero_ms) if setup.keep_pulse else None
             sealed = record(
                 setup.profile, self._ring.harvest(i, zero_ms), finding, event,
                 vehicle_id=self._ids[i], boot_id=start_ms, seq=memory.sealed, event_ms=event_ms,
-                lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]), has_engine=self._has_engine[i],
-                ignition_cycle=FIRST_CYCLE + i, lost_ms=burst.fault.details.get("power_lost_ms"),
-                pulse_mps2=raw, sign=setup.sign,
+                lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]),
+                has_engine=bool(self._has_engine[i]), ignition_cycle=FIRST_CYCLE + i,
+                lost_ms=fault.details.get("power_lost_ms"), pulse_mps2=raw, sign=setup.sign,
             )  # fmt: skip
             memory.sealed += 1
             yield Sealed(i, event_ms + RECORDED_MS, tuple(split_crash(sealed, setup.chunk_bytes)))

@@ -1,9 +1,9 @@
 """What breaks, when, how badly: planned from the seed, applied to the physics, reported as ground truth."""
 
-from edge_simulator.faults.kinds import KINDS, Burst, CodeSet, EngineTime, Event, Fault, markdown_table
-from edge_simulator.faults.plan import Injector, Wanted, arrivals, parse, plan, read
+from edge_simulator.faults.kinds import KINDS, CodeSet, EngineTime, Event, Fault, markdown_table
+from edge_simulator.faults.plan import Injector, Wanted, arrivals, plan
 
 __all__ = [
-    "KINDS", "Burst", "CodeSet", "EngineTime", "Event", "Fault", "Injector", "Wanted", "arrivals",
-    "markdown_table", "parse", "plan", "read",
+    "KINDS", "CodeSet", "EngineTime", "Event", "Fault", "Injector", "Wanted", "arrivals",
+    "markdown_table", "plan",
 ]  # fmt: skip

@@ -45,20 +45,12 @@ class Fault:
         return max(0.0, (now_ms - self.onset_ms) / (self.full_ms - self.onset_ms))
 
 
-class Burst(NamedTuple):
-    """An impact for the recorder to judge, from ``start_ms`` on."""
-
-    fault: Fault
-    start_ms: int
-    pulse: Pulse
-
-
 class Event(NamedTuple):
-    """A fault that begins; ``burst`` where something hits the vehicle."""
+    """A fault that begins; ``pulse`` where something hits the vehicle."""
 
     fault: Fault
     fault_id: str
-    burst: Burst | None = None
+    pulse: Pulse | None = None
 
     def row(self, vehicle_id: str, start_ms: int) -> dict[str, Any]:
         """The fault's row of ground truth, written once, when it begins. Times are ms since 1970.
@@ -67,8 +59,8 @@ class Event(NamedTuple):
         lie after the run's end.
         """
         fault, details = self.fault, self.fault.details
-        if self.burst is not None:
-            delta_v_kmh = float(self.burst.pulse.long.sum()) / SAMPLE_HZ * 3.6
+        if self.pulse is not None:
+            delta_v_kmh = float(self.pulse.long.sum()) / SAMPLE_HZ * 3.6
             details = details | {"delta_v_kmh": round(delta_v_kmh, 1)}
         return {
             "kind": "fault", "fault_id": self.fault_id, "fault": fault.name, "vehicle_id": vehicle_id,
@@ -128,7 +120,7 @@ class Kind(NamedTuple):
     latched: bool = True  # a code stays until the repair; otherwise it goes when nothing is noticed
     mend: Callable[[Case], None] | None = None  # what a repair does beyond taking the cause away
     impact: Callable[[Case, np.random.Generator], Pulse] | None = None
-    """The burst that the recorder has to judge, of what hits the vehicle."""
+    """The pulse that the recorder has to judge, of what hits the vehicle."""
     lasts_s: Span | None = None
     """After full effect it ends by itself within this span; None: it stays, unless it came at a rate."""
     on_road: bool = False  # happens only to a vehicle that drives: another one takes it over if need be

@@ -3,15 +3,15 @@
 Times count from the run's start.
 """
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, model_validator
+from pydantic.dataclasses import dataclass
 
-from edge_simulator.faults.kinds import KINDS, Burst, Case, CodeSet, EngineTime, Event, Fault, Needs, Span
+from edge_simulator.faults.kinds import KINDS, Case, CodeSet, EngineTime, Event, Fault, Needs, Span
 from edge_simulator.geo import Bools
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle.machine import Machine
@@ -33,13 +33,14 @@ Share = Annotated[Amount, Field(le=1)]
 Seconds = Annotated[tuple[Amount, Amount], AfterValidator(_in_order)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class Wanted:
     """Faults of one name. Exactly one of ``count``, ``share``, ``rate`` and ``vehicle`` says how many.
 
     ``share`` is of the fleet, 0..1; ``rate`` is events in 1000 vehicle-hours of vehicles that can have it, by
     a Poisson process over the whole run; ``vehicle`` is the index of one that has it. ``onset_s`` counts
-    from the run's start. ``lasts_s`` after full effect the fault is gone.
+    from the run's start. ``lasts_s`` after full effect the fault is gone. A text as in FORMS does too; any
+    other raises ConfigError.
     """
 
     name: str
@@ -51,60 +52,37 @@ class Wanted:
     vehicle: Count | None = None
     lasts_s: Seconds | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, entry: Any) -> Any:
+        if not isinstance(entry, str):
+            return entry
+        name, sign, amount = entry.partition("@" if "@" in entry else "=")
+        if name not in KINDS:
+            raise ConfigError(f"--fault {entry}: no fault {name!r}; there are {', '.join(KINDS)}")
+        try:
+            value = float(amount)
+        except ValueError:
+            value = -1.0
+        if sign == "@" and 0 < value < float("inf"):
+            return {"name": name, "rate": value}
+        if sign == "=" and 0 < value < 1:
+            return {"name": name, "share": value}
+        if sign == "=" and value >= 0 and value.is_integer():
+            return {"name": name, "count": int(value)}
+        raise ConfigError(f"--fault {entry}: wanted is {FORMS.replace('NAME', name)}")
 
-_SCHEMA = TypeAdapter(Wanted)
-_MEANT = {
-    "count": "0, 1, 2 ...",
-    "vehicle": "0, 1, 2 ...",
-    "share": "a share of 0..1",
-    "rate": "events in 1000 vehicle-hours, more than 0,",
-    "onset_s": "(from, to) in seconds after the start",
-    "lasts_s": "(from, to) in seconds",
-    "severity": "(from, to) within 0..1",
-}
-
-
-def parse(text: str) -> Wanted:
-    """``crash=3`` (vehicles), ``crash=0.02`` (share) or ``crash@5`` (rate); raises ConfigError."""
-    name, sign, amount = text.partition("@" if "@" in text else "=")
-    if name not in KINDS:
-        raise ConfigError(f"--fault {text}: no fault {name!r}; there are {', '.join(KINDS)}")
-    try:
-        value = float(amount)
-    except ValueError:
-        value = -1.0
-    if sign == "@" and 0 < value < float("inf"):
-        return Wanted(name, rate=value)
-    if sign == "=" and 0 < value < 1:
-        return Wanted(name, share=value)
-    if sign == "=" and value >= 0 and value.is_integer():
-        return Wanted(name, count=int(value))
-    raise ConfigError(f"--fault {text}: wanted is {FORMS.replace('NAME', name)}")
-
-
-def read(entry: str | Mapping[str, Any]) -> Wanted:
-    """An entry of a scenario file: text as for ``parse``, or Wanted's keys; raises ConfigError."""
-    if isinstance(entry, str):
-        return parse(entry)
-    known = list(Wanted.__dataclass_fields__)
-    for key in entry.keys() - known:
-        near = difflib.get_close_matches(str(key), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        raise ConfigError(f"faults: unknown key {key!r}; {hint}")
-    name = entry.get("name")
-    if name not in KINDS:
-        what = f"no fault {name!r}" if "name" in entry else "an entry without a name"
-        raise ConfigError(f"faults: {what}; there are {', '.join(KINDS)}")
-    if sum(entry.get(key) is not None for key in HOW_MANY) != 1:
-        raise ConfigError(f"fault {name}: exactly one of {', '.join(HOW_MANY)} is wanted")
-    try:
-        wanted = _SCHEMA.validate_python(entry)
-    except ValidationError as error:
-        key = str(error.errors()[0]["loc"][0])
-        raise ConfigError(f"fault {name}: {key} {entry[key]!r}: {_MEANT[key]} is wanted") from error
-    if wanted.rate is not None and wanted.onset_s is not None:
-        raise ConfigError(f"fault {name}: a rate goes on all the time, onset_s has no meaning with it")
-    return wanted
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.name not in KINDS:
+            raise ValueError(f"no fault {self.name!r}; there are {', '.join(KINDS)}")
+        if sum(getattr(self, key) is not None for key in HOW_MANY) != 1:
+            raise ValueError(f"fault {self.name}: exactly one of {', '.join(HOW_MANY)} is wanted")
+        if self.rate is not None and self.onset_s is not None:
+            raise ValueError(
+                f"fault {self.name}: a rate goes on all the time, onset_s has no meaning with it"
+            )
+        return self
 
 
 ONSET_SHARE: Span = (0.1, 0.45)  # of a run, where onsets fall unless said otherwise
@@ -291,9 +269,7 @@ class Injector:
         if case.kind.needs not in ("any", "pack"):
             self._with_engine.append((fault, float(self._machine.engine_s[fault.vehicle])))
         _apply(case, fault.level(now_ms))
-        burst = None
-        if case.kind.impact is not None:
-            burst = Burst(fault, now_ms, case.kind.impact(case, self._rng))
+        felt = None if case.kind.impact is None else case.kind.impact(case, self._rng)
         if "again_after_ms" in fault.details:  # a second hit follows, on the same vehicle
             details = fault.details | {"share_of_speed": SECOND_SHARE, "impact": 2}
             at_ms = now_ms + details.pop("again_after_ms")
@@ -302,7 +278,7 @@ class Injector:
         if case.busy:
             self._running.append(case)
             self._tick_ms = min(self._tick_ms, now_ms - now_ms % TICK_MS + TICK_MS)
-        return Event(fault, f"{fault.name}-{self._begun}", burst)
+        return Event(fault, f"{fault.name}-{self._begun}", felt)
 
     def _tick(self, now_ms: int) -> None:
         running, self._running = self._running, []

@@ -4,9 +4,8 @@ import numpy as np
 from numpy.random import Generator
 
 from edge_simulator.geo import Bools, Floats, Ints
-from edge_simulator.motion import styles
 from edge_simulator.motion.agenda import Agenda, Steady
-from edge_simulator.motion.dynamics import State
+from edge_simulator.motion.dynamics import Drivers, Moods, State
 from edge_simulator.motion.lane import STOP_LINE_M, STUCK_S, Lane, Wayfinder
 from edge_simulator.motion.mishaps import Mishaps
 from edge_simulator.town.roads import LANES, RoadNetwork
@@ -26,11 +25,11 @@ class Fleet:
     def __init__(self, net: RoadNetwork, specs: Specs, rng: Generator, agenda: Agenda | None = None) -> None:
         self.net, self.specs = net, specs
         self.n, self.t_s = len(specs.model), 0.0
-        self.drivers = styles.Drivers(specs, rng)
+        self.drivers = Drivers(specs, rng)
         self.agenda: Agenda = agenda if agenda is not None else Steady(net, self.n, rng)
         self.state = st = State(net, self.agenda.begin(), rng)
         self._span = float(net.length_m.max()) + 10.0
-        self._moods = styles.Moods(self.drivers, rng)
+        self._moods = Moods(self.drivers, rng)
         self._mishaps = Mishaps(net, self.drivers.length_m, rng)
         self._way = Wayfinder(net, self.drivers)
         self._settling: Ints = np.empty(0, dtype=np.int64)
@@ -72,9 +71,6 @@ class Fleet:
     def charging(self) -> Bools:
         """Whether each vehicle stands at home or at its depot, where an electric one is plugged in."""
         return self.state.parked & self.state.at_base & ~self.state.idling
-
-    def limit_kmh(self) -> Floats:
-        return self.net.limit_kmh[self.state.edge].astype(np.float64)
 
     def break_down(self, vehicle: int) -> None:
         """``vehicle`` rolls out, blocks its lane and is towed away after a while; parked, it stays so."""

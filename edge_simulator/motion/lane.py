@@ -8,8 +8,7 @@ import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints, wrap_pi
 from edge_simulator.motion import dynamics
-from edge_simulator.motion.dynamics import State
-from edge_simulator.motion.styles import Drivers
+from edge_simulator.motion.dynamics import Drivers, State
 from edge_simulator.town import streets
 from edge_simulator.town.roads import LANES, RoadNetwork
 

@@ -1,7 +1,6 @@
 """Vehicles that cannot go on, and those that only limp home."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -96,24 +95,16 @@ LIMP_SLOWING_MPS2 = 1.0  # who is faster loses speed gently: nothing brakes, the
 Truth = dict[str, Any]
 
 
-@dataclass(slots=True)
-class _Limping:
-    """A vehicle in limp home; ``top_mps`` and ``pull`` are what it had before."""
-
-    why: Mapping[str, Any]
-    from_ms: int
-    v_mps: float  # the speed it may still have
-    top_mps: float
-    pull: float
-
-
 class LimpHome:
     """The vehicles in limp home: it changes what drivers can ask of them, so motion needs no new rule."""
 
     def __init__(self, fleet: "Fleet", vehicle_ids: list[str]) -> None:
         self._fleet, self._ids = fleet, vehicle_ids
         self._wanted: dict[int, Mapping[str, Any]] = {}
-        self._limping: dict[int, _Limping] = {}
+        self._limping: dict[int, Truth] = {}
+        drivers = fleet.drivers
+        self._sound_top_mps, self._sound_pull = drivers.top_mps.copy(), drivers.pull.copy()
+        self._v_mps = np.zeros(fleet.n)  # the speed that one who limps may still have
         self.entered = 0
 
     @property
@@ -131,25 +122,24 @@ class LimpHome:
         on = self._fleet.ignition_on() & ~st.broken
         for vehicle, why in self._wanted.items():
             if on[vehicle]:
-                v, top, pull = (float(x[vehicle]) for x in (st.v, drivers.top_mps, drivers.pull))
-                drivers.pull[vehicle] = POWER_SHARE * pull
-                self._limping[vehicle] = _Limping(why, start_ms + now_ms, v, top, pull)
+                self._v_mps[vehicle] = st.v[vehicle]
+                drivers.pull[vehicle] *= POWER_SHARE
+                self._limping[vehicle] = {
+                    "kind": "limp_home", "vehicle_id": self._ids[vehicle], "from_ms": start_ms + now_ms,
+                    "to_ms": None, "details": dict(why),
+                }  # fmt: skip
                 self.entered += 1
         self._wanted.clear()
-        for vehicle, limping in list(self._limping.items()):
-            limping.v_mps = max(LIMP_MPS, limping.v_mps - LIMP_SLOWING_MPS2 * h_s)
-            drivers.top_mps[vehicle] = min(limping.top_mps, limping.v_mps)
+        for vehicle in list(self._limping):
+            v_mps = max(LIMP_MPS, self._v_mps[vehicle] - LIMP_SLOWING_MPS2 * h_s)
+            self._v_mps[vehicle] = v_mps
+            drivers.top_mps[vehicle] = min(self._sound_top_mps[vehicle], v_mps)
             if not on[vehicle]:
-                drivers.top_mps[vehicle], drivers.pull[vehicle] = limping.top_mps, limping.pull
-                truth.append(self._row(vehicle, self._limping.pop(vehicle), start_ms + now_ms))
+                drivers.top_mps[vehicle] = self._sound_top_mps[vehicle]
+                drivers.pull[vehicle] = self._sound_pull[vehicle]
+                truth.append(self._limping.pop(vehicle) | {"to_ms": start_ms + now_ms})
         return truth
 
     def still(self) -> list[Truth]:
         """The truth of those who limp at the run's end."""
-        return [self._row(vehicle, limping, None) for vehicle, limping in self._limping.items()]
-
-    def _row(self, vehicle: int, limping: _Limping, to_ms: int | None) -> Truth:
-        return {
-            "kind": "limp_home", "vehicle_id": self._ids[vehicle], "from_ms": limping.from_ms,
-            "to_ms": to_ms, "details": dict(limping.why),
-        }  # fmt: skip
+        return [*self._limping.values()]

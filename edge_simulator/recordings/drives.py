@@ -46,17 +46,6 @@ class Drive:
     bad_values: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """What a file held: ``lines`` is good and bad rows of all drives together."""
-
-    name: str
-    lines: int
-    drives: Sequence[Drive]
-    ignored: Sequence[str]  # columns that mean nothing to the mapping
-    lacking: Sequence[str]  # optional columns that are not there
-
-
 def iso(t_ms: int, timespec: str = "milliseconds") -> str:
     """A time as people read it, UTC."""
     return datetime.fromtimestamp(t_ms / 1000, UTC).isoformat(timespec=timespec)
@@ -79,7 +68,7 @@ def look_into(folder: Path, mapping: Path | None = None) -> tuple[Meaning, list[
     return meaning, files
 
 
-def read(path: Path, meaning: Meaning) -> Recording:
+def read(path: Path, meaning: Meaning) -> "Recording":
     """The drives in a CSV file; raises ConfigError naming file and row where nothing can be made of it."""
     try:
         text = path.read_bytes().decode(meaning.encoding)
@@ -92,15 +81,16 @@ def read(path: Path, meaning: Meaning) -> Recording:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     header, *lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    reader = _Reader(path, header, meaning)
+    found = Recording(path, header, meaning)
     for number, line in enumerate(lines, start=2):
         if line.strip():
-            reader.take(number, line)
-    drives, bad = [*reader.drives.values()], reader.unassigned
-    if not drives:
+            found.take(number, line)
+    bad = found.unassigned
+    if not found.drives:
         raise ConfigError("; row ".join((f"{path}, row 2: no usable row", *bad[:1])))
-    drives[0].bad_rows[:] = sorted(bad + drives[0].bad_rows, key=lambda named: int(named.partition(":")[0]))
-    return Recording(path.stem, reader.lines, drives, reader.ignored, reader.lacking)
+    first = found.drives[0].bad_rows
+    first[:] = sorted(bad + first, key=lambda named: int(named.partition(":")[0]))
+    return found
 
 
 def _cells(line: str, delimiter: str) -> list[str] | None:
@@ -113,11 +103,15 @@ def _cells(line: str, delimiter: str) -> list[str] | None:
         return None
 
 
-class _Reader:
-    """Takes the lines of one file below its header; raises ConfigError for a header that lacks columns."""
+class Recording:
+    """What a file holds, from its lines below the header; raises ConfigError for one that lacks columns.
+
+    ``lines`` is good and bad rows of all drives together; ``ignored`` are columns that mean nothing to the
+    mapping, ``lacking`` optional ones that are not there.
+    """
 
     def __init__(self, path: Path, header: str, meaning: Meaning) -> None:
-        self._file, self._meaning, wanted = path.stem, meaning, meaning.columns()
+        self.name, self._meaning, wanted = path.stem, meaning, meaning.columns()
         known = {name.lower() for name in wanted}
         found = []
         for delimiter in (meaning.delimiter,) if meaning.delimiter else DELIMITERS:
@@ -137,7 +131,8 @@ class _Reader:
         self.ignored = [name for name in names if name and name not in known]
         self.lacking = sorted(wanted.keys() - self._place.keys())
         self.lines = 0
-        self.drives: dict[str, Drive] = {}  # by vehicle, in order; each has a good row
+        self.drives: list[Drive] = []  # each has a good row
+        self._by_vehicle: dict[str, Drive] = {}
         self.unassigned: list[str] = []
         """Bad rows before there was a drive to count them with, and those whose vehicle is not known."""
 
@@ -150,8 +145,8 @@ class _Reader:
             self.unassigned.append(f"{number}: {why}")
             return
         several = column is not None
-        vehicle = cells[self._place[column.column]].strip() if column is not None else self._file
-        drive = self.drives.get(vehicle)
+        vehicle = cells[self._place[column.column]].strip() if column is not None else self.name
+        drive = self._by_vehicle.get(vehicle)
         t_ms, reason = self._utc_ms(cells)
         if not vehicle:
             reason = "no vehicle"
@@ -162,8 +157,9 @@ class _Reader:
             return
         if drive is None:
             whose = vehicle if several and VEHICLE_ID.fullmatch(vehicle) else vehicles.make(vehicle)
-            name = f"{self._file}/{vehicle}" if several else self._file
-            drive = self.drives[vehicle] = Drive(name, whose, self._file)
+            name = f"{self.name}/{vehicle}" if several else self.name
+            drive = self._by_vehicle[vehicle] = Drive(name, whose, self.name)
+            self.drives.append(drive)
         row, bad_values = self._row(number, t_ms, cells)
         drive.rows.append(row)
         drive.bad_values.extend(f"{number}: {what}" for what in bad_values)
@@ -174,9 +170,9 @@ class _Reader:
         values: dict[str, float | None] = {}
         wrong = []
         for name, column in meaning.signals.items():
-            if column.name not in place:
+            if column.column not in place:
                 continue
-            text = cells[place[column.name]].strip()
+            text = cells[place[column.column]].strip()
             value, signal = _number(text, column, meaning.decimal), BY_NAME[name]
             inside = value is not None and signal.minimum <= value <= signal.maximum
             values[name] = value if inside else None
@@ -185,8 +181,8 @@ class _Reader:
         if values.get("lat_deg") is None or values.get("lon_deg") is None:  # half a position is none
             values |= {name: None for name in ("lat_deg", "lon_deg") if name in values}
         check, check_kmh = meaning.speed_check, None
-        if check is not None and check.name in place:
-            check_kmh = _number(cells[place[check.name]].strip(), check, meaning.decimal)
+        if check is not None and check.column in place:
+            check_kmh = _number(cells[place[check.column]].strip(), check, meaning.decimal)
         return Row(t_ms, values, check_kmh, line), wrong
 
     def _utc_ms(self, cells: Sequence[str]) -> tuple[int, str]:

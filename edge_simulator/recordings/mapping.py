@@ -1,8 +1,6 @@
 """What the columns of a kind of CSV mean: a YAML file (README), checked whole before a drive is read."""
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -38,17 +36,6 @@ _UNITS: dict[str, dict[str, float | tuple[float, float]]] = {
 EPOCHS = {"epoch_s": 1000.0, "epoch_ms": 1.0}  # formats of a number since 1970, with their ms
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Where a value comes from: number * factor + offset, or a table for words."""
-
-    name: str
-    factor: float = 1.0
-    offset: float = 0.0
-    values: Mapping[str, float] = field(default_factory=dict)
-    optional: bool = False
-
-
 class _Part(BaseModel, frozen=True, extra="forbid"):
     pass
 
@@ -61,19 +48,33 @@ class _Stamp(_Part):
     format: Texts = Field(min_length=1)
 
 
-class _Source(_Part):
+_BARE = {True: ("TRUE", "YES", "ON"), False: ("FALSE", "NO", "OFF")}
+_named = BeforeValidator(lambda value: {"column": value} if isinstance(value, str) else value)
+
+
+def _words(table: Any) -> Any:
+    """The table in upper case. YAML reads a bare on, yes and true as one value: each of them is meant."""
+    if not isinstance(table, dict):
+        return table
+    bare = {word: value for key, value in table.items() if isinstance(key, bool) for word in _BARE[key]}
+    return {str(key).strip().upper(): value for key, value in table.items()} | bare
+
+
+class Column(_Part):
+    """Where a value comes from: number * factor + offset, in a unit by its name, or a table for words."""
+
     column: str
     unit: str | None = None
-    factor: float | None = Field(None, allow_inf_nan=False)
-    offset: float | None = Field(None, allow_inf_nan=False)
+    factor: float = Field(1.0, allow_inf_nan=False)
+    offset: float = Field(0.0, allow_inf_nan=False)
+    values: Annotated[dict[str, float], BeforeValidator(_words)] = {}
     optional: bool = False
 
-    def column_of(self, signal: str, where: str, words: Mapping[str, float] | None = None) -> Column:
-        """The column as values of ``signal``; ConfigError names ``where`` in the mapping."""
+    def values_of(self, signal: str, where: str) -> Self:
+        """With factor and offset for values of ``signal``; ConfigError names ``where`` in the mapping."""
         if self.unit is None:
-            factor = 1.0 if self.factor is None else self.factor
-            return Column(self.column, factor, self.offset or 0.0, words or {}, self.optional)
-        if self.factor is not None or self.offset is not None or words:
+            return self
+        if self.model_fields_set & {"factor", "offset", "values"}:
             raise ConfigError(f"{where}: give unit, or factor and offset, or values: not two of them")
         known = _UNITS.get(BY_NAME[signal].unit, {})
         found = known.get(self.unit.strip().lower())
@@ -81,22 +82,11 @@ class _Source(_Part):
             choices = ", ".join(known) if known else "none: the signal has no unit"
             raise ConfigError(f"{where}.unit: no such unit {self.unit!r} for {signal}; there are: {choices}")
         factor, offset = found if isinstance(found, tuple) else (found, 0.0)
-        return Column(self.column, factor, offset, optional=self.optional)
+        return self.model_copy(update={"factor": factor, "offset": offset})
 
 
-_BARE = {True: ("TRUE", "YES", "ON"), False: ("FALSE", "NO", "OFF")}
-_named = BeforeValidator(lambda value: {"column": value} if isinstance(value, str) else value)
-
-
-class _Signal(_Source):
-    values: dict[Any, float] = {}
-    check: Annotated[_Source | None, _named] = None
-
-    def words(self) -> dict[str, float]:
-        """The table in upper case. YAML reads a bare on, yes and true as one value: each of them is meant."""
-        bare = [(_BARE[key], value) for key, value in self.values.items() if isinstance(key, bool)]
-        found = {word: value for words, value in bare for word in words}
-        return {str(key).strip().upper(): value for key, value in self.values.items()} | found
+class _Signal(Column):
+    check: Annotated[Column | None, _named] = None
 
 
 class _Vehicle(_Part):
@@ -122,12 +112,12 @@ class Meaning(_Part):
 
     @cached_property
     def signals(self) -> dict[str, Column]:
-        return {name: s.column_of(name, f"signals.{name}", s.words()) for name, s in self.sources.items()}
+        return {name: s.values_of(name, f"signals.{name}") for name, s in self.sources.items()}
 
     @cached_property
     def speed_check(self) -> Column | None:
         check = self.sources["speed_kmh"].check if "speed_kmh" in self.sources else None
-        return None if check is None else check.column_of("speed_kmh", "signals.speed_kmh.check")
+        return None if check is None else check.values_of("speed_kmh", "signals.speed_kmh.check")
 
     @cached_property
     def zone(self) -> ZoneInfo | None:
@@ -152,7 +142,7 @@ class Meaning(_Part):
         if self.vehicle is not None:
             names[self.vehicle.column] = False
         for column in filter(None, (*self.signals.values(), self.speed_check)):
-            names[column.name] = names.get(column.name, True) and column.optional
+            names[column.column] = names.get(column.column, True) and column.optional
         return names
 
     @model_validator(mode="after")

@@ -24,7 +24,7 @@ from edge_simulator.runfiles import RunFiles, write_sequences
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.run import RunOptions, Say, Sender, Stopped
-from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences, identity
+from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences
 from infra.contract.errors import ConfigError
 from infra.contract.frame import MAX_INT, SCHEMA
 from infra.contract.verdict import clock_limits
@@ -99,14 +99,15 @@ class Convoy:
         """What each drive holds, and when it was recorded and is said to have been."""
         for number, one in enumerate(self.drives):
             found, shift_ms = drive_report(one), self.shifts_ms[number]
+            speed = found["speed"]
             yield {
-                "name": found.name, "vehicle_id": found.vehicle_id, "boot_id": self.boot_ids[number],
-                "rows": found.good_rows + found.bad_rows, "bad_rows": found.bad_rows,
-                "bad_values": found.bad_values, "jumps": found.jumps, "reasons": found.reasons,
-                "examples": found.named,
-                "repeated_positions": found.repeated_positions, "gaps": found.gaps,
-                "speed_disagreements": len(found.speed.spells) if found.speed else None,
-                "speed_lag_s": found.speed.lag_s if found.speed else None,
+                "name": found["name"], "vehicle_id": found["vehicle_id"], "boot_id": self.boot_ids[number],
+                "rows": found["good_rows"] + found["bad_rows"],
+                **{name: found[name] for name in ("bad_rows", "bad_values", "jumps", "reasons")},
+                "examples": found["named"],
+                "repeated_positions": found["repeated_positions"], "gaps": found["gaps"],
+                "speed_disagreements": len(speed["spells"]) if speed else None,
+                "speed_lag_s": speed["lag_s"] if speed else None,
                 "frames": len(one.groups()), "samples": len(one.t_ms),
                 "distance_by_speed_m": one.speed_distance_m, "distance_by_trace_m": one.trace_m,
                 "recorded_from": iso(one.t_ms[0]), "recorded_to": iso(one.t_ms[-1]),
@@ -158,7 +159,7 @@ def run(
                 f"acked {counts.acked['telemetry']}  errors {counts.refused}  reconnects {counts.reconnects}"
             )
 
-    sender = Sender(options, drives.vehicle_ids, publisher, drives.origin_ms, tick)
+    sender = Sender(options, drives.vehicle_ids, publisher, drives.origin_ms, tick, files.folder)
     for recording in drives.recordings:
         if recording.ignored:
             say(f"{recording.name}: columns without a meaning, not sent: {', '.join(recording.ignored)}")
@@ -168,8 +169,7 @@ def run(
         files.frames([item])
         sender.send([item], stopped)
         sent += 1
-        device, seq = identity(item.payload)
-        ends[device] = max(ends.get(device, 0), seq + 1)
+        ends[drives.vehicle_ids[item.vehicle], drives.boot_ids[item.vehicle]] = item.order + 1
         if stopped():
             break
     sender.send_now(drives.status("offline", now_ms()))

@@ -25,7 +25,7 @@ import orjson
 
 from edge_simulator.console import now_ms, say, stop_flag
 from edge_simulator.runfiles import RunFiles
-from edge_simulator.scenario import Scenario, Schedule, Stage
+from edge_simulator.scenario import Scenario
 from edge_simulator.sending.run import RunOptions, connection_names, publish
 from infra.contract.errors import ConfigError, OdographError, ServiceError
 from infra.settings.settings import Settings
@@ -56,11 +56,13 @@ def _part(whole: Scenario, k: int, count: int) -> Scenario:
             faults.append(wanted)
         elif first <= wanted.vehicle < first + vehicles:
             faults.append(replace(wanted, vehicle=wanted.vehicle - first))
+    stages = []
+    for stage in whole.stages:
+        rates = {"rate": stage.rate, "ramp_to": stage.ramp_to}
+        less = {name: rate * share for name, rate in rates.items() if rate is not None}
+        stages.append(stage.model_copy(update=less))
     return replace(
-        whole, first=first, vehicles=vehicles, faults=tuple(faults),
-        schedule=Schedule(tuple(
-            Stage(s.for_ms, s.from_rate * share, s.to_rate * share) for s in whole.schedule.stages
-        )),
+        whole, first=first, vehicles=vehicles, faults=tuple(faults), stages=tuple(stages),
         limit=None if whole.limit is None else portion(whole.limit),
     )  # fmt: skip
 
@@ -147,8 +149,7 @@ def _started(in_force: Settings, plans: Sequence[tuple[Scenario, RunOptions]]) -
             children.append(_Child(label, options.run_id, process, ours))
         yield children
     finally:
-        for child in children:
-            child.pipe.close()  # a child whose parent is gone stops
+        _stop(children)
         for child in children:
             child.process.join()
 
@@ -166,9 +167,9 @@ def _begin_together(children: Sequence[_Child]) -> None:
 
 
 def _stop(children: Sequence[_Child]) -> None:
+    """A part whose pipe is closed stops: to it the parent is gone."""
     for child in children:
-        if child.process.is_alive() and not child.pipe.closed:
-            child.pipe.close()
+        child.pipe.close()
 
 
 def _sync(files: RunFiles, run_id: str, folder: Path, children: Sequence[_Child]) -> dict[str, Any] | None:

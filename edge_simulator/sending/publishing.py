@@ -46,21 +46,14 @@ class Latency(Counter[int]):
         return None
 
 
-class AckMark(NamedTuple):
-    """Where a PUBACK is to be written down: the file, and the message's key there."""
-
-    path: Path
-    key: str
-
-
 class Message(NamedTuple):
-    """One message to publish. ``kind`` labels it in the counts; a ``mark`` comes back with its PUBACK."""
+    """One message to publish. ``kind`` labels it in the counts; ``mark`` comes back with its PUBACK."""
 
     topic: str
     payload: bytes
     kind: str = "telemetry"
     retain: bool = False
-    mark: AckMark | None = None
+    mark: Path | None = None  # where a crash message is kept
 
 
 @dataclass(slots=True)
@@ -69,7 +62,7 @@ class Counts:
 
     sent: Counter[str] = field(default_factory=Counter)
     acked: Counter[str] = field(default_factory=Counter)
-    acked_marks: list[AckMark] = field(default_factory=list)
+    acked_marks: list[Path] = field(default_factory=list)
     """Marks of messages acknowledged since somebody emptied the list."""
     reconnects: int = 0
     refused: int = 0  # PUBACKs that carried an error

@@ -10,17 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 from edge_simulator.console import line_s, now_ms, say, stop_flag
 from edge_simulator.edr import crash_store
-from edge_simulator.edr.crash_store import CHANNEL, CrashStore
+from edge_simulator.edr.crash_store import CHANNEL, path_of
 from edge_simulator.runfiles import RunFiles, write_sequences
 from edge_simulator.scenario import SAMPLES, Scenario
 from edge_simulator.sending.lean_publisher import LeanPublisher
 from edge_simulator.sending.mqtt_packets import Incoming
 from edge_simulator.sending.paho_publisher import PahoPublisher
-from edge_simulator.sending.publishing import AckMark, Message, Publishing
+from edge_simulator.sending.publishing import Message, Publishing
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
 from infra.clients.mqtt_broker import MqttBroker
@@ -168,15 +170,15 @@ class RunOptions:
 class Sender:
     """Publishes messages at their times, all that are due in one go, and keeps the counts of being late.
 
-    ``origin_ms`` on the messages' clock is now; ``tick`` is called whenever there is time; ``mark`` says what
-    the PUBACK of a message is to be noted under.
+    ``origin_ms`` on the messages' clock is now; ``tick`` is called whenever there is time; ``folder`` is the
+    run's, where its crash messages are kept.
     """
 
     def __init__(
         self, options: RunOptions, vehicle_ids: Sequence[str], publisher: Publishing, origin_ms: int,
-        tick: Callable[[], None], mark: Callable[[Outgoing], AckMark | None] = lambda _: None,
+        tick: Callable[[], None], folder: Path,
     ) -> None:  # fmt: skip
-        self._options, self._publisher, self._tick, self._mark = options, publisher, tick, mark
+        self._options, self._publisher, self._tick, self._folder = options, publisher, tick, folder
         self._origin_ms = origin_ms
         self._begun = time.monotonic()
         self._topic = cache(lambda channel, k: topics.mqtt_topic(options.mqtt_root, vehicle_ids[k], channel))
@@ -195,7 +197,7 @@ class Sender:
                 Message(
                     self._topic(item.channel, item.vehicle), item.payload,
                     "poison" if item.flag == "poison" else item.channel, item.retain,
-                    self._mark(item) if item.channel == CHANNEL else None,
+                    path_of(self._folder, item.payload) if item.channel == CHANNEL else None,
                 )
                 for item in part
             ]  # fmt: skip
@@ -247,8 +249,7 @@ class Run:
         self._files, self._say = files, say
         sc, ids = world.scenario, world.vehicle_ids
         origin_ms = sc.start_ms + SAMPLES * sc.cadence.dt_ms
-        self._crashes = CrashStore(files.folder / crash_store.FILE, ids)
-        self._sender = Sender(options, ids, publisher, origin_ms, self._tick, self._crashes.mark)
+        self._sender = Sender(options, ids, publisher, origin_ms, self._tick, files.folder)
         self._reactions: Reactions | None = None
         if verifier is not None:
             self._reactions = Reactions(options.mqtt_root, ids, world.limp_home.enter, verifier, now_ms)
@@ -266,7 +267,7 @@ class Run:
             last_ms = slot.end_ms
             self._files.truth(slot.truth)
             self._files.frames(slot.messages)
-            self._crashes.keep(slot.crashes)
+            crash_store.keep(self._files.folder, chain.from_iterable(c.payloads for c in slot.crashes))
             self._sender.send(slot.messages, stopped)
             if self._reactions is not None:
                 self._reactions.hear(self._publisher.take())
@@ -376,7 +377,7 @@ def publish(
     ):
         publisher.connect(deadline_s=5.0 + (0.05 if own else 0.01) * len(clients))
         if wanted.first == 0 and not own:  # a vehicle of another run is not ours to speak for
-            kept = crash_store.unacked_of(crash_store.files(in_force.paths.home), say)
+            kept = crash_store.unacked((in_force.paths.home / "runs").glob("*"))
             crash_store.resend(publisher, options.mqtt_root, kept)
         with RunFiles(in_force.paths.home, options.run_id, options.log_frames) as files:
             return Run(options, world, publisher, files, say, verifier).go(stop)

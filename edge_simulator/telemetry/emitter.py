@@ -10,10 +10,10 @@ import numpy as np
 import orjson
 
 from edge_simulator.geo import Bools, Ints
-from edge_simulator.scenario import SAMPLES, Scenario
+from edge_simulator.scenario import SAMPLES, Scenario, rate_at
 from edge_simulator.telemetry.encoding import Encoder, Rows, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
-from edge_simulator.telemetry.outbox import Outgoing, Queue
+from edge_simulator.telemetry.outbox import Outgoing, take_due
 from edge_simulator.vehicle.vehicles import VehicleModel
 from edge_simulator.wireless import radio as link
 from infra.contract.frame import SCHEMA
@@ -35,7 +35,7 @@ class ReportingSchedule:
         self._place = np.argsort(order)
         self._count = self._wanted(0)
         self._drove_ms, self._sent_ms = np.full((2, n), NEVER_MS)
-        self.everybody = not scenario.schedule.stages and scenario.parked_every_ms is None
+        self.everybody = not scenario.stages and scenario.parked_every_ms is None
         """Whether all vehicles report all the time."""
 
     def on_line(self) -> Ints:
@@ -68,8 +68,8 @@ class ReportingSchedule:
         return 1000 * (moving / interval_ms + standing / (self._sc.parked_every_ms or interval_ms))
 
     def _wanted(self, since_ms: int) -> int:
-        full, n = self._sc.full_rate, self._sc.vehicles
-        return min(n, round(n * self._sc.schedule.rate(since_ms, full) / full))
+        n, stages = self._sc.vehicles, self._sc.stages
+        return min(n, round(n * rate_at(stages, since_ms) / self._sc.full_rate)) if stages else n
 
 
 class Emitter:
@@ -98,7 +98,7 @@ class Emitter:
         self._offset_ms = np.concatenate(turns_ms)
         self._reporting = ReportingSchedule(scenario)
         self._order = count(1)
-        self.queue = Queue()
+        self.queue: list[Outgoing] = []
         self.counts: Counter[str] = Counter()
         self.radio = link.Radio(scenario, vehicle_ids, powertrains, radio, self.counts)
 
@@ -106,15 +106,15 @@ class Emitter:
         self._samples.record(self._instruments.fast(dt_s))
 
     def crash(self, vehicle: int, due_ms: int, payload: bytes) -> None:
-        self.queue.put([Outgoing(due_ms, next(self._order), vehicle, "crash", payload)])
+        self.queue.append(Outgoing(due_ms, next(self._order), vehicle, "crash", payload))
 
     def take(self, until_ms: int) -> list[Outgoing]:
         """Messages that leave the vehicles before ``until_ms``, in order."""
-        return self.radio.through(self.queue.take(until_ms), until_ms)
+        return self.radio.through(take_due(self.queue, until_ms), until_ms)
 
     def flush(self, now_ms: int) -> list[Outgoing]:
         """All that is left, in order: what was held back and what is on board."""
-        return [*self.queue.take(), *self.radio.flush(now_ms)]
+        return [*take_due(self.queue), *self.radio.flush(now_ms)]
 
     def births(self) -> list[Outgoing]:
         """Retained status messages: every vehicle that reports from the start says what it is."""
@@ -149,7 +149,7 @@ class Emitter:
         Vehicles come on line with a birth, and leave with a farewell.
         """
         coming, leaving = self._reporting.advance(slot_ms - self.scenario.start_ms)
-        self.queue.put(self._status(coming, "online", slot_ms) + self._status(leaving, "offline", slot_ms))
+        self.queue += self._status(coming, "online", slot_ms) + self._status(leaving, "offline", slot_ms)
         group = self._group(k % self.scenario.cadence.period, slot_ms)
         rows, offset = self._rows[group], self._offset_ms[group]
         if len(rows) == 0:
@@ -171,7 +171,7 @@ class Emitter:
         limit = self.scenario.limit
         room = None if limit is None else max(0, limit - self.counts["generated"])
         clones = self.radio.clones(rows, payloads, room)
-        self.queue.put(
+        self.queue.extend(
             Outgoing(int(due[place]), next(self._order), victim, "telemetry", payload, "clone")
             for place, victim, payload in clones
         )
@@ -204,11 +204,11 @@ class Emitter:
         # the order counts on
         rows = zip(due.tolist(), self._order, vehicles.tolist(), payloads, flags, strict=False)
         items = [Outgoing(at, order, k, "telemetry", body, flag) for at, order, k, body, flag in rows]
-        self.queue.put(compress(items, (fate != link.LOST).tolist()))
+        self.queue.extend(compress(items, (fate != link.LOST).tolist()))
         for k in np.flatnonzero(fate == link.DUPLICATE).tolist():
             again = replace(items[k], due_ms=int(due[k] + delay[k]), order=next(self._order), copy=True)
-            self.queue.put([again])
+            self.queue.append(again)
         for k in self.radio.poisoned(len(payloads)):
             bad = link.poison(self.counts["poison"], self._ids[items[k].vehicle], payloads[k])
             self.counts["poison"] += 1
-            self.queue.put([replace(items[k], order=next(self._order), payload=bad, flag="poison")])
+            self.queue.append(replace(items[k], order=next(self._order), payload=bad, flag="poison"))

@@ -133,7 +133,7 @@ class Instruments:
         bonnet = 0.3 * np.exp(-motion.v / 8.0)  # share of the engine's heat that the air has there (eng.)
         columns: Columns = {
             "altitude_m": motion.altitude,
-            "speed_limit_kmh": fleet.limit_kmh()[reported],
+            "speed_limit_kmh": fleet.net.limit_kmh[fleet.state.edge[reported]].astype(np.float64),
             "ambient_temp_c": np.full(len(on), machine.ambient_c),
             "odometer_m": motion.odometer_m,
             "intake_air_temp_c": machine.ambient_c + bonnet * (m.coolant_c - machine.ambient_c),

@@ -29,29 +29,13 @@ class Outgoing:
     retain: bool = field(compare=False, default=False)
 
 
-class Queue:
-    """Messages in the order of their sending."""
-
-    def __init__(self) -> None:
-        self._items: list[Outgoing] = []
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Outgoing]:
-        """All that waits, in no order."""
-        return iter(self._items)
-
-    def put(self, items: Iterable[Outgoing]) -> None:
-        """Hold messages until they are due."""
-        self._items.extend(items)
-
-    def take(self, until_ms: float = inf) -> list[Outgoing]:
-        """Messages due before ``until_ms``, or all, in order."""
-        self._items.sort(key=attrgetter("due_ms", "order"))
-        due = bisect_left(self._items, until_ms, key=attrgetter("due_ms"))
-        taken, self._items = self._items[:due], self._items[due:]
-        return taken
+def take_due(queue: list[Outgoing], until_ms: float = inf) -> list[Outgoing]:
+    """Take from a queue the messages due before ``until_ms``, or all, in the order of their sending."""
+    queue.sort(key=attrgetter("due_ms", "order"))
+    due = bisect_left(queue, until_ms, key=attrgetter("due_ms"))
+    taken = queue[:due]
+    del queue[:due]
+    return taken
 
 
 Device = tuple[str, int]  # vehicle id and boot id: what counts on its own

@@ -43,7 +43,11 @@ class RoadNetwork:
         # lanes of an edge, 1 or 2; a track is one lane, ``LANES * edge + lane``, 0 the slow one
         self.lanes: Ints = np.where(self.road_class == streets.MOTORWAY, 2, 1)
         lines = np.stack([path_lat, path_lon], axis=-1).tolist()
-        part_m = _both_ways(np.array([[_metres(*a, *b) for a, b in itertools.pairwise(ln)] for ln in lines]))
+        legs_km = [
+            [WGS84_KM.Inverse(*a, *b, Geodesic.DISTANCE)["s12"] for a, b in itertools.pairwise(line)]
+            for line in lines
+        ]
+        part_m = 1000 * _both_ways(np.array(legs_km))
         s = np.concatenate([np.zeros((len(part_m), 1)), np.cumsum(part_m, axis=1)], axis=1)
         # from an edge's begin, m; its second and third point part it in three
         self.bend_1, self.bend_2, self.length_m = s[:, 1].copy(), s[:, 2].copy(), s[:, -1].copy()
@@ -143,11 +147,6 @@ class RoadNetwork:
         share -= np.floor(share)
         found: Bools = (cycle > 0) & (share > GREEN_SHARE)
         return found
-
-
-def _metres(*places: float) -> float:
-    """How far it is from (lat, lon) to (lat, lon), along the ellipsoid."""
-    return 1000 * float(WGS84_KM.Inverse(*places, Geodesic.DISTANCE)["s12"])
 
 
 def _shorten(time: Floats) -> None:

@@ -92,20 +92,12 @@ RUNAWAY_MOST_K = 160.0
 
 
 class Motion(Protocol):
-    """What the machine needs of a movement, each [n_vehicles]; speed and acceleration at the step's end."""
+    """What the machine needs to know of a motion at a step's end, each [n_vehicles]."""
 
     v: Floats
     a: Floats
     slope: Floats
     crashed: Bools
-
-
-class Moving(Protocol):
-    """Whatever moves vehicles: a fleet in its city, or a driving cycle."""
-
-    @property
-    def state(self) -> Motion: ...
-    def ignition_on(self) -> Bools: ...
 
 
 class Machine:
@@ -135,9 +127,9 @@ class Machine:
         self.drivetrain = Drivetrain(specs, self.state, self.charging)
         self._was_on = np.ones(n, dtype=np.bool_)
 
-    def step(self, fleet: Moving, h_s: float) -> None:
-        st, sp, motion, broken = self.state, self.specs, fleet.state, self.defects
-        on = fleet.ignition_on()
+    def step(self, motion: Motion, on: Bools, h_s: float) -> None:
+        """Go on by ``h_s`` seconds; ``on`` is the ignition."""
+        st, sp, broken = self.state, self.specs, self.defects
         mean_v = motion.v - (0.5 * h_s) * motion.a
         resistance = sp("mass_kg"), sp("drag_m2"), sp("rolling")
         st.wheel_w = dynamics.road_power_w(mean_v, motion.a, motion.slope, *resistance)

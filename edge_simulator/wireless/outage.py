@@ -10,7 +10,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,26 +21,22 @@ from edge_simulator.wireless.settings import LinkShares
 FIRST_WITHIN = 0.5  # the first outage begins in this part of the run (of the mean gap, if shorter)
 ZONE_CHECK_MS = 1000
 Restamp = Callable[[Outgoing, int], int]  # the time its device reads when a frame leaves at a moment, ms
+Report = Callable[[str, int, int, int | None, dict[str, Any]], None]
 
 _SENT = re.compile(rb'"sent_ms":-?\d+')
 
 
-class PastOutage(NamedTuple):
-    """An outage that is over: one vehicle without a link from ``from_ms`` to ``to_ms``."""
-
-    vehicle: int
-    from_ms: int
-    to_ms: int
-    cause: str
-
-
 class Outages:
-    """Keeps who is offline. ``rng`` is its own; ``n`` vehicles, a run of ``span_ms``."""
+    """Keeps who is offline. ``rng`` is its own; ``n`` vehicles, a run of ``span_ms``.
+
+    ``report`` is called with each outage that is over: kind, vehicle, from when, until when, details.
+    """
 
     def __init__(
-        self, settings: LinkShares, rng: np.random.Generator, n: int, span_ms: int, counts: Counter[str]
-    ) -> None:
-        self._set, self._rng, self._counts = settings, rng, counts
+        self, settings: LinkShares, rng: np.random.Generator, n: int, span_ms: int, counts: Counter[str],
+        report: Report,
+    ) -> None:  # fmt: skip
+        self._set, self._rng, self._counts, self._report = settings, rng, counts, report
         self.offline: Bools = np.zeros(n, dtype=np.bool_)
         self.some = False  # whether anybody is offline
         self._begin_ms = np.full(n, np.inf)
@@ -55,8 +51,8 @@ class Outages:
         self._next_check_ms = 0 if settings.dead_zone_radius_m > 0 else math.inf
         self._since: dict[int, tuple[int, str]] = {}  # when it began (ms), and its cause, by vehicle
 
-    def step(self, now_ms: int, lat: Floats, lon: Floats) -> list[PastOutage]:
-        """Bring the state to ``now_ms``; returns the outages that ended."""
+    def step(self, now_ms: int, lat: Floats, lon: Floats) -> list[int]:
+        """Bring the state to ``now_ms``; returns whose outage has ended."""
         if now_ms < self._change_ms and now_ms < self._next_check_ms:
             return []
         before = self.offline
@@ -71,18 +67,21 @@ class Outages:
         for row in np.flatnonzero(self.offline & ~before).tolist():
             self._since[row] = (now_ms, "dead_zone" if self._zoned[row] else drawn)
             self._counts["outages"] += 1
-        return self._ended(np.flatnonzero(before & ~self.offline), now_ms)
+        return self._end(np.flatnonzero(before & ~self.offline), now_ms)
 
-    def close(self, now_ms: int) -> list[PastOutage]:
+    def close(self, now_ms: int) -> None:
         """End all outages, as at the end of a run."""
         rows = np.flatnonzero(self.offline)
         self.offline = np.zeros_like(self.offline)
         self.some = False
-        return self._ended(rows, now_ms)
+        self._end(rows, now_ms)
 
-    def _ended(self, rows: Ints, now_ms: int) -> list[PastOutage]:
-        found = ((row, *self._since.pop(row)) for row in rows.tolist())
-        return [PastOutage(row, from_ms, now_ms, cause) for row, from_ms, cause in found]
+    def _end(self, rows: Ints, now_ms: int) -> list[int]:
+        ended: list[int] = rows.tolist()
+        for row in ended:
+            from_ms, cause = self._since.pop(row)
+            self._report("outage", row, from_ms, now_ms, {"cause": cause})
+        return ended
 
     def _change(self, now_ms: int) -> None:
         """Let outages begin whose time has come, and draw the next ones."""
@@ -210,11 +209,6 @@ class Store:
         self._age(hold, now_ms)
         for _ in range(min(len(hold.frames), most or len(hold.frames))):
             item = hold.pop(self._set.upload_order == "newest")
-            payload = stamped(item.payload, self._restamp(item, now_ms))
+            payload = _SENT.sub(b'"sent_ms":%d' % self._restamp(item, now_ms), item.payload, count=1)
             flag = item.flag if item.flag.startswith("clock") else "stored"
             yield replace(item, due_ms=now_ms, payload=payload, flag=flag)
-
-
-def stamped(payload: bytes, sent_ms: int) -> bytes:
-    """The frame with another ``sent_ms``; all other bytes stay."""
-    return _SENT.sub(b'"sent_ms":%d' % sent_ms, payload, count=1)

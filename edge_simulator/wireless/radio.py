@@ -14,7 +14,7 @@ import orjson
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.scenario import Scenario
 from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences
-from edge_simulator.wireless.outage import Outages, PastOutage, Store
+from edge_simulator.wireless.outage import Outages, Store
 from edge_simulator.wireless.settings import FATES, LinkShares
 from infra.contract import frame
 
@@ -133,29 +133,6 @@ NEST_DEPTH = 200
 Truth = dict[str, Any]
 
 
-def fates(
-    shares: LinkShares, rng: np.random.Generator, interval_ms: int, lateness_ms: int, n: int
-) -> tuple[Ints, Ints]:
-    """Fate (index into FATE_NAMES) and delay in ms of ``n`` frames; a duplicate's is its copy's.
-
-    Drawn before encoding, so that a frame can carry the time it is really sent.
-    """
-    fate = np.searchsorted(np.cumsum(shares.fates), rng.random(n), side="right")
-    span = rng.random(n)
-    most = max(lateness_ms - 2 * interval_ms - 3000, 2500)
-    delay = np.select(
-        [fate == LATE, fate == LATE_BEYOND, fate == DUPLICATE, fate == DISORDER],
-        [
-            2000 + span * (most - 2000),
-            lateness_ms + 3000 + span * 12_000,
-            50 + span * 2000,
-            interval_ms * (1.05 + 0.4 * span) + 20,
-        ],
-        0.0,
-    )
-    return fate.astype(np.int64), delay.astype(np.int64)
-
-
 def poison(kind: int, vehicle_id: str, payload: bytes) -> bytes:
     """A message nobody can understand, made of a good one.
 
@@ -186,7 +163,7 @@ class Radio:
         self._sc, self._ids, self._powertrain, self._counts = sc, vehicle_ids, powertrain, counts
         self._rng = rng
         away, ticking, self._doubles = rng.spawn(3)
-        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms, counts)
+        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms, counts, self._report)
         self.sequences = Sequences()
         self.store = Store(sc.link, self._restamp, counts, lambda item: self.sequences.dropped(item.payload))
         self._clocks = Clocks(sc.link, ticking, sc.vehicles)
@@ -211,14 +188,29 @@ class Radio:
                 self._report("clock", vehicle, 0, None, {"cause": "free_running", **error})
         for vehicle, until_ms in self._clocks.start(on, self._now_ms).items():
             self._report("clock", vehicle, self._now_ms, until_ms, {"cause": "not_set"})
-        ended = self._outages.step(self._now_ms, lat, lon)
-        self.store.link_back([outage.vehicle for outage in ended], slot_ms)
-        self._report_outages(ended)
+        self.store.link_back(self._outages.step(self._now_ms, lat, lon), slot_ms)
 
     def fates(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Fates and delays of frames; without a link nothing happens to them on the air: they are stored."""
-        sc = self._sc
-        fate, delay = fates(sc.link, self._rng, sc.cadence.interval_ms, sc.lateness_ms, len(rows))
+        """Fate (index into FATE_NAMES) and delay in ms of frames; a duplicate's is its copy's.
+
+        Drawn before encoding, so that a frame can carry the time it is really sent. Without a link nothing
+        happens to frames on the air: they are stored.
+        """
+        interval_ms, lateness_ms = self._sc.cadence.interval_ms, self._sc.lateness_ms
+        drawn = np.searchsorted(np.cumsum(self._sc.link.fates), self._rng.random(len(rows)), side="right")
+        span = self._rng.random(len(rows))
+        most = max(lateness_ms - 2 * interval_ms - 3000, 2500)
+        delays = np.select(
+            [drawn == LATE, drawn == LATE_BEYOND, drawn == DUPLICATE, drawn == DISORDER],
+            [
+                2000 + span * (most - 2000),
+                lateness_ms + 3000 + span * 12_000,
+                50 + span * 2000,
+                interval_ms * (1.05 + 0.4 * span) + 20,
+            ],
+            0.0,
+        )
+        fate, delay = drawn.astype(np.int64), delays.astype(np.int64)
         if not self._outages.some:
             return fate, delay
         spared = self._outages.offline[rows] & (fate != CLOCK_AHEAD) & (fate != CLOCK_UNSET)
@@ -285,7 +277,7 @@ class Radio:
 
     def flush(self, now_ms: int) -> list[Outgoing]:
         """End all outages and hand out what is still on board: the end of a run."""
-        self._report_outages(self._outages.close(now_ms - self._start_ms))
+        self._outages.close(now_ms - self._start_ms)
         return self.store.flush(now_ms)
 
     def counted_clones(self) -> list[tuple[Device, int]]:
@@ -295,10 +287,6 @@ class Radio:
         """What became known since the last call."""
         found, self._truth = self._truth, []
         return found
-
-    def _report_outages(self, ended: Sequence[PastOutage]) -> None:
-        for vehicle, from_ms, to_ms, cause in ended:
-            self._report("outage", vehicle, from_ms, to_ms, {"cause": cause})
 
     def _report(self, kind: str, vehicle: int, from_ms: int, to_ms: int | None, details: Truth) -> None:
         self._truth.append({

@@ -31,7 +31,7 @@ def link(broker: Broker) -> Iterator[Link]:
 
 def waiting(home: Path, run: str) -> int:
     """Crash messages of a run that have no PUBACK."""
-    return len(crash_store.unacked_of([home / "runs" / run / crash_store.FILE], print))
+    return len(crash_store.unacked([home / "runs" / run]))
 
 
 def run_into_silence(broker: Broker, link: Link, run: str, end: signal.Signals, client: str = "auto") -> None:
@@ -41,10 +41,8 @@ def run_into_silence(broker: Broker, link: Link, run: str, end: signal.Signals, 
     folder = broker.home / "runs" / run
     eventually((folder / "run.json").exists, 90, "a run that publishes")
     link.refuse()
-    assert not (folder / crash_store.FILE).exists()
-    eventually(
-        lambda: (folder / crash_store.FILE).exists() and waiting(broker.home, run) > 2, 90, "a record kept"
-    )
+    assert not (folder / crash_store.FOLDER).exists()
+    eventually(lambda: waiting(broker.home, run) > 2, 90, "a record kept")
     process.send_signal(end)
     _, err = process.communicate(timeout=120)
     assert process.returncode == (1 if end == signal.SIGINT else -9), err
@@ -107,8 +105,8 @@ def test_an_acknowledged_record_is_not_kept_waiting(broker: Broker, link: Link, 
     run = f"fine-{client}"
     summary = broker.run(*CRASHING, "--run-id", run, "--duration", "5s", "--client", client)
     assert (summary["crashes"], summary["finished"]) == (1, True)
-    lines = (broker.home / "runs" / run / crash_store.FILE).read_bytes().splitlines()
-    assert sum(b'"acked"' in line for line in lines) > 2
+    acked = (broker.home / "runs" / run / crash_store.FOLDER).glob(f"*{crash_store.ACKED}")
+    assert len(list(acked)) > 2
     assert waiting(broker.home, run) == 0
 
 

@@ -14,6 +14,7 @@ import pytest
 from edge_simulator import day
 from edge_simulator.faults.plan import Wanted
 from edge_simulator.scenario import LinkShares, Scenario, cadence
+from edge_simulator.telemetry.outbox import take_due
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError, OdographError
 from infra.settings.settings import Settings
@@ -87,7 +88,7 @@ def test_the_digests_in_run_json_are_those_of_the_files(made: Path) -> None:
 
 def test_the_payloads_are_those_of_the_run_that_would_have_been_sent(made: Path) -> None:
     world = World(SHORT)
-    sent = [m for slot in world.slots() for m in slot.messages] + world.emitter.queue.take()
+    sent = [m for slot in world.slots() for m in slot.messages] + take_due(world.emitter.queue)
     wanted = sorted(m.payload for m in sent if m.channel == "telemetry" and m.flag != "poison")
     stored = duckdb.sql(f"SELECT value FROM '{made}/telemetry/*/*/*.parquet'").fetchall()
     assert sorted(value for (value,) in stored) == wanted

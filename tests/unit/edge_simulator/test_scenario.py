@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 
 from edge_simulator import faults, scenario
-from edge_simulator.scenario import Cadence, LinkShares, Scenario, cadence, stages_of
+from edge_simulator.scenario import Cadence, LinkShares, Scenario, Stage, cadence, rate_at
 from edge_simulator.telemetry.emitter import ReportingSchedule
 from edge_simulator.wireless import radio
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
+from infra.settings.settings import Settings
 from infra.settings.values import duration_ms
 
 
@@ -66,13 +69,15 @@ def test_other_durations_are_refused(text: str) -> None:
 )
 def test_a_fault_nobody_knows_or_can_count_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--fault"):
-        faults.parse(text)
+        scenario.load(None, {"faults": (text,)})
 
 
 def test_faults_by_count_by_share_and_at_a_rate() -> None:
-    assert faults.parse("crash=3") == faults.Wanted("crash", count=3)
-    assert faults.parse("overheating=0.02") == faults.Wanted("overheating", share=0.02)
-    assert faults.parse("pothole@2.5") == faults.Wanted("pothole", rate=2.5)
+    found = scenario.load(None, {"faults": ("crash=3", "overheating=0.02", "pothole@2.5")}).faults
+    assert found == (
+        faults.Wanted("crash", count=3), faults.Wanted("overheating", share=0.02),
+        faults.Wanted("pothole", rate=2.5),
+    )  # fmt: skip
 
 
 def test_shares_beyond_one_are_refused() -> None:
@@ -84,50 +89,51 @@ def test_shares_beyond_one_are_refused() -> None:
 
 def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_bound() -> None:
     shares = LinkShares(late=0.1, late_beyond=0.1, duplicate=0.1, disorder=0.1)
-    fate, delay = radio.fates(shares, np.random.default_rng(5), 1000, 30_000, 10_000)
+    run = Scenario(
+        seed=5, vehicles=10_000, cadence=Cadence(100, 10), start_ms=0, frames_per_vehicle=1, link=shares,
+    )  # fmt: skip
+    link = radio.Radio(run, [], [], np.random.default_rng(5), Counter())
+    fate, delay = link.fates(np.arange(10_000))
     assert np.bincount(fate, minlength=8).tolist() == [1035, 998, 974, 1000, 0, 0, 0, 5993]
     assert 2000 <= delay[fate == 0].min() <= delay[fate == 0].max() <= 25_000
     assert delay[fate == 1].min() > 30_000
     assert (delay[fate == radio.PLAIN] == 0).all()
 
 
-UP_AND_DOWN = stages_of([(10_000, None, 40.0), (5_000, 40.0, None), (4_000, None, 0.0)])
+def stages(*entries: dict[str, Any]) -> tuple[Stage, ...]:
+    return scenario.load(None, {"stages": entries}).stages
+
+
+UP_AND_DOWN = stages({"for": "10s", "ramp_to": 40}, {"for": "5s", "rate": 40}, {"for": "4s", "ramp_to": 0})
 
 
 def test_a_ramp_rises_evenly_from_where_the_last_stage_ended() -> None:
-    rates = [UP_AND_DOWN.rate(ms, full=40.0) for ms in (0, 5_000, 9_999, 12_000, 16_000, 18_000, 60_000)]
+    rates = [rate_at(UP_AND_DOWN, ms) for ms in (0, 5_000, 9_999, 12_000, 16_000, 18_000, 60_000)]
     assert rates == [0.0, 20.0, 36.0, 40.0, 30.0, 10.0, 0.0]
-    assert UP_AND_DOWN.span_ms == 19_000
-
-
-def test_without_stages_everybody_reports() -> None:
-    assert stages_of([]).rate(5_000, full=40.0) == 40.0
 
 
 @pytest.mark.parametrize(
     ("entries", "told"),
     [
-        ([(1000, None, None)], "stage 1: either rate or ramp_to"),
-        ([(1000, 1.0, None), (1000, 2.0, 3.0)], "stage 2: either rate or ramp_to"),
-        ([(1000, -1.0, None)], "at least 0 are wanted, not -1"),
+        ([{"for": "1s"}], r"stages\.0: either rate or ramp_to"),
+        ([{"for": "1s", "rate": 1}, {"for": "1s", "rate": 2, "ramp_to": 3}], r"stages\.1: either rate or"),
+        ([{"for": "1s", "rate": -1}], r"stages\.0\.rate -1: at least 0 is wanted"),
     ],
 )
-def test_a_stage_that_says_too_little_or_too_much_is_named(
-    entries: list[tuple[int, float | None, float | None]], told: str
-) -> None:
+def test_a_stage_that_says_too_little_or_too_much_is_named(entries: list[dict[str, Any]], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        stages_of(entries)
+        stages(*entries)
 
 
 def test_a_rate_that_the_fleet_cannot_meet_is_refused() -> None:
     with pytest.raises(ConfigError, match="40 frames/s are wanted, but all vehicles together report 30/s"):
-        UP_AND_DOWN.check(full=30.0)
+        scenario.run_of(scenario.load(None, {"vehicles": 30, "stages": UP_AND_DOWN}), Settings(), 0, None)
 
 
 def test_those_on_line_are_spread_over_the_fleet() -> None:
     whole = Scenario(
         seed=5, vehicles=1000, cadence=cadence(1000, None, 1000), start_ms=0, frames_per_vehicle=None,
-        schedule=stages_of([(1000, 100.0, None), (1000, 250.0, None), (1000, 1000.0, None)]),
+        stages=stages(*({"for": "1s", "rate": rate} for rate in (100, 250, 1000))),
     )  # fmt: skip
     schedule = ReportingSchedule(whole)
     first = schedule.on_line()
@@ -141,7 +147,7 @@ def test_those_on_line_are_spread_over_the_fleet() -> None:
 def test_a_staged_run_sends_what_its_stages_ask_for_each_second_and_tells_of_births_and_ends() -> None:
     staged = Scenario(
         seed=5, vehicles=40, cadence=cadence(40, None, 1000), start_ms=1_760_000_000_000,
-        frames_per_vehicle=19, schedule=UP_AND_DOWN,
+        frames_per_vehicle=19, stages=UP_AND_DOWN,
     )  # fmt: skip
     world = World(staged)
     assert world.emitter.births() == []
@@ -177,5 +183,5 @@ def test_the_limit_holds_in_a_staged_run_too() -> None:
     sc = Scenario(
         seed=5, vehicles=40, cadence=cadence(40, None, 1000), start_ms=0, frames_per_vehicle=None, limit=57,
     )  # fmt: skip
-    world = World(replace(sc, schedule=UP_AND_DOWN))
+    world = World(replace(sc, stages=UP_AND_DOWN))
     assert sum(m.channel == "telemetry" for slot in world.slots() for m in slot.messages) == 57

@@ -12,7 +12,7 @@ import pytest
 
 from edge_simulator import faults
 from edge_simulator.scenario import LinkShares, Scenario, cadence
-from edge_simulator.telemetry.outbox import Outgoing
+from edge_simulator.telemetry.outbox import Outgoing, take_due
 from edge_simulator.world import World
 from infra.contract import frame, messages
 from infra.contract.signals import FAST, SIGNALS
@@ -40,7 +40,7 @@ def everything(scenario: Scenario) -> tuple[World, list[Outgoing], list[dict[str
     for slot in world.slots():
         sent += slot.messages
         truth += slot.truth
-    return world, sent + world.emitter.queue.take(), truth
+    return world, sent + take_due(world.emitter.queue), truth
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from edge_simulator.edr import pulse
 from edge_simulator.edr.pulse import Pulse
 from edge_simulator.edr.recorder import PROFILES, BlackBoxes, Sealed, Setup
-from edge_simulator.faults import Burst, Fault
+from edge_simulator.faults import Fault
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
 from infra.contract.messages import crash_digest, decode_crash, join_crash
@@ -41,22 +41,20 @@ class Bench:
             Scenario(seed=7, vehicles=20, cadence=beat, start_ms=START_MS, frames_per_vehicle=1)
         )
         world = self.world
-        self.boxes = BlackBoxes(
-            world.vehicle_ids, world.fleet, world.instruments, [True] * 20, 100, setup or Setup()
-        )
+        self.boxes = BlackBoxes(world.vehicle_ids, world.fleet, world.instruments, 100, setup or Setup())
         self.now_ms = -21_000
         self.sealed: list[Sealed] = []
         self.step(210)
         self.vehicle = int(np.argmax(world.fleet.state.v))
 
-    def step(self, steps: int, burst: Burst | None = None) -> None:
+    def step(self, steps: int, impact: tuple[Fault, Pulse] | None = None) -> None:
         for _ in range(steps):
             self.now_ms += 100
             self.world.fleet.step(0.1)
-            self.world.machine.step(self.world.fleet, 0.1)
-            if burst is not None:
-                self.boxes.process_impact(burst)
-                burst = None
+            self.world.machine.step(self.world.fleet.state, self.world.fleet.ignition_on(), 0.1)
+            if impact is not None:
+                self.boxes.process_impact(*impact, self.now_ms)
+                impact = None
             self.sealed += self.boxes.sealed(self.now_ms, START_MS)
             self.boxes.sample(self.now_ms)
 
@@ -64,7 +62,7 @@ class Bench:
         """An impact in the next step."""
         which = self.vehicle if vehicle is None else vehicle
         fault = Fault("crash", which, self.now_ms + 100, 1.0, details, self.now_ms + 100)
-        self.step(1, Burst(fault, self.now_ms + 100, felt))
+        self.step(1, (fault, felt))
 
     def records(self) -> list[dict[str, Any]]:
         return [decode_crash(payload) for sealed in self.sealed for payload in sealed.payloads]

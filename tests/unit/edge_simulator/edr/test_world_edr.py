@@ -9,6 +9,7 @@ from edge_simulator.edr.recorder import PROFILES, Setup
 from edge_simulator.faults.plan import Wanted
 from edge_simulator.geo import Floats
 from edge_simulator.scenario import Scenario, cadence
+from edge_simulator.telemetry.outbox import take_due
 from edge_simulator.world import World
 from infra.contract import messages
 from load_tests.crash_table import judge
@@ -25,7 +26,7 @@ def scenario(**changes: object) -> Scenario:
 
 
 def crashes_of(world: World) -> list[dict[str, object]]:
-    sent = [m for slot in world.slots() for m in slot.messages] + world.emitter.queue.take()
+    sent = [m for slot in world.slots() for m in slot.messages] + take_due(world.emitter.queue)
     return [messages.decode_crash(m.payload) for m in sent if m.channel == "crash"]
 
 

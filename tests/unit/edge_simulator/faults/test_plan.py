@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 
-from edge_simulator import faults
+from edge_simulator import faults, scenario
 from edge_simulator.faults.kinds import KINDS, markdown_table
 from edge_simulator.vehicle import vehicles
 from edge_simulator.vehicle.machine import Machine
@@ -33,19 +33,19 @@ def planned(*wanted: Wanted, n: int = 40, span_s: int = 600) -> list[faults.Faul
     ("entry", "message"),
     [
         ({"name": "nonsense", "count": 1}, "no fault 'nonsense'; there are overheating, "),
-        ({"count": 1}, "without a name"),
+        ({"count": 1}, r"faults\.0\.name: the key is missing"),
         ({"name": "crash"}, "exactly one of count, share, rate, vehicle"),
         ({"name": "crash", "count": 1, "rate": 2}, "exactly one of"),
-        ({"name": "crash", "count": -1}, "crash: count -1"),
-        ({"name": "crash", "count": 1.5}, "crash: count 1.5"),
-        ({"name": "crash", "share": 1.2}, "share 1.2: a share of 0..1"),
-        ({"name": "crash", "rate": 0}, "rate 0: events in 1000 vehicle-hours"),
+        ({"name": "crash", "count": -1}, r"faults\.0\.count -1: at least 0"),
+        ({"name": "crash", "count": 1.5}, r"faults\.0\.count 1\.5: a whole number"),
+        ({"name": "crash", "share": 1.2}, r"share 1\.2: at most 1 is wanted"),
+        ({"name": "crash", "rate": 0}, "rate 0: more than 0 is wanted"),
         ({"name": "crash", "rate": "often"}, "rate 'often'"),
         ({"name": "crash", "count": 1, "severity": [0.5, 1.5]}, "severity"),
         ({"name": "crash", "count": 1, "onset_s": [9, 3]}, "onset_s"),
         ({"name": "crash", "count": 1, "onset_s": 30}, "onset_s 30"),
         ({"name": "crash", "rate": 1, "onset_s": [1, 2]}, "no meaning"),
-        ({"name": "crash", "cuont": 1}, "unknown key 'cuont'; did you mean count?"),
+        ({"name": "crash", "cuont": 1}, "cuont: unknown key; did you mean count?"),
         ("crash", "--fault crash: wanted is crash=3"),
         ("crash@-2", "--fault crash@-2"),
         ("crash@inf", "--fault crash@inf"),
@@ -53,7 +53,7 @@ def planned(*wanted: Wanted, n: int = 40, span_s: int = 600) -> list[faults.Faul
 )
 def test_what_cannot_be_meant_is_refused_in_one_line(entry: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as refused:
-        faults.read(entry)
+        scenario.load(None, {"faults": (entry,)})
     assert "\n" not in str(refused.value)
 
 
@@ -63,7 +63,7 @@ def test_a_scenario_file_says_the_same_in_words_or_in_keys() -> None:
         {"name": "hot_tyre", "rate": 4, "severity": [0, 1]},
         {"name": "crash", "vehicle": 7},
     ]
-    assert tuple(map(faults.read, entries)) == (
+    assert scenario.load(None, {"faults": entries}).faults == (
         Wanted("crash", count=2), Wanted("hot_tyre", rate=4, severity=(0, 1)), Wanted("crash", vehicle=7),
     )  # fmt: skip
 

@@ -52,7 +52,7 @@ def log() -> Log:
     rows = []
     for _ in range(STEPS):
         fleet.step(H_S)
-        machine.step(fleet, H_S)
+        machine.step(fleet.state, fleet.ignition_on(), H_S)
         s, m = fleet.state, machine.state
         point, share = net.locate(s.edge, s.s)
         lat = net.point_lat[point] + share * np.diff(net.point_lat)[point]

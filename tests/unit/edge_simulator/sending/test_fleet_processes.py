@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from edge_simulator.faults.plan import Wanted
-from edge_simulator.scenario import Scenario, Schedule, Stage, cadence
+from edge_simulator.scenario import Scenario, Stage, cadence
 from edge_simulator.sending import fleet_processes
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 
+
+def stages(*entries: dict[str, Any]) -> tuple[Stage, ...]:
+    return tuple(map(Stage.model_validate, entries))
+
+
 WHOLE = Scenario(
     seed=3, vehicles=11, cadence=cadence(11, None, 1000), start_ms=1_760_000_000_000, frames_per_vehicle=2,
-    limit=20, schedule=Schedule((Stage(5000, 2.2, 11.0),)),
+    limit=20, stages=stages({"for": "1s", "rate": 2.2}, {"for": "4s", "ramp_to": 11}),
     faults=(Wanted("crash", count=3), Wanted("overheating", share=0.1), Wanted("pothole", vehicle=7)),
 )  # fmt: skip
 
@@ -24,7 +31,7 @@ def test_vehicles_limits_counted_faults_and_rates_add_up_to_the_whole() -> None:
     assert [(p.first, p.vehicles) for p in found] == [(0, 3), (3, 4), (7, 4)]
     assert [p.limit for p in found] == [6, 7, 7]
     assert [[w.count for w in p.faults if w.name == "crash"] for p in found] == [[1], [1], [1]]
-    assert sum(p.schedule.stages[0].to_rate for p in found) == pytest.approx(11.0)
+    assert [sum(p.stages[k].ends_at for p in found) for k in (0, 1)] == pytest.approx([2.2, 11.0])
     assert sum(p.full_rate for p in found) == pytest.approx(WHOLE.full_rate)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import orjson
@@ -10,12 +11,26 @@ import pytest
 
 from edge_simulator import scenario
 from edge_simulator.telemetry.outbox import Outgoing
-from edge_simulator.wireless.outage import Outages, Store, stamped
+from edge_simulator.wireless.outage import Outages, Store
 from edge_simulator.wireless.settings import LinkShares
 from infra.contract.errors import ConfigError
 
 HERE = np.zeros(10)
 ONLINE = np.zeros(3, dtype=np.bool_)
+
+
+class Away(Outages):
+    """Outages of ``n`` vehicles in a run of ``span_ms``, counted and told."""
+
+    def __init__(self, settings: LinkShares, n: int, span_ms: int) -> None:
+        self.counts: Counter[str] = Counter()
+        self.told: list[tuple[int, int, int | None, str]] = []
+        super().__init__(settings, np.random.default_rng(3), n, span_ms, self.counts, self._tell)
+
+    def _tell(
+        self, _kind: str, vehicle: int, from_ms: int, to_ms: int | None, details: dict[str, Any]
+    ) -> None:
+        self.told.append((vehicle, from_ms, to_ms, details["cause"]))
 
 
 class Kept(Store):
@@ -90,54 +105,52 @@ def test_a_crash_record_leaves_before_the_frames_and_untouched() -> None:
 
 
 def test_only_the_sending_time_is_rewritten() -> None:
-    assert stamped(b'{"seq":5,"sent_ms":123,"a":1}', 99_999) == b'{"seq":5,"sent_ms":99999,"a":1}'
+    store = Kept(LinkShares(), [])
+    store.put(Outgoing(1000, 1, 1, "telemetry", b'{"seq":5,"sent_ms":123,"a":1}'))
+    (item,) = store.flush(99_999)
+    assert item.payload == b'{"seq":5,"sent_ms":99999,"a":1}'
 
 
 def test_the_share_of_vehicles_is_met_and_lengths_lie_in_the_range() -> None:
     settings = LinkShares(outage_share=0.3, outage_min_s=2, outage_max_s=4, outage_gap_s=10_000)
-    counts: Counter[str] = Counter()
-    outages = Outages(settings, np.random.default_rng(3), 10, 60_000, counts)
-    spells = []
+    outages = Away(settings, 10, 60_000)
     for now_ms in range(0, 60_000, 100):
-        spells += outages.step(now_ms, HERE, HERE)
-    assert counts["outages"] == len({s.vehicle for s in spells}) == 3
-    assert all(2000 <= s.to_ms - s.from_ms <= 4100 for s in spells)
-    assert {s.cause for s in spells} == {"loss"}
+        outages.step(now_ms, HERE, HERE)
+    assert outages.counts["outages"] == len({vehicle for vehicle, *_ in outages.told}) == 3
+    for _, from_ms, to_ms, cause in outages.told:
+        assert to_ms is not None
+        assert 2000 <= to_ms - from_ms <= 4100
+        assert cause == "loss"
 
 
 def test_outages_come_again_after_the_gap() -> None:
     settings = LinkShares(outage_share=1, outage_median_s=2, outage_gap_s=20)
-    counts: Counter[str] = Counter()
-    outages = Outages(settings, np.random.default_rng(3), 10, 600_000, counts)
+    outages = Away(settings, 10, 600_000)
     for now_ms in range(0, 600_000, 500):
         outages.step(now_ms, HERE, HERE)
-    assert 150 < counts["outages"] < 400  # 10 vehicles, one every 20 s and its length
+    assert 150 < outages.counts["outages"] < 400  # 10 vehicles, one every 20 s and its length
 
 
 def test_a_scheduled_outage_takes_all_of_them_at_once() -> None:
     settings = LinkShares(outage_share=1, outage_at_s=5, outage_min_s=10, outage_max_s=10)
-    counts: Counter[str] = Counter()
-    outages = Outages(settings, np.random.default_rng(3), 10, 60_000, counts)
+    outages = Away(settings, 10, 60_000)
     outages.step(4900, HERE, HERE)
     assert not outages.some
     outages.step(5000, HERE, HERE)
     assert outages.offline.all()
-    spells = outages.step(15_000, HERE, HERE)
-    assert [s.vehicle for s in spells] == list(range(10))
-    assert {(s.from_ms, s.to_ms, s.cause) for s in spells} == {(5000, 15_000, "scheduled")}
+    assert outages.step(15_000, HERE, HERE) == list(range(10))
+    assert outages.told == [(vehicle, 5000, 15_000, "scheduled") for vehicle in range(10)]
 
 
 def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
     settings = LinkShares(dead_zone_lat_deg=48.0, dead_zone_lon_deg=11.0, dead_zone_radius_m=500)
-    counts: Counter[str] = Counter()
-    outages = Outages(settings, np.random.default_rng(3), 3, 60_000, counts)
+    outages = Away(settings, 3, 60_000)
     lat = np.array([48.0, 48.0, 48.004])  # 445 m north
     lon = np.array([11.0, 11.007, 11.0])  # 522 m east
     outages.step(0, lat, lon)
     assert outages.offline.tolist() == [True, False, True]
-    spells = outages.step(3000, lat + 0.01, lon)
-    assert [s.vehicle for s in spells] == [0, 2]
-    assert {s.cause for s in spells} == {"dead_zone"}
+    assert outages.step(3000, lat + 0.01, lon) == [0, 2]
+    assert {cause for *_, cause in outages.told} == {"dead_zone"}
 
 
 @pytest.mark.parametrize(
