@@ -29,7 +29,7 @@ def _data_url(svg: str) -> str:
 def _icons(mode: Mode) -> dict[str, str]:
     signs = {name: _SIGNS[name] for name in STATES} | dict.fromkeys(SEVERITIES, _SIGNS["pin"])
     colours = STATES | SEVERITIES
-    return {name: sign.format(c=colours[name], o=TONES[mode].outline) for name, sign in signs.items()}
+    return {name: sign.format(c=colours[name], o=TONES[mode]["outline"]) for name, sign in signs.items()}
 
 
 @lru_cache(maxsize=2)

@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import pandas as pd
 
@@ -10,19 +10,13 @@ Mode = Literal["light", "dark"]
 Rgba = tuple[int, int, int, int]
 
 
-class Tone(NamedTuple):
-    """The colours of the map's ground in one of the two themes."""
-
-    ground: str
-    road_major: Rgba
-    road_minor: Rgba
-    outline: str
-
-
-TONES: Final[dict[Mode, Tone]] = {
-    "light": Tone("#eef1f4", (182, 191, 202, 255), (213, 219, 226, 255), "#ffffff"),
-    "dark": Tone("#12171e", (74, 85, 99, 255), (46, 54, 65, 255), "#0b0f14"),
-}
+TONES: Final[dict[Mode, dict[str, str]]] = {
+    "light": {"ground": "#eef1f4", "major": "#b6bfca", "minor": "#d5dbe2", "outline": "#ffffff",
+              "ink": "#44515f", "grid": "#e3e8ee", "cursor": "#b3135a", "end": "#44515f"},
+    "dark": {"ground": "#12171e", "major": "#4a5563", "minor": "#2e3641", "outline": "#0b0f14",
+             "ink": "#a9b6c4", "grid": "#26303c", "cursor": "#ff7ab2", "end": "#5b6a7a"},
+}  # fmt: skip
+"""Colours of maps (ground, major and minor roads, what outlines signs) and of our own pictures, by theme."""
 
 STATES: Final[dict[str, str]] = {  # state of a vehicle -> its colour; the icon's shape says the same
     "moving": "#1a7fd0",
