@@ -4,7 +4,9 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Final, Self
@@ -152,14 +154,15 @@ class AllBrokers:
             out.publish(sent, topic, payload, properties, retain)
         return sent
 
-    def hear(self, wait_s: float) -> None:
-        """Take in a PUBACK that comes within ``wait_s``; raises ServiceError when a connection has ended."""
-        try:
-            out, packet_id, code = self._acks.get(timeout=wait_s)
-        except Empty:
-            self.check()
-        else:
-            out.sent.pop(packet_id).codes.append(code)
+    def hear(self, wait_s: float) -> bool:
+        """Take in the PUBACKs that are there, waiting for the first one; whether there were any."""
+        heard = False
+        with suppress(Empty):
+            while True:
+                out, packet_id, code = self._acks.get(timeout=0 if heard else wait_s)
+                out.sent.pop(packet_id).codes.append(code)
+                heard = True
+        return heard
 
     def check(self) -> None:
         """Raises ServiceError when a connection has ended."""
@@ -182,28 +185,44 @@ class Vehicles(Destination):
         self._brokers, self._root = process.endpoints.brokers, settings.mqtt.root
         self._client_id = f"{settings.bridge.client_id}-downlink"
         self._signer = downlink.signer(settings)
+        self._flight: deque[tuple[Record, Sent | None]] = deque()
+        self._heard_s = 0.0
 
     def serve(self) -> None:
         """Deliver until trouble (KafkaException, ServiceError) or ``stop``."""
-        out_by = AllBrokers(self._brokers, self._client_id)
+        flight, out_by = self._flight, AllBrokers(self._brokers, self._client_id)
+        flight.clear()
         with self.feed(NAME, whole=self.regions) as feed, self.incidents() as known, out_by as out:
             self.ready()
             while not self.stop.is_set():
-                self._deliver(feed, out, self.read(feed, known, IN_FLIGHT, READ_S))
+                room = IN_FLIGHT - len(flight)
+                for record, alert in self.read(feed, known, room, READ_S) if room else ():
+                    flight.append((record, self._publish(out, record, alert) if alert else None))
+                self._settle(feed, out, 0 if room else READ_S)
                 self.metrics.lag.labels(NAME).set(feed.lag())
-                out.check()
+            deadline_s = time.monotonic() + DRAIN_S
+            while flight and time.monotonic() < deadline_s:
+                self._settle(feed, out, READ_S)
 
-    def _deliver(self, feed: Feed, out: AllBrokers, found: Sequence[tuple[Record, Frame]]) -> None:
-        """Publish all, then settle them in their order; what is settled is committed, whatever fails."""
-        sent = [self._publish(out, record, alert) if alert else None for record, alert in found]
+    def _settle(self, feed: Feed, out: AllBrokers, wait_s: float) -> None:
+        """Take from the head of what is in flight what needs no answer or has it, and commit it."""
+        if out.hear(wait_s) or not self._flight:
+            self._heard_s = time.monotonic()
         moved: dict[int, int] = {}
         try:
-            for (record, _), message in zip(found, sent, strict=True):
-                if message is not None:
-                    self._settle(out, record, message)
+            while self._flight:
+                record, sent = self._flight[0]
+                if sent is not None:
+                    if (code := sent.code) is None:
+                        break
+                    self._answered(record, code)
+                self._flight.popleft()
                 moved[record.partition] = record.offset + 1
         finally:
             feed.commit(moved)
+        out.check()
+        if self._flight and time.monotonic() - self._heard_s > PUBACK_S:
+            raise ServiceError(f"no PUBACK for {PUBACK_S:g} s")
 
     def _publish(self, out: AllBrokers, found: Record, alert: Frame) -> Sent | None:
         """Publish the alert; None where it was skipped or given up."""
@@ -224,14 +243,8 @@ class Vehicles(Destination):
             self.give_up(found, f"{type(error).__name__}: {error}")
             return None
 
-    def _settle(self, out: AllBrokers, found: Record, sent: Sent) -> None:
-        """Wait for the answer; raises ServiceError where none comes, or the broker is busy."""
-        begun_s = time.monotonic()
-        while (code := sent.code) is None:
-            most_s = DRAIN_S if self.stop.is_set() else PUBACK_S
-            if time.monotonic() - begun_s > most_s:
-                raise ServiceError(f"no PUBACK for {most_s:g} s")
-            out.hear(READ_S)
+    def _answered(self, found: Record, code: int) -> None:
+        """Delivered, or given up; raises ServiceError where a broker is busy."""
         if code in BUSY:
             raise ServiceError(f"the broker takes no more for now (PUBACK 0x{code:02x})")
         if code >= REFUSED:
@@ -266,6 +279,7 @@ def notify(
         for each in sent:
             while each.code is None and time.monotonic() < deadline_s:
                 out.hear(READ_S)
+                out.check()
         codes = [code for each in sent if (code := each.code) is not None]
         if len(codes) < len(sent):
             raise ServiceError(f"the broker acknowledged {len(codes)} of {len(sent)} within {NOTICE_S:g} s")
