@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from dashboard.shared.theme import CONGESTION, LIMIT, SERIES, SEVERITIES, STATES, TONES, Mode, speed_labels
+from dashboard.shared.theme import CONGESTION, LIMIT, SERIES, SEVERITIES, SPEED_BANDS, STATES, TONES, Mode
 
 CELL_PX: Final = 64
 _SIGNS: Final = tomllib.loads(Path(__file__).with_name("icons.toml").read_text())
@@ -114,7 +114,7 @@ def congestion(bases: Sequence[str] = ("free flow",), unknown: str = "no free-fl
 
 def speeds() -> str:
     """The bands of a trace's speed."""
-    return _legend((_swatch(colour), f"{label} km/h") for label, colour in speed_labels().items())
+    return _legend((_swatch(colour), f"{label} km/h") for _, colour, label in SPEED_BANDS)
 
 
 def trip() -> str:

@@ -111,7 +111,7 @@ def test_a_trace_is_coloured_by_speed() -> None:
     )
     pieces = vehicle_charts.trace(rows).data
     assert [piece["colour"] for piece in pieces] == [[59, 125, 212, 255], [154, 165, 177, 255]]
-    assert SPEED_BANDS[1] == (40, "#3b7dd4")
+    assert SPEED_BANDS[1][:2] == (40, "#3b7dd4")
     assert [piece["tip"] for piece in pieces] == [
         "2026-01-01 10:00:10\n30 km/h",
         "2026-01-01 10:00:20\nno speed",
