@@ -231,39 +231,39 @@ def outages() -> int:
     return int(st.session_state.get(OUTAGES, 0))
 
 
-def ask(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """The rows, shared by readers for half a refresh; while paused or away the last known ones, else None."""
-    return _ask(settings().dashboard.refresh_s * SHARED, HELD_OF_ONE, query, *args, **kwargs)
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Asks for a page. The rows are shared by readers for ``good_s`` (None: half a refresh).
+
+    While paused or away they are the last known ones, else None; a session keeps ``most`` results of a query.
+    """
+
+    good_s: float | None = None
+    most: int = HELD_OF_ONE
+
+    def __call__(self, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
+        state = st.session_state
+        held: dict[str, pd.DataFrame] = state.setdefault(HELD, {})
+        key = _key(query, *args, **kwargs)
+        if paused() and key in held:
+            return held[key]
+        good_s = self.good_s or settings().dashboard.refresh_s * SHARED
+        try:
+            result = cache().get(key, good_s, later(query, *args, **kwargs))
+        except ServiceError as error:
+            state[AWAY], state[AWAY_SINCE] = str(error), time.monotonic()
+            return held.get(key)
+        back = result.attrs[ASKED] > state.get(AWAY_SINCE, 0.0)  # an older one does not prove it
+        if back and state.pop(AWAY, None) is not None:
+            state[OUTAGES] = outages() + 1
+        hold(held, key, result, self.most)
+        return result
 
 
-def ask_slowly(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """As ``ask``, but a result is good for SLOW_S, for all readers: for what reads an hour of windows."""
-    return _ask(SLOW_S, HELD_OF_ONE, query, *args, **kwargs)
-
-
-def ask_rarely(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """As ``ask``, but a result is good for RARE_S: for what reads a day, or hardly changes."""
-    return _ask(RARE_S, HELD_OF_ONE, query, *args, **kwargs)
-
-
-def _ask(
-    good_s: float, most: int, query: Query[P], /, *args: P.args, **kwargs: P.kwargs
-) -> pd.DataFrame | None:
-    state = st.session_state
-    held: dict[str, pd.DataFrame] = state.setdefault(HELD, {})
-    key = _key(query, *args, **kwargs)
-    if paused() and key in held:
-        return held[key]
-    try:
-        result = cache().get(key, good_s, later(query, *args, **kwargs))
-    except ServiceError as error:
-        state[AWAY], state[AWAY_SINCE] = str(error), time.monotonic()
-        return held.get(key)
-    back = result.attrs[ASKED] > state.get(AWAY_SINCE, 0.0)  # an older one does not prove it
-    if back and state.pop(AWAY, None) is not None:
-        state[OUTAGES] = outages() + 1
-    hold(held, key, result, most)
-    return result
+ask: Final = Ask()
+ask_slowly: Final = Ask(SLOW_S)  # what reads an hour of windows
+ask_large: Final = Ask(SLOW_S, 1)  # about what is past: its last result only is kept
+ask_rarely: Final = Ask(RARE_S)  # what reads a day, or hardly changes
 
 
 def ask_for_all(query: Query[[]], good_s: float) -> pd.DataFrame:
@@ -313,11 +313,6 @@ def fetch(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | 
     except ServiceError as error:
         st.session_state[AWAY] = str(error)
         return None
-
-
-def ask_large(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """As ``ask_slowly`` about what is past; a session keeps the last result of the query only."""
-    return _ask(SLOW_S, 1, query, *args, **kwargs)
 
 
 def forget(*queries: Callable[..., pd.DataFrame]) -> None:

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from dashboard import auth, basemap, query_cache
-from dashboard.auth import LOCAL, Reader, Roles, identity
+from dashboard.auth import LOCAL, Roles, identity
 from dashboard.query_cache import RARE_S, SHARED, SLOW_S, Build, acting, ask_for_all, run_now, scoped
 from dashboard.report import report
 from dashboard.screens.crashes.queries import Key, crash
@@ -49,21 +49,17 @@ def routes(known: Known, settings: contract.Settings) -> list[Route]:
     def note(request: Request, vehicle_id: str | None, what: str) -> None:
         auth.note(settings, "downloaded", vehicle_id, what, request.state.reader.name)
 
-    ours = (*layer_routes(settings.dashboard.refresh_s), *ground_routes(), *taken_routes(settings.tz, note))
-    return [*health_routes(), *(answering(route, known) for route in ours), bundle_route(settings, known)]
-
-
-def who(request: Request, known: Known) -> Reader | None:
-    """Who asks; None: nobody that may."""
-    roles = known()
-    return LOCAL if roles is None else roles.reader(identity(request))
+    taken = (*taken_routes(settings.tz, note), bundle_route(settings))
+    ours = (*layer_routes(settings.dashboard.refresh_s), *ground_routes(), *taken)
+    return [*health_routes(), *(answering(route, known) for route in ours)]
 
 
 def answering(route: Route, known: Known) -> Route:
     """The route (no coroutine) for those who have a role, where people sign in; errors as answers."""
 
     def answer(request: Request) -> Response:
-        reader = who(request, known)
+        roles = known()
+        reader = LOCAL if roles is None else roles.reader(identity(request))
         if reader is None:
             refused(f"{route.path}: no role")
             return PlainTextResponse("sign in first\n", 403)
@@ -225,7 +221,7 @@ def bundle_address(key: Key, name: str, basis: str) -> str:
     return f"{BUNDLE_PATH}?{urlencode(asked | {'by': name, 'basis': basis})}"
 
 
-def bundle_route(settings: contract.Settings, known: Known) -> Route:
+def bundle_route(settings: contract.Settings) -> Route:
     """The bundle: made when it is asked for, and noted in the custody log before it leaves.
 
     A download button of Streamlit keeps what its function made only until two parts of any reader's page have
@@ -233,12 +229,11 @@ def bundle_route(settings: contract.Settings, known: Known) -> Route:
     """
 
     def answer(request: Request) -> Response:
-        site = request.headers.get("sec-fetch-site", "none")
+        site, reader = request.headers.get("sec-fetch-site", "none"), request.state.reader
         if request.method != "GET" or site not in ("none", "same-origin"):
             return PlainTextResponse("this address is for the dashboard's own pages\n", 403)
-        reader = who(request, known)
-        if reader is None or not reader.may("evidence"):
-            refused(f"{BUNDLE_PATH}: no admin", "" if reader is None else reader.name)
+        if not reader.may("evidence"):
+            refused(f"{BUNDLE_PATH}: no admin", reader.name)
             return PlainTextResponse("this takes an admin who has signed in\n", 403)
         asked = request.query_params
         try:
@@ -246,17 +241,16 @@ def bundle_route(settings: contract.Settings, known: Known) -> Route:
             actor = one_line("name", asked.get("by", "") if reader.local else reader.name)
             basis = legal_basis(asked.get("basis", ""))
         except (KeyError, ValueError, ConfigError) as error:
-            return PlainTextResponse(f"bad address: {error}\n", 400)
+            raise ConfigError(f"bad address: {error}") from error
+        if run_now(crash, *key).empty:
+            auth.not_theirs(reader, BUNDLE_PATH)
+            return PlainTextResponse("no such crash record\n", 404)
         try:
             places = contract.endpoints(settings, ("db_dashboard_url", "db_dispatch_url"))
-            with acting(reader.scope):
-                if run_now(crash, *key).empty:
-                    auth.not_theirs(reader, BUNDLE_PATH)
-                    return PlainTextResponse("no such crash record\n", 404)
             urls = (places.db_dashboard_url, places.db_dispatch_url)
             name, body, _ = tables.export(settings, urls, key, actor, basis, reader.name)
-        except (ServiceError, ConfigError) as error:
-            return PlainTextResponse(f"{error}\n", 503)
+        except ConfigError as error:  # not the asker's fault
+            raise ServiceError(str(error)) from error
         return _file(body, name, "application/zip")
 
     return Route(BUNDLE_PATH, answer)

@@ -15,7 +15,7 @@ from bridge.uplink.translate import Record, Rejection, Translator
 from infra.clients.tables import aligned
 from infra.contract import topics
 from infra.contract.errors import ContractError
-from infra.contract.messages import PART_SET, decode_crash, is_part, join_crash
+from infra.contract.messages import PART_SET, decode_crash, join_crash
 from infra.contract.verdict import CLOCK_AHEAD, ClockLimits, verdict
 
 CUT: Final = re.compile(r"the first (\d+) of (\d+) bytes are kept")
@@ -77,10 +77,6 @@ class Passed:
     record: Record
     message: dict[str, Any]
     channel: str
-
-    @property
-    def is_crash_part(self) -> bool:
-        return self.channel == "crash" and is_part(self.message)
 
     def received_at(self, received_ms: int) -> Record:
         now = (topics.HEADER_RECEIVED_MS, b"%d" % received_ms)

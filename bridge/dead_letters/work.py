@@ -17,6 +17,7 @@ from infra.clients import kafka
 from infra.clients.kafka import LogReader
 from infra.contract import topics
 from infra.contract.errors import ServiceError
+from infra.contract.messages import is_part
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
@@ -116,7 +117,7 @@ class DeadLetters:
             judged = self._recheck.judge(letter, now_ms())
             if isinstance(judged, Stays):
                 report.stays.append(judged)
-            elif judged.is_crash_part:
+            elif judged.channel == "crash" and is_part(judged.message):
                 parts.append(judged)  # judged as a set, when all are known
             elif judged.channel == "status":
                 statuses.append(judged)

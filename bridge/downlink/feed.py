@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, Self
@@ -13,7 +14,7 @@ import structlog
 from confluent_kafka import KafkaError, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from bridge.downlink.incidents import Incidents
+from bridge.downlink.incidents import Ask, following
 from infra.clients import kafka
 from infra.clients.kafka import Record
 from infra.clients.leases import Term
@@ -249,10 +250,10 @@ class Destination(threading.Thread):
         topic = kafka_topic(self._prefix, "alerts")
         return Feed(self._kafka, topic, f"{self._prefix}downlink.{group}", self.stop, whole=whole)
 
-    def incidents(self) -> Incidents:
-        return Incidents(self._kafka, kafka_topic(self._prefix, "incidents"))
+    def incidents(self) -> AbstractContextManager[Ask]:
+        return following(self._kafka, kafka_topic(self._prefix, "incidents"))
 
-    def read(self, feed: Feed, known: Incidents, limit: int, wait_s: float) -> list[tuple[Record, Frame]]:
+    def read(self, feed: Feed, known: Ask, limit: int, wait_s: float) -> list[tuple[Record, Frame]]:
         """Records with their alerts, which have the keys of Incident besides; {} where one holds no alert."""
         found: list[tuple[Record, Frame]] = []
         for record in feed.read(limit, wait_s):
@@ -264,7 +265,7 @@ class Destination(threading.Thread):
                 self.skip("broken")
                 found.append((record, {}))
         alerts = [alert for _, alert in found if alert]
-        for alert, incident in zip(alerts, known.of(alerts), strict=True):
+        for alert, incident in zip(alerts, known(alerts), strict=True):
             alert.update(asdict(incident))
         return found
 

@@ -5,12 +5,12 @@ is away, what was joined here goes on.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final
 
 import structlog
-from confluent_kafka import TopicPartition
 
 from infra.clients import kafka
 from infra.contract.errors import ContractError
@@ -28,6 +28,10 @@ class Incident:
     cause: str
     fleet: bool = False
     vehicles: int = 1
+
+
+Ask = Callable[[Sequence[Frame]], list[Incident]]
+"""The incidents of alerts in the log's order, in that order, by all that is known now."""
 
 
 class Joining:
@@ -105,35 +109,21 @@ def _recent(parts: Iterable[Piece], terms: Terms) -> list[Piece]:
     return [piece for piece in kept if piece.to_ms >= since_ms]
 
 
-class Incidents:
+@contextmanager
+def following(bootstrap: str, topic: str) -> Iterator[Ask]:
     """Joining that follows the topic. For one thread at a time; raises ``kafka.LOST``."""
+    joining = Joining()
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._bootstrap, self._topic = bootstrap, topic
-        self._joining = Joining()
+    def take(record: kafka.Record) -> None:
+        try:
+            joining.told(record.key, record.value)
+        except ContractError as error:
+            structlog.get_logger().warning("no incident", offset=record.offset, why=str(error))
 
-    def __enter__(self) -> Self:
-        """Read what the topic holds, and go on behind it."""
-        topic, places = self._topic, list[TopicPartition]()
-        with kafka.LogReader(self._bootstrap) as log:
-            for partition, (low, end) in log.spans(topic).items():
-                self._take(log.records(topic, partition, low, end))
-                places.append(TopicPartition(topic, partition, end))
-        self._consumer = kafka.consumer(self._bootstrap, "odograph-incidents")
-        self._consumer.assign(places)
-        return self
+    with kafka.following(bootstrap, "odograph-incidents", [topic], take) as more:
 
-    def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        def ask(alerts: Sequence[Frame]) -> list[Incident]:
+            more(AT_ONCE, 0)
+            return joining.of(alerts)
 
-    def of(self, alerts: Sequence[Frame]) -> list[Incident]:
-        """The incidents of alerts in the log's order, in that order, by all that is known now."""
-        self._take(map(kafka.record_of, kafka.taken(self._consumer, AT_ONCE, 0)))
-        return self._joining.of(alerts)
-
-    def _take(self, records: Iterable[kafka.Record]) -> None:
-        for record in records:
-            try:
-                self._joining.told(record.key, record.value)
-            except ContractError as error:
-                structlog.get_logger().warning("no incident", offset=record.offset, why=str(error))
+        yield ask

@@ -62,17 +62,19 @@ def is_about_the_record(error: KafkaError) -> bool:
 class KafkaSink:
     """One producer and its replacement after a fatal error. Used by one thread only.
 
-    ``failed``: identity and error of records that were given up. When ``queued`` is 0 all others are stored.
+    ``failed``: identity and error of records that were given up, in all ``given_up`` of them. When ``queued``
+    is 0 all others are stored.
     """
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:
         self._bootstrap = bootstrap
         self._settings = dict(settings) | {"error_cb": self._on_error, "on_delivery": self._on_failure}
         self._log = structlog.get_logger().bind(producer=settings["client.id"])
-        self._given_up = 0
-        self._begin()
+        self.given_up = 0
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """With a new producer; the one before is closed."""
         self._producer: Any = kafka.producer(self._bootstrap, self._settings)
         self.failed: dict[int, KafkaError] = {}
         self.broken = False
@@ -85,7 +87,7 @@ class KafkaSink:
         """A record was given up. Of two reports of one identity the one that blames the record counts."""
         if error is None:
             return
-        self._given_up += 1
+        self.given_up += 1
         name = identity_of((message.topic(), message.key(), message.value() or b""))
         if name not in self.failed or is_about_the_record(error):
             self.failed[name] = error
@@ -104,12 +106,6 @@ class KafkaSink:
             if is_about_the_record(cause):
                 raise RefusedError(taken, str(cause.name())) from error
         return taken
-
-    def take_failures(self) -> int:
-        """How many records were given up since the last call; who does not try again asks this."""
-        count, self._given_up = self._given_up, 0
-        self.failed.clear()
-        return count
 
     def poll(self) -> int:
         """Run the reports that are due, without waiting; how many. Sets ``broken`` on a fatal error."""
@@ -130,11 +126,6 @@ class KafkaSink:
     def queued(self) -> int:
         """Records in the producer's queue or on their way."""
         return len(self._producer)
-
-    def replace(self) -> None:
-        """Give up all that is queued, with its reports, and begin with a new producer."""
-        self.close()
-        self._begin()
 
     def close(self) -> None:
         """Give up all that is queued, with its reports."""

@@ -365,7 +365,7 @@ class Lane(BaseLane):
         self.stats.recoveries += 1
         errors = sorted({str(error.name()) for error in failed.values()})
         self._log.warning("producer replaced", records=len(failed), suspects=len(suspects), errors=errors)
-        sink.replace()
+        sink.begin()
 
     def _pace(self, progress: bool) -> None:
         """Wait little while reports are due, longer the longer none comes."""
@@ -427,8 +427,9 @@ class AtMostOnceLane(BaseLane):
     def _settle(self) -> None:
         """Count what the producer has given up."""
         self.sink.poll()
-        self.stats.lost["not_stored"] += self.sink.take_failures()
-        self.stats.produced = self._given - self.sink.queued - self.stats.lost["not_stored"]
+        self.sink.failed.clear()  # nobody tries again
+        self.stats.lost["not_stored"] = self.sink.given_up
+        self.stats.produced = self._given - self.sink.queued - self.sink.given_up
 
 
 def translated(

@@ -117,7 +117,8 @@ class MqttSource:
     """The connection and its successors. ``epoch`` counts them; ``connected`` is True after CONNACK.
 
     ``session_epoch`` is the connection that began the session: the broker sends again what was received since
-    then and not acknowledged. ``losses`` are sessions that went; their reader takes them away.
+    then and not acknowledged. ``losses`` are sessions that went; their reader takes them away. ``line`` is
+    what to select on; None while there is no connection.
     """
 
     def __init__(self, config: SourceConfig, dialler: Executor | None = None) -> None:
@@ -131,7 +132,7 @@ class MqttSource:
         self.sessions_lost = self.taken_over = 0
         self.losses: list[SessionLoss] = []
         self._client: Client | None = None
-        self._sock: BufferedSocket | None = None
+        self.line: BufferedSocket | None = None
         self._acks = b""
         self._quiet = True
         self._noted_s = -inf
@@ -145,16 +146,16 @@ class MqttSource:
         rate many share a turn's cost, a full queue never waits. ``limit`` 0 is back-pressure: messages stay
         with broker and kernel. When ``epoch`` has changed, all earlier packet ids are void.
         """
-        if self._sock is None and not self._dial(wait_s):
+        if self.line is None and not self._dial(wait_s):
             return []
         try:
             return self._turn(limit, wait_s)
         except (OSError, WireError) as error:
             unfinished: list[Publish] = []
-            if self._sock is not None and self._sock.buffer.passing:
+            if self.line is not None and self.line.buffer.passing:
                 # The next connection would meet the large message again: from now on the broker discards it.
                 self._refuse_large = True
-                unfinished = [(topic, 0, payload) for topic, _, payload in self._sock.buffer.refused()]
+                unfinished = [(topic, 0, payload) for topic, _, payload in self.line.buffer.refused()]
             self.drop(f"{type(error).__name__}: {error}")
             return unfinished
 
@@ -162,7 +163,7 @@ class MqttSource:
         client, sock = self._parts()
         reads = limit > 0 or not self.connected
         ready = reads and sock.buffer.is_whole()
-        writes = [sock] if client.want_write() or sock.wants_write else []
+        writes = [sock] if client.want_write() or sock.unsent else []
         readable, writable, _ = select.select([sock] if reads else [], writes, [], 0 if ready else wait_s)
         if writable:
             self._write()
@@ -172,7 +173,7 @@ class MqttSource:
                 time.sleep(self._config.gather_s)
             self._quiet = sock.fill() < MANY_BYTES and not select.select([sock], [], [], 0)[0]
             found = self._take(limit)
-        if self._sock is not None and client.loop_misc() != 0:
+        if client.loop_misc() != 0:
             raise ConnectionError("the broker answers no ping")
         if self.subscribed and self._config.qos and time.monotonic() - self._noted_s >= NOTED_S:
             self._noted_s = time.monotonic()
@@ -194,7 +195,7 @@ class MqttSource:
 
     def ack(self, packet_ids: list[int]) -> None:
         """Acknowledge messages of this epoch in their order, in one piece, now or when the line is free."""
-        if self._sock is None:
+        if self.line is None:
             return
         self._acks += pubacks([packet_id for packet_id in packet_ids if packet_id])
         try:
@@ -214,16 +215,15 @@ class MqttSource:
 
     def drop(self, why: str) -> None:
         """Close the connection; poll dials again after a pause, and the broker sends anew what is unacked."""
-        if self._sock is not None:
-            self._log.warning("mqtt connection lost", why=why)
-            self._forget(why)
+        self._log.warning("mqtt connection lost", why=why)
+        self._forget(why)
 
     def _forget(self, why: str) -> None:
         self.trouble = why
         self.connected = self.subscribed = False
-        if self._sock is not None:
-            self._sock.close()
-        self._client = self._sock = None
+        if self.line is not None:
+            self.line.close()
+        self._client = self.line = None
         self._acks = b""
         if time.monotonic() - self._subscribed_s > STEADY_S:
             self._backoff_s = BACKOFF_FIRST_S
@@ -234,19 +234,14 @@ class MqttSource:
         self._backoff_s = min(BACKOFF_MAX_S, self._backoff_s * 2)
 
     @property
-    def line(self) -> BufferedSocket | None:
-        """What to select on; None while there is no connection."""
-        return self._sock
-
-    @property
     def has_work(self) -> bool:
         """Whether a poll finds something to do though nothing new has come."""
-        return self.acks_waiting or (self._sock is not None and self._sock.buffer.is_whole())
+        return self.acks_waiting or (self.line is not None and self.line.buffer.is_whole())
 
     @property
     def acks_waiting(self) -> bool:
         """Whether acknowledgements were not handed to the kernel yet."""
-        return bool(self._acks) or (self._sock is not None and self._sock.wants_write)
+        return bool(self._acks) or (self.line is not None and bool(self.line.unsent))
 
     def close(self) -> None:
         """Say goodbye; the broker keeps the session."""
@@ -263,9 +258,9 @@ class MqttSource:
             self._client.publish(self._config.marker, b"", qos=1)
 
     def _parts(self) -> tuple[Client, BufferedSocket]:
-        if self._client is None or self._sock is None:
+        if self._client is None or self.line is None:
             raise ConnectionError(self.trouble)
-        return self._client, self._sock
+        return self._client, self.line
 
     def _dial(self, wait_s: float) -> bool:
         """Open a new connection when the pause is over, with a new client: nothing old remains."""
@@ -289,7 +284,7 @@ class MqttSource:
         client.on_connect, client.on_subscribe = self._on_connect, self._on_subscribe
         client.on_disconnect = self._on_disconnect
         sock: Any = client.socket()
-        self._client, self._sock = client, sock
+        self._client, self.line = client, sock
         sock.buffer.limit = self._config.max_packet_bytes
         sock.buffer.wanted = self._config.identity_property.encode()
         self.epoch += 1

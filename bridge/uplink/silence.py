@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import orjson
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka import Producer
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from bridge.uplink.lane import BaseLane
@@ -150,66 +150,6 @@ class Watch:
         return "silent"
 
 
-class StatusLog:
-    """The topic ``status``, followed from its beginning and written to; raises ``kafka.LOST``.
-
-    And the topic ``policy``: ``deferral`` is what it said last. ``region``: where we are, of two.
-    """
-
-    def __init__(self, bootstrap: str, topic: str, policy: str, region: str) -> None:
-        self._bootstrap, self._topic, self._policy = bootstrap, topic, policy
-        self._region = region_header(region)
-        self.deferral = Deferral()
-        self._producer = kafka.producer(bootstrap, {"message.timeout.ms": 10_000})
-        self._missing: dict[int, int] = {}
-
-    def __enter__(self) -> Self:
-        with kafka.LogReader(self._bootstrap, timeout_s=ASK_S) as log:
-            spans = log.spans(self._topic)
-        self._missing = {partition: high for partition, (low, high) in spans.items() if high > low}
-        places = [TopicPartition(self._topic, partition, OFFSET_BEGINNING) for partition in spans]
-        self._consumer = kafka.consumer(self._bootstrap, "odograph-bridge-silence")
-        self._consumer.assign([*places, TopicPartition(self._policy, 0, OFFSET_BEGINNING)])
-        return self
-
-    @property
-    def whole(self) -> bool:
-        """Whether all that was in the topic at the start has been read."""
-        return not self._missing
-
-    def read(self, wait_s: float) -> Iterator[tuple[str, bytes, int, Mapping[str, str]]]:
-        """Key, value, timestamp (now at most), headers of at most a batch of records; waits for the first."""
-        for record in map(kafka.record_of, kafka.taken(self._consumer, BATCH, wait_s)):
-            if record.topic == self._policy:
-                with suppress(ContractError):  # of a later version: what is known stands
-                    self.deferral = Deferral.decode(record.value)
-                continue
-            end = self._missing.get(record.partition)
-            if end is not None and record.offset >= end - 1:
-                del self._missing[record.partition]
-            at_ms = min(record.received_ms, time.time_ns() // 1_000_000)
-            yield record.key or "", record.value, at_ms, record.headers
-
-    def write(self, records: Iterable[Status], heard_on: Mapping[str, str]) -> int:
-        """Write records in the service's name; how many. The rest is for the next turn.
-
-        ``heard_on``: topics of the vehicles whose record must say in which one they speak.
-        """
-        now_ms, count = time.time_ns() // 1_000_000, 0
-        for vehicle_id, value in islice(records, WRITE_AT_ONCE):
-            headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER, *self._region]
-            if vehicle_id in heard_on:
-                headers.append((topics.HEADER_MQTT_TOPIC, heard_on[vehicle_id].encode()))
-            self._producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
-            count += 1
-        self._producer.poll(0)
-        return count
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._producer.flush(ASK_S if kind is None else 0)
-        self._consumer.close()
-
-
 class SilenceWatch:
     """Watches the log in a thread of its own over our slots' vehicles; ``lanes[0]`` must listen."""
 
@@ -221,7 +161,7 @@ class SilenceWatch:
             topics.kafka_topic(settings.kafka.prefix, n) for n in ("status", "policy")
         )
         self._silent_s, self._root = settings.bridge.silent_s, settings.mqtt.root
-        self._region = settings.region.name
+        self._region = region_header(settings.region.name)
         self._unslotted: dict[str, str] = {}
         self._lanes = lanes
         self._calm = Calm()
@@ -240,34 +180,55 @@ class SilenceWatch:
         log = structlog.get_logger()
         while not stop.is_set():
             try:
-                with StatusLog(self._bootstrap, self._topic, self._policy, self._region) as status:
-                    self._follow(status, stop)
+                self._follow(stop)
             except kafka.LOST as error:
                 log.info("no watch over silent vehicles", why=str(error))
             except Exception:  # the bridge carries messages, watch or no watch
                 log.error("defect in the watch over silent vehicles", exc_info=True)
             stop.wait(RETRY_S)
 
-    def _follow(self, log: StatusLog, stop: threading.Event) -> None:
-        watch = Watch(round(1000 * self._silent_s))
-        every_s = min(JUDGE_S, self._silent_s / 4)
-        judge_s, ours = 0.0, self._lanes[0].wanted
-        while not stop.is_set() and self._lanes[0].wanted == ours:
-            for key, value, at_ms, headers in log.read(min(POLL_S, every_s)):
-                if self._slot(key, headers.get(topics.HEADER_MQTT_TOPIC, "")) in ours or None in ours:
-                    watch.note(key, value, at_ms, headers.get(topics.HEADER_REGION, ""))
-            now_ms = time.time_ns() // 1_000_000
-            self._calm.look(now_ms, self._lanes[0].listens(), self._lanes[0].epoch)
-            if log.whole and time.monotonic() >= judge_s:
-                judge_s = time.monotonic() + every_s
-                self._collect_seen(watch)
-                self._forgotten.set(watch.forgotten)
-                told = watch.judge(now_ms, self._seen, self._calm.since_ms)
-                self._words.inc(log.write(told, self._unslotted))
-                self._silent.set(watch.silent)
-                translator = self._lanes[0].translator
-                translator.show_every_ms = round(1000 * log.deferral.show_every_s)
-                translator.deferred = watch.of_classes(log.deferral.classes)
+    def _follow(self, stop: threading.Event) -> None:
+        watch, deferral = Watch(round(1000 * self._silent_s)), Deferral()
+        every_s, lane = min(JUDGE_S, self._silent_s / 4), self._lanes[0]
+        judge_s, ours = 0.0, lane.wanted
+
+        def take(record: kafka.Record) -> None:
+            nonlocal deferral
+            key, topic = record.key or "", record.headers.get(topics.HEADER_MQTT_TOPIC, "")
+            if record.topic == self._policy:
+                with suppress(ContractError):  # of a later version: what is known stands
+                    deferral = Deferral.decode(record.value)
+            elif self._slot(key, topic) in ours or None in ours:
+                at_ms = min(record.received_ms, time.time_ns() // 1_000_000)
+                watch.note(key, record.value, at_ms, record.headers.get(topics.HEADER_REGION, ""))
+
+        producer = kafka.producer(self._bootstrap, {"message.timeout.ms": 10_000})
+        both = (self._topic, self._policy)
+        with kafka.following(self._bootstrap, "odograph-bridge-silence", both, take) as more:
+            while not stop.is_set() and lane.wanted == ours:
+                more(BATCH, min(POLL_S, every_s))
+                now_ms = time.time_ns() // 1_000_000
+                self._calm.look(now_ms, lane.listens(), lane.epoch)
+                if time.monotonic() >= judge_s:
+                    judge_s = time.monotonic() + every_s
+                    self._collect_seen(watch)
+                    self._forgotten.set(watch.forgotten)
+                    self._write(producer, watch.judge(now_ms, self._seen, self._calm.since_ms))
+                    self._silent.set(watch.silent)
+                    lane.translator.show_every_ms = round(1000 * deferral.show_every_s)
+                    lane.translator.deferred = watch.of_classes(deferral.classes)
+            producer.flush(ASK_S)
+
+    def _write(self, producer: Producer, records: Iterable[Status]) -> None:
+        """Write records in the service's name, as many as a turn may; the rest is for the next one."""
+        now_ms = time.time_ns() // 1_000_000
+        for vehicle_id, value in islice(records, WRITE_AT_ONCE):
+            headers: list[tuple[str, str | bytes | None]] = [receipt(now_ms), SCHEMA_HEADER, *self._region]
+            if vehicle_id in self._unslotted:  # the record must say in which topic the vehicle speaks
+                headers.append((topics.HEADER_MQTT_TOPIC, self._unslotted[vehicle_id].encode()))
+            producer.produce(self._topic, value, vehicle_id.encode(), timestamp=now_ms, headers=headers)
+            self._words.inc()
+        producer.poll(0)
 
     def _slot(self, vehicle_id: str, topic: str) -> int:
         """The slot that a vehicle's messages come in; of our own words as well, which name its topic."""

@@ -171,7 +171,8 @@ def pubacks(packet_ids: Sequence[int]) -> bytes:
 class PacketBuffer:
     """What was read from the connection and not consumed yet; a long packet's parts are joined once.
 
-    Of a PUBLISH of more than ``limit`` bytes only so many are held; it is given out when the rest has passed.
+    Of a PUBLISH of more than ``limit`` bytes only so many are held; it is given out when the rest, of which
+    ``passing`` bytes are to come, has passed.
     ``wanted``: the user property that names senders.
     """
 
@@ -183,16 +184,16 @@ class PacketBuffer:
         self._parts: list[bytes] = []
         self._missing = 0
         self._large = 0
-        self._passing = 0
+        self.passing = 0
 
     def __len__(self) -> int:
         return len(self._data) - self._at
 
     def feed(self, data: bytes) -> None:
         """Append what was just read. Raises WireError for a packet too large that is no PUBLISH."""
-        if self._passing:
-            passed = min(self._passing, len(data))
-            self._passing -= passed
+        if self.passing:
+            passed = min(self.passing, len(data))
+            self.passing -= passed
             data = data[passed:]
             if not data:
                 return
@@ -209,7 +210,7 @@ class PacketBuffer:
             if not is_publish(self._data, 0):
                 raise WireError(f"a packet of {length} bytes that is no PUBLISH")
             if not self._missing:  # hold the first bytes, let the others pass
-                self._large, self._passing = length, max(0, length - len(self._data))
+                self._large, self.passing = length, max(0, length - len(self._data))
                 self._data = self._data[: self.limit] + self._data[length:]
 
     def refused(self) -> list[Publish]:
@@ -229,21 +230,17 @@ class PacketBuffer:
         self._at, self._large = self.limit, 0
         return [(topic, packet_id, payload)]
 
-    @property
-    def passing(self) -> bool:
-        return self._passing > 0
-
     def publishes(self, limit: int) -> list[Publish]:
         """The run of whole PUBLISH packets at the head, at most ``limit`` of them."""
         if self._large:
-            return self.refused() if limit > 0 and not self._passing else []
+            return self.refused() if limit > 0 and not self.passing else []
         found, self._at = take_publishes(self._data, self._at, limit, self.wanted)
         return found
 
     def is_whole(self) -> bool:
         """Whether a whole packet is at the head, or a large one has passed."""
         if self._large:
-            return not self._passing
+            return not self.passing
         return self._at < len(self._data) and 0 < packet_length(self._data, self._at) <= len(self)
 
     def other_is_whole(self) -> bool:
@@ -259,11 +256,13 @@ class PacketBuffer:
 
 
 class BufferedSocket:
-    """Stands in for a non-blocking socket under the client library; ``buffer`` holds what was read ahead."""
+    """Stands in for a non-blocking socket under the client library; ``buffer`` holds what was read ahead,
+    ``unsent`` what is still to be written of ours.
+    """
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
-        self._unsent = b""
+        self.unsent = b""
         self.buffer = PacketBuffer()
         self.fileno, self.setblocking, self.close = sock.fileno, sock.setblocking, sock.close
 
@@ -296,21 +295,17 @@ class BufferedSocket:
     def send(self, data: bytes) -> int:
         """What the client library writes: never into the middle of our own packets."""
         self.flush()
-        if self._unsent:
+        if self.unsent:
             raise BlockingIOError
         return int(self._sock.send(data))
 
     def queue(self, data: bytes) -> None:
         """Send ``data`` in its turn; the caller sees to it that the library has no packet half sent."""
-        self._unsent += data
+        self.unsent += data
         self.flush()
 
     def flush(self) -> None:
         """Send what was queued, as far as the kernel takes it."""
         with suppress(BlockingIOError, ssl.SSLWantWriteError):
-            while self._unsent:
-                self._unsent = self._unsent[self._sock.send(self._unsent) :]
-
-    @property
-    def wants_write(self) -> bool:
-        return bool(self._unsent)
+            while self.unsent:
+                self.unsent = self.unsent[self._sock.send(self.unsent) :]

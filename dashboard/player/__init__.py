@@ -14,16 +14,6 @@ from dashboard.shared.text import Record
 from dashboard.shared.theme import LIMIT, SERIES, TONES, Mode
 
 HERE: Final = Path(__file__).parent
-INK: Final[dict[Mode, dict[str, str]]] = {
-    "light": {
-        "ink": "#44515f",
-        "grid": "#e3e8ee",
-        "casing": "#ffffff",
-        "cursor": "#b3135a",
-        "end": "#44515f",
-    },
-    "dark": {"ink": "#a9b6c4", "grid": "#26303c", "casing": "#0b0f14", "cursor": "#ff7ab2", "end": "#5b6a7a"},
-}
 SCRIPTS: Final = {"trip": ("trip.js",), "replay": ("timeline.js", "stretch.js", "stock.js", "replay.js")}
 DECK_SCALE: Final = (
     f"<script>(() => {{{''.join((HERE / f).read_text() for f in ('scale.js', 'deck_scale.js'))}}})()</script>"
@@ -33,10 +23,7 @@ DECK_SCALE: Final = (
 
 def tone(mode: Mode) -> Record:
     """Colours of map and chart in one of the two themes."""
-    ground = TONES[mode]
-    major, minor = ("rgb({}, {}, {})".format(*road) for road in (ground.road_major, ground.road_minor))
-    roads = {"ground": ground.ground, "major": major, "minor": minor}
-    return roads | INK[mode] | {"line": SERIES[0], "limit": LIMIT, "free": SERIES[2]}
+    return TONES[mode] | {"line": SERIES[0], "limit": LIMIT, "free": SERIES[2]}
 
 
 @lru_cache

@@ -99,7 +99,7 @@ class Trip {
       context.lineWidth = casing ? 8 : 5;
       for (let k = 1; k < this.x.length; k += 1) {
         if (!joined[k]) continue;
-        context.strokeStyle = casing ? this.data.tone.casing : this.data.bands[band[k]];
+        context.strokeStyle = casing ? this.data.tone.outline : this.data.bands[band[k]];
         context.beginPath();
         context.moveTo(this.map.px(this.x[k - 1]), this.map.py(this.y[k - 1]));
         context.lineTo(this.map.px(this.x[k]), this.map.py(this.y[k]));
@@ -125,7 +125,7 @@ class Trip {
     context.beginPath();
     context.arc(this.map.px(this.x[this.at]), this.map.py(this.y[this.at]), 9, 0, 2 * Math.PI);
     context.lineWidth = 5;
-    context.strokeStyle = this.data.tone.casing;
+    context.strokeStyle = this.data.tone.outline;
     context.stroke();
     context.lineWidth = 3;
     context.strokeStyle = this.data.tone.cursor;

@@ -16,8 +16,6 @@ from zoneinfo import ZoneInfo
 
 import orjson
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import streamlit as st
 
 from dashboard.query_cache import scope
@@ -115,10 +113,7 @@ def to_parquet(frame: pd.DataFrame) -> bytes:
     for name in flat.select_dtypes("object"):
         if flat[name].dropna().map(type).nunique() > 1:
             flat[name] = flat[name].map(str, na_action="ignore")
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pandas(flat, preserve_index=False), sink)
-    made: bytes = sink.getvalue().to_pybytes()
-    return made
+    return flat.to_parquet(index=False)
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:

@@ -396,9 +396,12 @@ def network() -> Record:
     return row(ask_rarely(queries.road_networks)) or {}
 
 
-def road_address(roads: Mapping[str, Any]) -> str | None:
-    """Where the browser has the road rows from; another one after an outage, when it may have failed."""
-    return maps.road_address(f"{roads['version']}-{outages()}") if roads.get("version") else None
+def road_address() -> str | None:
+    """Where the browser has the road rows from and may keep them: another one when they have changed, and
+    after an outage, when it may have failed.
+    """
+    version = network().get("version")
+    return f"{maps.ROADS_PATH}?{urlencode({'v': f'{version}-{outages()}'})}" if version else None
 
 
 def map_size(wide_px: int, high_px: int) -> tuple[int, int]:
@@ -412,7 +415,7 @@ def draw_map(
     data: pd.DataFrame | None = None, **options: Any,
 ) -> Any:  # fmt: skip
     """A map of these layers over the roads, with its rows as files; the event of what is chosen on it."""
-    address = road_address(network())
+    address = road_address()
     roads = [] if address is None else [maps.roads(address, mode())]
     deck = maps.deck([*roads, *layers], view, basemap.address(ground()))
     chosen = st.pydeck_chart(deck, height=map_size(0, high_px)[1], key=key, alt=alt, **options)
@@ -425,7 +428,7 @@ def draw_map(
 def judged(found: pd.DataFrame) -> pd.DataFrame:
     """Cells or edges of traffic with what each speed is judged by, free flow where that is known."""
     lacks = "cell" in found and bool(found["free_flow_kmh"].isna().any())
-    return maps.judged(found, _limits(road_address(network())) if lacks else {})
+    return maps.judged(found, _limits(road_address()) if lacks else {})
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)

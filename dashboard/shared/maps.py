@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import h3
 import numpy as np
@@ -40,6 +40,8 @@ BREAK_S: Final = 60  # a trace is not drawn across a longer silence, s
 JUMP_MPS: Final = 70.0  # nor where the ends are further apart than a car can drive: a position has jumped
 JUMP_SLACK_M: Final = 100.0
 CELL_RESOLUTION: Final = 9  # H3 resolution of road cells (serving.road_cell)
+POSITION: Final = ["lat_deg", "lon_deg"]
+ENDS: Final = (("south", "west"), ("north", "east"))  # of a road network, by the columns of its extent
 
 
 class View(NamedTuple):
@@ -53,28 +55,23 @@ class View(NamedTuple):
 WORLD: Final = View(30.0, 10.0, 1.5)
 
 
-def view_of(
-    lat_deg: Sequence[float], lon_deg: Sequence[float], width_px: int = 800, height_px: int = 520
-) -> View:
-    """The view that holds all points with a margin; raises ValueError where there are none."""
-    south, north, west, east = min(lat_deg), max(lat_deg), min(lon_deg), max(lon_deg)
-    lat = (south + north) / 2
+def view_of(places: pd.DataFrame, size_px: tuple[int, int]) -> View | None:
+    """The view that holds all rows that have a position, with a margin; None where there are none."""
+    rows = placed(places)
+    if rows.empty:
+        return None
+    (south, west), (north, east) = rows[POSITION].min(), rows[POSITION].max()
+    (width_px, height_px), lat = size_px, (south + north) / 2
     wide = max(east - west, 0.004) * 1.08
     high = max(north - south, 0.004) * 1.08 / math.cos(math.radians(lat))
     zoom = math.log2(min(width_px / wide, height_px / high) * 360 / 512)
     return View(round(lat, 5), round((west + east) / 2, 5), round(min(max(zoom, 1.0), 16.0), 2))
 
 
-def view_of_rows(frame: pd.DataFrame, size_px: tuple[int, int]) -> View | None:
-    """The view that holds all rows that have a position; None where there are none."""
-    rows = placed(frame)
-    return view_of(list(rows["lat_deg"]), list(rows["lon_deg"]), *size_px) if len(rows) else None
-
-
 def view_of_cells(cells: Iterable[str], size_px: tuple[int, int]) -> View | None:
     """The view that holds all H3 cells; None where there are none."""
     corners = [corner for cell in cells for corner in h3.cell_to_boundary(cell)]
-    return view_of([lat for lat, _ in corners], [lon for _, lon in corners], *size_px) if corners else None
+    return view_of(pd.DataFrame(corners, columns=POSITION), size_px)
 
 
 def view_of_roads(network: Record, frame: pd.DataFrame, size_px: tuple[int, int]) -> View | None:
@@ -84,18 +81,16 @@ def view_of_roads(network: Record, frame: pd.DataFrame, size_px: tuple[int, int]
     """
     if not network.get("version"):
         return None
-    (south, north), (west, east) = (
-        (network[a], network[b]) for a, b in (("south", "north"), ("west", "east"))
-    )
+    (south, west), (north, east) = ends = [[network[y], network[x]] for y, x in ENDS]
     rows = placed(frame)
     there = rows["lat_deg"].between(south, north) & rows["lon_deg"].between(west, east)
-    return None if len(rows) and not there.any() else view_of([south, north], [west, east], *size_px)
+    return None if len(rows) and not there.any() else view_of(pd.DataFrame(ends, columns=POSITION), size_px)
 
 
 def view_of_traffic(network: Record, found: pd.DataFrame, size_px: tuple[int, int]) -> View | None:
     """The view that holds the road network where vehicles were seen on it, else the cells where they were."""
     cells = [] if "cell" not in found else list(set(found.loc[found["source"] != "profile", "cell"]))
-    places = pd.DataFrame(map(h3.cell_to_latlng, cells), columns=["lat_deg", "lon_deg"])
+    places = pd.DataFrame(map(h3.cell_to_latlng, cells), columns=POSITION)
     return view_of_roads(network, places, size_px) or view_of_cells(cells, size_px)
 
 
@@ -122,14 +117,9 @@ def road_rows(edges: pd.DataFrame) -> list[Record]:
 
 def roads(address: str, mode: Mode) -> pdk.Layer:
     """The road network by the address of ``road_rows``: an unchanged one is not fetched again."""
-    tone = TONES[mode]
-    colours = f"w > 1 ? {list(tone.road_major)} : {list(tone.road_minor)}"
+    major, minor = (list(rgba(TONES[mode][road])) for road in ("major", "minor"))
+    colours = f"w > 1 ? {major} : {minor}"
     return _paths(address, "roads", "p", get_color=colours, get_width="w", pickable=False)
-
-
-def road_address(version: str) -> str:
-    """Where our own server has the road rows; it changes when they do, so a browser may keep them."""
-    return f"{ROADS_PATH}?v={quote(version)}"
 
 
 def address(path: str, number: str, states: Sequence[str] = ()) -> str:
@@ -252,7 +242,7 @@ def literal(value: str) -> pdk.types.String:
 
 def placed(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows that have a position: nothing is drawn at 0, 0."""
-    return frame.dropna(subset=["lat_deg", "lon_deg"])
+    return frame.dropna(subset=POSITION)
 
 
 def offset_m(a: Record, b: Record) -> Point:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from dashboard.shared.theme import CONGESTION, LIMIT, SERIES, SEVERITIES, STATES, TONES, Mode, speed_labels
+from dashboard.shared.theme import CONGESTION, LIMIT, SERIES, SEVERITIES, SPEED_BANDS, STATES, TONES, Mode
 
 CELL_PX: Final = 64
 _SIGNS: Final = tomllib.loads(Path(__file__).with_name("icons.toml").read_text())
@@ -29,7 +29,7 @@ def _data_url(svg: str) -> str:
 def _icons(mode: Mode) -> dict[str, str]:
     signs = {name: _SIGNS[name] for name in STATES} | dict.fromkeys(SEVERITIES, _SIGNS["pin"])
     colours = STATES | SEVERITIES
-    return {name: sign.format(c=colours[name], o=TONES[mode].outline) for name, sign in signs.items()}
+    return {name: sign.format(c=colours[name], o=TONES[mode]["outline"]) for name, sign in signs.items()}
 
 
 @lru_cache(maxsize=2)
@@ -114,7 +114,7 @@ def congestion(bases: Sequence[str] = ("free flow",), unknown: str = "no free-fl
 
 def speeds() -> str:
     """The bands of a trace's speed."""
-    return _legend((_swatch(colour), f"{label} km/h") for label, colour in speed_labels().items())
+    return _legend((_swatch(colour), f"{label} km/h") for _, colour, label in SPEED_BANDS)
 
 
 def trip() -> str:

@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import pandas as pd
 
@@ -10,19 +10,13 @@ Mode = Literal["light", "dark"]
 Rgba = tuple[int, int, int, int]
 
 
-class Tone(NamedTuple):
-    """The colours of the map's ground in one of the two themes."""
-
-    ground: str
-    road_major: Rgba
-    road_minor: Rgba
-    outline: str
-
-
-TONES: Final[dict[Mode, Tone]] = {
-    "light": Tone("#eef1f4", (182, 191, 202, 255), (213, 219, 226, 255), "#ffffff"),
-    "dark": Tone("#12171e", (74, 85, 99, 255), (46, 54, 65, 255), "#0b0f14"),
-}
+TONES: Final[dict[Mode, dict[str, str]]] = {
+    "light": {"ground": "#eef1f4", "major": "#b6bfca", "minor": "#d5dbe2", "outline": "#ffffff",
+              "ink": "#44515f", "grid": "#e3e8ee", "cursor": "#b3135a", "end": "#44515f"},
+    "dark": {"ground": "#12171e", "major": "#4a5563", "minor": "#2e3641", "outline": "#0b0f14",
+             "ink": "#a9b6c4", "grid": "#26303c", "cursor": "#ff7ab2", "end": "#5b6a7a"},
+}  # fmt: skip
+"""Colours of maps (ground, major and minor roads, what outlines signs) and of our own pictures, by theme."""
 
 STATES: Final[dict[str, str]] = {  # state of a vehicle -> its colour; the icon's shape says the same
     "moving": "#1a7fd0",
@@ -45,14 +39,14 @@ CONGESTION: Final[dict[str, str]] = {  # band of the speed ratio -> its colour, 
     "unknown": "#9aa5b1",
 }
 
-SPEED_BANDS: Final[tuple[tuple[float, str], ...]] = (
-    (20, "#8a55c9"),
-    (40, "#3b7dd4"),
-    (60, "#1fa59b"),
-    (90, "#84bd42"),
-    (float("inf"), "#eeb40a"),
+SPEED_BANDS: Final[tuple[tuple[float, str, str], ...]] = (
+    (20, "#8a55c9", "0-20"),
+    (40, "#3b7dd4", "20-40"),
+    (60, "#1fa59b", "40-60"),
+    (90, "#84bd42", "60-90"),
+    (float("inf"), "#eeb40a", "90+"),
 )
-"""Upper bound in km/h (exclusive) -> colour of a trace's piece; hue and lightness change with speed."""
+"""Upper bound in km/h (exclusive), colour of a trace's piece, label; hue and lightness change with speed."""
 
 SERIES: Final[tuple[str, ...]] = ("#1a7fd0", "#e0761b", "#12937e", "#b5559f")
 """Colours of a chart's lines in order."""
@@ -67,14 +61,7 @@ def rgba(colour: str, alpha: int = 255) -> Rgba:
 
 def speed_colour(speed_kmh: float) -> str:
     """The colour of a speed."""
-    return next(colour for bound, colour in SPEED_BANDS if speed_kmh < bound)
-
-
-def speed_labels() -> dict[str, str]:
-    """Label of each speed band, as ``20-40``, -> its colour."""
-    lows = [0.0, *(bound for bound, _ in SPEED_BANDS[:-1])]
-    labels = [f"{low:.0f}-{bound:.0f}" for low, (bound, _) in zip(lows, SPEED_BANDS[:-1], strict=False)]
-    return dict(zip([*labels, f"{lows[-1]:.0f}+"], (colour for _, colour in SPEED_BANDS), strict=True))
+    return next(colour for bound, colour, _ in SPEED_BANDS if speed_kmh < bound)
 
 
 STYLE: Final = Path(__file__).with_name("style.css")

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, cast
@@ -281,6 +281,34 @@ class LogReader:
                     return
                 until_s = time.monotonic() + self._timeout_s
         raise ServiceError(f"Kafka {self._bootstrap}: {topic} gives nothing for {self._timeout_s:g} s")
+
+
+@contextmanager
+def following(
+    bootstrap: str, group: str, topics: Sequence[str], take: Callable[[Record], None]
+) -> Iterator[Callable[[int, float], None]]:
+    """``take`` gets all that the topics hold, and in the block what comes behind it, when that is asked for.
+
+    It is by what the block is given: at most so many records, waiting so long (s) for the first. Raises LOST.
+    """
+    places: list[TopicPartition] = []
+    with LogReader(bootstrap) as log:
+        for topic in topics:
+            for partition, (low, end) in log.spans(topic).items():
+                for record in log.records(topic, partition, low, end):
+                    take(record)
+                places.append(TopicPartition(topic, partition, end))
+    reader = consumer(bootstrap, group)
+
+    def more(limit: int, wait_s: float) -> None:
+        for message in taken(reader, limit, wait_s):
+            take(record_of(message))
+
+    try:
+        reader.assign(places)
+        yield more
+    finally:
+        reader.close()
 
 
 class LogEnds(LogReader):

@@ -241,7 +241,7 @@ def check_slider(reader: Visit) -> None:
 
 def on_ground(colour: str, alpha: int) -> str:
     """A colour that the light ground shines through."""
-    pairs = zip(rgba(colour)[:3], rgba(TONES["light"].ground)[:3], strict=True)
+    pairs = zip(rgba(colour)[:3], rgba(TONES["light"]["ground"])[:3], strict=True)
     return "#" + "".join(f"{round((a * alpha + b * (255 - alpha)) / 255):02x}" for a, b in pairs)
 
 

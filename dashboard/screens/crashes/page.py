@@ -116,7 +116,7 @@ def _place(found: Record) -> None:
     if lat is None or lon is None:
         live.nothing("The record holds no position.")
         return
-    fill, rim = (list(rgba(c)) for c in (SEVERITIES["CRITICAL"], TONES[live.mode()].outline))
+    fill, rim = (list(rgba(c)) for c in (SEVERITIES["CRITICAL"], TONES[live.mode()]["outline"]))
     look: Any = {"get_radius": 9, "get_fill_color": fill, "get_line_color": rim, "pickable": True}
     spot = maps.dot([{"lon": lon, "lat": lat, "tip": f"{lat:.5f}, {lon:.5f}"}], "spot", **look)
     live.draw_map([spot], maps.View(lat, lon, 15.0), 300, "crash_map", "Map of the place")

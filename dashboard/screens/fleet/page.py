@@ -72,7 +72,7 @@ def _draw() -> None:
     layers = _layers(fleet, wanted, states, traffic)
 
     def look() -> maps.View | None:
-        return maps.view_of_roads(live.network(), fleet, size_px) or maps.view_of_rows(fleet, size_px)
+        return maps.view_of_roads(live.network(), fleet, size_px) or maps.view_of(fleet, size_px)
 
     view = live.kept_view(VIEW, None, look)
     clicks: Any = {"on_select": "rerun", "selection_mode": "single-object"}

@@ -70,7 +70,7 @@ def _player(day: date, speed: int, follow: str | None) -> None:
     data = {
         "tone": player.tone(live.mode()),
         "icons": {"sheet": sheet, "mapping": mapping},
-        "roads": live.road_address(roads),
+        "roads": live.road_address(),
         "ground": live.ground(),
         "zone": str(zone),
         "day": {"since": begin, "until": end},

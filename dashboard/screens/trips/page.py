@@ -121,15 +121,15 @@ def _events(found: Record) -> None:
     alerts = live.rows(ask(queries.trip_alerts, *during))
     stops = live.rows(ask(queries.stops_around, *during))
     pieces = path.pieces(points)
-    if pieces:
-        asked = ([p.cell for p in pieces], [p.sector for p in pieces], [p.speed_kmh for p in pieces])
-        ratios = ask_large(queries.speed_ratio, *asked)
+    if len(pieces):
+        speeds = [row["speed_kmh"] for row in text.rows_of(pieces[["speed_kmh"]])]
+        ratios = ask_large(queries.speed_ratio, pieces["cell"].tolist(), pieces["sector"].tolist(), speeds)
         data = {
             "id": found["trip_id"],
             "tone": player.tone(live.mode()),
             "bands": dict(CONGESTION),
             "zone": str(live.tz()),
-            "roads": live.road_address(live.network()),
+            "roads": live.road_address(),
             "ground": live.ground(),
             "path": path.path(pieces, pd.DataFrame() if ratios is None else ratios),
             "marks": path.marks(path.halts(points), idle, harsh, alerts),

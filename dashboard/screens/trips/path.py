@@ -5,7 +5,7 @@ Times are epoch milliseconds, places degrees, speeds km/h.
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import h3
 import pandas as pd
@@ -25,34 +25,24 @@ HARSH: Final = {
 }
 
 
-class Piece(NamedTuple):
-    """The path of one window, from the place before where ``joined``, and what free flow is looked up by."""
-
-    t_ms: int
-    lat_deg: float
-    lon_deg: float
-    speed_kmh: float | None
-    limit_kmh: float | None
-    cell: str
-    sector: int
-    joined: bool
+PIECE: Final = ["t_ms", "lat_deg", "lon_deg", "speed_kmh", "limit_kmh", "cell", "sector", "joined"]
+"""The path of one window, from the place before where ``joined``, and what free flow is looked up by."""
 
 
-def pieces(points: pd.DataFrame) -> list[Piece]:
-    """One piece a window with a place, in order of time."""
+def pieces(points: pd.DataFrame) -> pd.DataFrame:
+    """A row of PIECE a window with a place, in order of time."""
     rows = rows_of(placed(points))
     found = []
-    for a, b in zip([None, *rows[:-1]], rows, strict=True):
+    for a, b in zip([None, *rows], rows, strict=False):
         whole = a is not None and joined(a, b | {"step_s": _length_s(b)})
         start = a if a is not None and whole else b
         lat, lon = (start["lat_deg"] + b["lat_deg"]) / 2, (start["lon_deg"] + b["lon_deg"]) / 2
         east_m, north_m = offset_m(start, b)
         moved = math.hypot(east_m, north_m) >= LEAST_MOVE_M
         sector = sector_of(math.degrees(math.atan2(east_m, north_m)) if moved else b["heading_deg"])
-        speeds = (b["speed_mean_kmh"], b["speed_limit_kmh"])
-        cell = h3.latlng_to_cell(lat, lon, CELL_RESOLUTION)
-        found.append(Piece(_ms(b["window_end"]), b["lat_deg"], b["lon_deg"], *speeds, cell, sector, whole))
-    return found
+        end = (_ms(b["window_end"]), b["lat_deg"], b["lon_deg"], b["speed_mean_kmh"], b["speed_limit_kmh"])
+        found.append((*end, h3.latlng_to_cell(lat, lon, CELL_RESOLUTION), sector, whole))
+    return pd.DataFrame(found, columns=PIECE)
 
 
 def _length_s(row: Record) -> float:
@@ -75,27 +65,26 @@ def halts(points: pd.DataFrame) -> list[Record]:
     return found
 
 
-def path(found: Sequence[Piece], ratios: pd.DataFrame) -> Record:
+def path(found: pd.DataFrame, ratios: pd.DataFrame) -> Record:
     """The columns that the trip's map and chart draw; ``ratios`` in the order of the pieces."""
     judged = rows_of(ratios) if len(ratios) == len(found) else [{}] * len(found)
     return {
-        "t": [p.t_ms for p in found],
-        "lat": [round(p.lat_deg, 6) for p in found],
-        "lon": [round(p.lon_deg, 6) for p in found],
-        "speed": [_rounded(p.speed_kmh) for p in found],
-        "limit": [_rounded(p.limit_kmh) for p in found],
+        "t": found["t_ms"].tolist(),
+        "lat": [round(lat, 6) for lat in found["lat_deg"]],
+        "lon": [round(lon, 6) for lon in found["lon_deg"]],
+        "speed": [_rounded(speed) for speed in found["speed_kmh"]],
+        "limit": [_rounded(limit) for limit in found["limit_kmh"]],
         "free": [_rounded(row.get("free_flow_kmh")) for row in judged],
         "band": [row.get("congestion") or "unknown" for row in judged],
-        "joined": [p.joined for p in found],
+        "joined": found["joined"].tolist(),
     }
 
 
-def track(trip: Record, found: Sequence[Piece]) -> pd.DataFrame:
+def track(trip: Record, found: pd.DataFrame) -> pd.DataFrame:
     """The way as points, a row of shared/tracks.py each; where a piece joins none, a segment begins."""
-    times = pd.to_datetime([p.t_ms for p in found], unit="ms", utc=True)
-    points = pd.DataFrame(found, columns=list(Piece._fields)).assign(time=times)
-    whose = {name: trip[name] for name in ("trip_id", "vehicle_id")}
-    return points.assign(segment=(points["joined"] == False).cumsum(), **whose)[tracks.TRACK]  # noqa: E712
+    more = {name: trip[name] for name in ("trip_id", "vehicle_id")}
+    more |= {"time": pd.to_datetime(found["t_ms"], unit="ms", utc=True)}
+    return found.assign(segment=(found["joined"] == False).cumsum(), **more)[tracks.TRACK]  # noqa: E712
 
 
 def marks(

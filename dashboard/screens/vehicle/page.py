@@ -114,7 +114,7 @@ def _past() -> None:
         if newest is not None:
             layers.append(maps.vehicles(newest, live.mode()))
         what, size_px = (vehicle_id, _chosen_span()), live.map_size(640, MAP_PX)
-        view = live.kept_view(VIEW, what, lambda: maps.view_of_rows(points, size_px))
+        view = live.kept_view(VIEW, what, lambda: maps.view_of(points, size_px))
         live.draw_map(layers, view, MAP_PX, "vehicle_map", "Map of the vehicle's path", points)
         st.html(pictures.speeds())
     with right:

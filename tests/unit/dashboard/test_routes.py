@@ -33,7 +33,7 @@ def answer(
         "query_string": query.encode(),
         "headers": headers,
     }
-    route = routes.bundle_route(load(), lambda: known)
+    route = routes.answering(routes.bundle_route(load()), lambda: known)
     found: Response = route.endpoint(Request(scope))
     return found
 

@@ -33,7 +33,7 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Any:
     config = SourceConfig(MqttBroker("h", 1), "c", ("r/#",), 10, Path("none"), gather_s=GATHER_S)
     source: Any = MqttSource(config)
     source._client = SimpleNamespace(want_write=lambda: False, loop_misc=lambda: 0)
-    source._sock = BufferedSocket(ours)
+    source.line = BufferedSocket(ours)
     source.connected = True
     found = SimpleNamespace(source=source, theirs=theirs, waits=[], meanwhile=b"")
 
@@ -94,12 +94,12 @@ def test_a_read_takes_all_records_of_tls_that_are_there(line: Any, tmp_path: Pat
     thread = threading.Thread(target=send)
     thread.start()
     ours = ssl.create_default_context(cafile=tmp_path / "ca" / "test" / "ca.pem")
-    line.source._sock._sock.setblocking(True)
-    raw = line.source._sock._sock.dup()
+    line.source.line._sock.setblocking(True)
+    raw = line.source.line._sock.dup()
     with ours.wrap_socket(raw, server_hostname="localhost") as client:
         assert sent.wait(10.0)
         client.setblocking(False)
-        line.source._sock = BufferedSocket(client)
+        line.source.line = BufferedSocket(client)
         assert ids(line.source.poll(500, 0.0)) == [*range(1, 101)]
         client.setblocking(True)
         client.sendall(b"x")

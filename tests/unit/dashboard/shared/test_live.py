@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import pytest
 from streamlit.testing.v1 import AppTest
+
+from dashboard.shared import live
 
 
 def listing() -> None:
@@ -48,3 +51,12 @@ def test_until_the_browser_has_left_each_drawing_says_where_to_go() -> None:
         said = [element.proto.body for element in page.get("html")]
         assert [("vehicle?vehicle=V7" in body) for body in said] == ([True] if goes else [])
         assert len(page.text) == (not goes)
+
+
+def test_new_roads_and_those_after_an_outage_have_a_new_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for network, outages in (({"version": "town-256"}, 0), ({"version": "town-256"}, 1), ({}, 1)):
+        monkeypatch.setattr(live, "network", lambda network=network: network)
+        monkeypatch.setattr(live, "outages", lambda outages=outages: outages)
+        found.append(live.road_address())
+    assert found == ["/map/roads.json?v=town-256-0", "/map/roads.json?v=town-256-1", None]

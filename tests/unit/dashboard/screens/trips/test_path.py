@@ -41,16 +41,16 @@ def windows(*rows: tuple[float | None, float | None, float | None, float]) -> pd
 def test_a_piece_lies_in_the_cell_of_its_middle_and_has_the_direction_of_its_way() -> None:
     way = windows((49.0, 8.4, 30.0, 32.0), (49.001, 8.4, 40.0, 42.0), (49.001, 8.4015, 40.0, 42.0))
     found = trip_path.pieces(way)
-    assert [p.sector for p in found] == [3, 0, 1]  # alone: by its course; then north; then east
-    assert found[1].cell == h3.latlng_to_cell(49.0005, 8.4, 9)
-    assert [p.joined for p in found] == [False, True, True]
-    assert [p.t_ms for p in found] == [round(START.timestamp() * 1000) + 10_000 * k for k in (1, 2, 3)]
+    assert found["sector"].tolist() == [3, 0, 1]  # alone: by its course; then north; then east
+    assert found["cell"][1] == h3.latlng_to_cell(49.0005, 8.4, 9)
+    assert found["joined"].tolist() == [False, True, True]
+    assert found["t_ms"].tolist() == [round(START.timestamp() * 1000) + 10_000 * k for k in (1, 2, 3)]
 
 
 def test_a_way_is_not_drawn_across_a_jump_or_a_silence() -> None:
     way = windows((49.0, 8.4, 30.0, 32.0), (49.2, 8.4, 30.0, 32.0), (49.2, 8.4001, 30.0, 32.0))
     way.loc[2, ["window_start", "window_end"]] += pd.Timedelta(minutes=10)
-    assert [p.joined for p in trip_path.pieces(way)] == [False, False, False]
+    assert trip_path.pieces(way)["joined"].tolist() == [False, False, False]
 
 
 def track() -> pd.DataFrame:
@@ -120,7 +120,10 @@ def test_a_ways_geojson_has_a_line_or_point_a_segment_with_times_and_speeds() ->
 
 
 def test_no_way_is_an_empty_file_of_either_form() -> None:
-    none = trip_path.track({"trip_id": "a1", "vehicle_id": "WDB1240001A000001"}, [])
+    none = trip_path.track(
+        {"trip_id": "a1", "vehicle_id": "WDB1240001A000001"},
+        trip_path.pieces(windows((None, None, 30.0, 32.0))),
+    )
     assert len(ET.fromstring(tracks.to_gpx(none))) == 0
     assert json.loads(tracks.to_geojson(none)) == {"type": "FeatureCollection", "features": []}
 
