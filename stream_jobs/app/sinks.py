@@ -15,7 +15,7 @@ from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
 from stream_jobs.app.schema import EDGE_KEYS, LOG, ROAD_KEYS, WINDOW_KEYS
 from stream_jobs.app.statements import Table
-from stream_jobs.app.telemetry import BUCKET, MISSED, TABLES, table_of
+from stream_jobs.app.telemetry import BUCKET, TABLES, table_of
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.maintenance.rollups import NOTE_CHANGES
 from stream_jobs.recovery.ledger import BatchClaims
@@ -70,12 +70,12 @@ class TelemetrySink:
         if not self.claims.claim(connection, batch_id, rows.num_rows):
             return
         kinds = rows["kind"]
-        tables = {name: rows.filter(pc.equal(kinds, name)) for name in (*TABLES, MISSED, BUCKET)}
+        tables = {name: rows.filter(pc.equal(kinds, name)) for name in (*TABLES, BUCKET)}
         others = rows.filter(pc.invert(pc.is_in(kinds, pa.array([*tables, ALERT]))))
         found = tables_of(unpack(body) for body in others["body"].to_pylist())
         for table, columns in found.items():
             write_rows(connection, table, columns, batch_id)
-        vehicle, latest, missed = (_joined(tables[name]) for name in ("vehicle", "latest", MISSED))
+        vehicle, latest, missed = (_joined(tables[name]) for name in ("vehicle", "latest", "missed"))
         if vehicle is not None:
             write_rows(connection, VEHICLE, vehicle, batch_id)
         if latest is not None:
