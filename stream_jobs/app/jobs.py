@@ -160,17 +160,16 @@ class Application:
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
         files = checkpoint_files(s, lambda: spark)
-        fit, counted = (files, query.name, query.operators), not query.may_fail
-        checkpoint = checkpoint_of(*fit, query.replaces, query.buckets(s), counted=counted)
         topics = [kafka_topic(s.kafka.prefix, topic) for topic in query.topics]
         logs = log_generations(self._addresses.kafka_bootstrap, topics)
+        fit = files, query.name, query.operators, query.replaces, query.buckets(s)
+        checkpoint = checkpoint_of(*fit, counted=not query.may_fail)
         of_logs(checkpoint, logs)
         claims = BatchClaims(query.name, checkpoint, logs)
         database, where = self._runner.database(query.name), self._addresses
         again = query.again and partial(query.again, s, where)
         if reconciled(database, checkpoint, again, stateless=query.operators is None):
-            checkpoint = checkpoint_of(*fit, (), query.buckets(s), counted=counted)
-            of_logs(checkpoint, logs)
+            of_logs(checkpoint_of(*fit, counted=not query.may_fail), logs)
         fresh = checkpoint.query_id() is None
         sink = query.sink(s, where, database, claims)
         records = kafka_stream(spark, s, where, query.max_offsets(s), *query.topics)
