@@ -69,7 +69,7 @@ def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> i
         behind = records_behind(settings, addresses)
         if not any(behind.get(query) for query in CLOSERS):
             return now_ms - settings.jobs.unwritten_ms
-    complete_ms = database.run(lambda c: complete_until_ms(c, CLOSERS))
+    complete_ms = complete_until_ms(database, *CLOSERS)
     if complete_ms is None and database.run(lambda c: fetch(c, SQL["ever"], {"queries": [*CLOSERS]}))[0][0]:
         raise ServiceError("the stream has not caught up yet: recompute when odograph status shows no lag")
     return now_ms if complete_ms is None else complete_ms
