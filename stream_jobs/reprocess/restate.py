@@ -98,7 +98,7 @@ class Restater:
         ``works`` is asked under the lock, because what another writer did changes it. ``run``: the line of
         the ledger that counts it: windows of all vehicles and places, or those of its one vehicle (windows
         of places then stay as they are), and findings and alerts too. None, a repair: windows of vehicles
-        with late frames and of the places they were at, and journeys.
+        with late frames and of all places, and journeys.
 
         ``seen_ms``: up to when the archive has everything. Raises ArchiveError where files are damaged;
         ServiceError when asked to stop.
@@ -173,11 +173,7 @@ class Restater:
     def _window_rows(self, made: Mapping[str, list[pa.Table]], run: Run | None) -> dict[Table, pa.Table]:
         found = {VEHICLE: pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])}
         if run is None or run.span.vehicle_id is None:
-            mine = pa.concat_tables([SHARE.empty_table(), *made[feed.SHARES]])
-            sums = summed(pa.concat_tables([mine, *made[feed.OTHERS]]))
-            if run is None:
-                keys = ["start_ms", *SHARE.names[1:3]]
-                sums = sums.join(mine.select(keys), keys, join_type="left semi")
+            sums = summed(pa.concat_tables([SHARE.empty_table(), *made[feed.SHARES]]))
             found[ROAD], found[EDGE] = place_rows(sums, self.settings.jobs.road_window_s)
         return {table: tagged(rows, BATCH_ID) for table, rows in found.items()}
 
