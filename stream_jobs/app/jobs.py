@@ -4,10 +4,10 @@ import gc
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -23,7 +23,7 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.database import Connection, Database, insert_row
-from stream_jobs.app.progress import Board, Listener, completeness, note, run_clock
+from stream_jobs.app.progress import Board, Listener, complete_until_ms, note, run_clock
 from stream_jobs.app.queries import QUERIES, Query, kafka_stream, rehearsal, settled, started
 from stream_jobs.app.session import MemoryReturn, build_session, conf_of
 from stream_jobs.app.topic_writer import TopicWriter
@@ -36,7 +36,7 @@ from stream_jobs.recovery.ledger import BatchClaims, enter, reconciled
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import grid_of
 from stream_jobs.reprocess.restate import Restater
-from stream_jobs.reprocess.work import nightly
+from stream_jobs.reprocess.work import CLOSERS, nightly
 from stream_jobs.user_sql.queries import user_queries
 
 log = structlog.get_logger("stream_jobs.app.jobs")
@@ -160,17 +160,16 @@ class Application:
     def _start_query(self, spark: SparkSession, query: Query) -> StreamingQuery:
         s = self._settings
         files = checkpoint_files(s, lambda: spark)
-        fit, counted = (files, query.name, query.operators), not query.may_fail
-        checkpoint = checkpoint_of(*fit, query.replaces, query.buckets(s), counted=counted)
         topics = [kafka_topic(s.kafka.prefix, topic) for topic in query.topics]
         logs = log_generations(self._addresses.kafka_bootstrap, topics)
+        fit = files, query.name, query.operators, query.replaces, query.buckets(s)
+        checkpoint = checkpoint_of(*fit, counted=not query.may_fail)
         of_logs(checkpoint, logs)
         claims = BatchClaims(query.name, checkpoint, logs)
         database, where = self._runner.database(query.name), self._addresses
         again = query.again and partial(query.again, s, where)
         if reconciled(database, checkpoint, again, stateless=query.operators is None):
-            checkpoint = checkpoint_of(*fit, (), query.buckets(s), counted=counted)
-            of_logs(checkpoint, logs)
+            of_logs(checkpoint_of(*fit, counted=not query.may_fail), logs)
         fresh = checkpoint.query_id() is None
         sink = query.sink(s, where, database, claims)
         records = kafka_stream(spark, s, where, query.max_offsets(s), *query.topics)
@@ -181,30 +180,32 @@ class Application:
         return running
 
     def _tasks(self, spark: SparkSession) -> list[PeriodicTask]:
-        """Each over a connection of its own, and in a scheduler pool of its name."""
+        """Each over a connection of its own; the one that needs Spark's tasks, in a pool of its name."""
         s, database = self._settings, self._runner.database
         nightly_db = database("recompute")
-        closed = completeness(nightly_db, "telemetry", "archive")
 
         def session() -> SparkSession:
             own = spark.newSession()
             own.conf.set("spark.sql.shuffle.partitions", str(s.recompute.parts))
+            own.sparkContext.setLocalProperty("spark.scheduler.pool", "recompute")  # of the task's thread
             return own
 
         restater = Restater(s, nightly_db, self._stop, Feeder(s, session, warm=True))
         progress = partial(write_progress, self._board, database("progress"), s.jobs.unwritten_ms)
-        tasks: list[tuple[str, float, Callable[[], Any]]] = [
-            ("progress", PROGRESS_S, progress),
-            ("recompute", s.recompute.poll_interval_s, lambda: nightly(restater, closed())),
+        closed = partial(complete_until_ms, nightly_db, *CLOSERS)
+        tasks = [
+            PeriodicTask("progress", PROGRESS_S, progress),
+            PeriodicTask("recompute", s.recompute.poll_interval_s, lambda: nightly(restater, closed())),
         ]
         if s.archive.url:
             store = partial(HadoopStore, spark, s.archive.url)
             mirror = Mirror(archive_of(s.paths.home), s.archive.grace_min * 60_000, store)
-            tasks.append(("mirror", s.archive.upkeep_s, mirror))
+            tasks.append(PeriodicTask("mirror", s.archive.upkeep_s, mirror))
         if s.jobs.clock_s:
             write = TopicWriter(self._addresses.kafka_bootstrap, s.kafka.prefix, CLOCK, self._stop).write
-            tasks.append(("clock", PROGRESS_S, partial(run_clock, self._board, s.jobs.clock_s, write)))
-        return [PeriodicTask(name, every_s, _in_pool(spark, name, work)) for name, every_s, work in tasks]
+            clock = partial(run_clock, self._board, s.jobs.clock_s, write)
+            tasks.append(PeriodicTask("clock", PROGRESS_S, clock))
+        return tasks
 
     def _watch(self, spark: SparkSession) -> None:
         """Until the term is over. A user's query may end; raises ServiceError where another one does.
@@ -284,11 +285,3 @@ def write_progress(board: Board, database: Database, unwritten_ms: int) -> None:
 
     if lines or moments:
         database.run(write)
-
-
-def _in_pool(spark: SparkSession, name: str, work: Callable[[], Any]) -> Callable[[], Any]:
-    def run() -> Any:
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
-        return work()
-
-    return run

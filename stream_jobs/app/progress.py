@@ -207,16 +207,11 @@ def note(connection: Connection, moments: Mapping[str, int]) -> None:
     execute(connection, SQL["note"], {"queries": [*moments], "moments": [*moments.values()]})
 
 
-def complete_until_ms(connection: Connection, queries: tuple[str, ...]) -> int | None:
+def complete_until_ms(database: Database, *queries: str) -> int | None:
     """Up to when all of ``queries`` have taken in every record of the log, ms; None before each has said so.
 
     A record may reach the log long after its receipt: a late frame is in the archive once this lies after the
     moment at which it was listed (``noted_at``).
     """
-    found = fetch(connection, SQL["complete"], {"queries": list(queries)})
+    found = database.run(lambda connection: fetch(connection, SQL["complete"], {"queries": [*queries]}))
     return int(found[0][0]) if found else None
-
-
-def completeness(database: Database, *queries: str) -> Callable[[], int | None]:
-    """``complete_until_ms`` of these queries, asked of the database at each call."""
-    return lambda: database.run(lambda connection: complete_until_ms(connection, queries))

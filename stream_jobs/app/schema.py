@@ -12,7 +12,5 @@ WATERMARK_METADATA: Final = "spark.watermarkDelayMs"
 COUNTED: Final = "frames_counted"
 """What a stream observes: frames that were ``copies``, and that came to closed windows (``missed``)."""
 
-WINDOW_KEYS: Final = ("vehicle_id", "window_start")
 ROAD_KEYS: Final = ("cell", "heading_sector", "window_start")
-EDGE_KEYS: Final = ("network_no", "edge_id", "window_start")
 WRITER_COLUMNS: Final = ("batch_id", "revision", "restated_at")  # say who wrote a row, not what it says

@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from infra.clients.db import sql_of
-from stream_jobs.app import statements as sql
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
-from stream_jobs.app.schema import EDGE_KEYS, LOG, ROAD_KEYS, WINDOW_KEYS
-from stream_jobs.app.statements import Table
-from stream_jobs.app.telemetry import BUCKET, MISSED, TABLES, table_of
+from stream_jobs.app.schema import LOG, ROAD_KEYS
+from stream_jobs.app.statements import Table, staged
+from stream_jobs.app.telemetry import BUCKET, TABLES, table_of
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.maintenance.rollups import NOTE_CHANGES
 from stream_jobs.recovery.ledger import BatchClaims
@@ -30,14 +29,15 @@ LATE_TABLE: Final = "odograph.late_frame"
 
 
 VEHICLE = Table(
-    sql.VEHICLE_TABLE, WINDOW_KEYS, "window_start", sql.reopen(sql.VEHICLE_TABLE, WINDOW_KEYS), NOTE_CHANGES
+    "odograph.vehicle_window", ("vehicle_id", "window_start"), "window_start", "reopen", NOTE_CHANGES
 )
 ROAD, EDGE = (
-    Table(name, keys, "window_start", sql.reopen(name, keys), mark(sql.staged(name)))
-    for name, keys in ((sql.ROAD_TABLE, ROAD_KEYS), (sql.EDGE_TABLE, EDGE_KEYS))
+    Table(f"odograph.{name}", keys, "window_start", "reopen", mark(staged(name)))
+    for name, keys in (
+        ("road_cell_window", ROAD_KEYS),
+        ("road_edge_window", ("network_no", "edge_id", "window_start")),
+    )
 )
-
-
 LATEST = Table("odograph.vehicle_latest", ("vehicle_id",), "event_time")
 
 
@@ -70,12 +70,12 @@ class TelemetrySink:
         if not self.claims.claim(connection, batch_id, rows.num_rows):
             return
         kinds = rows["kind"]
-        tables = {name: rows.filter(pc.equal(kinds, name)) for name in (*TABLES, MISSED, BUCKET)}
+        tables = {name: rows.filter(pc.equal(kinds, name)) for name in (*TABLES, BUCKET)}
         others = rows.filter(pc.invert(pc.is_in(kinds, pa.array([*tables, ALERT]))))
         found = tables_of(unpack(body) for body in others["body"].to_pylist())
         for table, columns in found.items():
             write_rows(connection, table, columns, batch_id)
-        vehicle, latest, missed = (_joined(tables[name]) for name in ("vehicle", "latest", MISSED))
+        vehicle, latest, missed = (_joined(tables[name]) for name in ("vehicle", "latest", "missed"))
         if vehicle is not None:
             write_rows(connection, VEHICLE, vehicle, batch_id)
         if latest is not None:
@@ -130,7 +130,7 @@ def write_rows(connection: Connection, table: Table, rows: pa.Table, batch_id: i
     rows = tagged(rows, batch_id)
     stage(connection, table.name, rows)
     if execute(connection, table.upsert(rows.column_names)) < rows.num_rows:
-        execute(connection, table.reopen)
+        execute(connection, table.reopen_late())
     if table.also:
         execute(connection, table.also)
 

@@ -8,9 +8,6 @@ from infra.clients.db import sql_of
 from stream_jobs.app.schema import WRITER_COLUMNS
 
 SQL: Final = sql_of(__file__)
-VEHICLE_TABLE: Final = "odograph.vehicle_window"
-ROAD_TABLE: Final = "odograph.road_cell_window"
-EDGE_TABLE: Final = "odograph.road_edge_window"
 
 
 def staged(table: str) -> str:
@@ -82,9 +79,9 @@ def set_columns(keys: str, value: Callable[[str], str]) -> str:
 class Table:
     """A table that the stream writes and the batch layer restates, and its natural keys.
 
-    ``time``: the one that bounds the chunks looked at. ``reopen``: a statement for staged rows some of which
-    were restated already: what waits for repair is looked at again; none where rows never change once
-    written. ``also``: what belongs to a transaction that writes them.
+    ``time``: the one that bounds the chunks looked at. ``reopen``: the name of a statement for staged rows
+    some of which were restated already; none where rows never change once written. ``also``: what belongs to
+    a transaction that writes them.
     """
 
     name: str
@@ -111,6 +108,14 @@ class Table:
         staged_values, stored = (", ".join(f"{of}.{c}" for c in values) for of in ("s", "w"))
         return self._sql("leave_equal", staged_values=staged_values, stored=stored)
 
+    def reopen_late(self) -> str:
+        """A restated row that the stream touches again has to be restated again: its late frames reopen.
+
+        Those of any vehicle where it is of roads; of a journey those of its vehicle repaired within a day.
+        """
+        own = "AND l.vehicle_id = s.vehicle_id" if "vehicle_id" in self.keys else ""
+        return self._sql(self.reopen, keys=quoted(self.keys), own=own)
+
     def not_staged(self) -> str:
         """SQL: that no staged row is the one ``w`` of the table."""
         return self._sql("not_staged")
@@ -125,20 +130,6 @@ class Table:
         sources = ", ".join([quoted(columns[: len(columns) - len(constants)]), *constants])
         keys, ends = quoted(self.keys), on_conflict(self.keys, columns)
         return self._sql("put", columns=quoted(columns), sources=sources, keys=keys, on_conflict=ends)
-
-
-def reopen(table: str, keys: Sequence[str]) -> str:
-    """A restated window that the stream touches again has to be restated again: its late frames reopen.
-
-    Those of any vehicle where the windows are of roads.
-    """
-    own = "AND l.vehicle_id = s.vehicle_id" if "vehicle_id" in keys else ""
-    return SQL["reopen"].format(staged=staged(table), table=table, keys=", ".join(keys), own=own)
-
-
-def reopen_journeys(table: str) -> str:
-    """The same of journeys: late frames of their vehicles that were repaired within a day."""
-    return SQL["reopen_journeys"].format(staged=staged(table))
 
 
 def insert_new(table: str, columns: Sequence[str]) -> str:

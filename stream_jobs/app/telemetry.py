@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -43,8 +43,7 @@ OUTPUT: Final = (
 ``Found``, ``body``: Arrow's stream format), and one a bucket with the numbers (BUCKET).
 """
 BUCKET: Final = "bucket"
-TABLES: Final = ("vehicle", "latest", "shares")
-MISSED: Final = "missed"
+TABLES: Final = ("vehicle", "latest", "shares", "missed")
 
 
 class BucketState:
@@ -194,25 +193,19 @@ def operator_of(settings: Settings, rule_set: RuleSet) -> Operator:
 
 def _out(rows: list[Row], found: Found, bucket: int, open_from_ms: int) -> pd.DataFrame:
     tables = [(name, pa.concat_tables(getattr(found, name))) for name in TABLES if getattr(found, name)]
-    missed = found.missed
     bodies: list[tuple[str, str | None, bytes | None]] = [
         *((str(type(row).__struct_config__.tag), row.vehicle_id, pack(row)) for row in rows),
         *((name, None, ipc_of(table)) for name, table in tables),
-        *([] if missed is None else [(MISSED, None, ipc_of(missed))]),
         (BUCKET, None, None),
     ]
     kinds, vehicles, packed = zip(*bodies, strict=True)
-
-    def once(number: int) -> Any:
-        return pd.array([None] * (len(bodies) - 1) + [number], "Int64")
-
+    missed = sum(table.num_rows for table in found.missed)
+    numbers = {"open_from_ms": open_from_ms, "copies": found.copies, "missed": missed}
     return pd.DataFrame(
         {
             "kind": kinds, "vehicle_id": vehicles, "body": packed,
             "bucket": pd.array([bucket] * len(bodies), "Int32"),
-            "open_from_ms": once(open_from_ms),
-            "copies": once(found.copies),
-            "missed": once(0 if missed is None else missed.num_rows),
+            **{k: pd.array([None] * (len(bodies) - 1) + [v], "Int64") for k, v in numbers.items()},
         }
     )  # fmt: skip
 

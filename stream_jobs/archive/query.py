@@ -129,7 +129,9 @@ def note_again(settings: Settings, _where: Endpoints, connection: Connection, ga
     lost = gap.differing()
     for file in reader.files(archive_of(settings.paths.home)):
         offsets = () if file.entry is None else file.entry.offsets
-        if any(each.last >= lost.get((each.topic, each.partition), (each.last + 1,))[0] for each in offsets):
+        if any(
+            each.last >= min(lost.get((each.topic, each.partition), (each.last + 1,))) for each in offsets
+        ):
             for found in exceptions_in([file.path], deferred_topic(settings)):
                 note_exceptions(connection, found, file.logs)
 

@@ -17,7 +17,7 @@ from infra.clients.leases import Lease, Term
 from infra.settings.sections import Retention
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.database import Database, execute, fetch
-from stream_jobs.app.progress import completeness
+from stream_jobs.app.progress import complete_until_ms
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import upkeep
@@ -35,7 +35,7 @@ from stream_jobs.maintenance.trends import renew
 from stream_jobs.recovery import ledger as batch_ledger
 from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.restate import Restater
-from stream_jobs.reprocess.work import repair
+from stream_jobs.reprocess.work import CLOSERS, repair
 from stream_jobs.roads.history import NetworkFile, RoadHistory, place_stops, predict_arrivals
 from stream_jobs.rules.cohort.update import CohortUpdate
 
@@ -75,10 +75,10 @@ def all_tasks(
     """All, with pauses in s; ``database`` makes a connection of a task's own. Raises ConfigError."""
     jobs, home = settings.jobs, settings.paths.home
     repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
-    archived = completeness(evidence_db, "archive")
+    archived = partial(complete_until_ms, evidence_db, "archive")
     restater = Restater(settings, repair_db, stop, Feeder(settings))
-    late = partial(repair, restater, completeness(repair_db, "telemetry", "archive"))
-    closed_ms = completeness(audit_db, "telemetry", "archive")
+    late = partial(repair, restater, partial(complete_until_ms, repair_db, *CLOSERS))
+    closed_ms = partial(complete_until_ms, audit_db, *CLOSERS)
     topic = partial(TopicWriter, addresses.kafka_bootstrap, settings.kafka.prefix, stop=stop)
     closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
     cohort = CohortUpdate(settings.cohort, database("cohort"), topic("alerts").write, closes_s)

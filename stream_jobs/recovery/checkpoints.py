@@ -146,18 +146,15 @@ def reset(files: Files, home: Path, query: str, logs: Mapping[str, str] = Mappin
     The query must not be running. It starts anew from the earliest record that Kafka keeps. One that is never
     reset is where its checkpoint is not of the ``logs`` at hand: it has nothing of those.
     """
-    known = sorted(name for name in files.names("") if name not in NEVER_RESET)
     noted = logs_of(Checkpoint(files, query))
     of_these = not logs or any(noted.get(topic, log) == log for topic, log in logs.items())
     if query in NEVER_RESET and of_these:
         raise ConfigError(f"{query}: {NEVER_RESET[query]}")
-    if query not in (*known, *NEVER_RESET):
-        raise ConfigError(
-            f"no checkpoint of {query} in {files.root}; there are: {', '.join(known) or 'none'}"
-        )
     require_stopped(home, query)
     kept = put_aside(files, query)
-    assert kept is not None
+    if kept is None:
+        known = ", ".join(sorted({*files.names("")}.difference(NEVER_RESET))) or "none"
+        raise ConfigError(f"no checkpoint of {query} in {files.root}; there are: {known}")
     return kept
 
 

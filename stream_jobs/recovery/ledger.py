@@ -55,10 +55,8 @@ class BatchClaims:
 
     def range_of(self, batch_id: int) -> Stretches:
         """The records of a batch; where it begins is not known of the first one, and of a new partition."""
-        begun, ends = position(self.ends_of(batch_id - 1)), self.ends_of(batch_id)
-        known = batch_id > 0 and bool(begun)
-        whole = {(t, p): o for t, of in (ends or {}).items() for p, o in of.items()}
-        return {place: (begun.get(place) if known else None, end) for place, end in whole.items()}
+        begun, ends = position(self.ends_of(batch_id - 1)), self.ends_of(batch_id) or {}
+        return {(t, p): (begun.get((t, p)), end) for t, of in ends.items() for p, end in of.items()}
 
     def claim(self, connection: Connection, batch_id: int, rows: int) -> bool:
         """Enter the batch; False where it, or a later one, is in already.
@@ -68,7 +66,7 @@ class BatchClaims:
         begun, ends = self.ends_of(batch_id - 1) if batch_id else None, self.ends_of(batch_id)
         line = {"query_id": self.query_id, "batch_id": batch_id, "query": self._query, "rows": rows}
         line["log"] = " ".join(sorted(self.logs.values()))
-        line["ends"] = None if ends is None else orjson.dumps(ends, option=orjson.OPT_NON_STR_KEYS).decode()
+        line["ends"] = None if ends is None else _as_json(ends)
         claimed, newest, told = fetch(connection, SQL["claim"], line)[0]
         wanted = begun if claimed else ends if newest == batch_id else None
         if told is not None and wanted is not None and position(told) != position(wanted):
@@ -79,6 +77,10 @@ class BatchClaims:
         return bool(claimed)
 
 
+def _as_json(ends: Offsets) -> str:
+    return orjson.dumps(dict(ends), option=orjson.OPT_NON_STR_KEYS).decode()
+
+
 def enter(
     connection: Connection, query: str, query_id: str, batch_id: int = BEGUN,
     ends: Offsets = MappingProxyType({}),
@@ -86,39 +88,25 @@ def enter(
     """Enter a batch without rows: the tables hold what is before its end. BEGUN: of a new account, since what
     the query had taken in by another checkpoint says nothing any more.
     """
-    line: dict[str, Any] = {"query_id": query_id, "batch_id": batch_id, "query": query}
-    line["ends"] = orjson.dumps(dict(ends), option=orjson.OPT_NON_STR_KEYS).decode()
+    line = {"query_id": query_id, "batch_id": batch_id, "query": query, "ends": _as_json(ends)}
     execute(connection, SQL["enter"], line)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A ledger and a checkpoint that differ: the newest line, and the newest committed batch."""
+    """A ledger and a checkpoint that differ: the newest line, the newest committed batch, and their ends."""
 
     query_id: str
     line: int
-    told: Position
+    told: Mapping[str, Mapping[Any, int]]
     batch_id: int
-    done: Position
-    ends: Offsets
-
-    def __str__(self) -> str:
-        told, done = self.told, self.done
-        return ", ".join(
-            f"{place[0]} {place[1]}: ledger {told.get(place, 0)}, checkpoint {done.get(place, 0)}"
-            for place in sorted(self.differing())
-        )
-
-    @property
-    def ledger_ahead(self) -> bool:
-        """The checkpoint is the older one."""
-        return any(offset > self.done.get(place, 0) for place, offset in self.told.items())
+    done: Offsets
 
     def differing(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """The records that one of them does not have, where they differ: the first one and the next after."""
-        places = set(self.told) | set(self.done)
-        pairs = {place: (self.told.get(place, 0), self.done.get(place, 0)) for place in places}
-        return {place: (min(pair), max(pair)) for place, pair in pairs.items() if pair[0] != pair[1]}
+        """The next offsets by ledger and by checkpoint, by topic and partition, where they differ."""
+        told, done = position(self.told), position(self.done)
+        pairs = {place: (told.get(place, 0), done.get(place, 0)) for place in sorted({*told, *done})}
+        return {place: pair for place, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def gap_of(connection: Connection, checkpoint: Checkpoint) -> Gap | None:
@@ -134,7 +122,7 @@ def gap_of(connection: Connection, checkpoint: Checkpoint) -> Gap | None:
     under_way = checkpoint.ends_of(line) if line == done + 1 else None  # in the tables, not committed
     if position(told) in (position(ends), position(under_way)) and line <= done + 1:
         return None
-    return Gap(query_id, line, position(told), done, position(ends), ends)
+    return Gap(query_id, line, told, done, ends)
 
 
 def reconciled(
@@ -153,8 +141,10 @@ def reconciled(
     gap = database.run(lambda connection: gap_of(connection, checkpoint))
     if gap is None:
         return False
-    log.error("ledger and checkpoint differ", query=checkpoint.query, records=str(gap))
-    if stateless and gap.ledger_ahead:
+    pairs = gap.differing()
+    named = (f"{t} {p}: ledger {told}, checkpoint {done}" for (t, p), (told, done) in pairs.items())
+    log.error("ledger and checkpoint differ", query=checkpoint.query, records=", ".join(named))
+    if stateless and any(told > done for told, done in pairs.values()):
         _move_on(checkpoint, gap)
         return False
     if again is None:
@@ -162,7 +152,7 @@ def reconciled(
 
     def set_to_checkpoint(connection: Connection) -> None:
         execute(connection, SQL["set_back"], {"query_id": gap.query_id, "batch_id": gap.batch_id})
-        enter(connection, checkpoint.query, gap.query_id, gap.batch_id, gap.ends)
+        enter(connection, checkpoint.query, gap.query_id, gap.batch_id, gap.done)
         again(connection, gap)
 
     database.run(set_to_checkpoint)
@@ -177,13 +167,10 @@ def _move_on(checkpoint: Checkpoint, gap: Gap) -> None:
     offsets, commit = (checkpoint.read(f"{name}/{gap.batch_id}") for name in ("offsets", "commits"))
     assert offsets is not None
     assert commit is not None
-    ends: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in gap.told.items():
-        ends.setdefault(topic, {})[str(partition)] = offset
     head = offsets.splitlines()[:2]
     if gap.line > gap.batch_id + 1:
         checkpoint.write(f"offsets/{gap.line - 1}", offsets)
-    checkpoint.write(f"offsets/{gap.line}", "\n".join([*head, orjson.dumps(ends).decode()]))
+    checkpoint.write(f"offsets/{gap.line}", "\n".join([*head, _as_json(gap.told)]))
     checkpoint.write(f"commits/{gap.line}", commit)
 
 
@@ -194,8 +181,8 @@ def recompute_gap(settings: Settings, where: Endpoints, connection: Connection, 
     with LogReader(where.kafka_bootstrap) as reader:
         found = [
             reader.at(topic, partition, offset)  # the first and the last that Kafka has
-            for (topic, partition), (begun, end) in gap.differing().items()
-            for offset in (max(begun, reader.bounds(topic, partition)[0]), end - 1)
+            for (topic, partition), ends in gap.differing().items()
+            for offset in (max(min(ends), reader.bounds(topic, partition)[0]), max(ends) - 1)
         ]
     times = [record.received_ms for record in found if record is not None]
     if times:

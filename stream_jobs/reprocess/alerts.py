@@ -4,7 +4,7 @@ Findings first: which are new, which are withdrawn, which come back. Then the al
 again by the life of alerts that the store gives them (alerts.merge), and put in the places of the old ones.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -88,19 +88,15 @@ def finding_of(row: AlertRow, now_ms: int) -> Finding:
 
 
 def alert_changes(
-    stored: Sequence[StoredAlert], before: Mapping[str, StoredFinding], changes: FindingChanges,
+    stored: Sequence[StoredAlert], live: Iterable[Finding], moved: Iterable[Finding],
     clear_for_ms: int | None, seen_ms: int,
 ) -> AlertChanges:  # fmt: skip
-    """Alerts of one vehicle and rule after ``changes`` of its findings ``before``.
+    """Alerts of one vehicle and rule whose findings are ``live`` now that some ``moved``: came or went.
 
     ``seen_ms`` is the vehicle's newest event: an alert without a finding for ``clear_for_ms`` is over.
     """
-    gone, back = changes.withdrawn, changes.revived
-    live = [s.finding for k, s in before.items() if (k in back) or not (s.withdrawn or k in gone)]
-    moved = [s.finding.event_ms for k, s in before.items() if k in gone or k in back]
-    moved += [finding.event_ms for finding in changes.added]
-    touched, low, high = _touched(stored, moved, clear_for_ms or 0)
-    findings = sorted([*live, *changes.added], key=lambda f: (f.event_ms, f.ended))
+    touched, low, high = _touched(stored, [finding.event_ms for finding in moved], clear_for_ms or 0)
+    findings = sorted(live, key=lambda f: (f.event_ms, f.ended))
     near = [finding for finding in findings if low <= finding.event_ms <= high]
     # Nothing else ends an alert that is over, and only the newest may be active.
     later = any(s.alert.opened_ms > high for s in stored if not s.withdrawn)
@@ -181,17 +177,17 @@ def restate_alerts(
         ("withdrawn_at = NULL", [*changes.revived]),
     ):
         execute(connection, _MARK.format(change=change), {"ids": ids})
-    moved = [*changes.added, *(stored[key].finding for key in (*changes.withdrawn, *changes.revived))]
+    gone, back = changes.withdrawn, changes.revived
+    live = [s.finding for k, s in stored.items() if k in back or not (s.withdrawn or k in gone)]
+    moved = [*changes.added, *(stored[key].finding for key in (*gone, *back))]
     names = sorted({finding.rule for finding in moved})
     values = {"vehicle": vehicle_id, "names": names, **_bounds([finding.event_ms for finding in moved])}
     alerts = [StoredAlert(Alert(*row[:-2]), *row[-2:]) for row in fetch(connection, _ALERTS, values)]
     counts = Counts()
     for name in names:
         mine = [each for each in alerts if each.alert.rule == name]
-        findings = {key: each for key, each in stored.items() if each.finding.rule == name}
-        added = tuple(finding for finding in changes.added if finding.rule == name)
-        part = FindingChanges(added, changes.withdrawn & findings.keys(), changes.revived & findings.keys())
-        made = alert_changes(mine, findings, part, clears_after_ms(clear_times, name), seen_ms or 0)
+        now, some = ([f for f in each if f.rule == name] for each in ((*live, *changes.added), moved))
+        made = alert_changes(mine, now, some, clears_after_ms(clear_times, name), seen_ms or 0)
         _write_alerts(connection, made)
         counts += Counts(**{f"alerts_{name}": len(each) for name, each in made._asdict().items()})
     return counts

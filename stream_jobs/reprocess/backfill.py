@@ -137,8 +137,7 @@ def bring_in(
             note_restated(progress, span)
     return {
         "spans": len(spans), "before": len(spans) - len(left), "late": late, "quarantined": quarantined,
-        "vehicle_windows": total.vehicle_windows, "place_windows": total.place_windows,
-        "journeys": total.journeys,
+        **{name: total[name] for name in ("vehicle_windows", "place_windows", "journeys")},
     }  # fmt: skip
 
 

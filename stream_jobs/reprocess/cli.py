@@ -28,8 +28,6 @@ def recompute(
     One that was killed goes on where it was. The stream may run meanwhile.
     Exit 1: a file of the archive is damaged, or a service is away; 2: nothing closed or archived in the span.
     """
-    from dataclasses import asdict
-
     from infra.clients.health import stopped_by_signals
     from stream_jobs.reprocess import work
     from stream_jobs.reprocess.queue import Span, moment
@@ -48,19 +46,19 @@ def recompute(
     begin, end = moment(span.from_ms), moment(span.until_ms)
     if as_json:
         known = {"run": run.run_no, "from": begin.isoformat(), "to": end.isoformat(), "vehicle": vehicle}
-        former = {"unfounded": n.orphaned}  # the former name of orphaned
-        typer.echo(jsons.dumps(known | asdict(n) | former))
+        former = {"unfounded": n["orphaned"]}  # the former name of orphaned
+        typer.echo(jsons.dumps(known | n | former))
         return
     whose = vehicle or "all vehicles"
     typer.echo(f"run {run.run_no}: {begin:%Y-%m-%d %H:%M:%S} .. {end:%Y-%m-%d %H:%M:%S} UTC, {whose}")
     typer.echo(
-        f"restated   {n.vehicle_windows} vehicle windows, {n.place_windows} road windows, "
-        f"{n.journeys} trips, stops and events of {n.vehicles} vehicles\n"
-        f"alerts     {n.alerts_added} added, {n.alerts_changed} changed, {n.alerts_withdrawn} withdrawn\n"
-        f"late       {n.late_frames} late frames taken in"
+        "restated   {vehicle_windows} vehicle windows, {place_windows} road windows, "
+        "{journeys} trips, stops and events of {vehicles} vehicles\n"
+        "alerts     {alerts_added} added, {alerts_changed} changed, {alerts_withdrawn} withdrawn\n"
+        "late       {late_frames} late frames taken in".format_map(n)
     )
-    if n.orphaned:
-        typer.echo(f"orphaned   {n.orphaned} stored windows have no frame in the archive: left as they are")
+    if orphaned := n["orphaned"]:
+        typer.echo(f"orphaned   {orphaned} stored windows have no frame in the archive: left as they are")
     if span.until_ms < asked.until_ms:
         typer.echo("what is later than this span is still open: the stream may add to it")
 

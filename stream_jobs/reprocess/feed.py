@@ -38,8 +38,7 @@ GROUP: Final = 50_000
 have about equally many: the core takes the next frame of all of them at the cost of one.
 """
 MADE: Final = "kind string, vehicle_id string, body binary"
-VEHICLE, SHARES, OTHERS = "vehicle", "shares", "others"
-"""Arrow streams: windows by vehicle; shares of places by the vehicles that are wanted, and by the others."""
+VEHICLE, SHARES = "vehicle", "shares"  # Arrow streams: windows by vehicle, shares of places
 SEEN, JOURNEY, WHOLE, STREAMED = "seen", "journey", "whole", "streamed"
 """Rows: a vehicle was read; a journey; a finding of all frames in order; one of the frames as they came."""
 
@@ -77,7 +76,7 @@ class Wanted:
 class Remake:
     """What is sent to the workers: archived records of some vehicles in, rows of MADE out.
 
-    Windows that begin in [``windows``) are made, those by vehicle only of ``wanted`` (None: of all). Vehicles
+    Windows that begin in [``windows``) are made; those by vehicle only of ``wanted`` (None: of all). Vehicles
     of ``works`` go through the core for what is asked there; None: findings of all of them.
 
     With rules, late vehicles go through it twice: in order, and as the stream had their frames. What the two
@@ -95,26 +94,22 @@ class Remake:
 
     def __call__(self, records: pa.Table) -> pa.Table:
         """``records``: columns of _COLUMNS, whole vehicles, copies among them."""
-        windows = {wanted: OpenWindows(self.jobs, self.roads) for wanted in (True, False)}
+        windows = OpenWindows(self.jobs, self.roads)
         features, came = [], []
-        for (reached, wanted, rerun), some in self._parts(records):
+        for (reached, rerun), some in self._parts(records):
             for batch in archived_frames(some, self.stage.limits):
                 if reached:
-                    windows[wanted].take(batch, batch.believed)
+                    windows.take(batch, batch.believed)
                 if rerun:
                     features.append(self.stage.features(batch))
                     came.append((batch.log_offset, batch.partition, batch.received_ms))
         rows: list[Made] = []
         if self.windows is not None:
-            for opened in windows.values():
-                opened.give_out()
-            wanted_found, others_found = windows[True].found, windows[False].found
-            tables = {VEHICLE: wanted_found.vehicle, SHARES: wanted_found.shares, OTHERS: others_found.shares}
-            rows += [
-                (kind, None, ipc_of(_begun_in(pa.concat_tables(found), *self.windows)))
-                for kind, found in tables.items()
-                if found
-            ]
+            windows.give_out()
+            vehicle = [table.filter(_among(table, self.wanted)) for table in windows.found.vehicle]
+            for kind, found in ((VEHICLE, vehicle), (SHARES, windows.found.shares)):
+                if found:
+                    rows.append((kind, None, ipc_of(_begun_in(pa.concat_tables(found), *self.windows))))
         if features:
             # A log is in order of receipt, and two of them (a day that was filled in has a topic and offsets
             # of its own) lie side by side by it.
@@ -128,16 +123,11 @@ class Remake:
         return pa.table([*columns], schema=_SCHEMA)
 
     def _parts(self, records: pa.Table) -> Iterator[tuple[tuple[bool, ...], pa.Table]]:
-        """Records by whether they reach the windows, their vehicles are wanted, and go through the core."""
-
-        def among(some: Iterable[str] | None) -> pa.ChunkedArray:
-            ids = records["vehicle_id"]
-            return pc.is_in(ids, ids.unique() if some is None else pa.array([*some], pa.string()))
-
+        """Records by whether they reach the windows, and their vehicles go through the core."""
         from_ms, until_ms = self.windows or (0, 0)
         last_ms = pc.add(records["t0_ms"], records["span_ms"])
         reached = pc.and_(pc.less(records["t0_ms"], until_ms), pc.greater_equal(last_ms, from_ms))
-        flags = (reached, among(self.wanted), among(self.works))
+        flags = (reached, _among(records, self.works))
         for chosen in product((True, False), repeat=len(flags)):
             some = records.filter(reduce(pc.and_, map(pc.equal, flags, chosen)))
             if some.num_rows:
@@ -168,6 +158,12 @@ class Remake:
             for row in rows:
                 if isinstance(row, AlertRow) and row.event_ms >= works[row.vehicle_id].since_ms:
                     yield STREAMED, row
+
+
+def _among(rows: pa.Table, vehicles: Iterable[str] | None) -> pa.ChunkedArray:
+    """Which rows are of these vehicles; None: all."""
+    ids = rows["vehicle_id"]
+    return pc.is_in(ids, ids.unique() if vehicles is None else pa.array([*vehicles], pa.string()))
 
 
 def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:

@@ -8,8 +8,9 @@ The stream lists late frames by the windows they touch (odograph.late_frame) and
 there to odograph.recompute_run what it changed.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
@@ -110,18 +111,16 @@ def hours_ms(intervals: Iterable[Interval], others_ms: Iterable[int] = ()) -> li
     return sorted({*chain.from_iterable(hours), *others_ms})
 
 
-def taken_in(
-    found: Iterable[LateFrame], starts: Sequence[int], length_ms: int,
-    before: Mapping[LateFrame, frozenset[int]],
-) -> tuple[list[LateFrame], dict[LateFrame, frozenset[int]]]:  # fmt: skip
-    """Of the late frames ``found`` open at a slice, those that are in all their windows once it is written;
-    of the others the windows that they are not in then. ``before``: the same of the slice before.
+LeftOut = Mapping[LateFrame, frozenset[int]]  # windows, ms, that late frames are not in
+
+
+def left_out(found: Iterable[LateFrame], starts: Sequence[int], length_ms: int, before: LeftOut) -> LeftOut:
+    """Of the late frames ``found`` open at a slice, what is left once it is written; ``before``: of the last.
 
     A frame that reaches back is in the slice before only if it was listed there too. One that reaches on, or
     came between the two, stays open: the next slice takes it, or the task `repair`.
     """
-    left = {f: before.get(f, frozenset(f.starts_ms(length_ms))).difference(starts) for f in found}
-    return [f for f, windows in left.items() if not windows], {f: w for f, w in left.items() if w}
+    return {f: (before.get(f) or frozenset(f.starts_ms(length_ms))).difference(starts) for f in found}
 
 
 TAIL_MS: Final = 3_600_000  # so much is read after a stop's begin, to see that it was one
@@ -216,22 +215,12 @@ def _lists(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, lis
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What a run changed; names as in odograph.recompute_run."""
-
-    late_frames: int = 0
-    vehicle_windows: int = 0
-    place_windows: int = 0
-    orphaned: int = 0
-    vehicles: int = 0
-    journeys: int = 0
-    alerts_added: int = 0
-    alerts_changed: int = 0
-    alerts_withdrawn: int = 0
-
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+Counts = Counter[str]  # what a run changed, by COUNTED
+COUNTED: Final = (
+    "late_frames", "vehicle_windows", "place_windows", "orphaned", "vehicles", "journeys", "alerts_added",
+    "alerts_changed", "alerts_withdrawn",
+)  # fmt: skip
+"""Columns of odograph.recompute_run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +244,11 @@ def begin(connection: Connection, kind: str, span: Span, late_until: datetime | 
 
 def add(connection: Connection, run: Run, counts: Counts, done_ms: int | None = None) -> None:
     """Add to the counts in the transaction that changed something; windows before ``done_ms`` are done."""
-    execute(connection, SQL["add"], {**asdict(counts), "run_no": run.run_no, "done_ms": done_ms})
+    values = dict.fromkeys(COUNTED, 0) | counts
+    execute(connection, SQL["add"], values | {"run_no": run.run_no, "done_ms": done_ms})
 
 
 def finish(connection: Connection, run: Run) -> Counts:
     """The run is over; what it changed in all, also before it was killed."""
-    return Counts(*fetch(connection, SQL["finish"], {"run_no": run.run_no})[0])
+    (row,) = fetch(connection, SQL["finish"], {"run_no": run.run_no})
+    return Counts(dict(zip(COUNTED, row, strict=True)))

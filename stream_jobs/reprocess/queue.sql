@@ -82,7 +82,7 @@ UPDATE odograph.recompute_run SET
 WHERE run_no = %(run_no)s
 
 -- name: finish
--- In the order of queue.Counts.
+-- In the order of queue.COUNTED.
 UPDATE odograph.recompute_run SET finished_at = now() WHERE run_no = %(run_no)s
 RETURNING late_frames, vehicle_windows, place_windows, orphaned, vehicles, journeys, alerts_added, alerts_changed,
           alerts_withdrawn

@@ -81,7 +81,7 @@ class Restater:
         self.settings, self.database, self.feeder, self.say = settings, database, feeder, say
         self.grid = queue.grid_of(settings)
         self._stop = stop
-        self._left: Mapping[LateFrame, frozenset[int]] = {}
+        self._left: queue.LeftOut = {}
         rules = load_rules(settings.jobs.rules)
         # Silence and clones are about what was received when: a late frame was not there then.
         self._rules = of_rules(
@@ -98,7 +98,7 @@ class Restater:
         ``works`` is asked under the lock, because what another writer did changes it. ``run``: the line of
         the ledger that counts it: windows of all vehicles and places, or those of its one vehicle (windows
         of places then stay as they are), and findings and alerts too. None, a repair: windows of vehicles
-        with late frames and of the places they were at, and journeys.
+        with late frames and of all places, and journeys.
 
         ``seen_ms``: up to when the archive has everything. Raises ArchiveError where files are damaged;
         ServiceError when asked to stop.
@@ -118,9 +118,10 @@ class Restater:
         road_ms, rules = self.grid.road_window_ms, self._rules if run else of_rules(())
         windows = (starts[0], starts[-1] + road_ms) if starts else None
         listed = self.database.run(lambda c: queue.open_late(c, *windows, seen_ms)) if windows else []
-        late, left = queue.taken_in(listed, starts, road_ms, self._left)
+        left = queue.left_out(listed, starts, road_ms, self._left)
+        late = [frame for frame, out_of in left.items() if not out_of]
         waiting = {work.vehicle_id: work for work in self._works(works, seen_ms)} if works else {}
-        files, wanted = self._records(starts, windows, waiting.values(), run)
+        files, wanted = self.records(starts, waiting.values(), run)
         whose = None if run else {frame.vehicle_id for frame in listed}
         remake = feed.Remake(self.settings, rules, dict(waiting), seen_ms, windows, whose)
         total, tables = Counts(), defaultdict[str, list[pa.Table]](list)
@@ -150,17 +151,19 @@ class Restater:
         kept = (w.stop_ms is None or w.stop_ms // HOUR_MS * HOUR_MS >= known_ms for w in found)
         return [replace(w, journeys=w.journeys and is_kept) for w, is_kept in zip(found, kept, strict=True)]
 
-    def _records(
-        self, starts: Sequence[int], windows: Interval | None, works: Iterable[Work], run: Run | None
+    def records(
+        self, starts: Sequence[int], works: Iterable[Work] = (), run: Run | None = None
     ) -> tuple[list[str], Wanted]:
-        """Which records, and the archive's files that may have them."""
+        """The archive's files that may have records of road windows and of ``works``, and which these are."""
         lead_ms = self.settings.recompute.lead_h * HOUR_MS if run else 0
         times = [(w.vehicle_id, min(w.from_ms, w.since_ms - lead_ms), w.to_ms + queue.TAIL_MS) for w in works]
         ahead_ms, late_ms = self.grid.ahead_ms, self.settings.recompute.late_h * HOUR_MS
         spans = [(from_ms - ahead_ms, until_ms + late_ms) for _, from_ms, until_ms in times]
         events: list[tuple[str | None, int, int]] = [*times]
-        received = self.grid.received(starts) if windows else (0, 0)
-        if windows is not None:
+        windows: Interval | None = None
+        received = (0, 0)
+        if starts:
+            windows, received = (starts[0], starts[-1] + self.grid.road_window_ms), self.grid.received(starts)
             spans.append(received)
             events.append((None, *windows))
         others = self.database.run(lambda c: queue.late_hours(c, events)) if events else []
@@ -173,11 +176,7 @@ class Restater:
     def _window_rows(self, made: Mapping[str, list[pa.Table]], run: Run | None) -> dict[Table, pa.Table]:
         found = {VEHICLE: pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])}
         if run is None or run.span.vehicle_id is None:
-            mine = pa.concat_tables([SHARE.empty_table(), *made[feed.SHARES]])
-            sums = summed(pa.concat_tables([mine, *made[feed.OTHERS]]))
-            if run is None:
-                keys = ["start_ms", *SHARE.names[1:3]]
-                sums = sums.join(mine.select(keys), keys, join_type="left semi")
+            sums = summed(pa.concat_tables([SHARE.empty_table(), *made[feed.SHARES]]))
             found[ROAD], found[EDGE] = place_rows(sums, self.settings.jobs.road_window_s)
         return {table: tagged(rows, BATCH_ID) for table, rows in found.items()}
 
@@ -199,7 +198,10 @@ class Restater:
             restated[table] = restate_rows(connection, table, found, bounds)
         whole = late if rows and not only else []
         queue.mark_taken_in(connection, whole)
-        counts = Counts(len(whole), restated[VEHICLE], restated[ROAD] + restated[EDGE], orphaned)
+        counts = Counts(
+            late_frames=len(whole), vehicle_windows=restated[VEHICLE],
+            place_windows=restated[ROAD] + restated[EDGE], orphaned=orphaned,
+        )  # fmt: skip
         if run is not None:
             queue.add(connection, run, counts, windows[1])
         return counts

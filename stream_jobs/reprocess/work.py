@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -28,7 +28,7 @@ from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.reprocess import queue
-from stream_jobs.reprocess.feed import Feeder, Wanted
+from stream_jobs.reprocess.feed import Feeder
 from stream_jobs.reprocess.queue import Counts, Run, Span, Work, Works, grid_of, hours_ms, moment, slices
 from stream_jobs.reprocess.restate import Restater
 
@@ -69,7 +69,7 @@ def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> i
         behind = records_behind(settings, addresses)
         if not any(behind.get(query) for query in CLOSERS):
             return now_ms - settings.jobs.unwritten_ms
-    complete_ms = database.run(lambda c: complete_until_ms(c, CLOSERS))
+    complete_ms = complete_until_ms(database, *CLOSERS)
     if complete_ms is None and database.run(lambda c: fetch(c, SQL["ever"], {"queries": [*CLOSERS]}))[0][0]:
         raise ServiceError("the stream has not caught up yet: recompute when odograph status shows no lag")
     return now_ms if complete_ms is None else complete_ms
@@ -103,14 +103,9 @@ def recompute(
     restate: Restater, span: Span, caught_up_ms: int, kind: str = queue.COMMAND
 ) -> tuple[Run, Counts]:
     """Restate a closed span; raises ArchiveError where files are damaged, ServiceError when stopped."""
-    database, grid, feeder = restate.database, restate.grid, restate.feeder
-    run = database.run(lambda c: queue.begin(c, kind, span))
-    starts = grid.starts_ms(span)
-    vehicles = [] if span.vehicle_id is None else [span.vehicle_id]
-    if not vehicles:
-        windows, received = (starts[0], starts[-1] + grid.road_window_ms), grid.received(starts)
-        late_hours = database.run(lambda c: queue.late_hours(c, [(None, *windows)]))
-        vehicles = feeder.vehicles(feeder.files(hours_ms([received], late_hours)), Wanted(windows, received))
+    run = restate.database.run(lambda c: queue.begin(c, kind, span))
+    starts, whose = restate.grid.starts_ms(span), span.vehicle_id
+    vehicles = restate.feeder.vehicles(*restate.records(starts)) if whose is None else [whose]
     times = [(vehicle_id, span.from_ms, span.until_ms) for vehicle_id in vehicles]
     return run, _restate(restate, run, starts, partial(queue.works, times=times), caught_up_ms)
 
@@ -153,11 +148,11 @@ def repair(restate: Restater, caught_up_ms: Callable[[], int | None]) -> int:
     while True:
         counts = restate(pieces.pop(0) if pieces else (), waiting, seen_ms)
         total += counts
-        if not pieces and counts.vehicles < VEHICLES_AT_ONCE:
+        if not pieces and counts["vehicles"] < VEHICLES_AT_ONCE:
             break
-    if total != Counts():
-        log.info("late frames are restated", **{name: n for name, n in asdict(total).items() if n})
-    return total.late_frames + total.vehicles
+    if total:
+        log.info("late frames are restated", **total)
+    return total["late_frames"] + total["vehicles"]
 
 
 def nightly(
@@ -176,7 +171,7 @@ def nightly(
     until_ms = grid.closed_until_ms(closed_ms)
     for times in database.run(lambda c: fetch(c, SQL["gaps"], {"closed_ms": until_ms})):
         run, counts = recompute(restate, Span(*times), closed_ms, queue.GAP)
-        log.warning("the time of a gap is made again", run=run.run_no, **asdict(counts))
+        log.warning("the time of a gap is made again", run=run.run_no, **counts)
     last_until, last_at = database.run(lambda c: fetch(c, SQL["last"]))[0]
     unfinished = database.run(lambda c: fetch(c, SQL["unfinished"]))
     if not unfinished and not due(now(), last_at, restate.settings.recompute.hour_utc):
@@ -189,7 +184,7 @@ def nightly(
         span = Span(*unfinished[0][:2])
     run = database.run(lambda c: queue.begin(c, queue.NIGHTLY, span, until))
     counts = _restate(restate, run, starts, partial(queue.late_vehicles, rules=True), closed_ms)
-    log.info("late frames are recomputed", run=run.run_no, **asdict(counts))
+    log.info("late frames are recomputed", run=run.run_no, **counts)
     return counts
 
 

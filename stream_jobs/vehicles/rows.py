@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from infra.settings.sections import Journeys
 from stream_jobs.alerts.derive import AlertRow
-from stream_jobs.app.statements import Table, column_of, reopen_journeys
+from stream_jobs.app.statements import Table, column_of
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.features import KINDS, POWERTRAINS
@@ -250,7 +250,7 @@ def alert_row(
 
 
 def _journeys(name: str, *keys: str) -> Table:
-    return Table(name, ("vehicle_id", *keys), keys[0], reopen_journeys(name))
+    return Table(name, ("vehicle_id", *keys), keys[0], "reopen_journeys")
 
 
 TABLES: Final[Mapping[type, Table]] = {

@@ -25,11 +25,9 @@ _AT: Final[dict[str, tuple[How, int]]] = {
 _QUANTITIES: Final = {part.quantity.name: part.quantity for part in PARTS if not part.quantity.by_sample}
 _PLACE: Final = {name: place for place, name in enumerate(_QUANTITIES)}
 _OF_FRAMES: Final[dict[Kind, tuple[Ints, Ints]]] = {
-    kind: (
-        np.array([_PLACE[p.quantity.name] for p in PARTS if p.kind == kind and not p.quantity.by_sample]),
-        np.array([_AT[p.name][1] for p in PARTS if p.kind == kind and not p.quantity.by_sample]),
-    )
+    kind: (np.array([_PLACE[p.quantity.name] for p in some]), np.array([_AT[p.name][1] for p in some]))
     for kind in HOW
+    for some in [[p for p in PARTS if p.kind == kind and not p.quantity.by_sample]]
 }
 """Of the parts that a frame has one value of: places in _QUANTITIES, and rows of the matrices."""
 _FLOORS: Final = np.array([q.floor for q in _QUANTITIES.values()])

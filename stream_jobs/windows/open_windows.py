@@ -146,7 +146,7 @@ class Found:
     vehicle: list[pa.Table] = field(default_factory=list)
     latest: list[pa.Table] = field(default_factory=list)
     shares: list[pa.Table] = field(default_factory=list)
-    missed: pa.Table | None = None
+    missed: list[pa.Table] = field(default_factory=list)
     open_from_ms: int = 0
     copies: int = 0
 
@@ -219,12 +219,11 @@ class OpenWindows:
             memory.seen, vehicles.to_pylist(), of_frame[at], batch.boot_id[at], batch.seq[at], until_ms
         )
         self.found.copies += int(len(new) - new.sum())
-        fresh, missed = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
+        fresh = np.zeros(len(batch), np.bool_)
         fresh[at[new]] = True
         length_ms = self._vehicles.length_ms
         segments, start_ms = cut(batch, length_ms)
         frame, closed = batch.of_sample[segments], start_ms + length_ms <= memory.closed_ms
-        missed[frame[closed]] = True
         told = np.flatnonzero(fresh[frame] & ~closed)
         if len(told):
             of = of_frame[frame]
@@ -242,17 +241,17 @@ class OpenWindows:
                 touched = np.arange(high - low) if block is None else block.add(names, more)
                 self._touched.setdefault(start, []).append(touched)
                 memory.changed.add(start)
-        missed[self._add_places(batch, vehicles, of_frame, fresh)] = True
-        self._note_missed(batch, np.flatnonzero(missed & fresh))
+        self._add_places(batch, vehicles, of_frame, fresh)
+        missed = np.unique(frame[fresh[frame] & closed])  # those of closed places are among them
+        if len(missed):
+            self._note_missed(batch, missed)
 
-    def _add_places(self, batch: Frames, vehicles: pa.StringArray, of_frame: Ints, fresh: Flags) -> Ints:
-        """Add ``fresh`` frames to the windows of places; frames with samples in closed ones."""
-        closed, length_ms, roads = [], self._places.length_ms, self._roads
+    def _add_places(self, batch: Frames, vehicles: pa.StringArray, of_frame: Ints, fresh: Flags) -> None:
+        """Add ``fresh`` frames to the windows of places, which a number of vehicles' windows make up."""
+        length_ms, roads = self._places.length_ms, self._roads
         for rows in road_rows(batch, length_ms, None if roads is None else roads.index()):
-            row_ms, frame = rows["start_ms"], rows["of_frame"]
-            is_closed = row_ms + length_ms <= self._memory.closed_ms
-            closed.append(frame[is_closed])
-            wanted = fresh[frame] & ~is_closed
+            row_ms = rows["start_ms"]
+            wanted = fresh[rows["of_frame"]] & (row_ms + length_ms > self._memory.closed_ms)
             for start in np.unique(row_ms[wanted]).tolist():
                 found = Places.of(vehicles, of_frame, rows, wanted & (row_ms == start))
                 places = self._places.get(start)
@@ -260,19 +259,15 @@ class OpenWindows:
                     places = self._places.opened[start] = Places(vehicles.slice(0, 0), found.rows[:, :0])
                 places.add(found)
                 self._memory.changed_places.add(start)
-        return np.concatenate(closed)
 
     def _note_missed(self, batch: Frames, at: Ints) -> None:
-        if not len(at):
-            return
         columns = {
             "partition": batch.partition, "log_offset": batch.log_offset, "vehicle_id": batch.vehicles,
             "boot_id": batch.boot_id, "seq": batch.seq, "t0_ms": batch.t0_ms,
             "span_ms": (batch.n - 1) * batch.dt_ms,
             "received_at": pa.array(batch.received_ms).cast(pa.timestamp("ms", tz="UTC")),
         }  # fmt: skip
-        earlier = [] if self.found.missed is None else [self.found.missed]
-        self.found.missed = pa.concat_tables([*earlier, pa.table(columns).take(pa.array(at))])
+        self.found.missed.append(pa.table(columns).take(pa.array(at)))
 
     def note_receipts(self, batch: Frames) -> None:
         for partition in np.unique(batch.partition).tolist():

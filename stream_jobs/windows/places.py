@@ -33,11 +33,6 @@ SHARE: Final = pa.schema(
     [(name, pa.int64()) for name in ("start_ms", *KEYS, *SUMS, VEHICLES, "vehicle_bits")]
 )
 """Columns of shares: sums of windows of places over some vehicles, and how many vehicles they were."""
-_MEASURED: Final = (
-    "window_start", "window_s", VEHICLES, "vehicle_bits", "samples", "distance_m", "time_s", "speed_kmh",
-)  # fmt: skip
-ROAD_COLUMNS: Final = ("cell", "heading_sector", *_MEASURED)
-EDGE_COLUMNS: Final = ("network_no", "edge_id", *_MEASURED)
 
 
 RoadRows = Mapping[str, Ints]
@@ -159,10 +154,11 @@ def place_rows(sums: pa.Table, window_s: int) -> tuple[pa.Table, pa.Table]:
             "speed_kmh": quotient(speed, time_ms * steps("speed_kmh"), known),
         }
     )
-    edges = pc.equal(rows["heading_sector"], NO_SECTOR)
-    cells = rows.filter(pc.invert(edges))
+    is_edge = pc.equal(rows["heading_sector"], NO_SECTOR)
+    edges, cells = (rows.filter(chosen) for chosen in (is_edge, pc.invert(is_edge)))
     names = pa.array([f"{cell:x}" for cell in cells["place"].to_pylist()], pa.string())
-    return cells.append_column("cell", names).select(ROAD_COLUMNS), rows.filter(edges).select(EDGE_COLUMNS)
+    cells = cells.append_column("cell", names).drop_columns(["place", "network_no", "edge_id"])
+    return cells, edges.drop_columns(["place", "heading_sector"])
 
 
 def _runs(keys: Sequence[Ints]) -> tuple[Ints, Ints]:

@@ -217,7 +217,7 @@ def test_a_second_process_stands_by_and_goes_on_where_the_first_one_ends(stack: 
 
 def test_queries_are_complete_up_to_the_slowest(database: Database) -> None:
     def complete() -> int | None:
-        return database.run(lambda c: complete_until_ms(c, ("telemetry", "archive")))
+        return complete_until_ms(database, "telemetry", "archive")
 
     database.run(lambda c: note(c, {"telemetry": 70_000}))
     assert complete() is None

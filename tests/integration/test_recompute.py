@@ -112,8 +112,8 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
     expected = expect(records)
     everybody = range(1, 72)
     assert_equal(stored(lane, everybody, start_ms, start_ms + HOUR_MS), expected)
-    assert (counts.vehicle_windows, counts.orphaned) == (len(expected.vehicle), 0)
-    assert counts.late_frames == expected.verdicts["late"]
+    assert (counts["vehicle_windows"], counts["orphaned"]) == (len(expected.vehicle), 0)
+    assert counts["late_frames"] == expected.verdicts["late"]
     trip = "SELECT round(distance_m) AS metres, frames, revision FROM odograph.trip WHERE vehicle_id = %s"
     assert query(lane, trip, vin(71)) == [{"metres": 1000.0, "frames": 101, "revision": 1}]
     alerts_are_restated(lane, start_ms)
@@ -123,7 +123,7 @@ def test_what_is_not_as_the_archive_has_it_is_restated_by_a_run_that_was_killed_
         connection.execute(BEHIND, [vin(71), start_ms / 1000, start_ms / 1000])
     monkeypatch.setattr(feed, "WARM", 60_000)
     nightly = last_night(bench)
-    assert nightly() == replace(Counts(), vehicle_windows=1, vehicles=1)
+    assert nightly() == Counts(vehicle_windows=1, vehicles=1)
     assert nightly() is None
     assert_equal(stored(lane, everybody, start_ms, start_ms + HOUR_MS), expected)
     revisions = "SELECT revision, count(*) AS n FROM odograph.vehicle_window GROUP BY 1 ORDER BY 1"
@@ -196,7 +196,7 @@ def test_one_vehicle_is_restated_alone_and_windows_of_places_and_late_frames_sta
         connection.execute("UPDATE odograph.trip SET distance_m = 7")
         connection.execute("UPDATE odograph.late_frame SET repaired_at = NULL")
     counts = recompute(replace(given, span=replace(span, vehicle_id=vin(72))))
-    assert (counts.place_windows, counts.late_frames, counts.vehicles) == (0, 0, 1)
+    assert (counts["place_windows"], counts["late_frames"], counts["vehicles"]) == (0, 0, 1)
     restated = (
         "SELECT vehicle_id, count(*) FILTER (WHERE revision = 2) = count(*) AS windows, "
         "(SELECT revision FROM odograph.trip t WHERE t.vehicle_id = w.vehicle_id) AS trip "

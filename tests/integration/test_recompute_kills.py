@@ -96,9 +96,9 @@ def rows(lane: Lane) -> dict[str, list[str]]:
 def recomputed(given: Given, expected: Expected) -> Counts:
     """The command's run, that finds all that is expected and two alerts of each hot vehicle."""
     counts = recompute(given)
-    assert (counts.vehicle_windows, counts.place_windows) == (len(expected.vehicle), len(expected.road))
-    assert counts.late_frames == expected.verdicts["late"]
-    assert counts.journeys > 0
+    assert (counts["vehicle_windows"], counts["place_windows"]) == (len(expected.vehicle), len(expected.road))
+    assert counts["late_frames"] == expected.verdicts["late"]
+    assert counts["journeys"] > 0
     with psycopg.connect(given.url) as connection:
         assert connection.execute(HOT_ALERTS, [[*map(vin, HOT)]]).fetchall() == [(vin(v), 2) for v in HOT]
     return replace(counts, vehicles=0)  # those done before a kill are looked at again
@@ -130,7 +130,7 @@ def test_a_run_that_is_killed_at_any_point_is_finished_by_the_same_command_and_b
     for given in (whole, killed):
         counts = by_night(given)
         assert counts is not None
-        assert counts.vehicles == 2
+        assert counts["vehicles"] == 2
         assert by_night(given) is None
     restated = rows(lanes[0])
     assert restated != once

@@ -13,10 +13,11 @@ from stream_jobs.maintenance.rollups import NAMES
 from stream_jobs.windows import places
 from stream_jobs.windows import vehicle as windows
 
+ROAD, EDGE = places.place_rows(places.SHARE.empty_table(), 60)
 COLUMNS = {
     "vehicle_window": {*windows.NO_WINDOWS.column_names, *WRITER_COLUMNS},
-    "road_cell_window": {*places.ROAD_COLUMNS, *WRITER_COLUMNS},
-    "road_edge_window": {*places.EDGE_COLUMNS, *WRITER_COLUMNS},
+    "road_cell_window": {*ROAD.column_names, *WRITER_COLUMNS},
+    "road_edge_window": {*EDGE.column_names, *WRITER_COLUMNS},
     "vehicle_minute": {"vehicle_id", "bucket", "revision", "restated_at", *NAMES},
 }
 

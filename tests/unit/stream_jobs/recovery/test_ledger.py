@@ -29,16 +29,13 @@ def test_a_batch_begins_where_the_one_before_it_ends(tmp_path: Path) -> None:
 
 
 def test_a_gap_is_what_one_of_the_two_does_not_have() -> None:
-    told, done = {("t", 0): 5, ("t", 1): 7}, {("t", 0): 9, ("t", 1): 7}
-    older_database = Gap(QUERY_ID, 3, told, 4, done, {})
-    assert (older_database.ledger_ahead, older_database.differing()) == (False, {("t", 0): (5, 9)})
-    assert str(older_database) == "t 0: ledger 5, checkpoint 9"
-    assert Gap(QUERY_ID, 4, done, 3, told, {}).ledger_ahead
+    told, done = {"t": {"0": 5, "1": 7}, "u": {"0": 0}}, {"t": {0: 9, 1: 7}}
+    assert Gap(QUERY_ID, 3, told, 4, done).differing() == {("t", 0): (5, 9)}
 
 
 def test_a_checkpoint_without_state_that_is_older_goes_on_where_the_ledger_ends(tmp_path: Path) -> None:
     made = checkpoint(tmp_path, {0: {"0": 5}, 1: {"0": 9}})
     made.write("commits/1", "v1\n{}")
-    _move_on(made, Gap(QUERY_ID, 4, {("t", 0): 30}, 1, {("t", 0): 9}, {}))
+    _move_on(made, Gap(QUERY_ID, 4, {"t": {"0": 30}}, 1, {"t": {0: 9}}))
     assert (made.ends_of(4), made.ends_of(3)) == ({"t": {0: 30}}, {"t": {0: 9}}), "Spark asks for both"
     assert made.batches("commits") == [1, 4]

@@ -46,9 +46,11 @@ def ids(changes: FindingChanges) -> tuple[list[str], list[str], list[str]]:
 
 
 def changed(
-    stored: list[StoredAlert], before: dict[str, StoredFinding], changes: FindingChanges
+    stored: list[StoredAlert], live: list[int], moved: list[int], seen_ms: int = LATER_MS
 ) -> AlertChanges:
-    return alert_changes(stored, before, changes, CLEAR_MS, LATER_MS)
+    """After findings at ``moved`` came or went, so that those at ``live`` are left, s."""
+    now, some = ([finding_of(row(at_s), 0) for at_s in each] for each in (live, moved))
+    return alert_changes(stored, now, some, CLEAR_MS, seen_ms)
 
 
 def spans(made: tuple[Alert, ...]) -> list[tuple[int | None, int, int, int | None]]:
@@ -70,43 +72,34 @@ def test_a_finding_of_an_earlier_run_goes_only_when_frames_came_behind_since() -
 def test_a_finding_that_was_taken_away_and_is_one_after_all_comes_back() -> None:
     stored = known(row(10), withdrawn=True)
     assert ids(finding_changes([row(10)], {"id10"}, stored, 0, 0)) == ([], [], ["id10"])
-    back = FindingChanges((), frozenset(), frozenset({"id10"}))
-    made = changed(alerts(row(10), withdrawn=True), stored, back)
+    made = changed(alerts(row(10), withdrawn=True), [10], [10])
     assert (spans(made.changed), made.added, made.withdrawn) == ([(1, 10_000, 10_000, 20_000)], (), ())
 
 
 def test_a_new_finding_opens_an_alert_that_is_over_or_makes_one_longer() -> None:
-    added = FindingChanges((finding_of(row(300), 0), finding_of(row(18), 0)), frozenset(), frozenset())
-    made = changed(alerts(row(10)), known(row(10)), added)
+    made = changed(alerts(row(10)), [10, 300, 18], [300, 18])
     assert spans(made.added) == [(None, 300_000, 300_000, 310_000)]
     assert spans(made.changed) == [(1, 10_000, 18_000, 28_000)]
 
 
 def test_an_alert_whose_findings_all_go_is_withdrawn_and_its_neighbours_stay() -> None:
-    before = known(row(10), row(100), row(200))
-    gone = FindingChanges((), frozenset({"id100"}), frozenset())
-    made = changed(alerts(row(10), row(100), row(200)), before, gone)
+    made = changed(alerts(row(10), row(100), row(200)), [10, 200], [100])
     assert made == AlertChanges((), (), (2,))
 
 
 def test_a_finding_between_two_alerts_joins_them_and_the_second_is_withdrawn() -> None:
-    before = known(row(10), row(28))
-    added = FindingChanges((finding_of(row(19), 0),), frozenset(), frozenset())
-    made = changed(alerts(row(10), row(28)), before, added)
+    made = changed(alerts(row(10), row(28)), [10, 28, 19], [19])
     assert (spans(made.changed), made.withdrawn) == ([(1, 10_000, 28_000, 38_000)], (2,))
 
 
 def test_a_finding_taken_from_the_middle_parts_an_alert() -> None:
-    before = known(row(10), row(19), row(28))
-    gone = FindingChanges((), frozenset({"id19"}), frozenset())
-    made = changed(alerts(row(10), row(19), row(28)), before, gone)
+    made = changed(alerts(row(10), row(19), row(28)), [10, 28], [19])
     assert spans(made.changed) == [(1, 10_000, 10_000, 20_000)]
     assert spans(made.added) == [(None, 28_000, 28_000, 38_000)]
 
 
 def test_an_end_by_hand_stands_and_the_newest_alert_may_be_active() -> None:
     by_hand = [s._replace(alert=replace(s.alert, cleared_ms=15_000)) for s in alerts(row(10), by_hand=True)]
-    added = FindingChanges((finding_of(row(12), 0),), frozenset(), frozenset())
-    assert spans(changed(by_hand, known(row(10)), added).changed) == [(1, 10_000, 12_000, 15_000)]
-    lasting = alert_changes(alerts(row(10)), known(row(10)), added, CLEAR_MS, 20_000)
+    assert spans(changed(by_hand, [10, 12], [12]).changed) == [(1, 10_000, 12_000, 15_000)]
+    lasting = changed(alerts(row(10)), [10, 12], [12], seen_ms=20_000)
     assert spans(lasting.changed) == [(1, 10_000, 12_000, None)]

@@ -95,9 +95,7 @@ def test_windows_are_made_of_the_wanted_vehicles_and_places_are_sums_over_all(se
     windows = (T0, T0 + 2 * MINUTE)
     some, all_ = made(settings, windows, {}, {vin(2)}), made(settings, windows, {})
     assert set(some[feed.VEHICLE]["vehicle_id"].to_pylist()) == {vin(2)}
-    both = summed(pa.concat_tables([some[feed.SHARES], some[feed.OTHERS]]))
-    assert in_order(both) == in_order(summed(all_[feed.SHARES]))
-    assert feed.OTHERS not in all_
+    assert in_order(summed(some[feed.SHARES])) == in_order(summed(all_[feed.SHARES]))
 
 
 @pytest.mark.slow

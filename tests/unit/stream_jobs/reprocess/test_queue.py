@@ -9,7 +9,7 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.reprocess import queue
-from stream_jobs.reprocess.queue import Grid, LateFrame, Span, slices, taken_in
+from stream_jobs.reprocess.queue import Grid, LateFrame, Span, left_out, slices
 from stream_jobs.reprocess.work import due
 
 GRID = Grid(road_window_ms=60_000, ahead_ms=10_000, lateness_ms=30_000)
@@ -79,7 +79,8 @@ def test_the_nightly_run_is_due_once_after_its_hour(
 def test_a_late_frame_across_two_slices_is_taken_in_by_the_second_if_the_first_saw_it() -> None:
     inside, across = LateFrame("t", 0, 1, "V", 61_000, 900), LateFrame("t", 0, 2, "V", 119_500, 900)
     came_between = LateFrame("t", 0, 3, "V", 119_600, 900)
-    first, left = taken_in([inside, across], [0, 60_000], 60_000, {})
-    assert first == [inside]
-    assert taken_in([across, came_between], [120_000], 60_000, left)[0] == [across]
-    assert taken_in([across], [120_000], 60_000, {})[0] == [], "a run that began here has half of it"
+    first = left_out([inside, across], [0, 60_000], 60_000, {})
+    assert first == {inside: set(), across: {120_000}}
+    second = left_out([inside, across, came_between], [120_000], 60_000, first)
+    assert second == {inside: {60_000}, across: set(), came_between: {60_000}}, "inside was reopened"
+    assert left_out([across], [120_000], 60_000, {}) == {across: {60_000}}, "a run that began here has half"
