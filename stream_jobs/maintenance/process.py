@@ -84,6 +84,7 @@ def all_tasks(
     cohort = CohortUpdate(settings.cohort, database("cohort"), topic("alerts").write, closes_s)
     told = topic("policy").write, topic("alerts").write
     forget = partial(execute, statement=batch_ledger.SQL["forget_batches"])
+    lookups = partial(write_vehicle_lookup, folder=folder_of(settings))
     expire = partial(drop_expired, database("retention"), settings.retention)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, late)),
@@ -98,7 +99,7 @@ def all_tasks(
         ("roads", 30.0, RoadHistory(settings, database("roads"))),
         ("stops", 60.0, partial(database("stops").run, place_stops)),
         ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),
-        ("lookups", 3.0, partial(write_vehicle_lookup, database("lookups"), folder_of(settings))),
+        ("lookups", 3.0, partial(database("lookups").run, lookups)),
         ("history", settings.recompute.history_s, partial(write_history, database("history"), settings)),
         ("network", 5.0, NetworkFile(settings, database("network"))),
         ("upkeep", settings.archive.upkeep_s, partial(upkeep, archive_of(home), settings.archive)),
