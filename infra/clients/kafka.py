@@ -171,7 +171,10 @@ class Record:
 def record_of(message: Message) -> Record:
     """The client's message as a record; what is no text is replaced."""
     key = message.key()
-    pairs = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    try:
+        pairs = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    except UnicodeDecodeError:  # a name is no text
+        pairs = []
     return Record(
         topic=message.topic() or "",
         partition=int(message.partition() or 0),

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from infra.clients import kafka
 from infra.clients.db import described
+from infra.clients.kafka import Record
 from infra.clients.leases import Term
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.topics import (
@@ -26,7 +27,6 @@ from infra.contract.topics import (
 )
 from infra.settings.settings import Endpoints, Settings
 from stream_jobs.app.database import ATTEMPT_S, Database, Refused
-from stream_jobs.events.rows import Record
 
 KEY_BYTES: Final = 64  # a longer key names no vehicle
 UPLINK_HEADERS: Final = (HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, HEADER_SCHEMA, HEADER_FIRST_RECEIVED_MS)
@@ -124,7 +124,7 @@ def dead_letter(record: Record, error: ContractError) -> Message:
     why = why_headers(error.reason, f"{error.detail} (event store, topic {record.topic})"[:DETAIL_CHARS])
     kept = [(name, record.headers[name][:DETAIL_CHARS]) for name in UPLINK_HEADERS if name in record.headers]
     key = record.key if record.key is not None and len(record.key) <= KEY_BYTES else None
-    return Message(key, record.value[:KEPT_BYTES], [*kept, *why], record.at_ms)
+    return Message(key, record.value[:KEPT_BYTES], [*kept, *why], record.received_ms)
 
 
 def _letter(refused: Refused) -> Message:

@@ -9,7 +9,6 @@ from psycopg.rows import class_row
 
 from infra.clients.db import asked
 from infra.settings.settings import Settings
-from infra.stack.access import identity
 from stream_jobs.crashes import anchor
 from stream_jobs.crashes.custody import START, LogEntry, broken, otherwise_anchored, sha256_hex
 
@@ -44,7 +43,7 @@ def verified(
 
     Raises ConfigError.
     """
-    anchors = anchor.read(settings, identity.witness(settings), LOG)
+    anchors = anchor.read(settings, LOG)
     wrong = [*broken(entries), *otherwise_anchored(entries, anchors, head)]
     last = entries[-1].sha256 if entries else START
     return [f"{len(entries)} entries", f"anchored: {anchors.words}", f"head {last}"], wrong
@@ -52,5 +51,5 @@ def verified(
 
 def anchored(settings: Settings, url: str) -> int:
     """Sign and stamp the log's head; its entry, 0: nothing to anchor. Raises ServiceError, ConfigError."""
-    known = anchor.newest(settings, LOG)
+    known = anchor.read(settings, LOG, alone=True)
     return anchor.put(settings, known, read(url, known.last), log=LOG)

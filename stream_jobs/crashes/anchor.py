@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from infra.contract.downlink import Verifier
 from infra.contract.errors import ServiceError
 from infra.contract.frame import Frame
 from infra.settings.files import write_whole
@@ -48,16 +47,12 @@ ess_cert_id_alg = sha256
 """What openssl ts wants to be told of an authority; the policy is that of RFC 3161's free services."""
 
 
-def newest(settings: Settings, log: Log = CUSTODY) -> Anchors:
-    """The last anchor alone: with what the log says from its entry on, the next one can be made."""
-    return read(settings, identity.witness(settings), log, alone=True)
-
-
-def read(settings: Settings, witness: Verifier | None, log: Log = CUSTODY, alone: bool = False) -> Anchors:
+def read(settings: Settings, log: Log = CUSTODY, *, alone: bool = False) -> Anchors:
     """The anchors of this home: each held against its signature and the one before, the newest its stamp.
 
-    ``alone``: the newest only.
+    ``alone``: the newest only; with what the log says from its entry on, the next one can be made.
     """
+    witness = identity.witness(settings)
     files = sorted((settings.paths.home / log.folder).glob("*.json"))[-1 if alone else 0 :]
     if witness is None or not files:
         return Anchors(words="NOT checked: no evidence key here" if witness is None else "NOT anchored")
@@ -86,9 +81,9 @@ def put(
 ) -> int:  # fmt: skip
     """Sign and stamp a log at the last of ``entries``; its number, 0 where there is nothing to anchor.
 
-    ``known``: the newest anchor; ``entries``: from its entry on. Again at the same head it only gets the
-    stamp that is missing. Raises ServiceError where the log is not what was anchored before or something is
-    ``wrong``, or no time-stamp authority answers; ConfigError.
+    ``known``: the newest anchor, alone; ``entries``: from its entry on. Again at the same head it only gets
+    the stamp that is missing. Raises ServiceError where the log is not what was anchored before or something
+    is ``wrong``, or no time-stamp authority answers; ConfigError.
     """
     signer = identity.notary(settings)
     if signer is None:

@@ -10,13 +10,14 @@ from typing import Any, Final
 import orjson
 
 from infra.clients.db import sql_of
+from infra.clients.kafka import Record
 from infra.contract.errors import ContractError
 from infra.contract.messages import PART_HEAD, PART_SET, decode_crash, is_part, join_crash
 from infra.contract.topics import HEADER_MQTT_TOPIC
 from infra.contract.verdict import ClockLimits
 from stream_jobs.app.statements import json_rows
 from stream_jobs.events import rows as row_of
-from stream_jobs.events.rows import Cursor, Record, Row, as_json
+from stream_jobs.events.rows import Cursor, Row, as_json
 
 SQL: Final = sql_of(__file__)
 _WHOLE: Final = SQL["whole"].format(sets=json_rows(" ".join(PART_SET)))
@@ -30,8 +31,8 @@ def part_row(record: Record, clocks: ClockLimits) -> Row | None:
     if not is_part(message):
         return None
     return {key: message[key] for key in (*PART_SET, "part")} | {
-        "event_ms": row_of.believed_ms(clocks, message["event_ms"], record.at_ms),
-        "received_ms": record.at_ms,
+        "event_ms": row_of.believed_ms(clocks, message["event_ms"], record.received_ms),
+        "received_ms": record.received_ms,
         "mqtt_topic": row_of.optional_text(record.headers.get(HEADER_MQTT_TOPIC)),
         "message": record.value.decode(),
     }
@@ -55,10 +56,9 @@ def write_parts(cursor: Cursor, rows: Sequence[Row], clocks: ClockLimits) -> tup
             cursor.execute(SQL["assembled"], key)
         except ContractError as error:
             for part in parts:  # the Kafka record that it was, for the dead letters
-                topic, vehicle = part["mqtt_topic"], part["vehicle_id"].encode()
-                headers = {} if topic is None else {HEADER_MQTT_TOPIC: topic.encode()}
-                message = part["message"].encode()
-                received = Record("crash", 0, 0, part["received_ms"], vehicle, message, headers)
+                topic, vehicle, message = part["mqtt_topic"], part["vehicle_id"], part["message"].encode()
+                headers = {} if topic is None else {HEADER_MQTT_TOPIC: topic}
+                received = Record("crash", 0, 0, part["received_ms"], message, headers, vehicle)
                 rejected.append((received, error))
             cursor.execute(SQL["drop"], key)
     return crashes, rejected
@@ -77,7 +77,7 @@ def assembled(parts: Sequence[Row], clocks: ClockLimits) -> Row:
             said = f"{key} of the record is {whole[key]!r}, its parts say {claims}"
             raise ContractError("bad_identity", said)
     received_ms = max(part["received_ms"] for part in parts)
-    return row_of.crash_row(Record("crash", 0, 0, received_ms, None, raw, {}), clocks)
+    return row_of.crash_row(Record("crash", 0, 0, received_ms, raw, {}), clocks)
 
 
 def _key(row: Mapping[str, Any]) -> Row:

@@ -74,7 +74,7 @@ def verify(
     if not without_log:
         log = custody.read_log(places.kafka_bootstrap, settings.kafka.prefix, vault)
     witness = identity.witness(settings)
-    found = custody.verified(vault, may, log, head, witness, anchor.read(settings, witness))
+    found = custody.verified(vault, may, log, head, witness, anchor.read(settings))
     typer.echo(bundle.as_json(found) if json else found.as_text())
     end_check("odograph crash verify", found.wrong)
 
@@ -82,14 +82,11 @@ def verify(
 @crash_app.command("anchor")
 def anchor_() -> None:
     """Sign and time-stamp the custody log's head now; maintenance does, too. Exit 1: it does not hold."""
-    from infra.clients.db import connected
-    from infra.stack.access import identity
     from stream_jobs.crashes import anchor, tables
 
     settings = load()
-    with connected(endpoints(settings).db_ingest_url) as connection:
-        entry = tables.anchor_log(settings, connection)
-    typer.echo(f"anchored at entry {entry}: {anchor.read(settings, identity.witness(settings)).words}")
+    entry = tables.anchor_log(settings, endpoints(settings).db_ingest_url)
+    typer.echo(f"anchored at entry {entry}: {anchor.read(settings).words}")
 
 
 @crash_app.command()

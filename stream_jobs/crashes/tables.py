@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row
 
 from infra.clients.db import asked, connected, sql_of, system_user
 from infra.contract import policy
@@ -128,13 +128,12 @@ def vault(url: str, devices: Trust | None) -> Vault:
         return Vault(entries, records, read_to, dead, logs, begins)
 
 
-def anchor_log(settings: Settings, connection: psycopg.Connection[Any]) -> int:
+def anchor_log(settings: Settings, url: str) -> int:
     """Anchor the custody log's head, what came since the last anchor checked; as ``anchor.put``."""
-    known, witness = anchor.newest(settings), identity.witness(settings)
+    known, witness = anchor.read(settings, alone=True), identity.witness(settings)
     if witness is None:
         return 0
-    with connection.cursor(row_factory=dict_row) as cursor:
-        entries = [Entry(**row) for row in cursor.execute(SQL["custody"], {"since": known.last})]
+    entries = asked(url, SQL["custody"], {"since": known.last}, row_factory=class_row(Entry))
     return anchor.put(settings, known, entries, unsigned(entries, witness, known.last or len(entries)))
 
 

@@ -189,8 +189,7 @@ TOGETHER_MS: Final = 60_000  # records of one minute are looked around for at on
 def settle(cursor: Cursor, terms: Crash) -> list[str]:
     """Give every record that is due its verdict, within the transaction of the cursor; the verdicts."""
     wait_s = terms.still_to_s + WINDOW_S
-    cursor.execute(SQL["due"], LIMITS | {"wait_s": wait_s})
-    rows = cursor.fetchall()
+    rows = cursor.execute(SQL["due"], LIMITS | {"wait_s": wait_s}).fetchall()
     others, verdicts = _others(cursor, rows, terms), []
     for number, row in enumerate(rows):
         cursor.execute(SQL["own"], {**row, "before_s": OWN_BEFORE_S, "after_s": wait_s})
@@ -218,7 +217,6 @@ def _others(cursor: Cursor, rows: Sequence[Row], terms: Crash) -> Mapping[int, S
         values = {"first_ms": group[0]["event_ms"], "last_ms": group[-1]["event_ms"]}
         values |= {"before_s": OTHERS_BEFORE_S, "after_s": OTHERS_AFTER_S, "records": as_json(group)}
         values |= {"south_deg": min(latitudes), "north_deg": max(latitudes)}
-        cursor.execute(SQL["others"], values | {"reach_deg": terms.near_m / M_PER_DEG})
-        for row in cursor.fetchall():
+        for row in cursor.execute(SQL["others"], values | {"reach_deg": terms.near_m / M_PER_DEG}):
             found[row.pop("number")].append(Window(**row))
     return found

@@ -6,13 +6,14 @@ A record that cannot be stored raises ContractError with the dead-letter reason.
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from operator import itemgetter
 from typing import Any, Final
 
 import orjson
 import psycopg
 
+from infra.clients.kafka import Record
 from infra.contract import messages, topics
 from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
 from infra.contract.frame import LAST_MS, decode, shown
@@ -28,26 +29,7 @@ NUMBER: Final = ((int, float), "a number or null")
 FLAG: Final = ((bool,), "true, false or null")
 
 Row = dict[str, Any]
-
-
 Cursor = psycopg.Cursor[Row]
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A Kafka record; ``topic`` is the short name of the contract, ``at_ms`` its Kafka timestamp.
-
-    ``generation``: the identity of the log that the offset is a place in.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    at_ms: int
-    key: bytes | None
-    value: bytes
-    headers: Mapping[str, bytes]
-    generation: str = ""
 
 
 def believed_ms(clocks: ClockLimits, device_ms: int, received_ms: int) -> int:
@@ -61,7 +43,7 @@ def finding(record: Record) -> Finding:
     alert = messages.decode_alert(record.value)
     since_ms = alert.get("since_ms")
     return Finding(
-        alerted_ms=record.at_ms,
+        alerted_ms=record.received_ms,
         since_ms=since_ms if type(since_ms) is int and 0 <= since_ms <= LAST_MS else None,
         ended=alert.get("ended") is True,
         **{key: alert[key] for key in messages.ALERT_KEYS},
@@ -75,8 +57,8 @@ def crash_row(record: Record, clocks: ClockLimits) -> Row:
     profile = crash.get("profile")
     return {
         **{name: crash[name] for name in ("vehicle_id", "boot_id", "crash_id")},
-        "event_ms": believed_ms(clocks, crash["event_ms"], record.at_ms),
-        "received_ms": record.at_ms,
+        "event_ms": believed_ms(clocks, crash["event_ms"], record.received_ms),
+        "received_ms": record.received_ms,
         "profile": profile if type(profile) is str else shown(profile),
         "delta_v_max_kmh": _typed(crash, "delta_v_max_kmh", *NUMBER),
         "airbag_deployed": _typed(crash, "airbag_deployed", *FLAG),
@@ -94,7 +76,7 @@ def status_row(record: Record, clocks: ClockLimits) -> Row:
     """The row of ``vehicle``."""
     status = messages.decode_status(record.value, messages.STATUS_STATES)
     names = ("vehicle_id", "boot_id", "model", "powertrain", "vehicle_class", "state")
-    at_ms = believed_ms(clocks, status["at_ms"], record.at_ms)
+    at_ms = believed_ms(clocks, status["at_ms"], record.received_ms)
     return {name: status.get(name) for name in names} | {"state_ms": at_ms}
 
 
@@ -107,12 +89,12 @@ def newest(rows: list[Row]) -> list[Row]:
     return list(last.values())
 
 
-def dead_letter_row(record: Record) -> Row:
-    """The row of ``dead_letter``. Never raises: what is dead stays here."""
+def dead_letter_row(record: Record, log_generation: str = "") -> Row:
+    """The row of ``dead_letter``, a place in that log. Never raises: what is dead stays here."""
     headers, mqtt_topic = record.headers, record.headers.get(topics.HEADER_MQTT_TOPIC)
     reason = optional_text(headers.get(topics.HEADER_REASON))
     frame: Mapping[str, Any] = {}
-    if reason in WHOLE_REASONS and (mqtt_topic or b"").endswith(b"/telemetry"):
+    if reason in WHOLE_REASONS and (mqtt_topic or "").endswith("/telemetry"):
         with suppress(ContractError):  # it is no frame, or only half of one was kept
             frame = decode(record.value)
     return {
@@ -122,21 +104,21 @@ def dead_letter_row(record: Record) -> Row:
         "detail": optional_text(headers.get(topics.HEADER_DETAIL)),
         "mqtt_topic": optional_text(mqtt_topic),
         "vehicle_id": optional_text(record.key),
-        "received_ms": record.at_ms,
+        "received_ms": record.received_ms,
         "bytes": len(record.value),
         "digest": hashlib.sha256(record.value).hexdigest(),
         **{name: frame.get(name) for name in ("boot_id", "seq")},
         "messages": _count(headers.get(topics.HEADER_MESSAGES), MESSAGES_MAX),
-        "log_generation": record.generation,
-        "since_ms": _count(headers.get(topics.HEADER_SINCE_MS), record.at_ms),
+        "log_generation": log_generation,
+        "since_ms": _count(headers.get(topics.HEADER_SINCE_MS), record.received_ms),
     }
 
 
-def _count(raw: bytes | None, most: int) -> int | None:
+def _count(text: str | None, most: int) -> int | None:
     """A number from a header that anybody may have written; None for nothing and for nonsense."""
-    if raw is None or not raw.isdigit() or len(raw) > COUNT_DIGITS:
+    if text is None or not text.isdecimal() or len(text) > COUNT_DIGITS:
         return None
-    return min(int(raw), most)
+    return min(int(text), most)
 
 
 def as_json(value: Sequence[Any] | Mapping[str, Any]) -> str:
@@ -150,11 +132,9 @@ def insert_rows(cursor: Cursor, table: str, rows: Sequence[Row], end: str = "ON 
         cursor.execute(insert_json(table, " ".join(rows[0]), end), {"rows": as_json(rows)})
 
 
-def optional_text(raw: bytes | None) -> str | None:
-    """Text that PostgreSQL takes: no NUL, no broken UTF-8, not endless."""
-    if raw is None:
-        return None
-    return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")[: topics.DETAIL_CHARS]
+def optional_text(text: str | None) -> str | None:
+    """Text that PostgreSQL takes: no NUL, not endless."""
+    return text and text.replace("\0", "\ufffd")[: topics.DETAIL_CHARS]
 
 
 def _typed(message: Row, key: str, kinds: tuple[type, ...], wanted: str) -> Any:

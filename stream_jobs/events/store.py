@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import psycopg
 import structlog
@@ -22,7 +23,7 @@ from psycopg.rows import dict_row
 from infra.clients import kafka
 from infra.clients.db import Cause, cause_of, described
 from infra.clients.health import HealthServer, stopped_by_signals
-from infra.clients.kafka import LOST
+from infra.clients.kafka import LOST, Record
 from infra.clients.leases import Lease
 from infra.contract.errors import ContractError, ServiceError
 from infra.contract.frame import LAST_MS
@@ -38,8 +39,8 @@ from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
 from stream_jobs.events import writes
-from stream_jobs.events.rows import Cursor, Record
-from stream_jobs.events.writes import CONSUMER
+from stream_jobs.events.rows import Cursor
+from stream_jobs.events.writes import CONSUMER, Place
 from stream_jobs.rules.cohort.judge import load_metrics
 from stream_jobs.rules.model import load_causes, load_rules
 
@@ -48,7 +49,6 @@ READ_S: Final = 0.25
 STALL_TIMEOUT_S: Final = 3.0
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
-Place = tuple[str, int]  # topic (short name) and partition
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600)
 SWEEP_S: Final = 1.0
 PROBE_S: Final = 5.0
@@ -85,6 +85,7 @@ class EventStore:
         self._sealing = writes.Sealing(identity.device_trust(settings), identity.notary(settings))
         self._log = structlog.get_logger()
         self._held: writes.Offsets = {}
+        self._generation = ""  # of the log of dead letters
         self._begin(stop)
 
     def _begin(self, stop: threading.Event) -> None:
@@ -108,8 +109,8 @@ class EventStore:
                     self._incidents.write([(TABLE_KEY, self._causes.encode())])
                     while self._run(self._join):  # alerts of a version that knew no incidents
                         pass
-                    load = partial(writes.load_offsets, places=places, logs=reader.generations)
-                    held, others = self._run(load)
+                    held, others = self._run(partial(writes.load_offsets, places=places))
+                    self._generation = places["dead-letter", 0]
                     for topic, was in others.items():
                         self._log.error("another log: it is read from its beginning", topic=topic, was=was)
                     self._held = reader.assign(held)
@@ -164,7 +165,7 @@ class EventStore:
     def _store(self, records: Sequence[Record]) -> None:
         """Store the records; one that the database refuses for what it is goes to the dead letters."""
         try:
-            self._commit(writes.sort_out(records, self._clocks), records)
+            self._commit(writes.sort_out(records, self._clocks, self._generation), records)
         except psycopg.Error as error:
             if cause_of(error) is Cause.SETUP:
                 raise
@@ -229,14 +230,14 @@ class _Reader:
         self._names, self._bootstrap = names, bootstrap
         self._consumer = kafka.consumer(bootstrap, "odograph-events")
         self._counts: dict[str, int] = {}
-        self.generations: dict[str, str] = {}
-        """The identity of each log, by its short name."""
 
-    def places(self) -> list[Place]:
+    def places(self) -> dict[Place, str]:
+        """All partitions, each with the identity of its log."""
         self._counts = kafka.partition_counts(self._consumer, list(self._names), STALL_TIMEOUT_S)
-        found = kafka.log_generations(self._bootstrap, self._names)
-        self.generations = {short: found[name] for name, short in self._names.items()}
-        return [(self._names[name], p) for name, count in self._counts.items() for p in range(count)]
+        logs = kafka.log_generations(self._bootstrap, self._names)
+        return {
+            (short, p): logs[name] for name, short in self._names.items() for p in range(self._counts[name])
+        }
 
     def assign(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
         """Where reading begins: there, as far as the log holds it."""
@@ -248,21 +249,12 @@ class _Reader:
         return begun
 
     def read(self) -> list[Record]:
-        """What there is, at most a batch; waits for the first record only."""
-        found = []
-        message: Any
-        for message in kafka.taken(self._consumer, BATCH, READ_S):
-            try:
-                headers = {name: value for name, value in message.headers() or [] if value is not None}
-            except UnicodeDecodeError:  # a name is no text
-                headers = {}
-            at_ms, value = min(max(message.timestamp()[1], 0), LAST_MS), message.value() or b""
-            topic, partition = self._names[message.topic()], message.partition()
-            place = (topic, partition, message.offset())
-            found.append(
-                Record(*place, at_ms, message.key(), value, headers, self.generations.get(topic, ""))
-            )
-        return found
+        """What there is, at most a batch, topics by their short names; waits for the first record only."""
+        found = map(kafka.record_of, kafka.taken(self._consumer, BATCH, READ_S))
+        return [
+            replace(one, topic=self._names[one.topic], received_ms=min(max(one.received_ms, 0), LAST_MS))
+            for one in found
+        ]
 
     def lag(self, held: Mapping[Place, int]) -> dict[str, int]:
         """Records by topic that were not read yet, as last told; raises ServiceError where a topic grew."""

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import structs
 
 from infra.clients.db import sql_of
+from infra.clients.kafka import Record
 from infra.contract.downlink import Signer
 from infra.contract.errors import ContractError
 from infra.contract.evidence import statement
@@ -22,14 +23,15 @@ from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.statements import insert_json, json_rows, json_value, set_columns
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events import rows as row_of
-from stream_jobs.events.rows import Cursor, Record, Row, as_json, insert_rows
+from stream_jobs.events.rows import Cursor, Row, as_json, insert_rows
 from stream_jobs.rules.cohort.judge import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
 SQL: Final = sql_of(__file__)
 CONSUMER: Final = "events"
 
-Offsets = dict[tuple[str, int], int]  # next offset by topic (short name) and partition
+Place = tuple[str, int]  # topic (short name) and partition
+Offsets = dict[Place, int]  # next offset
 ALERT_COLUMNS: Final = SQL["alert_columns"]
 _KEYS: Final = ("alert_no", "vehicle_id", "rule", "first_alert_id")
 _LIFE: Final = " ".join(each.name for each in fields(Alert) if each.name not in _KEYS)
@@ -95,24 +97,15 @@ class OvertakenError(Exception):
     """The stored offsets are not those that this process holds: they were reset meanwhile."""
 
 
-def load_offsets(
-    cursor: Cursor, places: Sequence[tuple[str, int]], logs: Mapping[str, str]
-) -> tuple[Offsets, dict[str, str]]:
-    """Where to read on at each (topic, partition); 0 where nothing of this log was read yet.
+def load_offsets(cursor: Cursor, places: Mapping[Place, str]) -> tuple[Offsets, dict[str, str]]:
+    """Where to read on at each of ``places``, given with its log; 0 where nothing of this log was read yet.
 
-    ``logs``: the identity of each topic's log. And of topics that another log was read of, that one's.
+    And of topics that another log was read of, that one's identity.
     """
-    cursor.execute(SQL["offsets"], {"consumer": CONSUMER})
-    others = {
-        row["topic"]: row["log_generation"]
-        for row in cursor.fetchall()
-        if row["log_generation"] not in ("", logs.get(row["topic"], ""))
-    }
-    rows = [{"topic": topic, "partition": p, "log_generation": logs[topic]} for topic, p in places]
-    cursor.execute(SQL["ensure_offsets"], {"consumer": CONSUMER, "rows": as_json(rows)})
-    cursor.execute(SQL["offsets"], {"consumer": CONSUMER})
-    stored = {(row["topic"], row["partition"]): row["next_offset"] for row in cursor.fetchall()}
-    return {place: stored[place] for place in places}, others
+    rows = [{"topic": topic, "partition": p, "log_generation": log} for (topic, p), log in places.items()]
+    found = cursor.execute(SQL["offsets"], {"consumer": CONSUMER, "rows": as_json(rows)}).fetchall()
+    others = {row["topic"]: row["other"] for row in found if row["other"] is not None}
+    return {(row["topic"], row["partition"]): row["next_offset"] for row in found}, others
 
 
 def move_offsets(cursor: Cursor, held: Offsets, after: Offsets) -> None:
@@ -121,8 +114,8 @@ def move_offsets(cursor: Cursor, held: Offsets, after: Offsets) -> None:
         {"topic": topic, "partition": partition, "held": held[topic, partition], "next_offset": offset}
         for (topic, partition), offset in sorted(after.items())
     ]
-    cursor.execute(SQL["move_offsets"], {"consumer": CONSUMER, "rows": as_json(rows)})
-    if cursor.rowcount != len(rows):
+    moved = cursor.execute(SQL["move_offsets"], {"consumer": CONSUMER, "rows": as_json(rows)})
+    if moved.rowcount != len(rows):
         raise OvertakenError("the stored offsets were reset")
 
 
@@ -130,8 +123,7 @@ def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
     """End the alerts whose vehicle went on long enough without a finding; how many."""
     timed = {rule: seconds for rule, seconds in clear_times.items() if seconds is not None}
     terms = {"clear_for_s": as_json(timed), "default_s": CLEAR_FOR_S, "kept": [*clear_times.keys() - timed]}
-    cursor.execute(SQL["clear_alerts"], terms)
-    return cursor.rowcount
+    return cursor.execute(SQL["clear_alerts"], terms).rowcount
 
 
 def join(cursor: Cursor, causes: Causes) -> Told:
@@ -142,8 +134,7 @@ def join(cursor: Cursor, causes: Causes) -> Told:
     version before there were incidents. Only what is near them in time is read.
     """
     cursor.execute(SQL["lock"], {})
-    cursor.execute(SQL["waiting"].format(alert=SQL["alert"]), {"most": AT_ONCE})
-    waiting = cursor.fetchall()
+    waiting = cursor.execute(SQL["waiting"].format(alert=SQL["alert"]), {"most": AT_ONCE}).fetchall()
     near = _near(cursor, causes, waiting) if waiting else []
     by_cause: dict[str, list[Row]] = {}
     for row in sorted([*waiting, *near], key=lambda row: row["alert_no"]):
@@ -156,13 +147,12 @@ def join(cursor: Cursor, causes: Causes) -> Told:
 def _near(cursor: Cursor, causes: Causes, waiting: Sequence[Row]) -> list[Row]:
     of = {row["cause"] or causes.of(row["rule"]) for row in waiting}
     reach_ms = max(max(causes.terms(cause).join_ms, causes.terms(cause).within_ms) for cause in of)
-    cursor.execute(SQL["near"].format(alert=SQL["alert"]), {
+    return cursor.execute(SQL["near"].format(alert=SQL["alert"]), {
         "vehicles": sorted({row["vehicle_id"] for row in waiting}), "causes": sorted(of),
         "fleets": sorted(cause for cause in of if causes.terms(cause).vehicles is not None),
         "low_ms": min(row["from_ms"] for row in waiting) - reach_ms,
         "high_ms": max(row["to_ms"] for row in waiting) + reach_ms,
-    })  # fmt: skip
-    return cursor.fetchall()
+    }).fetchall()  # fmt: skip
 
 
 def _join(cursor: Cursor, cause: str, rows: Sequence[Row], causes: Causes) -> Told:
@@ -181,8 +171,8 @@ def _join(cursor: Cursor, cause: str, rows: Sequence[Row], causes: Causes) -> To
     fresh = [group[0] for group in groups if group[0].incident_id not in numbers]
     opened = [{"incident_id": p.incident_id, "vehicle_id": p.vehicle_id, "cause": cause} for p in fresh]
     if opened:
-        cursor.execute(SQL["open"], {"rows": as_json(opened)})
-        numbers |= {row["incident_id"]: row["incident_no"] for row in cursor.fetchall()}
+        made = cursor.execute(SQL["open"], {"rows": as_json(opened)})
+        numbers |= {row["incident_id"]: row["incident_no"] for row in made}
     assigned, gone, told = list[Row](), list[Row](), Told()
     for group in groups:
         kept, of_fleet = group[0].incident_id, is_fleet(group)
@@ -203,8 +193,10 @@ def _join(cursor: Cursor, cause: str, rows: Sequence[Row], causes: Causes) -> To
     return told
 
 
-def sort_out(records: Sequence[Record], clocks: ClockLimits) -> Batch:
-    """The records decoded; what cannot be understood is among the rejected."""
+def sort_out(records: Sequence[Record], clocks: ClockLimits, generation: str = "") -> Batch:
+    """The records decoded; what cannot be understood is among the rejected. ``generation``: of the log of
+    dead letters.
+    """
     batch = Batch()
     for record in records:
         if not record.value:  # it marks where records of an erased vehicle end, or takes a status back
@@ -213,7 +205,7 @@ def sort_out(records: Sequence[Record], clocks: ClockLimits) -> Batch:
             if record.topic == "alerts":
                 batch.findings.append(row_of.finding(record))
             elif record.topic == "dead-letter":
-                batch.dead_letters.append(row_of.dead_letter_row(record))
+                batch.dead_letters.append(row_of.dead_letter_row(record, generation))
             elif record.topic != "crash":
                 batch.statuses.append(row_of.status_row(record, clocks))
             elif (part := part_row(record, clocks)) is not None:

@@ -1,17 +1,21 @@
 -- Statements of writes.py.
 
--- name: ensure_offsets
--- A place in another log is none in this one.
-INSERT INTO odograph.consumer_offset AS o (consumer, topic, partition, next_offset, log_generation)
-SELECT %(consumer)s, topic, partition, 0, log_generation
-FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, log_generation text)
-ON CONFLICT (consumer, topic, partition) DO UPDATE SET
-    region = excluded.region, log_generation = excluded.log_generation,
-    next_offset = CASE WHEN o.log_generation IN ('', excluded.log_generation) THEN o.next_offset ELSE 0 END
-
 -- name: offsets
-SELECT topic, partition, next_offset, log_generation FROM odograph.consumer_offset
-WHERE consumer = %(consumer)s
+-- Where to read on; a place in another log is none in this one, and that other log is told.
+WITH before AS (
+    SELECT topic, partition, log_generation FROM odograph.consumer_offset WHERE consumer = %(consumer)s
+), held AS (
+    INSERT INTO odograph.consumer_offset AS o (consumer, topic, partition, next_offset, log_generation)
+    SELECT %(consumer)s, topic, partition, 0, log_generation
+    FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, log_generation text)
+    ON CONFLICT (consumer, topic, partition) DO UPDATE SET
+        region = excluded.region, log_generation = excluded.log_generation,
+        next_offset = CASE WHEN o.log_generation IN ('', excluded.log_generation) THEN o.next_offset ELSE 0 END
+    RETURNING topic, partition, next_offset, log_generation
+)
+SELECT h.topic, h.partition, h.next_offset,
+       CASE WHEN b.log_generation NOT IN ('', h.log_generation) THEN b.log_generation END AS other
+FROM held h LEFT JOIN before b USING (topic, partition)
 
 -- name: move_offsets
 UPDATE odograph.consumer_offset o SET next_offset = n.next_offset

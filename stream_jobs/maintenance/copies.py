@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from infra.clients.db import sql_of
+from infra.clients.db import Connection, sql_of
 from infra.clients.duck import table_of
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Database, fetch
@@ -17,21 +17,19 @@ from stream_jobs.vehicles import lookups
 SQL: Final = sql_of(__file__)
 
 WARM_C: Final = 70.0  # hours with a colder mean say nothing of a warm engine
-VEHICLES: Final = SQL["vehicles"]
 _FREE_FLOW: Final = "SELECT cell, heading_sector, free_flow_kmh FROM odograph.road_cell_baseline"
 
 log = structlog.get_logger("stream_jobs.history")
 
 
-def write_vehicle_lookup(database: Database, folder: Path) -> int:
-    """Write the file where the table says something new; the number of vehicles known."""
-    rows = database.run(lambda connection: fetch(connection, VEHICLES))
+def write_vehicle_lookup(connection: Connection, folder: Path) -> None:
+    """Write the file where the table says something new."""
+    rows = fetch(connection, SQL["vehicles"])
     lookups.write(folder / lookups.VEHICLE_FILE, table_of(lookups.SCHEMA, rows))
-    return len(rows)
 
 
-def write_history(database: Database, settings: Settings) -> bool:
-    """Write each file where the tables say something new; whether there was."""
+def write_history(database: Database, settings: Settings) -> None:
+    """Write each file where the tables say something new."""
     folder = folder_of(settings)
     terms = {
         "days": settings.recompute.history_days,
@@ -45,7 +43,6 @@ def write_history(database: Database, settings: Settings) -> bool:
     new |= lookups.write(folder / lookups.FREE_FLOW_FILE, free_flow_table(flow), lookups.PLACE_SCHEMA)
     if new:
         log.info("history is in force", vehicles=usual.num_rows, places=len(flow))
-    return new
 
 
 def free_flow_table(rows: list[tuple[str, int, float]]) -> pa.Table:

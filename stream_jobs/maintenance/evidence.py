@@ -38,18 +38,18 @@ Due = tuple[int, str, int, int]  # number, vehicle, when it opened, the later of
 Row = dict[str, Any]
 
 
-def copy_evidence(database: Database, settings: Settings, closed_ms: int | None) -> int:
-    """Copy the frames of alerts that are due; how many alerts.
+def copy_evidence(database: Database, settings: Settings, closed_ms: int | None) -> None:
+    """Copy the frames of alerts that are due.
 
     ``closed_ms``: up to when the archive has taken in everything.
     """
     if closed_ms is None:
-        return 0
+        return
     lateness_ms = 1000 * settings.jobs.lateness_s
     terms = {"until_ms": closed_ms - AROUND_MS - lateness_ms, "limit": ALERTS_AT_ONCE}
     due: list[Due] = database.run(lambda c: fetch(c, SQL["due"], terms))
     if not due:
-        return 0
+        return
     ahead_ms = clock_limits(settings).ahead_ms
     spans = [(opened - AROUND_MS - ahead_ms, late + AROUND_MS + lateness_ms) for _, _, opened, late in due]
     stored = reader.of_hours(archive_of(settings.paths.home), hours_ms(spans))
@@ -66,7 +66,6 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
         execute(connection, SQL["forget"], {"days": settings.jobs.evidence_days})
 
     database.run(write)
-    return len(due)
 
 
 def frames_of(connection: duckdb.DuckDBPyConnection, due: Sequence[Due], records: str) -> list[Row]:

@@ -73,7 +73,7 @@ def all_tasks(
     settings: Settings, addresses: Endpoints, database: Callable[[str], Database], stop: threading.Event
 ) -> list[PeriodicTask]:
     """All, with pauses in s; ``database`` makes a connection of a task's own. Raises ConfigError."""
-    jobs, home = settings.jobs, settings.paths.home
+    jobs, home, url = settings.jobs, settings.paths.home, addresses.db_ingest_url
     repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
     archived = partial(complete_until_ms, evidence_db, "archive")
     restater = Restater(settings, repair_db, stop, Feeder(settings))
@@ -83,31 +83,28 @@ def all_tasks(
     closes_s = jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s
     cohort = CohortUpdate(settings.cohort, database("cohort"), topic("alerts").write, closes_s)
     told = topic("policy").write, topic("alerts").write
-    overload = Overload(settings.overload, database("overload"), *told)
     forget = partial(execute, statement=batch_ledger.SQL["forget_batches"])
-    pack = partial(upkeep, archive_of(home), settings.archive)
-    ledger = HourlyLedger(settings, addresses, audit_db, closed_ms)
-    anchor_s = settings.crash.anchor_s
+    lookups = partial(write_vehicle_lookup, folder=folder_of(settings))
     expire = partial(drop_expired, database("retention"), settings.retention)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, late)),
-        ("overload", OVERLOAD_S, overload),
+        ("overload", OVERLOAD_S, Overload(settings.overload, database("overload"), *told)),
         ("rollups", jobs.rollup_interval_s, partial(roll_up_changes, database("rollups"), settings.tz)),
         ("trends", jobs.trend_interval_s, partial(database("trends").run, renew)),
         ("cohort", settings.cohort.interval_s, cohort),
         ("evidence", jobs.evidence_interval_s, lambda: copy_evidence(evidence_db, settings, archived())),
-        ("anchor", anchor_s, partial(database("anchor").run, partial(anchor_log, settings))),
+        ("anchor", settings.crash.anchor_s, partial(anchor_log, settings, url)),
         ("refusals", REFUSALS_S, Refusals(database("refusals"), home)),
-        ("audit-anchor", anchor_s, partial(anchored, settings, addresses.db_ingest_url)),
+        ("audit-anchor", settings.crash.anchor_s, partial(anchored, settings, url)),
         ("roads", 30.0, RoadHistory(settings, database("roads"))),
         ("stops", 60.0, partial(database("stops").run, place_stops)),
         ("eta", settings.roads.eta_s, partial(predict_arrivals, database("eta"), settings)),
-        ("lookups", 3.0, partial(write_vehicle_lookup, database("lookups"), folder_of(settings))),
+        ("lookups", 3.0, partial(database("lookups").run, lookups)),
         ("history", settings.recompute.history_s, partial(write_history, database("history"), settings)),
         ("network", 5.0, NetworkFile(settings, database("network"))),
-        ("upkeep", settings.archive.upkeep_s, pack),
+        ("upkeep", settings.archive.upkeep_s, partial(upkeep, archive_of(home), settings.archive)),
         ("batches", 60.0, partial(database("batches").run, forget)),
-        ("audit", settings.ledger.interval_s, ledger),
+        ("audit", settings.ledger.interval_s, HourlyLedger(settings, addresses, audit_db, closed_ms)),
         ("retention", settings.retention.interval_s, expire),
     ]
     return [PeriodicTask(*task) for task in tasks]

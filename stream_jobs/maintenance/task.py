@@ -65,34 +65,30 @@ class PeriodicTask:
 
     def run(self, stop: threading.Event, metrics: TaskMetrics) -> None:
         failures, pause_s = metrics.failures.labels(self.name), self.interval_s
-        in_a_row = 0
         while not stop.wait(pause_s):
             began_s = time.monotonic()
-            self.state = self.state._replace(run_at=datetime.now(UTC))
+            was = self.state = self.state._replace(run_at=datetime.now(UTC))
             try:
                 self.work()
             except Exception as error:  # noqa: BLE001  of whatever kind, it ends neither the task nor another one
                 if stop.is_set():  # what is under way is given up at the end
                     return
-                in_a_row += 1
-                pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(in_a_row - 1, 20))
+                pause_s = FIRST_PAUSE_S if was.error is None else min(LONGEST_PAUSE_S, 2 * pause_s)
                 text = " ".join(f"{type(error).__name__}: {error}".split())[:ERROR_CHARS]
-                self.state = self.state._replace(
-                    error=text, failures=self.state.failures + 1,
-                    failing_since=self.state.failing_since or datetime.now(UTC),
-                )  # fmt: skip
+                since = was.failing_since or datetime.now(UTC)
+                self.state = was._replace(error=text, failures=was.failures + 1, failing_since=since)
                 failures.inc()
                 log.error("task failed, trying again", task=self.name, error=text, pause_s=pause_s)
             else:
-                if in_a_row:
-                    log.info("task succeeds again", task=self.name, failures=self.state.failures)
-                in_a_row, pause_s, now = 0, self.interval_s, datetime.now(UTC)
-                self.state = self.state._replace(success_at=now, failing_since=None, error=None)
+                if was.error is not None:
+                    log.info("task succeeds again", task=self.name, failures=was.failures)
+                pause_s, now = self.interval_s, datetime.now(UTC)
+                self.state = was._replace(success_at=now, failing_since=None, error=None)
                 metrics.runs.labels(self.name).inc()
                 metrics.success.labels(self.name).set(now.timestamp())
             took_s = time.monotonic() - began_s
             self.state = self.state._replace(run_s=round(took_s, 3))
-            metrics.failing.labels(self.name).set(bool(in_a_row))
+            metrics.failing.labels(self.name).set(self.state.error is not None)
             metrics.duration.labels(self.name).set(took_s)
 
     def problem(self) -> str | None:

@@ -79,7 +79,7 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
                 _into_live(run, wanted.yes, settings, live, stop, say)
                 return True
             with runs.held(home, run.run_id):
-                run, dropped, left_out = shadow.run_shadow(settings, live, run, stop, say)
+                run = shadow.run_shadow(settings, live, run, stop, say)
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
@@ -90,22 +90,22 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     rate = run.records / run.feed_s if run.feed_s else 0.0
     took = f"{run.feed_s:.0f} s ({rate:.0f}/s), {run.total_s:.0f} s in all"
     say(f"run {run.run_id}: {run.records} records in {took}")
-    if dropped:
+    own_url = database_url.with_name(live.db_owner_url, run.database)
+    if dropped := databases.number(own_url, "dropped_late"):
         raise ServiceError(
             f"run {run.run_id}: Spark dropped {dropped} rows behind its watermark: its windows "
             "lack them and it must not be promoted; drop it and report this"
         )
-    for line in left_out[: databases.NAMED]:
+    for _, line in databases.asked(own_url, databases.SQL["dead"])[: databases.NAMED]:
         say(f"run {run.run_id}: dead-lettered: {line}")
     if run.source.startswith(records.DRIVES):
-        _drives_told(home, run, as_json)
+        _drives_told(home, run, own_url, as_json)
         say(f"run {run.run_id}: odograph replay watch, promote (keep it) or drop {run.run_id}")
     return _verified(home, live, run, say, as_json) if wanted.verify else True
 
 
 def _verified(home: Path, live: Endpoints, run: Run, say: Say, as_json: bool) -> bool:
-    span = {"since_ms": run.since_ms, "until_ms": run.until_ms}
-    if late := databases.number(live.db_owner_url, "late_open", span):
+    if late := databases.number(live.db_owner_url, "late_open", asdict(run)):
         say(f"live: {late} late frames of this span wait for their repair; the run has them already")
     equal = compared(run.run_id, lambda table: table.windows, as_json)
     runs.save(home, replace(run, state="verified" if equal else "different"))
@@ -113,12 +113,10 @@ def _verified(home: Path, live: Endpoints, run: Run, say: Say, as_json: bool) ->
     return equal
 
 
-def _drives_told(home: Path, run: Run, as_json: bool) -> None:
+def _drives_told(home: Path, run: Run, own_url: str, as_json: bool) -> None:
     drives = runs.drives_of(folder_of(home, run.run_id))["drives"]
-    with opened(run.run_id) as (_, _live, own):
-        for drive in drives:
-            for name in ("trips", "alerts"):
-                ((drive[name],),) = own.execute(databases.SQL[name], drive).fetchall()
+    for drive in drives:
+        drive.update({name: databases.number(own_url, name, drive) for name in ("trips", "alerts")})
     typer.echo(json.dumps(asdict(run) | {"drives": drives}) if as_json else told(drives), nl=as_json)
 
 
@@ -147,18 +145,17 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     elif kept is None:
         with runs.held(home, run_id):
             if wanted.drives is not None:
-                source, partial = _of_drives(wanted, wanted.drives, settings, folder, lead_ms)
+                source = _of_drives(wanted, wanted.drives, settings, folder, lead_ms)
             else:
-                source, partial = _out_of_the_log(wanted, settings, live, folder, say)
-        some = some or partial
-    if kept is not None:
-        if wanted.day is None or (source.name, source.event.since_ms) == (kept.source, kept.since_ms):
-            source = Source(kept.source, kept.span, kept.received)  # today has grown meanwhile
-        some = some or kept.vehicles
+                source = _out_of_the_log(wanted, settings, live, folder, say)
+    if kept is not None and (
+        wanted.day is None or (source.name, source.event.since_ms) == (kept.source, kept.since_ms)
+    ):
+        source = Source(kept.source, kept.span, kept.received, kept.vehicles)  # today has grown meanwhile
     speed = records.speed_of(wanted.speed or (LIVE_SPEED if wanted.into == "live" else "max"))
     jobs, code = jobs_of(wanted.jobs), runs.code_digest(ROOT, runs.with_settings(given))
     times = (*source.event, *source.received, now_ms - records.ARCHIVED_MS)
-    begun_at = at.isoformat(timespec="seconds")
+    some, begun_at = some or source.vehicles, at.isoformat(timespec="seconds")
     now = Run(run_id, source.name, *times, some, speed, jobs, given, code, begun_at=begun_at)
     if kept is None:
         return now
@@ -167,22 +164,18 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     return kept
 
 
-def _of_drives(
-    wanted: Wanted, drives: Path, settings: Settings, folder: Path, lead_ms: int
-) -> tuple[Source, tuple[str, ...]]:
-    """Recorded drives as a day of the run's own, received as they were recorded, and their vehicles."""
+def _of_drives(wanted: Wanted, drives: Path, settings: Settings, folder: Path, lead_ms: int) -> Source:
+    """Recorded drives as a day of the run's own, received as they were recorded."""
     convoy = recordings.convoy(drives, wanted.mapping, float("inf"), recordings.parse_start(wanted.start))
     shutil.rmtree(folder / records.INPUT, ignore_errors=True)
     recordings.make(convoy, drives, settings, records.INPUT, folder)
     made = runs.drives_of(folder)
     span = Span(made["start_ms"] // 60_000 * 60_000, -(-made["end_ms"] // 60_000) * 60_000)
     received = records.received(span, clock_limits(settings), lead_ms)
-    return Source(f"{records.DRIVES}{drives}", span, received), tuple(sorted(set(convoy.vehicle_ids)))
+    return Source(f"{records.DRIVES}{drives}", span, received, tuple(sorted(set(convoy.vehicle_ids))))
 
 
-def _out_of_the_log(
-    wanted: Wanted, settings: Settings, live: Endpoints, folder: Path, say: Say
-) -> tuple[Source, tuple[str, ...]]:
+def _out_of_the_log(wanted: Wanted, settings: Settings, live: Endpoints, folder: Path, say: Say) -> Source:
     topic, bootstrap = kafka_topic(settings.kafka.prefix, TOPIC), live.kafka_bootstrap
     with Log(bootstrap) as log:
         partitions = log.partitions(topic)
@@ -235,9 +228,10 @@ def _into_live(
 ) -> None:
     """The records into the live topic, received now (before: in a header), by consent only."""
     topic = kafka_topic(settings.kafka.prefix, TOPIC)
-    source, bounds = shadow.stored(settings, run, 1), bounds_of(run.speed)
+    source = shadow.stored(settings, run, 1)
     try:
-        count = sum(part.records for part in source.plan(bounds))
+        plan = source.plan(bounds_of(run.speed))
+        count = sum(part.records for part in plan)
         meaning = (
             f"{count} records go into the live topic {topic}, received now. Each counts as late: the stream "
             "leaves its windows as they are, the batch layer restates those that lack it, and what was "
@@ -256,18 +250,18 @@ def _into_live(
             writer.rows(rows, skip, now_ms=time.time_ns() // 1_000_000)
 
         def sent() -> Ends:
-            return tuple(writer.sent[partition] for partition in range(source.partitions))
+            return (writer.sent.total(),)
 
         try:
             with progress(count) as show:
-                feed(source.plan(bounds), sent(), run.speed, source.read, write, sent, show, stop)
+                feed(plan, sent(), run.speed, source.read, write, sent, show, stop)
         except ServiceError as error:
             if not stop.is_set():
                 raise
             raise ServiceError(
-                f"stopped after {sum(sent())} records; sent again they count as duplicates"
+                f"stopped after {writer.sent.total()} records; sent again they count as duplicates"
             ) from error
-        say(f"{sum(sent())} records sent")
+        say(f"{writer.sent.total()} records sent")
     finally:
         shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
 

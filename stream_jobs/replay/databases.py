@@ -99,11 +99,11 @@ def within(table: Table) -> str:
     return " AND ".join(words)
 
 
-connected = partial(
-    db.connected, autocommit=True, connect_timeout_s=5, application_name="odograph-replay",
-    session={"timezone": "UTC", "extra_float_digits": "1"},
-)  # fmt: skip
+_SESSION: Final = {"application_name": "odograph-replay", "timezone": "UTC", "extra_float_digits": "1"}
+connected = partial(db.connected, autocommit=True, connect_timeout_s=5, session=_SESSION)
 """A connection in autocommit; its own failures become ServiceError."""
+asked = partial(db.asked, connect_timeout_s=5, session=_SESSION)
+"""The rows of one query over a connection of its own; raises ServiceError."""
 
 
 def create(owner_url: str, name: str) -> None:
@@ -155,22 +155,12 @@ def drop(owner_url: str, name: str) -> None:
 
 def open_work(url: str) -> list[str]:
     """What a run's periodic tasks have still to do."""
-    with connected(url) as database:
-        return [f"{count} {what}" for what, count in database.execute(SQL["open_work"]).fetchall()]
+    return [f"{count} {what}" for what, count in asked(url, SQL["open_work"])]
 
 
 def number(url: str, name: str, values: Any = None) -> int:
     """The only value of a statement of this module."""
-    with connected(url) as database:
-        ((value,),) = database.execute(SQL[name], values).fetchall()
-    return int(value)
-
-
-def dead_letters(live: Connection, run: Connection) -> tuple[list[str], int]:
-    """The records that a run left out, each in a line with its reason; how many of them live did too."""
-    rows = run.execute(SQL["dead"]).fetchall()
-    ((live_too,),) = live.execute(SQL["dead_too"], {"digests": [digest for digest, _ in rows]}).fetchall()
-    return [text for _, text in rows], live_too
+    return int(asked(url, SQL[name], values)[0][0])
 
 
 SLICES_READ: Final = 200  # slices whose rows are read to count how many rows differ, and in which columns
@@ -233,9 +223,10 @@ def compared(
     for table in filter(wanted, of_run(run.whole_fleet)):
         found.append(compare(live, own, table, run.parameters()))
         yield found[-1]
-    named, live_too = dead_letters(live, own)
-    if named:
-        found.append(Verdict(LEFT_OUT, live_too, len(named), 0, 0, named=tuple(named[:NAMED])))
+    if dead := own.execute(SQL["dead"]).fetchall():
+        digests, texts = zip(*dead, strict=True)
+        ((live_too,),) = live.execute(SQL["dead_too"], {"digests": [*digests]}).fetchall()
+        found.append(Verdict(LEFT_OUT, live_too, len(dead), 0, 0, named=texts[:NAMED]))
         yield found[-1]
     keep(live, run, found)
 

@@ -114,9 +114,9 @@ def copy_crashes(
         there = log.ends(target)
 
         def wanted() -> Iterator[Out]:
-            for origin in range(len(log.ends(source))):
+            for origin in range(log.partitions(source)):
                 begin, end = (log.since(source, origin, at_ms) for at_ms in (since_ms, until_ms))
-                for m in log.read(source, origin, begin, end):
+                for m in log.messages(source, origin, begin, end):
                     if vehicles and (m.key() or b"").decode(errors="replace") not in vehicles:
                         continue
                     partition = partition_of(m.key() or b"", len(there))

@@ -12,16 +12,8 @@ from infra.clients.db import Connection, sql_of
 from infra.contract.errors import ConfigError
 from infra.sql import tenants
 from stream_jobs.app.statements import insert
-from stream_jobs.replay.databases import (
-    TABLES,
-    Table,
-    copy,
-    copy_new,
-    keep,
-    names,
-    of_run,
-    within,
-)
+from stream_jobs.replay import databases
+from stream_jobs.replay.databases import TABLES, Table, within
 from stream_jobs.replay.runs import Run
 
 SQL: Final = sql_of(__file__)
@@ -67,12 +59,12 @@ def copy_in(live: Connection, own: Connection, run: Run) -> int:
         ((number,),) = live.execute(_COPIED, given).fetchall()
         live.execute(f"CREATE SCHEMA {run.schema}")
         # Recorded drives told the live jobs of no vehicle.
-        copy_new(own, live, "vehicle", "vehicle_id = ANY(%(vehicles)s::text[])", given)
-        return sum(_copy_table(live, own, run, table, number) for table in of_run(run.whole_fleet))
+        databases.copy_new(own, live, "vehicle", "vehicle_id = ANY(%(vehicles)s::text[])", given)
+        return sum(_copy_table(live, own, run, table, number) for table in databases.of_run(run.whole_fleet))
 
 
 def _copy_table(live: Connection, own: Connection, run: Run, table: Table, number: int) -> int:
-    target, columns = f"{run.schema}.{table.name}", names(live, table.name)
+    target, columns = f"{run.schema}.{table.name}", databases.names(live, table.name)
     live.execute(f"CREATE TABLE {target} (LIKE odograph.{table.name} INCLUDING INDEXES)")
     shift = f"-({number} * {ALERTS_A_RUN}::bigint + %s)"
     sources = ", ".join(shift % name if name in SHIFTED else name for name in columns)
@@ -82,7 +74,7 @@ def _copy_table(live: Connection, own: Connection, run: Run, table: Table, numbe
         belongs = table.with_alerts
         wanted = f"{belongs} IN (SELECT {belongs} FROM odograph.alert WHERE {within(alerts)})"  # noqa: S608
     query = f"SELECT {sources} FROM odograph.{table.name} WHERE {wanted}"  # noqa: S608
-    return copy(own, query, live, f"{target} ({', '.join(columns)})", run.parameters())
+    return databases.copy(own, query, live, f"{target} ({', '.join(columns)})", run.parameters())
 
 
 def rollback(live: Connection, run_id: str) -> None:
@@ -106,7 +98,7 @@ def forget(live: Connection, run: Run) -> None:
         live.execute(SQL["lock"])
         live.execute(f"DROP SCHEMA IF EXISTS {run.schema} CASCADE")
         live.execute("DELETE FROM odograph.replay_run WHERE run_id = %s", (run.run_id,))
-        keep(live, run, ())
+        databases.keep(live, run, ())
 
 
 def _read_through(live: Connection) -> None:
@@ -119,7 +111,7 @@ def _read_through(live: Connection) -> None:
     for table in TABLES if runs else ():
         for run in runs:
             _complete(live, run.schema, table.name)
-        live.execute(promoted_view(table, names(live, table.name), runs))
+        live.execute(promoted_view(table, databases.names(live, table.name), runs))
     _remake(live, lambda definition: reading("promoted" if runs else "odograph", definition))
     for table in () if runs else TABLES:
         live.execute(f"DROP VIEW IF EXISTS promoted.{table.name}")

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import Message
 
 from infra.clients import kafka
 from infra.clients.db import sql_of
@@ -46,7 +45,8 @@ TICK_MS: Final = 5_000  # slices begin and end at multiples of it
 MEMORY: Final = "512MB"
 TIMEOUT_S: Final = 10.0
 AT_ONCE: Final = 5_000  # records of the log that are copied at once
-_TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())  # of RECORD
+_TYPES: Final = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.int64(), pa.binary())
+_RECORDS: Final = pa.schema(zip(RECORD, _TYPES, strict=True))
 _OFFSETS: Final = re.compile(r"(\d+):(\d+)")
 
 
@@ -60,25 +60,14 @@ class Log(kafka.LogReader):
         """The next offset of each partition that the topic has now."""
         return tuple(high for _, high in self.spans(topic).values())
 
-    def read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
-        """Records of offsets begin..end-1; raises ConfigError where Kafka keeps them no more."""
-        low, high = self.bounds(topic, partition)
-        if begin < low:
-            raise ConfigError(
-                f"{topic} partition {partition}: offset {begin} is gone, the oldest kept is {low}; "
-                "older records are in the archive: odograph replay --day"
-            )
-        return self.messages(topic, partition, begin, min(end, high))
-
     def batches(self, topic: str, partition: int, begin: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The same as the archive's records (RECORD), AT_ONCE at a time."""
-        messages = self.read(topic, partition, begin, end)
+        """Records of offsets begin..end-1 as the archive has them (RECORD), AT_ONCE at a time."""
+        messages = self.messages(topic, partition, begin, end)
         while some := [*islice(messages, AT_ONCE)]:
             rows = [
                 (topic, partition, m.offset(), m.key() or b"", int(m.timestamp()[1]), m.value()) for m in some
             ]
-            arrays = [pa.array(c, k) for c, k in zip(zip(*rows, strict=True), _TYPES, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, names=[*RECORD])
+            yield pa.record_batch(dict(zip(RECORD, zip(*rows, strict=True), strict=True)), _RECORDS)
 
 
 class Span(NamedTuple):
@@ -102,11 +91,12 @@ def received(span: Span, limits: ClockLimits, lead_ms: int) -> Span:
 
 
 class Source(NamedTuple):
-    """``name`` is what run.json keeps of it; ``event`` is what the run covers."""
+    """``name`` is what run.json keeps of it; the run covers ``event``, for ``vehicles`` (none: all)."""
 
     name: str
     event: Span
     received: Span
+    vehicles: tuple[str, ...] = ()
 
 
 def offsets(text: str, partitions: int) -> dict[int, int]:
@@ -161,13 +151,6 @@ def over(span: Span, now_ms: int, limits: ClockLimits) -> Span:
     return Span(span.since_ms, min(span.until_ms, done_ms))
 
 
-def folder_of_records(home: Path, source: str, run_folder: Path) -> Path:
-    """The archive or day that holds the records of a source."""
-    if source == ARCHIVE:
-        return archive_of(home)
-    return home / "days" / source.removeprefix(DAY) if source.startswith(DAY) else run_folder / INPUT
-
-
 def stretch(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """First offset and the one after the last of each partition, from the ``wanted`` offsets on; raises
     ConfigError where one is beyond the log.
@@ -187,14 +170,14 @@ def stretch(log: Log, topic: str, wanted: Mapping[int, int]) -> dict[int, tuple[
 def take(
     bootstrap: str, topic: str, taken: Mapping[int, tuple[int, int]], folder: Path, limits: ClockLimits,
     grid_ms: int,
-) -> tuple[Source, tuple[str, ...]]:  # fmt: skip
+) -> Source:  # fmt: skip
     """Copy a stretch of the log into an archive in ``folder``: Kafka may forget it before the replay ends.
 
     What a killed one left there goes first: the log has grown since, and would be cut into other files.
 
     The run covers the time in which no window can lack a record: the stretch less the limits of the
-    verdict, in whole multiples of ``grid_ms``; and for the vehicles given, where partitions are left out
-    ((): all). Raises ConfigError where the stretch is too short for that.
+    verdict, in whole multiples of ``grid_ms``; and where partitions are left out, the vehicles of the others
+    only. Raises ConfigError where the stretch is too short for that.
     """
     shutil.rmtree(folder, ignore_errors=True)
     with Log(bootstrap) as log:
@@ -208,7 +191,7 @@ def take(
         spans = [Span(*row) for row in database.execute(SQL["received"], [paths]).fetchall()]
         vehicles = [row[0] for row in database.execute(SQL["vehicles"], [paths]).fetchall()]
     whole = Span(min(s.since_ms for s in spans), max(s.until_ms for s in spans))
-    return Source(LOG, whole_span(spans, limits, grid_ms), whole), tuple(vehicles) if some else ()
+    return Source(LOG, whole_span(spans, limits, grid_ms), whole, tuple(vehicles) if some else ())
 
 
 def whole_span(spans: Sequence[Span], limits: ClockLimits, grid_ms: int) -> Span:

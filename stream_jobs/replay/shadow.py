@@ -15,7 +15,6 @@ from typing import Final
 
 from infra.clients import database_url
 from infra.clients.db import sql_of
-from infra.clients.duck import table_of
 from infra.clients.kafka import topics_of
 from infra.contract.errors import ServiceError
 from infra.contract.topics import CLOCK, EVENT_TOPICS, kafka_topic
@@ -26,22 +25,13 @@ from infra.stack.probes import metrics, readyz
 from infra.stack.service import free_port
 from infra.stack.stack import with_database
 from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
-from stream_jobs.maintenance.copies import VEHICLES
-from stream_jobs.replay import databases, promote, runs
+from stream_jobs.archive.manifest import archive_of
+from stream_jobs.maintenance.copies import write_vehicle_lookup
+from stream_jobs.replay import databases, feed, promote, runs
 from stream_jobs.replay.databases import connected
-from stream_jobs.replay.feed import (
-    OUTSTANDING,
-    STOPPED,
-    Ends,
-    Writer,
-    bounds_of,
-    copy_crashes,
-    feed,
-    progress,
-)
-from stream_jobs.replay.records import DRIVES, Log, Stored, folder_of_records
+from stream_jobs.replay.feed import Ends, Writer
+from stream_jobs.replay.records import ARCHIVE, DAY, DRIVES, INPUT, Log, Stored
 from stream_jobs.replay.runs import DASHBOARD, FILE, LOCK, Run, folder_of
-from stream_jobs.vehicles import lookups
 
 SQL: Final = sql_of(__file__)
 
@@ -57,7 +47,7 @@ QUERIES: Final = ("telemetry", "archive")
 INSTANT_READ: Final = re.compile(r'^odograph_instant_records_read{query="instant"} (\S+)$', re.MULTILINE)
 """The metric (app/instant.py)."""
 PACE: Final = {
-    "JOBS_MAX_OFFSETS": str(OUTSTANDING.records),
+    "JOBS_MAX_OFFSETS": str(feed.OUTSTANDING.records),
     "JOBS_TRIGGER_S": "0.2",
     "JOBS_CLOCK_S": "0",  # its clock is that of the records
     "JOBS_PUBLISH_S": "0",  # what waits is complete only after the skew of receipts, here an hour
@@ -88,8 +78,9 @@ class Shadow:
         self.topic = kafka_topic(self.prefix, TOPIC)
         self.owner_url = database_url.with_name(live.db_owner_url, run.database)
         self._settings = settings
+        self._pages: dict[str, str] = {}  # addresses of what its programs tell of themselves
         self._clock_ms = 0  # where the run's clock must be at its end
-        self._skew_s = settings.jobs.receipt_skew_s + OUTSTANDING.span_ms // 1000
+        self._skew_s = settings.jobs.receipt_skew_s + feed.OUTSTANDING.span_ms // 1000
         self._programs = [program for name in run.jobs for program in JOBS[name]]
 
     def prepare(self) -> None:
@@ -103,6 +94,7 @@ class Shadow:
             chosen[program.name] = free_port(chosen.values())
         own = replace(with_database(self.live, self.run.database), http_ports=chosen)
         write_private(self.home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
+        self._pages = own.pages
 
     def _look_up(self) -> None:
         """The live lookups as they are at the begin of the run, all of them or none."""
@@ -121,9 +113,8 @@ class Shadow:
                 promote.on_its_clock(own)
             for drive in known.get("drives", ()):
                 own.execute(SQL["vehicle"], known | drive)
-            rows = own.execute(VEHICLES).fetchall()
-        if known:
-            lookups.write(self.home / "lookups" / lookups.VEHICLE_FILE, table_of(lookups.SCHEMA, rows))
+            if known:
+                write_vehicle_lookup(own, self.home / "lookups")
 
     @contextmanager
     def running(self, stop: threading.Event) -> Iterator[Supervisor]:
@@ -150,17 +141,13 @@ class Shadow:
         backoff = Backoff(good_s=600.0)
         supervised = Supervisor(self.home, self._programs, lambda _text: None, backoff, environment)
         with processes.guarded(self.home), supervised as supervisor:
-            pages = self._pages()
             waiting = {program.name for program in self._programs}
             while waiting:
                 self.watch(supervisor)
-                waiting = {name for name in waiting if readyz(pages[name]) is not None}
+                waiting = {name for name in waiting if readyz(self._pages[name]) is not None}
                 if waiting and stop.wait(TICK_S):
-                    raise ServiceError(STOPPED)
+                    raise ServiceError(feed.STOPPED)
             yield supervisor
-
-    def _pages(self) -> dict[str, str]:
-        return Endpoints(**json.loads((self.home / ENDPOINTS_FILE).read_text())).pages
 
     def watch(self, supervisor: Supervisor) -> None:
         """Start again what ended; raises ServiceError where that does not help.
@@ -197,7 +184,7 @@ class Shadow:
         taken = self.committed()
         left = {query: sum(ends) - sum(taken.get(query, ())) for query in QUERIES}
         if "instant" in self.run.jobs:  # it has no lines in the ledger, but tells
-            told = INSTANT_READ.search(metrics(self._pages()["instant"]))
+            told = INSTANT_READ.search(metrics(self._pages["instant"]))
             left["instant"] = sum(ends) - (int(float(told[1])) if told else 0)
         if "events" in self.run.jobs and not any(count > 0 for count in left.values()):
             counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
@@ -231,7 +218,7 @@ class Shadow:
                     f"{self.home / 'logs'}; the same command again goes on from here"
                 )
             if stop.wait(SETTLE_POLL_S):
-                raise ServiceError(STOPPED)
+                raise ServiceError(feed.STOPPED)
 
 
 def watch(run_id: str) -> None:
@@ -270,30 +257,29 @@ def drop(run_id: str) -> None:
 def stored(settings: Settings, run: Run, partitions: int) -> Stored:
     """The records of a run, for a topic of so many partitions."""
     home = settings.paths.home.absolute()
-    folder = folder_of_records(home, run.source, folder_of(home, run.run_id))
+    folder = folder_of(home, run.run_id) / INPUT
+    if run.source == ARCHIVE:
+        folder = archive_of(home)
+    elif run.source.startswith(DAY):
+        folder = home / "days" / run.source.removeprefix(DAY)
     late_ms = max(run.late_until_ms, run.received_until_ms)
     return Stored(folder, run.received, run.span, late_ms, run.vehicles, partitions)
 
 
-def run_shadow(
-    settings: Settings, live: Endpoints, run: Run, stop: threading.Event, say: Say
-) -> tuple[Run, int, list[str]]:
-    """Run it, or go on with it where an earlier attempt ended; raises ServiceError, ConfigError.
-
-    The run, rows that Spark dropped behind its watermark, and records that became dead letters, a line each.
-    """
+def run_shadow(settings: Settings, live: Endpoints, run: Run, stop: threading.Event, say: Say) -> Run:
+    """Run it, or go on with it where an earlier attempt ended; raises ServiceError, ConfigError."""
     begun_s = time.monotonic()
     shadow, bootstrap = Shadow(run, settings, live), live.kafka_bootstrap
     topics = topics_of(bootstrap)
     kept = len(topics[shadow.topic].partitions) if shadow.topic in topics else settings.kafka.partitions
     records = stored(settings, run, kept)
-    plan = records.plan(bounds_of(run.speed))
+    plan = records.plan(feed.bounds_of(run.speed))
     total = sum(part.records for part in plan)
     run = runs.save(settings.paths.home, replace(run, records=total))
     say(f"run {run.run_id}: {run.records} records in {len(plan)} slices")
     shadow.prepare()
     source, target = (kafka_topic(prefix, "crash") for prefix in (settings.kafka.prefix, shadow.prefix))
-    crashes = copy_crashes(bootstrap, source, target, *run.received, run.vehicles)
+    crashes = feed.copy_crashes(bootstrap, source, target, *run.received, run.vehicles)
     say(f"run {run.run_id}: database {run.database}, topics {shadow.prefix}*, {crashes} crash records")
     say(f"run {run.run_id}: starting {', '.join(run.jobs)}: about half a minute")
     with shadow.running(stop) as supervisor:
@@ -302,9 +288,9 @@ def run_shadow(
         if DASHBOARD in run.jobs:
             say(f"run {run.run_id}: watch it at {runs.watched(settings)[run.run_id]}")
         writer = Writer(bootstrap, shadow.topic)
-        with Log(bootstrap) as log, progress(total) as show:
+        with Log(bootstrap) as log, feed.progress(total) as show:
             taken = partial(shadow.taken, supervisor)
-            feed(plan, log.ends(shadow.topic), run.speed, records.read, writer.rows, taken, show, stop)
+            feed.feed(plan, log.ends(shadow.topic), run.speed, records.read, writer.rows, taken, show, stop)
             ends = log.ends(shadow.topic)
         run = runs.save(settings.paths.home, replace(run, state="fed"))
         shadow.settle(supervisor, ends, stop, say)
@@ -312,9 +298,6 @@ def run_shadow(
             shadow.fall_silent()
             shadow.settle(supervisor, ends, stop, say)
         took_s = time.monotonic() - fed_s
-    dropped = databases.number(shadow.owner_url, "dropped_late")
-    with connected(live.db_owner_url) as here, connected(shadow.owner_url) as there:
-        left_out, _ = databases.dead_letters(here, there)
     total_s = run.total_s + time.monotonic() - begun_s
     done = replace(run, state="done", feed_s=round(run.feed_s + took_s, 1), total_s=round(total_s, 1))
-    return runs.save(settings.paths.home, done), dropped, left_out
+    return runs.save(settings.paths.home, done)

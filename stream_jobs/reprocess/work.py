@@ -53,7 +53,7 @@ def restater(
     terms = settings.recompute
     opened = dead_lettering(settings, addresses, name, stop, terms.transaction_timeout_s)
     with closing(opened) as database, spark_when_asked(settings, name, terms.driver_mb) as session:
-        write_vehicle_lookup(database, folder_of(settings))
+        database.run(partial(write_vehicle_lookup, folder=folder_of(settings)))
         feeder = Feeder(settings, session)
         yield Restater(settings, database, stop, feeder, lambda n, of: say(f"slice {n} of {of}"))
 

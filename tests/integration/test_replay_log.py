@@ -10,16 +10,7 @@ from infra.contract.topics import kafka_topic
 from infra.contract.verdict import ClockLimits
 from infra.stack import kafka
 from stream_jobs.replay.feed import Writer, copy_crashes
-from stream_jobs.replay.records import (
-    LOG,
-    Bounds,
-    Log,
-    Span,
-    Stored,
-    folder_of_records,
-    stretch,
-    take,
-)
+from stream_jobs.replay.records import Bounds, Log, Span, Stored, stretch, take
 from tests.integration.stream_support import base_ms, drive
 from tests.support import Lane
 from tests.support_frames import send
@@ -56,13 +47,13 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
     left = folder / "input" / "telemetry" / "date=2026-11-20" / "hour=00" / "0-000000.parquet"
     left.parent.mkdir(parents=True)
     left.write_text("half of a file, by one that was killed")
-    source, vehicles = take(bootstrap, topic, whole, folder / "input", LIMITS, MINUTE_MS)
-    assert vehicles == ()
+    source = take(bootstrap, topic, whole, folder / "input", LIMITS, MINUTE_MS)
+    assert source.vehicles == ()
     assert source.received == Span(records[0][0], records[-1][0] + 1)
     assert source.event == Span(start_ms + MINUTE_MS, start_ms + 3 * MINUTE_MS)
-    assert take(bootstrap, topic, some, folder / "some", LIMITS, MINUTE_MS)[1] != ()
+    assert take(bootstrap, topic, some, folder / "some", LIMITS, MINUTE_MS).vehicles != ()
 
-    stored = Stored(folder_of_records(lane.home, LOG, folder), source.received, source.event, 0, (), 4)
+    stored = Stored(folder / "input", source.received, source.event, 0, (), 4)
     rows = [stored.read(part) for part in stored.plan(EVERYTHING)]
     assert len(rows) == 1
     assert (
@@ -77,7 +68,7 @@ def test_a_stretch_of_the_log_goes_into_a_runs_topic_as_it_came_and_a_killed_wri
         again = [
             (m.timestamp()[1], m.value())
             for p in (0, 1)
-            for m in log.read(run_topic, p, 0, log.ends(run_topic)[p])
+            for m in log.messages(run_topic, p, 0, log.ends(run_topic)[p])
         ]
     assert sorted(again) == records
     target = kafka_topic(lane.settings.kafka.prefix, "alerts")
@@ -101,7 +92,7 @@ def test_a_runs_topics_take_records_of_any_time_and_live_ones_say_when_they_firs
     Writer(bootstrap, topic).rows(row)
     Writer(bootstrap, topic).rows(row, now_ms=base_ms())
     with Log(bootstrap) as log:
-        first, again = log.read(topic, 2, 0, 2)
+        first, again = log.messages(topic, 2, 0, 2)
         assert (first.key(), first.value(), first.timestamp()[1]) == (b"k", b"v", next_year_ms)
         assert again.timestamp()[1] == base_ms()
         assert dict(again.headers() or [])["first_received_ms"] == str(next_year_ms).encode()

@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 
 from infra.clients import database_url
 from infra.clients.db import system_user
+from infra.clients.kafka import Record
 from infra.contract.errors import ServiceError
 from infra.contract.legal_basis import legal_basis
 from infra.contract.verdict import ClockLimits
@@ -24,7 +25,7 @@ from load_tests.drills.poison.evidence import INGEST, REHASH, by_owner, refused
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.crashes import tables
 from stream_jobs.crashes.verdict import settle
-from stream_jobs.events.rows import Record, crash_row, insert_rows
+from stream_jobs.events.rows import crash_row, insert_rows
 from stream_jobs.events.writes import Sealing
 from tests.integration.events_support import T0, VINS, change, crash, produce, rows, until_count
 from tests.support import Lane
@@ -38,9 +39,7 @@ COURT = legal_basis("court-order: docket 7")
 def stored(lane: Lane, *records: tuple[str, bytes]) -> None:
     """Store crash records as the event store does, in its role."""
     clocks = ClockLimits(0, 10_000, 0)
-    made = [
-        crash_row(Record("crash", 0, 0, T0 + 300, key.encode(), value, {}), clocks) for key, value in records
-    ]
+    made = [crash_row(Record("crash", 0, 0, T0 + 300, value, {}, key), clocks) for key, value in records]
     sealing = Sealing(identity.device_trust(lane.settings), identity.notary(lane.settings))
     with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
         sealed = [sealing.received(row, connection.info.user) for row in made]

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
+from infra.clients.kafka import Record
 from infra.contract.errors import ContractError
 from infra.contract.messages import FIGURES, PART_HEAD, split_crash
 from infra.contract.verdict import ClockLimits
 from stream_jobs.crashes.chunks import assembled, part_row
-from stream_jobs.events.rows import Record
 from stream_jobs.events.writes import sort_out
 from stream_jobs.rules.instant import CRASH
 
@@ -27,7 +27,7 @@ def rows(record: bytes = RECORD, *changes: dict[str, Any]) -> list[dict[str, Any
     for k, raw in enumerate(split_crash(record, 4096)):
         message = orjson.loads(raw) | (changes[k] if k < len(changes) else {})
         value = orjson.dumps(message)
-        kafka = Record("crash", 0, k, AT_MS + 10 * k, b"", value, {"mqtt_topic": b"a/b/crash"})
+        kafka = Record("crash", 0, k, AT_MS + 10 * k, value, {"mqtt_topic": "a/b/crash"}, "")
         row = part_row(kafka, CLOCKS)
         assert row is not None
         found.append(row)
@@ -49,9 +49,9 @@ def test_a_part_becomes_a_row_with_its_message_as_received() -> None:
 
 
 def test_a_whole_record_is_no_part() -> None:
-    assert part_row(Record("crash", 0, 0, AT_MS, b"", RECORD, {}), CLOCKS) is None
+    assert part_row(Record("crash", 0, 0, AT_MS, RECORD, {}), CLOCKS) is None
     raws = [RECORD, *split_crash(RECORD, 4096)]
-    batch = sort_out([Record("crash", 0, k, AT_MS, b"", raw, {}) for k, raw in enumerate(raws)], CLOCKS)
+    batch = sort_out([Record("crash", 0, k, AT_MS, raw, {}) for k, raw in enumerate(raws)], CLOCKS)
     assert (len(batch.crashes), len(batch.crash_parts), batch.rejected) == (1, 3, [])
 
 

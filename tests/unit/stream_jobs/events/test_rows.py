@@ -8,12 +8,12 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from infra.clients.kafka import Record
 from infra.contract.errors import ContractError
 from infra.contract.messages import crash_digest
 from infra.contract.verdict import ClockLimits
 from stream_jobs.app.topic_writer import dead_letter
 from stream_jobs.events.rows import (
-    Record,
     crash_row,
     dead_letter_row,
     finding,
@@ -56,7 +56,7 @@ ALERT = {
 
 
 def record(topic: str, message: object, at_ms: int = T0 + 300) -> Record:
-    return Record(topic, 0, 7, at_ms, VIN.encode(), orjson.dumps(message), {})
+    return Record(topic, 0, 7, at_ms, orjson.dumps(message), {}, VIN)
 
 
 def sealed(crash: dict[str, object]) -> dict[str, object]:
@@ -154,8 +154,8 @@ def test_a_tombstone_is_no_status() -> None:
 
 def test_a_dead_letter_is_indexed_whatever_it_holds() -> None:
     raw = b"\xff\0 not JSON"
-    headers = {"reason": b"bad_json", "detail": b"a\0b", "mqtt_topic": b"odograph/v1/x\xff/crash"}
-    row = dead_letter_row(Record("dead-letter", 0, 3, T0, None, raw, headers))
+    headers = {"reason": "bad_json", "detail": "a\0b", "mqtt_topic": "odograph/v1/x\ufffd/crash"}
+    row = dead_letter_row(Record("dead-letter", 0, 3, T0, raw, headers))
     assert row == {
         "partition": 0,
         "log_offset": 3,
@@ -175,23 +175,23 @@ def test_a_dead_letter_is_indexed_whatever_it_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "messages"), [(b"980", 980), (b"0", 0), (b"-1", None), (b"9" * 30, None), (b"9" * 12, 1_000_000)]
+    ("said", "messages"), [("980", 980), ("0", 0), ("-1", None), ("9" * 30, None), ("9" * 12, 1_000_000)]
 )
-def test_a_letter_without_a_message_says_how_many_it_stands_for(said: bytes, messages: int | None) -> None:
-    headers = {"reason": b"bad_json", "messages": said, "since_ms": b"5"}
-    row = dead_letter_row(Record("dead-letter", 0, 3, T0, None, b"{}", headers))
+def test_a_letter_without_a_message_says_how_many_it_stands_for(said: str, messages: int | None) -> None:
+    headers = {"reason": "bad_json", "messages": said, "since_ms": "5"}
+    row = dead_letter_row(Record("dead-letter", 0, 3, T0, b"{}", headers))
     assert (row["messages"], row["since_ms"]) == (messages, 5)
 
 
-@pytest.mark.parametrize(("reason", "found"), [(b"rate_limited", (5, 9)), (b"bad_json", (None, None))])
+@pytest.mark.parametrize(("reason", "found"), [("rate_limited", (5, 9)), ("bad_json", (None, None))])
 def test_a_dead_letter_that_holds_a_whole_frame_names_it(
-    reason: bytes, found: tuple[int | None, int | None]
+    reason: str, found: tuple[int | None, int | None]
 ) -> None:
     frame = HEAD | {"t0_ms": T0, "dt_ms": 100, "n": 1, "sent_ms": T0}
-    headers = {"reason": reason, "mqtt_topic": f"odograph/v1/{VIN}/telemetry".encode()}
-    row = dead_letter_row(Record("dead-letter", 0, 3, T0, None, orjson.dumps(frame), headers))
+    headers = {"reason": reason, "mqtt_topic": f"odograph/v1/{VIN}/telemetry"}
+    row = dead_letter_row(Record("dead-letter", 0, 3, T0, orjson.dumps(frame), headers))
     assert (row["boot_id"], row["seq"]) == found
-    half = dead_letter_row(Record("dead-letter", 0, 3, T0, None, orjson.dumps(frame)[:50], headers))
+    half = dead_letter_row(Record("dead-letter", 0, 3, T0, orjson.dumps(frame)[:50], headers))
     assert (half["boot_id"], half["seq"]) == (None, None)
 
 
@@ -205,8 +205,8 @@ def test_a_record_that_cannot_be_understood_does_not_stop_the_others() -> None:
 
 
 def test_a_dead_letter_is_one_that_kafka_takes_whatever_the_record_held() -> None:
-    headers = {"mqtt_topic": b"t" * 70_000, "reason": b"mine", "x" * 900_000: b"y" * 900_000}
-    poison = Record("alerts", 0, 7, T0, b"k" * 900_000, b"\xff" * 1_040_000, headers)
+    headers = {"mqtt_topic": "t" * 70_000, "reason": "mine", "x" * 900_000: "y" * 900_000}
+    poison = Record("alerts", 0, 7, T0, b"\xff" * 1_040_000, headers, "k" * 900_000)
     letter = dead_letter(poison, ContractError("bad_json", "d" * 900_000))
     assert (letter.key, len(letter.value), letter.at_ms) == (None, 900_000, T0)
     assert {name: len(value or b"") for name, value in letter.headers} == {
@@ -228,5 +228,5 @@ def test_an_error_of_our_own_on_a_record_does_not_stop_the_others(monkeypatch: p
 
 
 def test_a_reason_that_the_contract_does_not_know_is_none() -> None:
-    row = dead_letter_row(Record("dead-letter", 0, 3, T0, b"k\0", b"", {"reason": b"r" * 9000}))
+    row = dead_letter_row(Record("dead-letter", 0, 3, T0, b"", {"reason": "r" * 9000}, "k\0"))
     assert (row["reason"], row["vehicle_id"]) == ("unknown", "k\ufffd")

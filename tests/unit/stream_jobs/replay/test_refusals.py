@@ -11,9 +11,10 @@ import pytest
 from infra.contract.errors import ArchiveError, ConfigError
 from infra.contract.verdict import ClockLimits
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
+from stream_jobs.archive.manifest import archive_of
 from stream_jobs.replay import command
 from stream_jobs.replay.command import Wanted
-from stream_jobs.replay.records import ARCHIVE, Bounds, Stored, folder_of_records, of_day
+from stream_jobs.replay.records import ARCHIVE, Bounds, Stored, of_day
 from stream_jobs.replay.runs import Run
 from stream_jobs.replay.shadow import Shadow
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, batches
@@ -50,7 +51,7 @@ def test_a_day_that_is_not_there_names_those_that_are(home: Path) -> None:
 
 def test_a_file_that_is_missing_is_named_before_anything_is_replayed(home: Path) -> None:
     source = of_day(home, DAY, "UTC", LIMITS, 0, 100 * HOUR_MS)
-    stored = Stored(folder_of_records(home, ARCHIVE, home), source.received, source.event, 0, (), 4)
+    stored = Stored(archive_of(home), source.received, source.event, 0, (), 4)
     gone = sorted(home.rglob("*.parquet"))[1]
     gone.unlink()
     with pytest.raises(ArchiveError, match=gone.name):
