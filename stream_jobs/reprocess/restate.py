@@ -84,9 +84,7 @@ class Restater:
         self._left: Mapping[LateFrame, frozenset[int]] = {}
         rules = load_rules(settings.jobs.rules)
         # Silence and clones are about what was received when: a late frame was not there then.
-        self._rules = of_rules(
-            rule for rule in rules if rule.stateful and not isinstance(rule.stateful.spec, Silence | Clone)
-        )
+        self._rules = of_rules(rule for rule in rules if not isinstance(rule.spec, Silence | Clone))
         self._clear_times = {rule.id: rule.clear_for_s for rule in rules}
 
     def __call__(
@@ -218,7 +216,7 @@ class Restater:
             whole, streamed = (
                 [row for kind, row in alerts if kind == wanted] for wanted in (feed.WHOLE, feed.STREAMED)
             )
-            ids = [rule.id for rule in self._rules.rules]
+            ids = [detector.rule.id for detector in self._rules]
             counts += restate_alerts(
                 connection, work.vehicle_id, whole, streamed, ids, self._clear_times, seen_ms
             )
