@@ -28,7 +28,7 @@ from stream_jobs.reprocess.feed import Feeder, Wanted
 from stream_jobs.reprocess.queue import Counts, Interval, LateFrame, Run, Work, Works, moment
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
-from stream_jobs.vehicles.rows import Row, TripRow, restated_tables, unpack
+from stream_jobs.vehicles.rows import RESTATED, Row, TripRow, tables_of, unpack
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from stream_jobs.windows.vehicle import NO_WINDOWS, latest_of
 
@@ -242,7 +242,7 @@ def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) ->
     """Journeys of the time of ``work`` in the place of those stored; how many changed or were removed."""
     bounds = {"since": moment(work.from_ms), "until": moment(work.to_ms), "vehicle": work.vehicle_id}
     changed = 0
-    for table, found in restated_tables(rows).items():
+    for table, found in tables_of(rows, RESTATED).items():
         made = tagged(found, BATCH_ID)
         stage(connection, table.name, made)
         gone = SQL["gone"].format(table=table.name, time=table.time, not_staged=table.not_staged())
