@@ -265,7 +265,7 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     a column of event time, as Spark asks for, that says nothing.
     """
     rule_set = rules_in_force(settings)
-    check_translations(settings.jobs.rules or SHIPPED, rule_set.rules)
+    check_translations(settings.jobs.rules or SHIPPED, (each.rule for each in rule_set))
     jobs, spark = settings.jobs, records.sparkSession
     partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     numbers = F.array(*map(F.lit, bucket_numbers(spark, jobs.vehicle_buckets, partitions)))

@@ -46,10 +46,8 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
     found, damage = examined(folder, wanted)
     entries = {file.path: file.entry for file in found if file.entry is not None}
     expected = {path: (entry.bytes, entry.sha256) for path, entry in entries.items()}
-    summary = day_files(folder)
-    for file in found if summary else ():
-        if (listed := summary.get(file.path.relative_to(folder).as_posix())) is not None:
-            expected[file.path] = (listed["bytes"], listed["sha256"])
+    of_day = {folder / name: (file["bytes"], file["sha256"]) for name, file in day_files(folder).items()}
+    expected |= {file.path: of_day[file.path] for file in found if file.path in of_day}
     for path, (size, digest) in {} if quick else expected.items():
         # Those of another size are in ``damage`` already.
         if path.exists() and path.stat().st_size == size and sha256_of(path) != digest:

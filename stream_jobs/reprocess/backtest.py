@@ -20,7 +20,7 @@ from stream_jobs.reprocess.feed import WHOLE, Feeder, Remake, Wanted
 from stream_jobs.reprocess.queue import Span, hours_ms
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.instant import check_expressions
-from stream_jobs.rules.model import INSTANT, VEHICLES, Level, Rule, Stateful
+from stream_jobs.rules.model import INSTANT, VEHICLES, Level, Rule
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import unpack
 
@@ -93,7 +93,7 @@ def _stateful(path: Path, rule: Rule) -> Rule:
             f"rules file {path}, rule {rule.id}: crash records are not in the archive of telemetry"
         )
     assert rule.query == INSTANT
-    return replace(rule, query=VEHICLES, stateful=Stateful(Level()))
+    return replace(rule, query=VEHICLES, spec=Level())
 
 
 def parted(rows: Iterable[AlertRow]) -> tuple[list[AlertRow], list[AlertRow]]:

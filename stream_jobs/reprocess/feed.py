@@ -142,7 +142,7 @@ class Remake:
             rows = core.replay(features, self.seen_ms)
             yield from ((WHOLE, row) for row in rows if isinstance(row, AlertRow))
             return
-        late = core.behind(features) if self.rule_set.rules else set[str]()
+        late = core.behind(features) if self.rule_set else set[str]()
         asked = {vehicle_id for vehicle_id in features.ids if works[vehicle_id].journeys} | late
         for row in core.replay(features.of(asked), self.seen_ms) if asked else ():
             work = works[row.vehicle_id]

@@ -28,7 +28,7 @@ from stream_jobs.reprocess.feed import Feeder, Wanted
 from stream_jobs.reprocess.queue import Counts, Interval, LateFrame, Run, Work, Works, moment
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
-from stream_jobs.vehicles.rows import Row, TripRow, restated_tables, unpack
+from stream_jobs.vehicles.rows import RESTATED, Row, TripRow, tables_of, unpack
 from stream_jobs.windows.places import SHARE, place_rows, summed
 from stream_jobs.windows.vehicle import NO_WINDOWS, latest_of
 
@@ -84,9 +84,7 @@ class Restater:
         self._left: queue.LeftOut = {}
         rules = load_rules(settings.jobs.rules)
         # Silence and clones are about what was received when: a late frame was not there then.
-        self._rules = of_rules(
-            rule for rule in rules if rule.stateful and not isinstance(rule.stateful.spec, Silence | Clone)
-        )
+        self._rules = of_rules(rule for rule in rules if not isinstance(rule.spec, Silence | Clone))
         self._clear_times = {rule.id: rule.clear_for_s for rule in rules}
 
     def __call__(
@@ -220,7 +218,7 @@ class Restater:
             whole, streamed = (
                 [row for kind, row in alerts if kind == wanted] for wanted in (feed.WHOLE, feed.STREAMED)
             )
-            ids = [rule.id for rule in self._rules.rules]
+            ids = [detector.rule.id for detector in self._rules]
             counts += restate_alerts(
                 connection, work.vehicle_id, whole, streamed, ids, self._clear_times, seen_ms
             )
@@ -246,7 +244,7 @@ def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) ->
     """Journeys of the time of ``work`` in the place of those stored; how many changed or were removed."""
     bounds = {"since": moment(work.from_ms), "until": moment(work.to_ms), "vehicle": work.vehicle_id}
     changed = 0
-    for table, found in restated_tables(rows).items():
+    for table, found in tables_of(rows, RESTATED).items():
         made = tagged(found, BATCH_ID)
         stage(connection, table.name, made)
         gone = SQL["gone"].format(table=table.name, time=table.time, not_staged=table.not_staged())

@@ -128,9 +128,6 @@ class NetworkFile:
 
 MIDDLE_S: Final = 150.0  # age of what was seen in the five minutes up to now, in the mean
 
-_ASKED: Final = ("vehicle_id", "lat_deg", "lon_deg", "asked_at")
-_ASK: Final = sql.insert("eta_request", _ASKED, "RETURNING request_no")
-
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -188,8 +185,8 @@ def ask_for(
     connection: db.Connection, vehicle_id: str, to: tuple[float, float], prediction: Prediction
 ) -> int:
     """Store a request with its first prediction; its number."""
-    row = dict(zip(_ASKED, (vehicle_id, *to, prediction.made_at), strict=True))
-    number = int(fetch(connection, _ASK, row)[0][0])
+    row = {"vehicle_id": vehicle_id, "lat_deg": to[0], "lon_deg": to[1], "asked_at": prediction.made_at}
+    number = int(fetch(connection, sql.insert("eta_request", row, "RETURNING request_no"), row)[0][0])
     keep(connection, number, prediction)
     return number
 
@@ -215,8 +212,6 @@ def grade(connection: db.Connection, settings: Settings, now: datetime) -> int:
 def predict_open(connection: db.Connection, settings: Settings) -> int:
     """A new prediction for each open request, where one can be made; how many are open."""
     waiting = fetch(connection, SQL["open"])
-    if not waiting:
-        return 0
     forecast: Forecast | None = None
     for number, vehicle_id, *to in waiting:
         try:

@@ -90,13 +90,8 @@ class RoadIndex:
     edge_id: Ints
     lat_deg: float
     lon_deg: float
-    north_m: float
     east_m: float  # metres a degree
-    x: Reals
-    y: Reals
-    ux: Reals
-    uy: Reals
-    length_m: Reals
+    lines: Reals  # begin and direction of each part, east and north, and its length, [5, n_parts]
     ahead: Ints  # the edge that leads along a part, and the one against it; -1: none
     back: Ints
     width: int
@@ -108,11 +103,10 @@ class RoadIndex:
 
 def index_of(net: RoadNetwork, fit: Roads) -> RoadIndex:
     """The index of a network of at least one edge; ``fit``: the settings that say how an edge is judged."""
-    north_m = M_PER_DEG
     east_m = M_PER_DEG * float(np.cos(np.radians(net.lat_deg.mean())))
-    south = float(net.lat_deg.min()) - fit.match_radius_m / north_m
+    south = float(net.lat_deg.min()) - fit.match_radius_m / M_PER_DEG
     west = float(net.lon_deg.min()) - fit.match_radius_m / east_m
-    x, y = (net.lon_deg - west) * east_m, (net.lat_deg - south) * north_m
+    x, y = (net.lon_deg - west) * east_m, (net.lat_deg - south) * M_PER_DEG
     stands, back_of = _streets(net)
     begins, edge = net.parts()
     dx, dy = x[begins + 1] - x[begins], y[begins + 1] - y[begins]
@@ -122,18 +116,17 @@ def index_of(net: RoadNetwork, fit: Roads) -> RoadIndex:
     width, height = (int((v.max() + fit.match_radius_m) // SQUARE_M) + 1 for v in (x, y))
     lines = np.column_stack([x[begins], y[begins], dx / length, dy / length, length])
     first, parts = _raster(lines, width, height, fit.match_radius_m)
-    line = lines.T.astype(np.float32)
     return RoadIndex(
-        network=net.number, edge_id=net.edge_id, lat_deg=south, lon_deg=west, north_m=north_m, east_m=east_m,
-        x=line[0].copy(), y=line[1].copy(), ux=line[2].copy(), uy=line[3].copy(), length_m=line[4].copy(),
-        ahead=edge, back=back_of[edge], width=width, height=height, first=first, parts=parts, fit=fit,
+        network=net.number, edge_id=net.edge_id, lat_deg=south, lon_deg=west, east_m=east_m,
+        lines=np.ascontiguousarray(lines.T, np.float32), ahead=edge, back=back_of[edge], width=width,
+        height=height, first=first, parts=parts, fit=fit,
     )  # fmt: skip
 
 
 def match(index: RoadIndex, lat_deg: Floats, lon_deg: Floats, heading_deg: Floats, course: Flags) -> Ints:
     """The edge (its place in ``edge_id``) of each sample, or NOT_CLEAR, or NO_EDGE; ``course``: is known."""
     x = ((lon_deg - index.lon_deg) * index.east_m).astype(np.float32)
-    y = ((lat_deg - index.lat_deg) * index.north_m).astype(np.float32)
+    y = ((lat_deg - index.lat_deg) * M_PER_DEG).astype(np.float32)
     column, row = (np.floor(v / SQUARE_M).astype(np.int64) for v in (x, y))
     inside = (column >= 0) & (column < index.width) & (row >= 0) & (row < index.height)
     square = np.where(inside, row * index.width + column, 0)
@@ -157,9 +150,9 @@ def _best(index: RoadIndex, x: Reals, y: Reals, east: Reals, north: Reals, first
     begins = np.cumsum(count) - count
     of = np.repeat(np.arange(len(count)), count)
     part = index.parts[np.arange(len(of)) + (first - begins)[of]]
-    ux, uy = index.ux[part], index.uy[part]
-    dx, dy = x[of] - index.x[part], y[of] - index.y[part]
-    along = np.clip(dx * ux + dy * uy, 0, index.length_m[part])
+    x0, y0, ux, uy, length = index.lines[:, part]
+    dx, dy = x[of] - x0, y[of] - y0
+    along = np.clip(dx * ux + dy * uy, 0, length)
     off2 = (dx - along * ux) ** 2 + (dy - along * uy) ** 2
     cosine = east[of] * ux + north[of] * uy
     edge = np.where(cosine >= 0, index.ahead[part], index.back[part])

@@ -101,9 +101,6 @@ NODE_DIGITS = 6  # ends of edges that are the same in so many decimals of a degr
 
 ON = -1  # marks an entry of the queue that goes on; others end at a goal, and tell the edge before it
 
-TravelTime = Callable[[int, float], float]  # s for all of an edge that is entered so many s from now
-
-
 After = Sequence[Sequence[int]]  # the edges that may follow each: not straight back, unless there is no other
 
 
@@ -163,10 +160,11 @@ def nearest(net: RoadNetwork, lat_deg: float, lon_deg: float, course_deg: float 
 
 
 def quickest(
-    net: RoadNetwork, after: After, start: Spot, goals: list[Spot], time_of: TravelTime
+    net: RoadNetwork, after: After, start: Spot, goals: list[Spot], time_of: Callable[[int, float], float]
 ) -> Way | None:
     """The quickest way from ``start`` to any of ``goals``; None where there is none.
 
+    ``time_of``: s for all of an edge that is entered so many s from now.
     Edges are entered when the way before is driven: speeds depend on the time; nobody may gain by waiting.
     """
     share_of = {goal.edge: goal.share for goal in goals}

@@ -23,7 +23,7 @@ from sqlglot.errors import SqlglotError
 from infra.clients.duck import PlannedQuery
 from stream_jobs.frames.reading import FRAME_SCHEMA
 from stream_jobs.rules import model
-from stream_jobs.rules.inputs import Answers, Names, RuleInputs, name_expressions, unknown_inputs
+from stream_jobs.rules.inputs import Answers, Names, RuleInputs, unknown_inputs
 from stream_jobs.rules.model import Gives, Rule
 from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
@@ -40,8 +40,6 @@ _READ: Final[dict[Gives, Callable[[Any], Any]]] = {
     "DOUBLE": lambda column: pc.fill_null(column, np.nan).to_numpy(zero_copy_only=False),
     "VARCHAR[]": lambda column: column,
 }
-_JUDGED_BY_CONDITION: Final = (model.Count, model.Geofence, model.Silence, model.Baseline, model.Unchanged)
-"""Kinds for which the condition alone is what holds, besides a level of the frame's own value."""
 
 
 class UntranslatableError(ValueError):
@@ -114,7 +112,8 @@ class Evaluator:
         """What all rules say of ``frames``: a row a frame, with the columns that the rules name."""
         columns = (column.combine_chunks() for column in self._query(frames).columns)
         answers = {pair: _READ[pair[1]](each) for pair, each in zip(self._wanted, columns, strict=True)}
-        inputs, named = unknown_inputs(len(self._rules), frames.num_rows), name_expressions(self._rules)
+        inputs = unknown_inputs(len(self._rules), frames.num_rows)
+        named = {k: rule.names for k, rule in enumerate(self._rules) if rule.names}
         for k, rule in enumerate(self._rules):
             flags, inputs.values[k], inputs.limits[k] = _evaluated(rule, answers)
             for of_rules, answer in zip(inputs.flags, flags, strict=True):
@@ -133,29 +132,23 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
     """One rule's FLAGS, value and limit (of kind unchanged: what the value follows) by frame; kinds with a
     value of their own know it where it counts.
     """
-    more = rule.stateful
-    assert more is not None
     condition, value = answers[rule.condition, "BOOLEAN"], answers[rule.value, "DOUBLE"]
     limit_of = rule.limit or rule.follows()
     limit = np.nan if limit_of is None else answers[limit_of, "DOUBLE"]
-    holds: Any = NOT_KNOWN
-    clears: Any = NOT_KNOWN
-    if isinstance(more.spec, model.Level) and more.spec.mean_s == 0:
+    holds, clears = condition, NOT_KNOWN
+    if isinstance(rule.spec, model.Level) and rule.spec.mean_s == 0:
         holds = np.minimum(condition, TRUE if rule.limit is None else _beyond(rule, value, limit))
-        if more.clear is not None:
-            back = answers[more.clear, "BOOLEAN"]
-        elif more.clear_level is not None:
-            back = -_beyond(rule, value, np.float64(more.clear_level))
+        if rule.clear is not None:
+            back = answers[rule.clear, "BOOLEAN"]
+        elif rule.clear_level is not None:
+            back = -_beyond(rule, value, np.float64(rule.clear_level))
         else:
             back = -holds
         clears = np.maximum(-condition, back)
-    else:
-        if isinstance(more.spec, _JUDGED_BY_CONDITION):
-            holds = condition
-        if not isinstance(more.spec, (model.Baseline, model.Count, model.Unchanged)):
-            value = np.where(condition > 0, value, np.nan)
-    armed = NOT_KNOWN if more.armed is None else answers[more.armed, "BOOLEAN"]
-    learns = condition if more.learn is None else answers[more.learn, "BOOLEAN"]
+    elif not isinstance(rule.spec, (model.Baseline, model.Count, model.Unchanged)):
+        value = np.where(condition > 0, value, np.nan)
+    armed = NOT_KNOWN if rule.armed is None else answers[rule.armed, "BOOLEAN"]
+    learns = condition if rule.learn is None else answers[rule.learn, "BOOLEAN"]
     return (holds, clears, armed, learns), value, limit
 
 

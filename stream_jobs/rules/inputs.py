@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.rules.model import Rule
 
 Answers = npt.NDArray[np.int8]
 """Three-valued: 1 true, -1 false, 0 not known. So AND is the minimum, OR the maximum, NOT the negative."""
@@ -95,11 +94,6 @@ class RuleInputs:
     def take(self, rows: Ints) -> "RuleInputs":
         names = {rule: each.take(rows) for rule, each in self.names.items()}
         return RuleInputs(self.flags[:, :, rows], self.values[:, rows], self.limits[:, rows], names)
-
-
-def name_expressions(rules: Sequence[Rule]) -> dict[int, str]:
-    """The expressions for names, by the place of the rule."""
-    return {k: rule.names for k, rule in enumerate(rules) if rule.names}
 
 
 def unknown_inputs(rules: int, frames: int, named: Sequence[int] = ()) -> RuleInputs:

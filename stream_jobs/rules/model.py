@@ -28,9 +28,6 @@ CLEAR_FOR_S: Final = 60.0  # without a finding for so long an alert is over whos
 GAP_S: Final = 120.0  # two frames further apart than this say nothing of the time between them
 DAYS_MAX_S: Final = 90 * 86_400
 PER_S: Final = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
-POINTS_MAX: Final = 1000
-FENCES_MAX: Final = 200
-RADIUS_MAX_M: Final = 500_000.0
 NO_VALUE: Final = "CAST(NULL AS DOUBLE)"  # the value of rules whose kind makes one itself
 MOMENTS: Final = ("count", "geofence", "silence", "clone")
 """Kinds that find moments by themselves: they take no `limit`, need no `value`, and `while_for_s` says
@@ -112,9 +109,9 @@ class Fence:
     name: Text
     points: Annotated[
         tuple[tuple[Annotated[Number, Field(ge=-90, le=90)], Annotated[Number, Field(ge=-180, le=180)]], ...],
-        Field(max_length=POINTS_MAX),
+        Field(max_length=1000),
     ]
-    radius_m: Annotated[Number, Field(gt=0, le=RADIUS_MAX_M)] | None = None
+    radius_m: Annotated[Number, Field(gt=0, le=500_000)] | None = None
 
 
 def _fence(value: Any) -> Any:
@@ -141,7 +138,7 @@ class Geofence:
 
     fences: Annotated[
         tuple[Annotated[Fence, BeforeValidator(_fence)], ...],
-        Field(min_length=1, max_length=FENCES_MAX),
+        Field(min_length=1, max_length=200),
         AfterValidator(_told_apart),
     ]
     on: Literal["enter", "exit"] = "enter"
@@ -199,33 +196,18 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stateful:
-    """What a rule of the query ``vehicles`` has besides its expressions.
-
-    ``clear``: Spark SQL (plain level) that ends it; ``clear_level``: a number for kinds with a value of their
-    own. ``armed``: Spark SQL (`while` in the file) that must have held for ``armed_for_s`` before the rule is
-    raised; pauses of up to ``armed_pause_s`` do not begin that anew.
-    ``escalate``: further limits with their severities, from the nearest on.
-    """
-
-    spec: Level | Slope | Baseline | Count | Geofence | Silence | Unchanged | Clone
-    clear: Text | None = None
-    clear_level: Limit | None = None
-    armed: Text | None = None
-    armed_for_s: Seconds = 0.0
-    armed_pause_s: Seconds = 0.0
-    learn: Text | None = None
-    gap_s: Span = GAP_S
-    escalate: tuple[Step, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule. ``condition``, ``value`` and ``limit`` are Spark SQL over the columns of ``source``.
 
     ``limit`` and ``beyond`` are None together: then the condition alone decides. ``clear_for_s`` None: the
     alert does not clear by itself. ``names``: Spark SQL for what it is about; ``apart``: each of these is an
     alert of its own, ``id.name``.
+
+    Those of the query ``vehicles`` have a kind, ``spec``, and what follows it. ``clear``: Spark SQL (plain
+    level) that ends it; ``clear_level``: a number for kinds with a value of their own. ``armed``: Spark SQL
+    (`while` in the file) that must have held for ``armed_for_s`` before the rule is raised; pauses of up to
+    ``armed_pause_s`` do not begin that anew. ``escalate``: further limits with their severities, from the
+    nearest on.
     """
 
     id: Name
@@ -239,13 +221,21 @@ class Rule:
     clear_for_s: Annotated[Number, Field(gt=0, le=86_400)] | None
     message: Text
     query: Literal["instant", "vehicles"] = INSTANT
-    stateful: Stateful | None = None
     names: Text | None = None
     apart: Flag = False
+    spec: Level | Slope | Baseline | Count | Geofence | Silence | Unchanged | Clone | None = None
+    clear: Text | None = None
+    clear_level: Limit | None = None
+    armed: Text | None = None
+    armed_for_s: Seconds = 0.0
+    armed_pause_s: Seconds = 0.0
+    learn: Text | None = None
+    gap_s: Span = GAP_S
+    escalate: tuple[Step, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """The rule in short; ``kind`` is ``frame`` for instant rules."""
-        kind = "frame" if self.stateful is None else type(self.stateful.spec).__name__.lower()
+        kind = "frame" if self.spec is None else type(self.spec).__name__.lower()
         return {
             "id": self.id, "version": self.version, "severity": self.severity, "query": self.query,
             "kind": kind, "source": self.source, "beyond": self.beyond, "limit": self.limit,
@@ -254,19 +244,17 @@ class Rule:
 
     def expressions(self) -> list[tuple[str, str, Gives]]:
         """Each expression: its key in the file, its text, and what it must give."""
-        more = self.stateful or Stateful(Level())
         found: list[tuple[str, str | None, Gives]] = [
             ("condition", self.condition, "BOOLEAN"), ("value", self.value, "DOUBLE"),
-            ("limit", self.limit, "DOUBLE"), ("clear", more.clear, "BOOLEAN"),
-            ("while", more.armed, "BOOLEAN"), ("learn", more.learn, "BOOLEAN"),
+            ("limit", self.limit, "DOUBLE"), ("clear", self.clear, "BOOLEAN"),
+            ("while", self.armed, "BOOLEAN"), ("learn", self.learn, "BOOLEAN"),
             ("names", self.names, "VARCHAR[]"), ("follows", self.follows(), "DOUBLE"),
         ]  # fmt: skip
         return [(key, sql, gives) for key, sql, gives in found if sql is not None]
 
     def follows(self) -> str | None:
         """What the value of kind unchanged has to follow, if the rule says."""
-        spec = self.stateful and self.stateful.spec
-        return spec.follows if isinstance(spec, Unchanged) else None
+        return self.spec.follows if isinstance(self.spec, Unchanged) else None
 
     def words(self) -> set[str]:
         """Every word of the expressions: the columns it reads are among them."""
@@ -293,11 +281,6 @@ class Cause:
     apart: Flag = False
     join_s: Span = JOIN_MS / 1000
     fleet: Fleet | None = None
-
-    def terms(self) -> Terms:
-        """How far apart what is one incident may be."""
-        many = self.fleet or Fleet(0, 0)
-        return Terms(round(1000 * self.join_s), many.vehicles or None, round(1000 * many.within_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +375,9 @@ def load_causes(path: Path | None, rules: Iterable[Rule], others: Iterable[str] 
         longest_s = max((clear_for_s.get(name, 0.0) for name in cause.rules), default=0.0)
         if "join_s" in entry and cause.join_s < longest_s:
             raise entry.wrong("join_s", f"is below {longest_s:g}, the `clear_for_s` of one of its rules")
-        by_cause[cause.cause] = replace(cause, join_s=max(cause.join_s, longest_s)).terms()
+        join_ms, fleet = round(1000 * max(cause.join_s, longest_s)), cause.fleet
+        many = () if fleet is None else (fleet.vehicles, round(1000 * fleet.within_s))
+        by_cause[cause.cause] = Terms(join_ms, *many)
     return Causes(by_rule, by_cause, tuple(apart))
 
 
@@ -441,7 +426,7 @@ def _rule(entry: Entry) -> Rule:
         ("id", "version", "severity", "source", "value", "message"),
         ("query", "condition", "beyond", "limit", "clear_for_s", "names", "apart", *more),
     )
-    stateful = _stateful(entry) if is_stateful else None
+    of_kind = _of_kind(entry) if is_stateful else {}
     _check_meaning(entry)
     if is_stateful and values["source"] != "frame":
         raise entry.wrong("source", f"{values['source']!r}: rules of the query {VEHICLES} are about frames")
@@ -454,7 +439,11 @@ def _rule(entry: Entry) -> Rule:
     ends = values["source"] != "crash" and values.get("kind") not in UNTIMED
     clear_for_s = values.get("clear_for_s", CLEAR_FOR_S) if ends else None
     given = {"limit": limit, "beyond": values.get("beyond"), "clear_for_s": clear_for_s}
-    return entry.read(Rule, given | {"stateful": stateful})
+    rule = entry.read(Rule, given | of_kind)
+    in_order = sorted(rule.escalate, key=attrgetter("limit"), reverse=rule.beyond != "above")
+    if [*rule.escalate] != in_order:
+        raise entry.wrong("escalate", "is not in order, from the nearest limit on")
+    return rule
 
 
 def _check_meaning(entry: Entry) -> None:
@@ -476,21 +465,17 @@ def _check_meaning(entry: Entry) -> None:
             raise entry.wrong(key, f"has no meaning {why}")
 
 
-def _stateful(entry: Entry) -> Stateful:
-    kind, values = entry.values["kind"], entry.values
-    spec: object = entry.read(KINDS[kind], _derived(entry))
+def _of_kind(entry: Entry) -> dict[str, Any]:
+    """Fields of a rule that its kind decides: the kind's own keys, and what `clear` is."""
+    values = entry.values
+    spec: object = entry.read(KINDS[values["kind"]], _derived(entry))
     if isinstance(spec, Count) and spec.reversal is not None and values["value"] == NO_VALUE:
         raise entry.wrong("value", "is missing: `reversal` looks at its course")
     if {"while_for_s", "while_pause_s"} & set(values) and "while" not in entry:
         raise entry.wrong("while", "is missing: `while_for_s` and `while_pause_s` are about it")
-    clear: dict[str, Any] = {"clear": None, "clear_level": values.get("clear")}
-    if isinstance(clear["clear_level"], str) and isinstance(spec, Level) and spec.mean_s == 0:
-        clear = {"clear": values["clear"]}
-    found = entry.read(Stateful, {"spec": spec} | clear)
-    in_order = sorted(found.escalate, key=attrgetter("limit"), reverse=values.get("beyond") != "above")
-    if [*found.escalate] != in_order:
-        raise entry.wrong("escalate", "is not in order, from the nearest limit on")
-    return found
+    clear = values.get("clear")
+    is_sql = isinstance(clear, str) and isinstance(spec, Level) and spec.mean_s == 0
+    return {"spec": spec, "clear": clear if is_sql else None, "clear_level": None if is_sql else clear}
 
 
 def _derived(entry: Entry) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The rules that the query ``vehicles`` looks at, with a detector for each."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from infra.settings.settings import Settings
@@ -11,13 +10,8 @@ from stream_jobs.rules.detect.base import Detector
 from stream_jobs.rules.detect.baseline import BaselineDetector
 from stream_jobs.rules.detect.geofence import GeofenceDetector
 
-
-@dataclass(frozen=True, slots=True)
-class RuleSet:
-    """The rules, and a detector for each."""
-
-    rules: tuple[model.Rule, ...] = ()
-    detectors: tuple[Detector, ...] = ()
+RuleSet = tuple[Detector[Any], ...]
+"""The detectors of rules, each with its rule."""
 
 
 def rules_in_force(settings: Settings) -> RuleSet:
@@ -27,11 +21,10 @@ def rules_in_force(settings: Settings) -> RuleSet:
 
 def of_rules(rules: Iterable[model.Rule]) -> RuleSet:
     """Those of the query ``vehicles`` among ``rules``."""
-    mine = model.of_query(rules, model.VEHICLES)
-    return RuleSet(mine, tuple(_detector(rule) for rule in mine))
+    return tuple(map(_detector, model.of_query(rules, model.VEHICLES)))
 
 
-_OF_KIND: Final[dict[type, Callable[[model.Rule, Any], Detector]]] = {
+_OF_KIND: Final[dict[type, Callable[[model.Rule], Detector[Any]]]] = {
     model.Level: level.LevelDetector,
     model.Slope: level.CourseDetector,
     model.Baseline: BaselineDetector,
@@ -43,13 +36,11 @@ _OF_KIND: Final[dict[type, Callable[[model.Rule, Any], Detector]]] = {
 }
 
 
-def _detector(rule: model.Rule) -> Detector:
-    assert rule.stateful is not None
-    spec = rule.stateful.spec
-    of_kind = _OF_KIND[type(spec)]
-    if isinstance(spec, model.Level) and spec.mean_s:
+def _detector(rule: model.Rule) -> Detector[Any]:
+    of_kind = _OF_KIND[type(rule.spec)]
+    if isinstance(rule.spec, model.Level) and rule.spec.mean_s:
         of_kind = level.CourseDetector
-    if isinstance(spec, model.Count) and spec.reversal is not None:
+    if isinstance(rule.spec, model.Count) and rule.spec.reversal is not None:
         of_kind = occurrence.ReversalDetector
-    inner = of_kind(rule, spec)
-    return inner if rule.stateful.armed is None else level.ArmedDetector(rule, inner)
+    inner = of_kind(rule)
+    return inner if rule.armed is None else level.ArmedDetector(rule, inner)

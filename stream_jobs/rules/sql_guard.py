@@ -24,12 +24,8 @@ _ALLOWED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Objection:
-    """Why a text is refused; the line is counted from 1, None where Spark does not tell it."""
-
-    line: int | None
-    reason: str
+Objection = tuple[str, int | None]
+"""Why a text is refused, and the line, counted from 1; None where Spark does not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,7 @@ def expression(text: str) -> Column:
     """A rule's expression as a column; raises ConfigError for one that does more than compute."""
     objection = _expression_objection(text)
     if objection is not None:
-        raise ConfigError(f"expression {text!r}: {objection.reason}")
+        raise ConfigError(f"expression {text!r}: {objection[0]}")
     return F.expr(text)
 
 
@@ -103,7 +99,7 @@ def _first_objection(spark: SparkSession, nodes: Iterator[_Node]) -> Objection |
         reason = _of_operator(node) if node.operator else _of_term(spark, node)
         if reason is not None:
             line = node.java.origin().line()
-            return Objection(line.get() if line.isDefined() else None, reason)
+            return reason, line.get() if line.isDefined() else None
     return None
 
 

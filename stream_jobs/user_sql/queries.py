@@ -261,7 +261,7 @@ def _analysed(definition: Definition, records: DataFrame, limits: ClockLimits) -
     try:
         objection = query_objection(spark, definition.statement, definition.view)
         if objection is not None:
-            raise wrong(definition.path, objection.reason, objection.line)
+            raise wrong(definition.path, *objection)
         view(definition, records, limits).createOrReplaceTempView(definition.view)
         rows = spark.sql(definition.statement)
         foreign = foreign_relation(rows, definition.view)

@@ -33,7 +33,7 @@ class Core:
     def __init__(self, jobs: Jobs, journeys: Journeys, rule_set: RuleSet) -> None:
         self._jobs, self._journeys, self._rule_set = jobs, journeys, rule_set
         self._ttl_ms = HOUR_MS * jobs.state_ttl_h  # by the receive clock
-        each = [*enumerate(rule_set.detectors)]
+        each = [*enumerate(rule_set)]
         self._unordered = [(k, detector) for k, detector in each if isinstance(detector, CloneDetector)]
         self._timed = [(k, detector) for k, detector in each if isinstance(detector, SilenceDetector)]
 
@@ -42,9 +42,8 @@ class Core:
         places = fleet.places(features.ids)[features.vehicle]
         np.maximum.at(fleet.vehicles["clock"], places, features["received_ms"])
         rows = self._arrived(fleet, places, features)
-        waited = 0 if fleet.held is None else len(fleet.held)
         frames = features if fleet.held is None else joined([fleet.held, features])
-        released, behind = self._in_order(fleet, places, frames, waited)
+        released, behind = self._in_order(fleet, places, frames, len(frames) - len(features))
         rows += self._rounds(fleet, frames, released)
         for place, late in behind.items():
             from_ms, to_ms = frames["t0_ms"][late].min(), frames["end_ms"][late].max()
@@ -63,9 +62,9 @@ class Core:
         places = np.flatnonzero(fleet.vehicles["due"] < now_ms)
         if not places.size:
             return rows
-        found = [(place, fleet.order(place)) for place in places.tolist() if place in fleet.waiting]
         given_up = []
-        for place, order in found:
+        for place in fleet.waiting.keys() & set(places.tolist()):
+            order = fleet.order(place)
             given_up.append((place, [*Sequencer(order, self._jobs).expire(now_ms)]))
             fleet.put_order(place, order)
         if fleet.held is not None and any(each for _, each in given_up):
@@ -95,7 +94,7 @@ class Core:
 
     def behind(self, features: Features) -> set[str]:
         """Vehicles of which the order alone, which costs little, leaves frames behind."""
-        fleet = Fleet(RuleSet())
+        fleet = Fleet(())
         places = fleet.places(features.ids)[features.vehicle]
         return {fleet.ids[place] for place in self._in_order(fleet, places, features, 0)[1]}
 
@@ -156,7 +155,7 @@ class Core:
         rules = frames.rules
         assert rules is not None
         awake, wakes = list[int](), list[tuple[Flags, Flags]]()
-        for k, detector in enumerate(self._rule_set.detectors):
+        for k, detector in enumerate(self._rule_set):
             relevant, starts = detector.wakes(rules.of(k))
             if starts.any() or (relevant.any() and fleet.detectors[k].on.any()):
                 awake.append(k)  # others find or remember nothing of these frames
@@ -176,7 +175,7 @@ class Core:
                 lanes = wanted.nonzero()[0]
                 if lanes.size:
                     chosen, said = now.at(lanes), rules.of(k, rows[lanes])
-                    found = self._rule_set.detectors[k].step(fleet.detectors[k], chosen, said)
+                    found = self._rule_set[k].step(fleet.detectors[k], chosen, said)
                     out += self._alerts(k, found, chosen)
             last = fleet.vehicles[places]
             last["seen"], last["lat"], last["lon"] = True, now["lat_deg"], now["lon_deg"]
@@ -194,7 +193,7 @@ class Core:
             for lane, found in detector.expire(fleet.detectors[k], places, now_ms):
                 last = fleet.vehicles[places[lane]]
                 yield alert_row(
-                    self._rule_set.rules[k], found, fleet.ids[places[lane]], int(last["last_boot"]),
+                    detector.rule, found, fleet.ids[places[lane]], int(last["last_boot"]),
                     int(last["last_seq"]), int(due_ms[lane]), number(last["lat"]), number(last["lon"]),
                 )  # fmt: skip
 
@@ -203,11 +202,9 @@ class Core:
         due_ms = journey.due_ms(fleet.journeys, places, self._journeys)
         for k, detector in self._timed:
             due_ms = np.minimum(due_ms, detector.due_ms(fleet.detectors[k], places))
-        lane_of = dict(zip(places.tolist(), range(len(places)), strict=True))
-        for place in fleet.waiting.keys() & lane_of.keys():
-            held_ms = Sequencer(fleet.order(place), self._jobs).due_ms()
-            if held_ms is not None:
-                due_ms[lane_of[place]] = min(float(due_ms[lane_of[place]]), held_ms)
+        for lane, place in enumerate(places.tolist()):
+            if place in fleet.waiting:
+                due_ms[lane] = min(due_ms[lane], Sequencer(fleet.order(place), self._jobs).due_ms())
         forget_ms = fleet.vehicles["clock"][places] + self._ttl_ms
         fleet.vehicles["due"][places] = np.where(np.isinf(due_ms), forget_ms, due_ms)
 
@@ -216,7 +213,7 @@ class Core:
             boot_id, seq, received_ms = (int(frames[n][lane]) for n in ("boot_id", "seq", "received_ms"))
             where = number(frames["lat_deg"][lane]), number(frames["lon_deg"][lane])
             head = frames.id_of(lane), boot_id, seq, received_ms
-            yield alert_row(self._rule_set.rules[k], each, *head, *where)
+            yield alert_row(self._rule_set[k].rule, each, *head, *where)
 
 
 def _ranks(places: Ints) -> Ints:

@@ -238,4 +238,5 @@ def _evaluator(rules: tuple[Rule, ...]) -> "Evaluator":
 
 def vehicle_stage(settings: Settings, rule_set: "RuleSet") -> VehicleStage:
     """The stage before the core, with the rules that the core looks at."""
-    return VehicleStage(clock_limits(settings), settings.journeys, place_of(settings), rule_set.rules)
+    rules = tuple(detector.rule for detector in rule_set)
+    return VehicleStage(clock_limits(settings), settings.journeys, place_of(settings), rules)

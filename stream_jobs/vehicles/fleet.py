@@ -11,7 +11,7 @@ import numpy.typing as npt
 from stream_jobs.frames import state
 from stream_jobs.frames.arrays import Ints
 from stream_jobs.rules.detect.base import Kept, Memory
-from stream_jobs.rules.inputs import name_expressions, unknown_inputs
+from stream_jobs.rules.inputs import unknown_inputs
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.features import Features
 from stream_jobs.vehicles.journeys.journey import JourneyMemory, unknown
@@ -28,7 +28,6 @@ VEHICLE: Final = np.dtype(
 """Order (see sequencer.Order); newest receipt and when it is due (receive clock, ms); the newest frame in
 order, if there was one (``seen``).
 """
-Vehicles = npt.NDArray[Any]
 _ORDER: Final = {"boot": "boot_id", "next": "next_seq", "boot_from": "boot_from_ms", "filled": "filled_ms"}
 
 
@@ -36,7 +35,7 @@ class KeptFleet(msgspec.Struct, array_like=True):
     """A fleet as a checkpoint has it; ``rules``: whose memories ``detectors`` are."""
 
     ids: list[str]
-    vehicles: Vehicles
+    vehicles: npt.NDArray[Any]
     waiting: dict[int, Order]
     held: Features | None
     journeys: JourneyMemory
@@ -55,23 +54,17 @@ class Fleet:
             kept = KeptFleet([], np.zeros(0, VEHICLE), {}, None, JourneyMemory(unknown(0)), [], [])
         self.ids, self.vehicles, self.waiting = kept.ids, kept.vehicles, kept.waiting
         self._places = {vehicle_id: place for place, vehicle_id in enumerate(self.ids)}
-        self.rules = [f"{rule.id}@{rule.version}" for rule in rule_set.rules]
+        self.rules = [f"{detector.rule.id}@{detector.rule.version}" for detector in rule_set]
         self.held, self.journeys = kept.held, kept.journeys
         if self.held is not None and kept.rules != self.rules:
-            nothing = unknown_inputs(len(self.rules), len(self.held), [*name_expressions(rule_set.rules)])
+            named = [k for k, detector in enumerate(rule_set) if detector.rule.names]
+            nothing = unknown_inputs(len(self.rules), len(self.held), named)
             self.held = replace(self.held, rules=nothing)  # what the old rules read of it is lost
         before = dict(zip(kept.rules, kept.detectors, strict=True))
         self.detectors: list[Memory] = [
             Memory(len(self.ids), before.get(name) or detector.nothing())
-            for name, detector in zip(self.rules, rule_set.detectors, strict=True)
+            for name, detector in zip(self.rules, rule_set, strict=True)
         ]
-
-    def kept(self) -> KeptFleet:
-        """What is to be kept of it. Of other rules, or other versions of them, nothing is."""
-        detectors = [memory.dump() for memory in self.detectors]
-        return KeptFleet(
-            self.ids, self.vehicles, self.waiting, self.held, self.journeys, self.rules, detectors
-        )
 
     def places(self, ids: Sequence[str]) -> Ints:
         """Where the vehicles are; those never seen get a place."""
@@ -128,7 +121,9 @@ def load(blob: bytes | None, rule_set: RuleSet) -> tuple[Fleet, WindowMemory]:
 
 def dump(fleet: Fleet, windows: WindowMemory) -> bytes:
     """What a bucket remembers as bytes: its vehicles, compressed, and the open windows, which are already."""
-    return msgspec.msgpack.encode((state.dump(fleet.kept()), windows))
+    detectors = [memory.dump() for memory in fleet.detectors]
+    head = fleet.ids, fleet.vehicles, fleet.waiting, fleet.held, fleet.journeys, fleet.rules
+    return msgspec.msgpack.encode((state.dump(KeptFleet(*head, detectors)), windows))
 
 
 BUCKET: Final = msgspec.msgpack.Decoder(tuple[bytes, WindowMemory])

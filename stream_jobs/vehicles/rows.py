@@ -2,8 +2,9 @@
 
 import cmath
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import h3
 import msgspec
@@ -12,7 +13,7 @@ import pyarrow as pa
 from infra.settings.sections import Journeys
 from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.statements import Table, column_of
-from stream_jobs.rules.detect.base import Detection
+from stream_jobs.rules.detect.base import Detection, number
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.features import KINDS, POWERTRAINS
 
@@ -120,30 +121,17 @@ unpack: Final[Callable[[bytes], Row]] = msgspec.json.Decoder(Row).decode
 """The row that ``pack`` made a body of."""
 
 
-class Totals(NamedTuple):
-    """Sums over the frames of a trip; what no frame told is None, in an array NaN.
-
-    ``unseen_m`` is the part of ``distance_m`` that no frame saw, ``known_m`` the one with the place
-    known; ``powertrain``: its place in POWERTRAINS.
-    """
-
-    frames: float = 0.0
-    distance_m: float = 0.0
-    unseen_m: float = 0.0
-    known_m: float = 0.0
-    moving_ms: float = 0.0
-    idle_ms: float = 0.0
-    speeding_ms: float | None = None
-    speed_max_kmh: float | None = None
-    fuel_l: float | None = None
-    energy_kwh: float | None = None
-    halts: float = 0.0
-    harsh_brake: float = 0.0
-    harsh_accelerate: float = 0.0
-    harsh_corner: float = 0.0
-    odometer_from_m: float | None = None
-    odometer_to_m: float | None = None
-    powertrain: float | None = None
+TOTALS: Final = (
+    "frames", "distance_m", "unseen_m", "known_m", "moving_ms", "idle_ms", "speeding_ms", "speed_max_kmh",
+    "fuel_l", "energy_kwh", "halts", *HARSH, "odometer_from_m", "odometer_to_m", "powertrain",
+)  # fmt: skip
+"""Sums over the frames of a trip. ``unseen_m`` is the part of ``distance_m`` that no frame saw, ``known_m``
+the one with the place known; ``powertrain``: its place in POWERTRAINS.
+"""
+TOLD: Final = frozenset(
+    ("speeding_ms", "speed_max_kmh", "fuel_l", "energy_kwh", "odometer_from_m", "odometer_to_m", "powertrain")
+)
+"""Those that are NaN until a frame tells them; the others begin at 0."""
 
 
 def degrees(position: complex) -> tuple[float | None, float | None]:
@@ -163,22 +151,21 @@ def stop_row(vehicle_id: str, began_ms: float, ended_ms: int | None, where: comp
 
 
 def trip_row(
-    vehicle_id: str, phase: str, start: tuple[float, complex], end: tuple[float, complex], t: Totals,
-    limits: Journeys,
+    vehicle_id: str, phase: str, start: tuple[float, complex], end: tuple[float, complex],
+    t: Mapping[str, float], limits: Journeys,
 ) -> TripRow:  # fmt: skip
-    """The row of a trip between two moments, each with its place."""
+    """The row of a trip between two moments, each with its place; ``t``: TOTALS by name."""
     started_ms, ended_ms = int(start[0]), int(end[0])
-    duration_s, moving_s = max(0, ended_ms - started_ms) / MS_PER_S, t.moving_ms / MS_PER_S
-    from_m, to_m = t.odometer_from_m, t.odometer_to_m
-    harsh: dict[str, Any] = {name: int(getattr(t, name)) for name in HARSH}
+    duration_s, moving_s = max(0, ended_ms - started_ms) / MS_PER_S, t["moving_ms"] / MS_PER_S
+    distance_m, unseen_m = t["distance_m"], t["unseen_m"]
+    harsh: dict[str, Any] = {name: int(t[name]) for name in HARSH}
 
     def kmh(distance_m: float, time_s: float) -> float | None:
         return round(distance_m / time_s * 3.6, 2) if time_s > 0 else None
 
-    def per_100_km(amount: float | None) -> float | None:
-        if amount is None or t.distance_m < limits.consumption_from_m:
-            return None
-        return round(amount / t.distance_m * 100_000, 3)
+    def per_100_km(amount: float) -> float | None:
+        is_enough = distance_m >= limits.consumption_from_m
+        return number(round(amount / distance_m * 100_000, 3)) if is_enough else None
 
     return TripRow(
         vehicle_id=vehicle_id,
@@ -188,38 +175,38 @@ def trip_row(
         phase=phase,
         **_place(start[1], "start_"),
         **_place(end[1], "end_"),
-        distance_m=round(t.distance_m, 1),
-        unseen_m=round(t.unseen_m, 1),
-        known_m=round(t.known_m, 1),
-        odometer_m=None if from_m is None or to_m is None else to_m - from_m,
+        distance_m=round(distance_m, 1),
+        unseen_m=round(unseen_m, 1),
+        known_m=round(t["known_m"], 1),
+        odometer_m=number(t["odometer_to_m"] - t["odometer_from_m"]),
         duration_s=duration_s,
         moving_s=moving_s,
         standing_s=max(0.0, round(duration_s - moving_s, 3)),
-        idle_s=t.idle_ms / MS_PER_S,
-        halts=int(t.halts),
-        speed_mean_kmh=kmh(t.distance_m, duration_s),
-        speed_moving_kmh=kmh(t.distance_m - t.unseen_m, moving_s),
-        speed_max_kmh=t.speed_max_kmh,
-        speeding_s=None if t.speeding_ms is None else t.speeding_ms / MS_PER_S,
-        fuel_l=None if t.fuel_l is None else round(t.fuel_l, 4),
-        fuel_l_per_100km=per_100_km(t.fuel_l),
-        energy_kwh=None if t.energy_kwh is None else round(t.energy_kwh, 4),
-        energy_kwh_per_100km=per_100_km(t.energy_kwh),
-        co2_g=_co2_g(t, limits),
-        frames=int(t.frames),
+        idle_s=t["idle_ms"] / MS_PER_S,
+        halts=int(t["halts"]),
+        speed_mean_kmh=kmh(distance_m, duration_s),
+        speed_moving_kmh=kmh(distance_m - unseen_m, moving_s),
+        speed_max_kmh=number(t["speed_max_kmh"]),
+        speeding_s=number(t["speeding_ms"] / MS_PER_S),
+        fuel_l=number(round(t["fuel_l"], 4)),
+        fuel_l_per_100km=per_100_km(t["fuel_l"]),
+        energy_kwh=number(round(t["energy_kwh"], 4)),
+        energy_kwh_per_100km=per_100_km(t["energy_kwh"]),
+        co2_g=_co2_g(t["powertrain"], t["fuel_l"], limits),
+        frames=int(t["frames"]),
         **harsh,
     )
 
 
-def _co2_g(t: Totals, limits: Journeys) -> float | None:
+def _co2_g(powertrain: float, fuel_l: float, limits: Journeys) -> float | None:
     """Out of the exhaust: nothing of an electric vehicle, not known of an unknown powertrain."""
-    powertrain = None if t.powertrain is None else POWERTRAINS[int(t.powertrain)]
-    if powertrain == "electric":
-        return 0.0
-    if t.fuel_l is None or powertrain is None:
+    if math.isnan(powertrain):
         return None
+    kind = POWERTRAINS[int(powertrain)]
+    if kind == "electric":
+        return 0.0
     petrol, diesel = limits.co2_g_per_l
-    return round(t.fuel_l * (diesel if powertrain == "diesel" else petrol), 1)
+    return number(round(fuel_l * (diesel if kind == "diesel" else petrol), 1))
 
 
 def finding_id(vehicle_id: str, rule: str, version: int, event_ms: int, *, ended: bool) -> str:
@@ -264,22 +251,18 @@ TABLES: Final[Mapping[type, Table]] = {
 }
 
 
-def tables_of(rows: Iterable[Row]) -> dict[Table, pa.Table]:
-    """Rows by table; of rows of one key the last stands."""
-    found: dict[type, dict[tuple[Any, ...], dict[str, Any]]] = {}
+RESTATED: Final = tuple(kind for kind, table in TABLES.items() if table.reopen)  # by the batch layer
+
+
+def tables_of(rows: Iterable[Row], always: Iterable[type] = ()) -> dict[Table, pa.Table]:
+    """Rows by table, those of kinds ``always`` without a row too; of rows of one key the last stands."""
+    found: dict[type, dict[tuple[Any, ...], dict[str, Any]]] = {kind: {} for kind in always}
     for row in rows:
         table = TABLES.get(type(row))
         if table is not None:
             named = {column_of(name): getattr(row, name) for name in row.__struct_fields__}
             found.setdefault(type(row), {})[tuple(named[key] for key in table.keys)] = named
     return {TABLES[k]: pa.Table.from_pylist(list(each.values()), _schema(k)) for k, each in found.items()}
-
-
-def restated_tables(rows: Iterable[Row]) -> dict[Table, pa.Table]:
-    """Rows of all tables that the batch layer restates, without a row where there is none."""
-    found = tables_of(rows)
-    kinds = {table: kind for kind, table in TABLES.items() if table.reopen}
-    return {table: found.get(table, _schema(kind).empty_table()) for table, kind in kinds.items()}
 
 
 def _schema(kind: type) -> pa.Schema:

@@ -6,6 +6,7 @@ gap was given up is ``behind``: it is counted and left to the batch layer. What 
 alone (their order in the log and their times of receipt), so neither batches nor restarts change it.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
@@ -82,16 +83,14 @@ class Sequencer:
             if len(order.held) > self._hold_frames:
                 yield from self._give_up()
 
-    def due_ms(self) -> int | None:
-        """When (receive clock) the first gap is given up; None without one."""
+    def due_ms(self) -> float:
+        """When (receive clock) the first gap is given up; inf without one."""
         order = self.order
-        if not order.held:
-            return None
-        return max(order.held[0].received_ms, order.filled_ms) + self._hold_ms
+        return max(order.held[0].received_ms, order.filled_ms) + self._hold_ms if order.held else math.inf
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Frames behind gaps that were waited for long enough by ``now_ms``."""
-        while (due_ms := self.due_ms()) is not None and due_ms < now_ms:
+        while self.due_ms() < now_ms:
             yield from self._give_up()
 
     def _next_boot(self, arrival: Arrival) -> bool:

@@ -1,7 +1,7 @@
 """What the detectors have in common: their memory of vehicles, what they find, when a rule is raised."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -11,6 +11,9 @@ from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.inputs import Answers, RuleEvaluation
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.features import Features
+
+Spec = TypeVar("Spec")
+AGAIN: float = 0.5  # a raised rule is found again after this share of its clear time
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +84,19 @@ class Memory:
         return Kept(places, self.rows[places], self.rare, self.words, inner)
 
 
-class Detector:
+class Detector(Generic[Spec]):
     """One rule over the frames of vehicles, which come in the order of each vehicle's time, each once.
 
     While a rule is raised it is found again often enough that ``clear_for`` (stream_jobs/alerts/derive.py)
-    does not end its alert. A base, nothing by itself; ``dtype``: of a vehicle's record.
+    does not end its alert. A base, nothing by itself; ``spec``: what the rule's kind says; ``dtype``: of a
+    vehicle's record.
     """
 
     dtype: np.dtype[Any] = np.dtype([])
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule, self.again_ms = rule, AGAIN * ms(rule.clear_for_s)
+        self.spec = cast(Spec, rule.spec)
 
     def nothing(self) -> Kept:
         """What is remembered before the first frame."""
@@ -118,7 +126,6 @@ def ms(seconds: float | None) -> int:
     return round(1000 * (seconds or 0))
 
 
-AGAIN: float = 0.5  # a raised rule is found again after this share of its clear time
 HELD: Final = np.dtype(
     [("on", "?"), ("since", "f8"), ("seen", "f8"), ("bad", "f8"), ("found", "f8"), ("step", "i8")]
 )
@@ -134,12 +141,10 @@ class Raising:
     """
 
     def __init__(self, rule: Rule, raise_for_s: float = 0.0, gap_s: float = 0.0) -> None:
-        more = rule.stateful
-        assert more is not None
         self.above, self.apart = rule.beyond != "below", rule.apart
         self.raise_for_ms, self.clear_for_ms = ms(raise_for_s), ms(rule.clear_for_s)
-        self.gap_ms = ms(max(more.gap_s, gap_s))
-        self.clear_level, self.escalate = more.clear_level, more.escalate
+        self.gap_ms = ms(max(rule.gap_s, gap_s))
+        self.clear_level, self.escalate = rule.clear_level, rule.escalate
 
     def step(self, memory: Memory, frames: Features, held: Held, now: RuleEvaluation) -> Detections:
         """Take in what frames, or means, of k vehicles say of the rule; ``held``: HELD [k], changed in place.

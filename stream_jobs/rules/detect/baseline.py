@@ -14,7 +14,6 @@ from stream_jobs.rules.model import Baseline, Rule
 from stream_jobs.vehicles.features import Features
 
 NAMES_MAX: Final = 24  # histories by name that a vehicle has; the one learned longest ago gives way
-WIDTHS: Final = (1, 2, 4, 8, 16, NAMES_MAX)  # places for histories: as the vehicle with most names needs
 SLOTS: Final = ("name_of", "turn", "history")
 """Fields of histories: their names, when each was learned last (0: never), their numbers; [k, width]."""
 UNNAMED: Final = ""
@@ -28,18 +27,21 @@ QUANTILE: Final = np.dtype([("taken", "i8"), ("heights", "f8", (MARKS,)), ("plac
 Histories = npt.NDArray[Any]
 
 
-class BaselineDetector(Detector):
+class BaselineDetector(Detector[Baseline]):
     """How far a value is from what this vehicle had before; silent until ``warm_up`` values were taken in.
 
     While the rule is raised nothing is learned: a fault must not become the history.
     """
 
-    def __init__(self, rule: Rule, spec: Baseline) -> None:
-        self.raising, self.spec = Raising(rule, spec.raise_for_s, spec.pause_s), spec
-        self.dtype = self._dtype(WIDTHS[0])
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule)
+        self.raising = Raising(rule, self.spec.raise_for_s, self.spec.pause_s)
+        self.dtype = self._dtype(1)
 
     def _dtype(self, width: int) -> np.dtype[Any]:
-        """The name now and since when (ms), how often it learned, the mean's buckets, histories."""
+        """The name now and since when (ms), how often it learned, the mean's buckets; histories, so many
+        (``width``) as the vehicle with most names needs.
+        """
         history = MOVING if self.spec.against == "mean" else QUANTILE
         series = [("series", SERIES)] if self.spec.mean_s else []
         slots = [("name_of", "i8", (width,)), ("turn", "i8", (width,)), ("history", history, (width,))]
@@ -103,7 +105,7 @@ class BaselineDetector(Detector):
         full = (own["turn"] > 0).all(axis=1) & (slot < 0)
         width = own["turn"].shape[1]
         if full.any() and width < NAMES_MAX:
-            self._widen(memory, WIDTHS[WIDTHS.index(width) + 1])
+            self._widen(memory, min(2 * width, NAMES_MAX))
             self._learn(memory, places, slot, value, now_ms)
             return
         lane, fresh = np.arange(len(own)), slot < 0

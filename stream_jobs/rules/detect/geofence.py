@@ -10,12 +10,11 @@ from infra.contract.signals import M_PER_DEG
 from stream_jobs.frames.arrays import Flags
 from stream_jobs.rules.detect.base import Detection, Detections, Detector, Memory, ms
 from stream_jobs.rules.inputs import RuleEvaluation
-from stream_jobs.rules.model import Fence, Geofence, Rule
+from stream_jobs.rules.model import Fence, Geofence
 from stream_jobs.vehicles.features import Features
 
 STEPS: Final = 32  # points of a way that are looked at for a passage through a polygon
 PARTS: Final = 2**20  # of a way, to one of which it is told where it crosses a border
-Flat = tuple[float, float]  # metres east and north of a fence's first point
 
 
 class Was(NamedTuple):
@@ -28,17 +27,12 @@ class Was(NamedTuple):
     raised: tuple[bool, ...]
 
 
-class GeofenceDetector(Detector):
+class GeofenceDetector(Detector[Geofence]):
     """Found at the crossing, ended at the crossing back; a passage between two positions is both at once.
 
     A vehicle is inside from ``margin_m`` within the border on, outside from ``margin_m`` beyond it, and
     between them where it was. Where it was first seen is no crossing. ``rare`` has a ``Was`` of each vehicle.
     """
-
-    def __init__(self, rule: Rule, spec: Geofence) -> None:
-        assert rule.stateful is not None
-        self.fences, self.on_enter, self.margin_m = spec.fences, spec.on == "enter", spec.margin_m
-        self.gap_ms = ms(rule.stateful.gap_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: where the condition holds or is not known."""
@@ -51,11 +45,11 @@ class GeofenceDetector(Detector):
         for lane in lanes.tolist():
             place, here = int(frames.vehicle[lane]), (float(lat[lane]), float(lon[lane]), int(end_ms[lane]))
             before = memory.rare.get(place)
-            never = (None,) * len(self.fences), (False,) * len(self.fences)
+            never = (None,) * len(self.spec.fences), (False,) * len(self.spec.fences)
             was = Was(*here, *never) if before is None else Was(*before)
             if here[2] < was.at_ms:
                 continue
-            crossed = [self._cross(fence, was, k, *here) for k, fence in enumerate(self.fences)]
+            crossed = [self._cross(fence, was, k, *here) for k, fence in enumerate(self.spec.fences)]
             memory.rare[place] = Was(*here, tuple(c[0] for c in crossed), tuple(c[1] for c in crossed))
             found += [(lane, each) for _, _, more in crossed for each in more]
         memory.on[frames.vehicle[lanes]] = True
@@ -65,81 +59,77 @@ class GeofenceDetector(Detector):
         self, fence: Fence, was: Was, k: int, lat_deg: float, lon_deg: float, to_ms: int
     ) -> tuple[bool | None, bool, tuple[Detection, ...]]:
         """Whether it is inside fence ``k`` now, whether the rule is raised, and what was found."""
-        path = _flat(fence, was.lat_deg, was.lon_deg), _flat(fence, lat_deg, lon_deg)
-        before, raised, depth_m = was.inside[k], was.raised[k], _depth_m(fence, path[1])
-        margin_m, no_gap = min(self.margin_m, _reach_m(fence)), to_ms - was.at_ms <= self.gap_ms
+        begin, end = _flat(fence, was.lat_deg, was.lon_deg), _flat(fence, lat_deg, lon_deg)
+        before, raised, depth_m = was.inside[k], was.raised[k], _depth_m(fence, end)
+        margin_m, no_gap = min(self.spec.margin_m, _reach_m(fence)), to_ms - was.at_ms <= ms(self.rule.gap_s)
         now = depth_m > 0 if abs(depth_m) >= margin_m else before
         if before is None or now is None:
             return now, raised, ()
         if now == before:
-            if not self.on_enter or now or not no_gap:
+            if self.spec.on == "exit" or now or not no_gap:
                 return now, raised, ()
-            share = _deepest(fence, path)
-            if _depth_m(fence, _between(path, share)) < margin_m:  # a graze
+            share = _deepest(fence, begin, end)
+            if _depth_m(fence, begin + share * (end - begin)) < margin_m:  # a graze
                 return now, raised, ()
             at_ms = was.at_ms + round(share * (to_ms - was.at_ms))
             first = Detection(
                 at_ms, at_ms, None, None, detail=f"{fence.name}, passed through", part=fence.name
             )
-            end = Detection(to_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=True)
-            return now, raised, (first, end)
+            over = Detection(to_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=True)
+            return now, raised, (first, over)
         at_ms = to_ms
-        begins_in = _depth_m(fence, path[0]) > 0
+        begins_in = _depth_m(fence, begin) > 0
         if no_gap and begins_in != (depth_m > 0):  # when the border was crossed, by halving the way
 
             def crossed(part: int) -> bool:
-                return (_depth_m(fence, _between(path, part / PARTS)) > 0) != begins_in
+                return (_depth_m(fence, begin + part / PARTS * (end - begin)) > 0) != begins_in
 
             share = bisect_left(range(PARTS), True, key=crossed) / PARTS
             at_ms = was.at_ms + round(share * (to_ms - was.at_ms))
-        ended = now != self.on_enter
+        ended = now != (self.spec.on == "enter")
         found = Detection(at_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=ended)
         return now, not ended, () if ended and not raised else (found,)
 
 
-def _flat(fence: Fence, lat_deg: float, lon_deg: float) -> Flat:
-    """East is taken the short way round."""
+def _flat(fence: Fence, lat_deg: float, lon_deg: float) -> complex:
+    """Metres east (real) and north of a fence's first point; east is taken the short way round."""
     lat0, lon0 = fence.points[0]
     east = (lon_deg - lon0 + 180) % 360 - 180
-    return east * M_PER_DEG * math.cos(math.radians(lat0)), (lat_deg - lat0) * M_PER_DEG
-
-
-def _between(path: tuple[Flat, Flat], share: float) -> Flat:
-    """The point after a share of the way."""
-    (x0, y0), (x1, y1) = path
-    return x0 + share * (x1 - x0), y0 + share * (y1 - y0)
+    return complex(east * M_PER_DEG * math.cos(math.radians(lat0)), (lat_deg - lat0) * M_PER_DEG)
 
 
 def _reach_m(fence: Fence) -> float:
     """Half of the least depth a fence's middle has: the margin of a small fence cannot be more."""
     if fence.radius_m is not None:
         return fence.radius_m / 2
-    east, north = zip(*(_flat(fence, *point) for point in fence.points), strict=True)
-    least_m: float = min(max(east) - min(east), max(north) - min(north))
-    return least_m / 4
+    corners = [_flat(fence, *point) for point in fence.points]
+    axes = [each.real for each in corners], [each.imag for each in corners]
+    return min(max(axis) - min(axis) for axis in axes) / 4
 
 
-def _depth_m(fence: Fence, point: Flat) -> float:
+def _depth_m(fence: Fence, point: complex) -> float:
     """Distance to the border, m; positive inside."""
     if fence.radius_m is not None:
-        return fence.radius_m - math.hypot(*point)
-    flat = [_flat(fence, *corner) for corner in fence.points]
+        return fence.radius_m - abs(point)
+    corners = [_flat(fence, *corner) for corner in fence.points]
     distance, crossings = math.inf, 0
-    for a, b in zip(flat, [*flat[1:], flat[0]], strict=True):
-        dx, dy, x, y = b[0] - a[0], b[1] - a[1], point[0] - a[0], point[1] - a[1]
-        length2 = dx * dx + dy * dy
-        along = 0.0 if length2 == 0 else min(1.0, max(0.0, (x * dx + y * dy) / length2))
-        distance = min(distance, math.hypot(x - along * dx, y - along * dy))
-        crossings += (a[1] > point[1]) != (b[1] > point[1]) and point[0] < dx * y / dy + a[0]
+    for a, b in zip(corners, [*corners[1:], corners[0]], strict=True):
+        side, off = b - a, point - a
+        distance = min(distance, abs(off - _nearest(side, off) * side))
+        if (a.imag > point.imag) != (b.imag > point.imag):
+            crossings += point.real < side.real * off.imag / side.imag + a.real
     return distance if crossings % 2 else -distance
 
 
-def _deepest(fence: Fence, path: tuple[Flat, Flat]) -> float:
+def _nearest(way: complex, point: complex) -> float:
+    """Where on the way from the origin (0..1) a point is nearest."""
+    length2 = (way * way.conjugate()).real
+    return min(1.0, max(0.0, (point * way.conjugate()).real / length2)) if length2 else 0.0
+
+
+def _deepest(fence: Fence, begin: complex, end: complex) -> float:
     """Where on the way (0..1) it was deepest inside: exact for a circle, by steps for a polygon."""
-    (x0, y0), (x1, y1) = path
-    dx, dy = x1 - x0, y1 - y0
     if fence.radius_m is not None:
-        length2 = dx * dx + dy * dy
-        return 0.0 if length2 == 0 else min(1.0, max(0.0, -(x0 * dx + y0 * dy) / length2))
+        return _nearest(end - begin, -begin)
     shares = [k / STEPS for k in range(STEPS + 1)]
-    return max(shares, key=lambda share: _depth_m(fence, _between(path, share)))
+    return max(shares, key=lambda share: _depth_m(fence, begin + share * (end - begin)))

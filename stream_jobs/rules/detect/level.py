@@ -31,13 +31,14 @@ _PLACES: Final = np.arange(PARTS + 1)
 LEAST: Final = 2  # complete buckets of a slope that stay, however old: frames may be rare
 
 
-class LevelDetector(base.Detector):
+class LevelDetector(base.Detector[Level]):
     """Each frame's own value; nothing is remembered while nothing holds."""
 
     dtype = base.HELD
 
-    def __init__(self, rule: Rule, spec: Level) -> None:
-        self.raising = base.Raising(rule, spec.raise_for_s)
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule)
+        self.raising = base.Raising(rule, self.spec.raise_for_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         return (now.holds != 0) | (now.clears > 0), now.holds > 0
@@ -63,7 +64,7 @@ ARMING: Final = np.dtype([("armed", "f8"), ("seen", "f8"), ("off", "f8")])
 """How long it has been armed, the last frame, since when it is not (NaN: it is); ms."""
 
 
-class ArmedDetector(base.Detector):
+class ArmedDetector(base.Detector[Any]):
     """Raised only once something (`while`) has held for so long; where it does not hold, the rule is over.
 
     A pause of up to ``pause_ms`` does not begin that time anew, but does not count either; nor does a gap. So
@@ -73,11 +74,10 @@ class ArmedDetector(base.Detector):
 
     dtype = ARMING
 
-    def __init__(self, rule: Rule, inner: base.Detector) -> None:
-        more = rule.stateful
-        assert more is not None
-        self.armed_for_ms, self.pause_ms = base.ms(more.armed_for_s), base.ms(more.armed_pause_s)
-        self.gap_ms, self.inner = base.ms(more.gap_s), inner
+    def __init__(self, rule: Rule, inner: base.Detector[Any]) -> None:
+        super().__init__(rule)
+        self.armed_for_ms, self.pause_ms = base.ms(rule.armed_for_s), base.ms(rule.armed_pause_s)
+        self.gap_ms, self.inner = base.ms(rule.gap_s), inner
 
     def nothing(self) -> base.Kept:
         """See Detector."""
@@ -144,7 +144,7 @@ that mean's logarithm since the value came, how often it turned, and for how man
 """
 
 
-class UnchangedDetector(base.Detector):
+class UnchangedDetector(base.Detector[Unchanged]):
     """The same value in ``frames`` frames on end and for ``unchanged_ms``; a longer gap begins anew.
 
     Frames and time count where the condition holds; another value begins anew wherever it is seen. Where the
@@ -154,8 +154,9 @@ class UnchangedDetector(base.Detector):
 
     dtype = SAME
 
-    def __init__(self, rule: Rule, spec: Unchanged) -> None:
-        self.raising, self.spec = base.Raising(rule), spec
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule)
+        self.raising = base.Raising(rule)
 
     def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
         same, now_ms = memory.rows[frames.vehicle], frames["end_ms"]
@@ -198,7 +199,7 @@ class UnchangedDetector(base.Detector):
 COURSE: Final = np.dtype([("held", base.HELD), ("series", SERIES)])
 
 
-class CourseDetector(base.Detector):
+class CourseDetector(base.Detector[Level | Slope]):
     """The mean over ``span_ms``, or with ``per_s`` the slope, judged whenever a tenth of it is complete.
 
     A mean needs its whole time, and frames in half of its tenths. A slope holds when it is beyond the limit
@@ -208,14 +209,16 @@ class CourseDetector(base.Detector):
 
     dtype = COURSE
 
-    def __init__(self, rule: Rule, spec: Level | Slope) -> None:
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule)
         self.per_s: float | None = None
-        if isinstance(spec, Slope):
-            self.raising, self.span_ms = base.Raising(rule), base.ms(spec.span_s)
-            self.per_s, self.sure = PER_S[spec.per], spec.sure
+        if isinstance(self.spec, Slope):
+            self.raising, self.span_ms = base.Raising(rule), base.ms(self.spec.span_s)
+            self.per_s, self.sure = PER_S[self.spec.per], self.spec.sure
             self.gap_ms = max(self.raising.gap_ms, self.span_ms)
         else:
-            self.raising, self.span_ms = base.Raising(rule, spec.raise_for_s), base.ms(spec.mean_s)
+            self.raising = base.Raising(rule, self.spec.raise_for_s)
+            self.span_ms = base.ms(self.spec.mean_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         known = ~np.isnan(now.value)

@@ -8,7 +8,7 @@ import numpy as np
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.detect import base
 from stream_jobs.rules.inputs import RuleEvaluation
-from stream_jobs.rules.model import Clone, Count, Rule, Silence
+from stream_jobs.rules.model import Clone, Count, Silence
 from stream_jobs.vehicles.features import Features
 
 NAMES_MAX: Final = 32  # names that a vehicle's memory keeps; the one seen longest ago gives way
@@ -26,25 +26,22 @@ class Seen(NamedTuple):
 
 
 def _counted(
-    times: int, span_ms: int, begun_ms: Sequence[int], at_ms: int, name: str = UNNAMED, apart: bool = False
+    detector: base.Detector[Count], begun_ms: Sequence[int], at_ms: int, name: str = UNNAMED
 ) -> base.Detection | None:
-    """What the last beginnings of a name (at most ``times``) make, if they lie within ``span_ms``."""
-    if len(begun_ms) < times or begun_ms[-1] - begun_ms[0] > span_ms:
+    """What the last beginnings of a name (at most ``times``) make, if they lie within ``span_s``."""
+    times = detector.spec.times
+    if len(begun_ms) < times or begun_ms[-1] - begun_ms[0] > base.ms(detector.spec.span_s):
         return None
-    own = name if apart and name else None
+    own = name if detector.rule.apart and name else None
     return base.Detection(at_ms, begun_ms[0], float(len(begun_ms)), float(times), None, name or None, own)
 
 
-class CountDetector(base.Detector):
+class CountDetector(base.Detector[Count]):
     """Counts how often the condition, or each name, comes; found again while it goes on being there.
 
     Only frames that say that it is not there make it away: silence of the vehicle does not. Few vehicles have
     anything to count: ``rare`` has a tuple of ``Seen`` of each, a name each.
     """
-
-    def __init__(self, rule: Rule, spec: Count) -> None:
-        self.times, self.span_ms, self.absent_ms = spec.times, base.ms(spec.span_s), base.ms(spec.absent_s)
-        self.clear_for_ms, self.apart = base.ms(rule.clear_for_s), rule.apart
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         return now.holds != 0, now.holds > 0
@@ -57,7 +54,7 @@ class CountDetector(base.Detector):
             seen = {each[0]: Seen(*each) for each in memory.rare.get(place, ())}
             now_ms = int(end_ms[lane])
             for name in seen.keys() - set(there):
-                gone = now_ms - seen[name].last_ms >= self.absent_ms
+                gone = now_ms - seen[name].last_ms >= base.ms(self.spec.absent_s)
                 seen[name] = seen[name]._replace(away=seen[name].away or gone)
             for name in dict.fromkeys(there):
                 seen[name], each = self._there(seen.get(name), name, now_ms)
@@ -72,17 +69,17 @@ class CountDetector(base.Detector):
         if now_ms < seen.last_ms:
             return seen, None
         if seen.away:
-            seen = seen._replace(begun_ms=(*seen.begun_ms, now_ms)[-self.times :])
+            seen = seen._replace(begun_ms=(*seen.begun_ms, now_ms)[-self.spec.times :])
         seen = seen._replace(last_ms=now_ms, away=False)
-        found = _counted(self.times, self.span_ms, seen.begun_ms, now_ms, name, self.apart)
+        found = _counted(self, seen.begun_ms, now_ms, name)
         since_ms = None if seen.found_ms is None else now_ms - seen.found_ms
-        news = since_ms is None or seen.begun_ms[-1] == now_ms or since_ms >= base.AGAIN * self.clear_for_ms
+        news = since_ms is None or seen.begun_ms[-1] == now_ms or since_ms >= self.again_ms
         if found is None or not news:
             return seen, None
         return seen._replace(found_ms=now_ms), found
 
 
-class ReversalDetector(base.Detector):
+class ReversalDetector(base.Detector[Count]):
     """Counts each time that a value, having fallen by ``reversal``, has risen by it from its lowest.
 
     ``rare``: when it turned up before, ms.
@@ -90,20 +87,17 @@ class ReversalDetector(base.Detector):
 
     dtype = base.TURNING
 
-    def __init__(self, _rule: Rule, spec: Count) -> None:
-        assert spec.reversal is not None
-        self.times, self.span_ms, self.size = spec.times, base.ms(spec.span_s), spec.reversal
-
     def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
         course, value = memory.rows[frames.vehicle], now.value
         course["turning"] = np.where(memory.on[frames.vehicle], course["turning"], value)
-        counts = np.flatnonzero(base.turned(course, value, self.size) & ~course["falls"] & (now.holds > 0))
+        turned = base.turned(course, value, self.spec.reversal or 0.0)
+        counts = np.flatnonzero(turned & ~course["falls"] & (now.holds > 0))
         memory.rows[frames.vehicle], memory.on[frames.vehicle] = course, True
         found: base.Detections = []
         for lane in counts.tolist():
             place, now_ms = int(frames.vehicle[lane]), int(frames["end_ms"][lane])
-            begun = memory.rare[place] = (*memory.rare.get(place, ()), now_ms)[-self.times :]
-            each = _counted(self.times, self.span_ms, begun, now_ms)
+            begun = memory.rare[place] = (*memory.rare.get(place, ()), now_ms)[-self.spec.times :]
+            each = _counted(self, begun, now_ms)
             found += [] if each is None else [(lane, each)]
         return found
 
@@ -113,13 +107,10 @@ LAST: Final = np.dtype([("end", "f8"), ("received", "f8"), ("watched", "?"), ("f
 """Where the last frame ended, when it was received, whether to watch, when it was found (NaN: not); ms."""
 
 
-class SilenceDetector(base.Detector):
-    """Found once, ``silent_ms`` (receive clock) after the last frame; ended by the next, buffered or not."""
+class SilenceDetector(base.Detector[Silence]):
+    """Found once, so long (receive clock) after the last frame; ended by the next, buffered or not."""
 
     dtype = LAST
-
-    def __init__(self, _rule: Rule, spec: Silence) -> None:
-        self.silent_ms = base.ms(spec.silent_for_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: it listens to the frames themselves."""
@@ -140,15 +131,18 @@ class SilenceDetector(base.Detector):
         """When (receive clock) each vehicle has been silent for long enough; inf: never. [k]."""
         last = memory.rows[places]
         watched = memory.on[places] & last["watched"] & np.isnan(last["found"])
-        return np.where(watched, last["received"] + self.silent_ms, np.inf)
+        return np.where(watched, last["received"] + base.ms(self.spec.silent_for_s), np.inf)
 
     def expire(self, memory: base.Memory, places: Ints, now_ms: Floats) -> base.Detections:
         """What is found because nothing came up to ``now_ms`` [k], however late that is asked."""
-        lanes, limit_s = np.flatnonzero(self.due_ms(memory, places) < now_ms), self.silent_ms / 1000
-        end_ms = memory.rows["end"][places[lanes]]
-        memory.rows["found"][places[lanes]] = end_ms + self.silent_ms
+        lanes, silent_ms = (
+            np.flatnonzero(self.due_ms(memory, places) < now_ms),
+            base.ms(self.spec.silent_for_s),
+        )
+        end_ms, limit_s = memory.rows["end"][places[lanes]], silent_ms / 1000
+        memory.rows["found"][places[lanes]] = end_ms + silent_ms
         return [
-            (lane, base.Detection(int(at_ms) + self.silent_ms, int(at_ms), limit_s, limit_s))
+            (lane, base.Detection(int(at_ms) + silent_ms, int(at_ms), limit_s, limit_s))
             for lane, at_ms in zip(lanes.tolist(), end_ms.tolist(), strict=True)
         ]
 
@@ -171,7 +165,7 @@ SPAN: Final = {
 """By field of a boot what of its frames it is made of."""
 
 
-class CloneDetector(base.Detector):
+class CloneDetector(base.Detector[Clone]):
     """Two boots at once, by the definition of stream_jobs/audit/archive.py.
 
     It sees frames as they arrive: spans grow whatever the order, and the order leaves out the very frames
@@ -181,9 +175,6 @@ class CloneDetector(base.Detector):
     """
 
     dtype = BOOT
-
-    def __init__(self, rule: Rule, spec: Clone) -> None:
-        self.overlap_ms, self.clear_for_ms = base.ms(spec.overlap_s), base.ms(rule.clear_for_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: no evaluation says anything to it."""
@@ -202,7 +193,7 @@ class CloneDetector(base.Detector):
         mine = memory.rows[places]
         reach_ms = mine["others_ms"] - np.minimum(mine["first_ms"], frames["received_ms"])
         several = np.zeros(len(memory.on), np.bool_)
-        several[places[(mine["boot_id"] != boot) | (reach_ms > self.overlap_ms)]] = True
+        several[places[(mine["boot_id"] != boot) | (reach_ms > base.ms(self.spec.overlap_s))]] = True
         alone = ~several[places]
         for name, (feature, extreme) in SPAN.items():
             extreme.at(memory.rows[name], places[alone], frames[feature][alone])
@@ -223,15 +214,16 @@ class CloneDetector(base.Detector):
             boot_id, min(mine.from_ms, t0_ms), max(mine.to_ms, end_ms),
             min(mine.first_ms, received_ms), max(mine.last_ms, received_ms),
         )  # fmt: skip
+        least_ms = base.ms(self.spec.overlap_s)
         over_ms = max((_overlap_ms(mine, other) for other in boots.values()), default=0)
         kept = sorted(boots.values(), key=lambda boot: (boot.last_ms, boot.boot_id))[1 - BOOTS_MAX :]
         memory.rows[place] = (*mine, max((boot.last_ms for boot in kept), default=-np.inf))
-        news = found_ms is None or end_ms - found_ms >= base.AGAIN * self.clear_for_ms
-        finds = news and over_ms > self.overlap_ms and over_ms > found_over_ms
+        news = found_ms is None or end_ms - found_ms >= self.again_ms
+        finds = news and over_ms > least_ms and over_ms > found_over_ms
         memory.rare[place] = (end_ms, over_ms, *kept) if finds else (found_ms, found_over_ms, *kept)
         if not finds:
             return None
-        return base.Detection(end_ms, end_ms - over_ms, over_ms / 1000, self.overlap_ms / 1000)
+        return base.Detection(end_ms, end_ms - over_ms, over_ms / 1000, least_ms / 1000)
 
 
 def _overlap_ms(one: Boot, other: Boot) -> int:

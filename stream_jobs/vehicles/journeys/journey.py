@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from infra.settings.sections import Journeys
-from stream_jobs.frames.arrays import Flags, Floats, Ints
+from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.vehicles import rows
 from stream_jobs.vehicles.features import G_MPS2, KINDS, RUN, Features
 from stream_jobs.vehicles.journeys import trips
@@ -20,23 +20,19 @@ Row = rows.TripRow | rows.StopRow | rows.IdleRow | rows.HarshRow
 
 
 class HarshRun(msgspec.Struct, array_like=True):
-    """Samples on end beyond the threshold, or an event, which may still go on.
+    """Samples on end beyond the threshold, or an event, which may still go on and knows where it was.
 
-    ``peak_mps2`` is a magnitude, ``speed_kmh`` that of the first sample.
+    ``peak_mps2`` is a magnitude, ``speed_kmh`` that of the first sample; ``of_class``: the vehicle's place in
+    CLASSES.
     """
 
     from_ms: int
     to_ms: int
     peak_mps2: float
     speed_kmh: float
-
-
-class HarshEvent(HarshRun):
-    """An event that may still go on; ``of_class``: the vehicle's place in CLASSES."""
-
-    lat_deg: float | None
-    lon_deg: float | None
-    of_class: int
+    lat_deg: float | None = None
+    lon_deg: float | None = None
+    of_class: int = 0
 
 
 class HarshState(msgspec.Struct, array_like=True):
@@ -48,14 +44,14 @@ class HarshState(msgspec.Struct, array_like=True):
     """
 
     runs: dict[int, HarshRun] = {}
-    events: dict[int, HarshEvent] = {}
+    events: dict[int, HarshRun] = {}
 
     def __bool__(self) -> bool:
         return bool(self.runs or self.events)
 
     def step(
         self, limits: Journeys, vehicle: str, runs: Sequence[float], end_ms: int,
-        where: Sequence[float | None], of_class: int,
+        where: tuple[float | None, float | None], of_class: int,
     ) -> tuple[list[rows.HarshRow], list[int]]:  # fmt: skip
         """Events of one vehicle that are over, and the kinds of those that began.
 
@@ -78,24 +74,17 @@ class HarshState(msgspec.Struct, array_like=True):
                 continue
             if event is not None:
                 found.append(_harsh_row(limits, vehicle, kind, event))
-            self.events[kind] = HarshEvent(from_ms, to_ms, peak, kmh, where[0], where[1], of_class)
+            self.events[kind] = HarshRun(from_ms, to_ms, peak, kmh, *where, of_class)
             begun.append(kind)
         self.runs = {kind: run for kind, run in self.runs.items() if run.to_ms >= end_ms}
-        over = {}
-        for kind, event in self.events.items():  # a run under way that began in time may still be merged
+        for kind, event in [*self.events.items()]:  # a run under way that began in time may still be merged
             run, last_ms = self.runs.get(kind), event.to_ms + limits.harsh_merge_ms
             if end_ms > last_ms and (run is None or run.from_ms > last_ms):
-                over[kind] = event
-        self.events = {kind: event for kind, event in self.events.items() if kind not in over}
-        return found + [_harsh_row(limits, vehicle, *each) for each in over.items()], begun
-
-    def expire(self, limits: Journeys, vehicle: str) -> list[rows.HarshRow]:
-        """All that is open."""
-        events, self.events, self.runs = self.events, {}, {}
-        return [_harsh_row(limits, vehicle, *each) for each in events.items()]
+                found.append(_harsh_row(limits, vehicle, kind, self.events.pop(kind)))
+        return found, begun
 
 
-def _harsh_row(limits: Journeys, vehicle: str, kind: int, event: HarshEvent) -> rows.HarshRow:
+def _harsh_row(limits: Journeys, vehicle: str, kind: int, event: HarshRun) -> rows.HarshRow:
     limit_g = (limits.brake_g, limits.accelerate_g, limits.corner_g)[kind][event.of_class]
     peak_g = event.peak_mps2 / G_MPS2
     return rows.HarshRow(
@@ -129,18 +118,13 @@ class Idling(trips.Machine):
         moving_from_ms, moving_to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
         is_on = (frames["ignition_on"] == 1) & ~np.isnan(frames["moving_ms"])
         moves = is_on & ~np.isnan(moving_from_ms + moving_to_ms)
-        self._end(trips.indices((t0_ms - m["idle_to_ms"] > trips.SEEN_MS) | ~is_on))
+        self._end(np.flatnonzero((t0_ms - m["idle_to_ms"] > trips.SEEN_MS) | ~is_on))
         until_moved = moves & ~np.isnan(m["idle_from_ms"])
-        stands = trips.indices((is_on & ~moves) | until_moved)
+        stands = np.flatnonzero((is_on & ~moves) | until_moved)
         self._stand(stands, frames, here, t0_ms, np.where(moves, moving_from_ms, end_ms))
-        self._end(trips.indices(until_moved))
-        self._stand(trips.indices(moves & (moving_to_ms < end_ms)), frames, here, moving_to_ms, end_ms)
+        self._end(np.flatnonzero(until_moved))
+        self._stand(np.flatnonzero(moves & (moving_to_ms < end_ms)), frames, here, moving_to_ms, end_ms)
         return self._rows
-
-    def due(self) -> Flags:
-        """Whether an episode that nothing more is heard of is to be told as it was."""
-        due: Flags = self._memory["idle_open"]
-        return due
 
     def expire(self, at: Ints) -> list[rows.IdleRow]:
         """The episodes so far."""
@@ -209,9 +193,7 @@ class JourneyMemory(msgspec.Struct, array_like=True):
     harsh: dict[int, HarshState] = {}
 
     def grow(self, count: int) -> None:
-        new = count - len(self.numbers)
-        if new > 0:
-            self.numbers = np.concatenate((self.numbers, unknown(new)))
+        self.numbers = np.concatenate((self.numbers, unknown(count - len(self.numbers))))
 
     def keep(self, places: Ints) -> None:
         self.numbers = self.numbers.take(places, axis=0)
@@ -235,7 +217,7 @@ def step(memory: JourneyMemory, frames: Features, limits: Journeys) -> list[Row]
     found: list[Row] = []
     begun: dict[int, list[int]] = {}
     with_runs = compress(range(len(frames.runs)), frames.runs)
-    for i in sorted({*with_runs, *trips.indices(of["harsh"]).tolist()}):
+    for i in sorted({*with_runs, *np.flatnonzero(of["harsh"]).tolist()}):
         place, of_class = int(frames.vehicle[i]), frames["vehicle_class"][i]
         state = memory.harsh.pop(place, None) or HarshState()
         told, kinds = state.step(
@@ -257,8 +239,8 @@ def step(memory: JourneyMemory, frames: Features, limits: Journeys) -> list[Row]
 def due_ms(memory: JourneyMemory, places: Ints, limits: Journeys) -> Floats:
     """When (receive clock) something is told although nothing more came, [k]; inf where nothing is."""
     of = memory.of(places)
-    due = trips.Trips(limits, of, str).due() | Idling(limits, of, str).due()
-    for i in trips.indices(of["harsh"]).tolist():
+    due = trips.due(of) | of["idle_open"]
+    for i in np.flatnonzero(of["harsh"]).tolist():
         due[i] |= bool(memory.harsh[int(places[i])].events)
     return np.where(due, of["received_ms"] + limits.end_s * rows.MS_PER_S, np.inf)
 
@@ -276,12 +258,12 @@ def expire(
         return vehicles[int(places[i])]
 
     found: list[Row] = []
-    for i in trips.indices(silent & of["harsh"]).tolist():
-        if memory.harsh[int(places[i])].events:
-            found += memory.harsh.pop(int(places[i])).expire(limits, vehicle(i))
+    for i in np.flatnonzero(silent & of["harsh"]).tolist():
+        if events := memory.harsh[int(places[i])].events:
+            del memory.harsh[int(places[i])]
+            found += [_harsh_row(limits, vehicle(i), *each) for each in events.items()]
             of["harsh"][i] = False
-    under_way, idle = trips.Trips(limits, of, vehicle), Idling(limits, of, vehicle)
-    found += under_way.expire(trips.indices(silent & under_way.due()))
-    found += idle.expire(trips.indices(silent & idle.due()))
+    found += trips.Trips(limits, of, vehicle).expire(np.flatnonzero(silent & trips.due(of)))
+    found += Idling(limits, of, vehicle).expire(np.flatnonzero(silent & of["idle_open"]))
     memory.put(places, of)
     return found

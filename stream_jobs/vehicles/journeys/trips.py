@@ -28,7 +28,7 @@ EARTH_M: Final = 6_371_008.8
 SEEN_MS: Final = 1000  # frames so far apart still tell all of the time between them
 POSITION: Final = [PLACE["lat_deg"], PLACE["lon_deg"]]
 
-_TOTALS: Final = np.dtype([(name, np.float64) for name in rows.Totals._fields])
+_TOTALS: Final = np.dtype([(name, np.float64) for name in rows.TOTALS])
 FIELDS: Final[list[Any]] = [
     # the last frame: its end, its receipt, the last known position and odometer
     ("end_ms", "f8"), ("received_ms", "f8"), ("where", "c16"), ("odometer_m", "f8"),
@@ -48,16 +48,11 @@ FIELDS: Final[list[Any]] = [
 ]  # fmt: skip
 """What is remembered of a vehicle's trips; what has begun at NaN is not there."""
 
-_NONE: Final = np.array(tuple(np.nan if x is None else x for x in rows.Totals()), _TOTALS)
+_NONE: Final = np.array(tuple(np.nan if name in rows.TOLD else 0.0 for name in rows.TOTALS), _TOTALS)
 Memory = npt.NDArray[np.void]
 Rows = list[rows.TripRow | rows.StopRow]
 Positions = npt.NDArray[np.complex128]
 Number = TypeVar("Number", np.float64, np.complex128)
-
-
-def indices(holds: Flags) -> Ints:
-    """Where it holds."""
-    return holds.nonzero()[0]
 
 
 def or_zero(values: Floats) -> Floats:
@@ -99,7 +94,7 @@ def _ways_of(fixed: Positions, frames: Features, here: Positions, limits: Journe
     """By the speed; where no sample tells it, by how far the position is from ``fixed``, noise apart."""
     from_ms, to_ms = frames["moving_from_ms"], frames["moving_to_ms"]
     ways = Ways(~np.isnan(from_ms + to_ms), from_ms, to_ms, or_zero(frames["distance_m"]))
-    at = indices(np.isnan(frames["moving_ms"]))
+    at = np.flatnonzero(np.isnan(frames["moving_ms"]))
     if not len(at):
         return ways
     t0_ms, end_ms = frames["t0_ms"][at], frames["end_ms"][at]
@@ -128,6 +123,12 @@ def _possible(distance_m: Floats, time_ms: Floats, limits: Journeys) -> Flags:
     return possible
 
 
+def due(memory: Memory) -> Flags:
+    """Whether a trip that nothing more is heard of is to be told as over, provisionally; [k]."""
+    found: Flags = memory["confirmed"] & ~memory["provisional"]
+    return found
+
+
 class Machine:
     """A machine for k vehicles; ``memory``: [k], what it remembers; ``vehicle``: an id by index.
 
@@ -149,18 +150,13 @@ class Trips(Machine):
         m, limits = self._memory, self._limits
         gap_ms = frames["t0_ms"] - m["end_ms"]
         cut = (gap_ms > limits.split_s * rows.MS_PER_S) | (gap_ms < -BACK_MS)
-        self._cut(indices(cut))
-        unseen = self._across(indices((gap_ms > SEEN_MS) & ~cut), frames, here, gap_ms)
+        self._cut(np.flatnonzero(cut))
+        unseen = self._across(np.flatnonzero((gap_ms > SEEN_MS) & ~cut), frames, here, gap_ms)
         self._advance(frames, here, unseen, harsh)
         self._tell(frames, here)
         m["end_ms"] = frames["end_ms"]
         m["odometer_m"] = first_known(frames["odometer_m"], m["odometer_m"])
         return self._rows
-
-    def due(self) -> Flags:
-        """Whether a trip that nothing more is heard of is to be told as over, provisionally."""
-        due: Flags = self._memory["confirmed"] & ~self._memory["provisional"]
-        return due
 
     def expire(self, at: Ints) -> Rows:
         """Trips as they seem to have ended; what comes later goes on with them."""
@@ -212,7 +208,8 @@ class Trips(Machine):
         fixed = first_known(here, m["fixed"])
         measured = ~np.isnan(frames["moving_ms"]) | ways.moves | np.isnan(m["fixed"])
         m["fixed"] = np.where(measured, fixed, m["fixed"])
-        moving, standing = indices(ways.moves), indices(~ways.moves | (ways.to_ms < frames["end_ms"]))
+        moving = np.flatnonzero(ways.moves)
+        standing = np.flatnonzero(~ways.moves | (ways.to_ms < frames["end_ms"]))
         unseen[np.isnan(m["trip_from_ms"])] = 0.0
         self._begin(moving, ways, here)
         self._add(frames, ways.distance_m, unseen, harsh)
@@ -291,7 +288,7 @@ class Trips(Machine):
         """Whether vehicles that drove so far are out of the radius: a position that jumps is not believed."""
         radius_m = self._limits.radius_m
         left = driven_m > DRIVEN_SHARE * radius_m
-        at = indices(left)
+        at = np.flatnonzero(left)
         away_m = _apart_m(start[at], now[at])
         left[at] = np.where(np.isnan(away_m), driven_m[at], away_m) > radius_m
         return left
@@ -336,7 +333,8 @@ class Trips(Machine):
     def _tell(self, frames: Features, here: Positions) -> None:
         """The trips under way, now and then."""
         m, end_ms = self._memory, frames["end_ms"]
-        due = indices(m["confirmed"] & (end_ms - m["told_ms"] >= self._limits.report_s * rows.MS_PER_S))
+        is_old = end_ms - m["told_ms"] >= self._limits.report_s * rows.MS_PER_S
+        due = np.flatnonzero(m["confirmed"] & is_old)
         m["told_ms"][due] = end_ms[due]
         for i in due.tolist():
             is_under_way = np.isnan(m["stay_from_ms"][i])
@@ -353,5 +351,5 @@ class Trips(Machine):
     def _row(self, i: int, phase: str, end: tuple[float, complex], totals: str) -> rows.TripRow:
         m = self._memory
         start = m["trip_from_ms"][i], m["start"][i]
-        told = rows.Totals._make(None if x != x else x for x in m[totals][i].item())  # noqa: PLR0124  NaN is not known
+        told = dict(zip(rows.TOTALS, m[totals][i].item(), strict=True))
         return rows.trip_row(self._vehicle(i), phase, start, end, told, self._limits)

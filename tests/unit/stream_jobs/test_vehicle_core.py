@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.settings.settings import Settings
-from stream_jobs.rules.inputs import FLAGS, RuleInputs, name_expressions
-from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.inputs import FLAGS, RuleInputs
+from stream_jobs.rules.model import VEHICLES, load_rules, of_query
 from stream_jobs.rules.rule_set import RuleSet, of_rules
 from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.features import KINDS
@@ -178,7 +178,7 @@ def anything(rng: np.random.Generator, seconds: range, rules: int) -> Any:
 
 
 def test_memories_of_all_shipped_rules_survive_a_checkpoint_and_a_change_of_the_other_rules() -> None:
-    unnamed = [rule for rule in of_rules(load_rules()).rules if not name_expressions([rule])]
+    unnamed = [rule for rule in of_query(load_rules(), VEHICLES) if not rule.names]
     core, rng = Core(Settings().jobs, Settings().journeys, of_rules(unnamed)), np.random.default_rng(5)
     fleet = Fleet(of_rules(unnamed))
     core.take(fleet, anything(rng, range(300), len(unnamed)))

@@ -17,11 +17,8 @@ from stream_jobs.rules.model import (
     VEHICLES,
     Baseline,
     Count,
-    Geofence,
     Level,
     Rule,
-    Silence,
-    Stateful,
     Unchanged,
     load_rules,
     of_query,
@@ -47,38 +44,34 @@ TYPES = {
 
 def spark_reading(rule: Rule) -> dict[str, Column]:
     """What a rule says of a frame, in Spark's own words: the definition that the evaluator is held to."""
-    stateful = rule.stateful
-    assert stateful is not None
     condition, value = F.expr(rule.condition), F.expr(rule.value).cast("double")
     limit_of = rule.limit or rule.follows()
     limit = F.lit(None) if limit_of is None else F.expr(limit_of)
-    own = isinstance(stateful.spec, Level) and stateful.spec.mean_s == 0
-    holds = clears = F.lit(None)
+    own = isinstance(rule.spec, Level) and rule.spec.mean_s == 0
+    holds, clears = condition, F.lit(None)
     if own:
         beyond = (
             F.lit(True) if rule.limit is None else value > limit if rule.beyond == "above" else value < limit
         )
         holds = condition & beyond
-        clears = ~condition | spark_clears(rule, stateful, holds)
-    elif isinstance(stateful.spec, (Count, Geofence, Silence, Baseline, Unchanged)):
-        holds = condition
-    everywhere = own or isinstance(stateful.spec, (Baseline, Count, Unchanged))
+        clears = ~condition | spark_clears(rule, holds)
+    everywhere = own or isinstance(rule.spec, (Baseline, Count, Unchanged))
     counted = value if everywhere else F.when(condition, value)
     names = F.array_compact(or_null(rule.names).cast(TYPES["names"]))
     columns = {
-        "holds": holds, "clears": clears, "value": counted, "limit": limit, "armed": or_null(stateful.armed),
-        "learns": or_null(stateful.learn) if stateful.learn else condition,
+        "holds": holds, "clears": clears, "value": counted, "limit": limit, "armed": or_null(rule.armed),
+        "learns": or_null(rule.learn) if rule.learn else condition,
         "names": F.coalesce(names, F.array().cast(TYPES["names"])),
     }  # fmt: skip
     return {name: column.cast(TYPES[name]) for name, column in columns.items()}
 
 
-def spark_clears(rule: Rule, stateful: Stateful, holds: Column) -> Column:
-    if stateful.clear is not None:
-        return F.expr(stateful.clear)
-    if stateful.clear_level is None:
+def spark_clears(rule: Rule, holds: Column) -> Column:
+    if rule.clear is not None:
+        return F.expr(rule.clear)
+    if rule.clear_level is None:
         return ~holds
-    level, value = F.lit(stateful.clear_level), F.expr(rule.value)
+    level, value = F.lit(rule.clear_level), F.expr(rule.value)
     return value <= level if rule.beyond == "above" else value >= level
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.contract.errors import ConfigError
-from stream_jobs.rules.model import VEHICLES, Level, Slope, Stateful, Unchanged, load_rules, of_query
+from stream_jobs.rules.model import VEHICLES, Level, Slope, Unchanged, load_rules, of_query
 from stream_jobs.rules.rule_set import of_rules
 from tests.unit.stream_jobs.rules.traces import rule
 
@@ -21,24 +21,25 @@ def test_a_level_is_read_as_written(tmp_path: Path) -> None:
     keys = LEVEL | {"while": "ignition_on", "while_for_s": 10, "clear": 102, "raise_for_s": 30}
     mine = rule(tmp_path, **keys, escalate=[{"limit": 110, "severity": "MAJOR"}])
     assert (mine.query, mine.source, mine.clear_for_s) == (VEHICLES, "frame", 60.0)
-    assert mine.stateful == Stateful(
-        Level(raise_for_s=30.0), clear_level=102.0, armed="ignition_on", armed_for_s=10.0,
-        escalate=((110.0, "MAJOR"),),
-    )  # fmt: skip
+    assert (mine.spec, mine.clear, mine.clear_level) == (Level(raise_for_s=30.0), None, 102.0)
+    assert (mine.armed, mine.armed_for_s, mine.escalate) == ("ignition_on", 10.0, ((110.0, "MAJOR"),))
     assert {"coolant_temp_c", "ignition_on"} <= mine.words()
+
+
+def test_a_plain_level_may_be_ended_by_an_expression(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **LEVEL, clear="coolant_temp_c < 102 AND NOT ignition_on")
+    assert (mine.clear, mine.clear_level) == ("coolant_temp_c < 102 AND NOT ignition_on", None)
 
 
 def test_a_slope_is_told_per_second_minute_hour_or_day(tmp_path: Path) -> None:
     mine = rule(tmp_path, **LEVEL | {"kind": "slope", "span_s": 60, "per": "minute"})
-    assert mine.stateful is not None
-    assert mine.stateful.spec == Slope(span_s=60.0, per="minute")
+    assert mine.spec == Slope(span_s=60.0, per="minute")
 
 
 def test_what_a_value_is_rounded_to_is_the_contracts_unless_the_rule_says() -> None:
     shipped = {rule.id: rule for rule in load_rules()}["coolant_sensor_stuck"]
-    assert shipped.stateful is not None
-    assert isinstance(shipped.stateful.spec, Unchanged)
-    assert shipped.stateful.spec.resolution == 1
+    assert isinstance(shipped.spec, Unchanged)
+    assert shipped.spec.resolution == 1
 
 
 @pytest.mark.parametrize(
@@ -96,4 +97,4 @@ def test_what_is_wrong_is_named(tmp_path: Path, keys: dict[str, Any], expected: 
 
 def test_every_shipped_rule_that_lasts_has_its_detector_and_an_id_of_its_own() -> None:
     stateful = of_query(load_rules(), VEHICLES)
-    assert len(of_rules(stateful).detectors) == len(stateful) == len({rule.id for rule in stateful}) >= 31
+    assert len(of_rules(stateful)) == len(stateful) == len({rule.id for rule in stateful}) >= 31
