@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from edge_simulator.town import roads
 from infra.settings.settings import load
 from infra.stack.downloads.fetch import fetch_all
 from infra.stack.processes import guarded
@@ -23,6 +25,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("odograph")  # the same examples each time, and no test fails for being slow
 
+roads.region = lru_cache(maxsize=16)(roads.region.__wrapped__)
+"""The simulator has one town; tests ask for the same few again and again, and each takes half a second."""
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
 WITHOUT_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 """Of a container's image: hundreds of programs would compile our code at each start, 0.1 to 0.5 s of CPU."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 import atexit
 import os
 import resource
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +24,9 @@ from infra.stack import processes
 
 LOADED: Final = (
     "tests.forked", "tests.integration.recompute_support", "tests.integration.promotion_support",
+    "tests.forked_town", *(f"{package}.cli" for package in cli.PACKAGES),
     "bridge.dead_letters.work", "bridge.downlink.service", "bridge.uplink.service", "dashboard.server",
+    "edge_simulator.day", "edge_simulator.recordings.replay", "edge_simulator.sending.fleet_processes",
     "infra.stack.doctor", "stream_jobs.app.jobs", "stream_jobs.audit.run", "stream_jobs.crashes.bundle",
     "stream_jobs.events.store", "stream_jobs.maintenance.process", "stream_jobs.privacy.erase",
     "stream_jobs.replay.command",
@@ -64,19 +68,36 @@ class Child:
         self._process.join()
 
 
+class Command(Child):
+    """``odograph <arguments>`` while it runs; what it says is for its end."""
+
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="odograph-said-"))
+        self._texts = [self._folder / name for name in ("out", "err")]
+        super().__init__(_command, arguments, dict(env), *self._texts)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def communicate(self, timeout_s: float | None = None) -> tuple[str, str]:
+        """Wait for its end; what it wrote to stdout and to stderr. Once only."""
+        self.wait(timeout_s)
+        out, err = (text.read_text() for text in self._texts)
+        shutil.rmtree(self._folder)
+        return out, err
+
+
 def run(
     arguments: Sequence[str], env: Mapping[str, str], timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
     """``odograph <arguments>`` to its end, as ``subprocess.run`` with its output captured."""
-    with tempfile.TemporaryDirectory() as folder:
-        texts = [Path(folder) / name for name in ("out", "err")]
-        child = Child(_command, arguments, dict(env), *texts)
-        try:
-            code = child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            raise
-        return subprocess.CompletedProcess(["odograph", *arguments], code, *(t.read_text() for t in texts))
+    command = Command(arguments, env)
+    try:
+        said = command.communicate(timeout_s)
+    except subprocess.TimeoutExpired:
+        command.kill()
+        raise
+    return subprocess.CompletedProcess(["odograph", *arguments], command.returncode, *said)
 
 
 def spawn(run_dir: Path, name: str, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> Child:

@@ -34,7 +34,7 @@ DIRT = {
     "clock-unset": 0.01,
     "poison": 0.01,
 }
-VEHICLES, SECONDS, SEED = 40, 40, 11
+VEHICLES, SECONDS, SEED = 40, 30, 11
 KILLED = ("bridge", "instant", "events", "jobs", "jobs")
 """One after each hundred frames, from the fourth hundred on: Spark at work, and again while it starts."""
 

@@ -12,13 +12,14 @@ from load_tests.drills.flow import Load, finish
 from load_tests.drills.site import Site
 from load_tests.drills.vehicle_faults import judge_ahead
 from tests.e2e.support import CLEAR_FOR_S, Drive
+from tests.forked_site import ForkedSite
 from tests.support import Lane, eventually
 
 pytestmark = pytest.mark.e2e
 
 
 def site_of(pipeline: Lane, stack: Stack) -> Site:
-    return Site(pipeline.home, pipeline.settings, pipeline.endpoints, pipeline.env, stack)
+    return ForkedSite(pipeline.home, pipeline.settings, pipeline.endpoints, pipeline.env, stack)
 
 
 def test_f9_alert_query_and_event_store_are_killed_and_each_alert_is_there_exactly_once(

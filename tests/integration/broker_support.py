@@ -38,6 +38,7 @@ class Broker:
         self.port = service.port
         self._service = service
         self._runner = Runner(home)
+        self._begun: list[forked.Command] = []
 
     def start(self) -> None:
         self._runner.start(self._service)
@@ -49,14 +50,15 @@ class Broker:
     def env(self) -> dict[str, str]:
         return {**os.environ, "ODOGRAPH_PATHS_HOME": str(self.home), "ODOGRAPH_MQTT_ROOT": ROOT}
 
-    def command(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*odograph_command(), *arguments],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def command(self, *arguments: str) -> forked.Command:
+        """``odograph <arguments>``, which runs at the longest as long as the broker."""
+        self._begun.append(forked.Command(arguments, self.env))
+        return self._begun[-1]
+
+    def end_commands(self) -> None:
+        for command in self._begun:
+            if command.poll() is None:  # its test has failed
+                command.kill()
 
     def run(self, *arguments: str) -> dict[str, Any]:
         """``odograph <arguments> --json`` to its end; its summary."""
@@ -82,6 +84,7 @@ def a_broker() -> Iterator[Broker]:
         (home / "endpoints.json").write_bytes(orjson.dumps(addresses))
         ensure_keys(load(paths={"home": str(home)}))
         yield made
+        made.end_commands()
         made.stop()
 
 
@@ -89,8 +92,11 @@ def simulated(home: Path, *arguments: str, before: tuple[str, ...] = ()) -> dict
     """The summary of three vehicles' run of 20 frames at the stack of ``home``; ``before``: the command."""
     words = ("simulate", "-c", "3", "--rate", "20", "--limit", "20", *arguments, "--json")
     env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
-    command = [*before, *odograph_command(), *words]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
+    if before:
+        command = [*before, *odograph_command(), *words]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
+    else:
+        done = forked.run(words, env, 90)
     assert done.returncode == 0, done.stderr
     summary: dict[str, Any] = orjson.loads(done.stdout)
     return summary

@@ -32,7 +32,8 @@ from infra.stack.service import HOST, free_port
 from infra.stack.stack import Stack
 from infra.stack.supervisor import Supervisor
 from load_tests.drills.cluster import executors
-from tests.support import eventually, odograph_command
+from tests import forked
+from tests.support import end_at_once, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -50,6 +51,7 @@ def home(clean_environment: None) -> Iterator[Path]:
         begun = odograph(place, "cluster", "up", *SIZE)
         assert begun.returncode == 0, begun.stderr
         yield place
+        end_at_once(place)
 
 
 @contextlib.contextmanager
@@ -83,9 +85,7 @@ def broken(stack: Stack) -> None:
 
 def odograph(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
-    return subprocess.run(
-        [*odograph_command(), *arguments], env=env, capture_output=True, text=True, timeout=300, check=False
-    )
+    return forked.run(arguments, env, 300)
 
 
 def addresses(home: Path) -> Endpoints:

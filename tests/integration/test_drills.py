@@ -13,6 +13,7 @@ from load_tests.drills.payload_faults import f16
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Verdict
 from load_tests.hostile.run import Wanted, hostile
+from tests.forked_site import ForkedSite
 from tests.support import open_lane
 
 pytestmark = pytest.mark.integration
@@ -24,7 +25,7 @@ KILLS = Kills(every_frames=500, at_most=2)
 @pytest.fixture
 def site(stack: Stack) -> Iterator[Site]:
     with open_lane(stack, bridge={"max_in_flight": 1000}) as lane:
-        place = Site(lane.home, lane.settings, lane.endpoints, lane.env, stack)
+        place = ForkedSite(lane.home, lane.settings, lane.endpoints, lane.env, stack)
         yield place
         place.end_programs()
 

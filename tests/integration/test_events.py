@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from infra.settings.settings import ENDPOINTS_FILE
-from infra.stack.processes import spawn
 from load_tests.drills.link import Link
+from tests import forked
 from tests.integration.events_support import (
     STORED_S,
     T0,
@@ -31,7 +31,7 @@ from tests.integration.events_support import (
     until_read,
     until_ready,
 )
-from tests.support import Lane, LaneProcess, eventually, odograph_command
+from tests.support import Lane, LaneProcess, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -143,13 +143,7 @@ def test_two_stores_at_once_store_each_finding_once(lane: Lane) -> None:
         until_ready(lane, "events")
         addresses["http_ports"]["events"] = 0
         (lane.home / ENDPOINTS_FILE).write_bytes(orjson.dumps(addresses))
-        second = spawn(
-            lane.home / "run",
-            "second",
-            [*odograph_command(), "jobs", "events"],
-            lane.home / "2.log",
-            env=lane.env,
-        )
+        second = forked.spawn(lane.home / "run", "second", ("jobs", "events"), lane.home / "2.log", lane.env)
         produce(lane, "alerts", [alert(v, s) for s in range(50) for v in range(8)], T0)
         eventually(
             lambda: b"serving" in (lane.home / "2.log").read_bytes(), STORED_S, "the second one serves"

@@ -66,7 +66,7 @@ def test_a_day_into_the_archive_that_is_stopped_leaves_nothing(broker: Broker) -
     days = broker.home / "days"
     eventually(lambda: list(days.glob(".halted.partial/telemetry/*/*/*.parquet")), 120, "a first hour")
     run.send_signal(signal.SIGINT)
-    _, err = run.communicate(timeout=120)
+    _, err = run.communicate(120)
     assert run.returncode == 1
     assert "halted was not finished, and nothing of it was kept" in err
     assert list(days.iterdir()) == []

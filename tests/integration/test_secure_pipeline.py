@@ -42,7 +42,7 @@ from stream_jobs.audit.collect import current_ledger
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.audit_log.refusals import NOBODY
 from tests import forked
-from tests.support import eventually
+from tests.support import end_at_once, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 NAME, THIEF = "fleet.example.org", vehicle_id(7)
@@ -95,9 +95,10 @@ def site(clean_environment: None) -> Iterator[Site]:
         done = odograph(home, "up", "--secure", "--wait-s", "280", timeout_s=320)
         assert done.returncode == 0, done.stderr
         yield Site(home, done.stdout)
-        odograph(home, "down")
+        end_at_once(home)
 
 
+@pytest.mark.usefixtures("refused")
 def test_a_fleet_with_a_certificate_each_reaches_windows_archive_and_alerts_and_nothing_is_missing(
     site: Site,
 ) -> None:
@@ -192,7 +193,6 @@ def refused(site: Site) -> dict[str, object]:
     return {"record": written, "page of a stranger": pages}
 
 
-@pytest.mark.usefixtures("refused")
 def test_the_dashboard_speaks_tls_only_under_its_own_names_and_its_cookies_are_for_tls(site: Site) -> None:
     assert site.printed == f"https://127.0.0.1:{site.port}\n"
     page = asked(site, "/", "127.0.0.1")

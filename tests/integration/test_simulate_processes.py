@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import orjson
@@ -12,8 +11,9 @@ import pytest
 
 from infra.settings.settings import load
 from infra.stack.access.identity import ensure_keys
+from tests import forked
 from tests.integration.broker_support import Broker, Listener
-from tests.support import eventually, odograph_command
+from tests.support import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +50,7 @@ def test_ctrl_c_ends_all_parts_with_everything_acknowledged(broker: Broker) -> N
         run = broker.command("simulate", "-c", "20", "--processes", "2", "--json")
         eventually(lambda: len(listener.reporting()) == 20, 120, "frames of both parts")
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=120)
+        out, err = run.communicate(120)
         assert run.returncode == 0, err
         summary = orjson.loads(out)
         assert summary["finished"] is True
@@ -62,7 +62,7 @@ def test_a_part_that_dies_is_named_and_the_others_end(broker: Broker) -> None:
         run = broker.command("simulate", "-c", "20", "--processes", "2", "--run-id", "dies")
         eventually(lambda: len(listener.reporting()) == 20, 120, "frames of both parts")
         os.kill(children(run.pid)[1], signal.SIGKILL)
-        _, err = run.communicate(timeout=120)
+        _, err = run.communicate(120)
     assert run.returncode == 1
     assert "process dies.1 (vehicles 10 to 19) ended with code -9" in err
 
@@ -83,8 +83,7 @@ def test_a_part_without_a_broker_says_so(tmp_path: Path, broker: Broker) -> None
     (tmp_path / "endpoints.json").write_bytes(orjson.dumps(addresses))
     ensure_keys(load(paths={"home": str(tmp_path)}))
     env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(tmp_path)}
-    command = [*odograph_command(), "simulate", "-c", "4", "--processes", "2", "--duration", "1s"]
-    run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    run = forked.run(("simulate", "-c", "4", "--processes", "2", "--duration", "1s"), env, 60)
     assert run.returncode == 1
     assert "[0] error: no MQTT broker at mqtt://127.0.0.1:1" in run.stderr
     assert "Traceback" not in run.stderr

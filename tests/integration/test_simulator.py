@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 from pathlib import Path
 
 import orjson
@@ -17,8 +16,9 @@ import pytest
 from infra.contract import frame, messages
 from infra.settings.settings import load
 from infra.stack.access.identity import ensure_keys
+from tests import forked
 from tests.integration.broker_support import Broker, Listener, simulated
-from tests.support import eventually, odograph_command
+from tests.support import eventually
 
 pytestmark = pytest.mark.integration
 CLIENTS = ("paho", "lean")
@@ -51,7 +51,7 @@ def test_a_restart_of_the_broker_loses_nothing(broker: Broker, client: str) -> N
         eventually(lambda: len(listener.channel("telemetry")) > 300, 90, "a flow of frames")
         broker.stop()
         broker.start()
-        out, err = run.communicate(timeout=120)
+        out, err = run.communicate(120)
         summary = orjson.loads(out)
         assert summary["finished"] is True, err
         assert summary["generated"] == summary["acked"] == 1600
@@ -90,7 +90,7 @@ def test_ctrl_c_finishes_what_is_in_flight_and_prints_the_summary(broker: Broker
         run = broker.command("simulate", "-c", "20", "--late", "0.2", "--json")
         eventually(lambda: len(listener.channel("telemetry")) > 30, 90, "a flow of frames")
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=120)
+        out, err = run.communicate(120)
         summary = orjson.loads(out)
         assert run.returncode == 0, err
         assert summary["finished"] is True
@@ -145,11 +145,8 @@ def test_without_a_broker_the_command_says_so_and_ends_with_1(tmp_path: Path) ->
     addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}
     (tmp_path / "endpoints.json").write_bytes(orjson.dumps(addresses))
     ensure_keys(load(paths={"home": str(tmp_path)}))
-    run = subprocess.run(
-        [*odograph_command(), "simulate", "-c", "5", "--duration", "1s"],
-        env={**os.environ, "ODOGRAPH_PATHS_HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
+    env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(tmp_path)}
+    run = forked.run(("simulate", "-c", "5", "--duration", "1s"), env, 60)
     assert run.returncode == 1
     assert f"no MQTT broker at mqtt://127.0.0.1:{port}" in run.stderr
 
@@ -164,9 +161,7 @@ def test_without_a_broker_the_command_says_so_and_ends_with_1(tmp_path: Path) ->
     ],
 )
 def test_wrong_options_are_one_clear_line_and_exit_2(options: tuple[str, ...], message: str) -> None:
-    run = subprocess.run(
-        [*odograph_command(), "simulate", *options], capture_output=True, text=True, check=False
-    )
+    run = forked.run(("simulate", *options), os.environ, 60)
     assert run.returncode == 2
     assert message in run.stderr
     assert "Traceback" not in run.stderr
