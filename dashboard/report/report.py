@@ -1,6 +1,7 @@
 """A day's report: one HTML file without a script, for screen and paper. Frames in, sections, HTML out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,34 @@ TEMPLATE: Final = Path(__file__).with_name("report.html")
 
 class EmptyDayError(ServiceError):
     """Nothing was stored of the day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as words, numbers on the ``right``; without a row its title is the sentence that says so."""
+
+    title: str
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    right: Sequence[bool] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A value an hour: its label, the value in words, and its height, px; None: not known."""
+
+    title: str
+    bars: Sequence[tuple[str, str, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report: figures, bars, tables."""
+
+    title: str
+    figures: Mapping[str, str] = field(default_factory=dict)
+    bars: Sequence[Bars] = ()
+    tables: Sequence[Table] = ()
 
 
 INCIDENTS: Final[Columns] = {
@@ -111,12 +140,7 @@ def of_hours(since: datetime, until: datetime) -> pd.DatetimeIndex:
     return pd.date_range(since, until, freq="h", inclusive="left")
 
 
-def section(title: str, **parts: Any) -> Record:
-    """A part of the report as its template takes it: ``figures``, ``bars``, ``tables``."""
-    return {"title": title, "figures": {}, "bars": (), "tables": ()} | parts
-
-
-def fleet(hours: pd.DataFrame, driven: pd.DataFrame, of: pd.DatetimeIndex) -> Record:
+def fleet(hours: pd.DataFrame, driven: pd.DataFrame, of: pd.DatetimeIndex) -> Section:
     """Who reported, how long and how far."""
     sums = (
         driven[["distance_km", "moving_s", "idle_s", "fuel_l", "energy_kwh"]].astype(float).sum(min_count=1)
@@ -134,22 +158,21 @@ def fleet(hours: pd.DataFrame, driven: pd.DataFrame, of: pd.DatetimeIndex) -> Re
         bars("Driven by hour, km", hours, "bucket", "distance_km", of, 1),
         bars("Vehicles that reported, by hour", hours, "bucket", "vehicles", of),
     ]
-    return section("Fleet", figures=figures, bars=by_hour)
+    return Section("Fleet", figures, bars=by_hour)
 
 
-def incidents(found: pd.DataFrame, zone: ZoneInfo) -> Record:
+def incidents(found: pd.DataFrame, zone: ZoneInfo) -> Section:
     """What was open on the day, the worst first."""
     listed = [table("The worst", found, INCIDENTS, zone, "No incident was open on this day.")]
     if found.empty:
-        return section("Incidents", tables=listed)
+        return Section("Incidents", tables=listed)
     counts = found["severity"].value_counts()
     by_severity = {text.severity(name): number(counts[name]) for name in SEVERITIES if name in counts}
     unseen = {"Not acknowledged": number(found["acknowledged_by"].isna().sum())}
-    figures = {"Incidents": number(len(found)), **by_severity, **unseen}
-    return section("Incidents", figures=figures, tables=listed)
+    return Section("Incidents", {"Incidents": number(len(found)), **by_severity, **unseen}, tables=listed)
 
 
-def driving(driven: pd.DataFrame, zone: ZoneInfo) -> Record:
+def driving(driven: pd.DataFrame, zone: ZoneInfo) -> Section:
     """Trips, idling and harsh events, by vehicle."""
     figures = {
         "Trips": number(driven["trips"].sum()),
@@ -158,66 +181,62 @@ def driving(driven: pd.DataFrame, zone: ZoneInfo) -> Record:
         "Harsh cornering": number(driven["corner"].sum()),
         "Over the limit": text.duration(driven["speeding_s"].astype(float).sum(min_count=1)),
     }
-    title = "By vehicle, most harsh events first"
-    listed = table(title, driven, DRIVING, zone, "No vehicle has driven.")
-    return section("Driving", figures=figures, tables=[listed])
+    none = "No vehicle has driven."
+    return Section(
+        "Driving", figures, tables=[table("By vehicle, most harsh events first", driven, DRIVING, zone, none)]
+    )
 
 
-def health(trends: pd.DataFrame, codes: pd.DataFrame, zone: ZoneInfo) -> Record:
+def health(trends: pd.DataFrame, codes: pd.DataFrame, zone: ZoneInfo) -> Section:
     """What is wearing out, as known when the report was made, and the day's trouble codes."""
     none = "No signal heads for its threshold."
     heading = table("Heading for a threshold, as known now", trends, TRENDS, zone, none)
     none = "No trouble code was open on this day."
-    return section("Health", tables=[heading, table("Trouble codes", codes, CODES, zone, none)])
+    return Section("Health", tables=[heading, table("Trouble codes", codes, CODES, zone, none)])
 
 
-def routing(hours: pd.DataFrame, roads: pd.DataFrame, of: pd.DatetimeIndex, zone: ZoneInfo) -> Record:
+def routing(hours: pd.DataFrame, roads: pd.DataFrame, of: pd.DatetimeIndex, zone: ZoneInfo) -> Section:
     """Delay by hour and by road, against free flow."""
     title = "Time over that at free flow, by hour"
     drawn = [bars(title, hours, "hour", "travel_time_index", of, 2)] if len(hours) else []
     none = "No delay is known: free-flow speeds are still being learned, or all was free."
-    listed = table("Where most time was lost", roads, ROADS, zone, none)
-    return section("Routing", bars=drawn, tables=[listed])
+    return Section(
+        "Routing", bars=drawn, tables=[table("Where most time was lost", roads, ROADS, zone, none)]
+    )
 
 
-def quality(ledger: Record, rejected: pd.DataFrame, zone: ZoneInfo) -> Record:
+def quality(ledger: Record, rejected: pd.DataFrame, zone: ZoneInfo) -> Section:
     """The ledger of the day, and what came late or was refused."""
     names = ("generated", "counted", "late", "quarantined", "duplicate", "dead", "missing", "residual")
     figures = {name.capitalize(): number(ledger[name]) for name in names} if ledger["hours"] else {}
-    unknown = {
-        "title": "The ledger has no hour of this day: nothing to note, or not audited yet.",
-        "rows": [],
-    }
+    unknown = Table("The ledger has no hour of this day: nothing to note, or not audited yet.")
     none = "Nothing that was received on this day was late or refused."
     listed = table("Received on this day", rejected, REJECTED, zone, none)
-    return section("Data quality", figures=figures, tables=[listed] if figures else [unknown, listed])
+    return Section("Data quality", figures, tables=[listed] if figures else [unknown, listed])
 
 
 def bars(
     title: str, found: pd.DataFrame, at: str, column: str, of: pd.DatetimeIndex, digits: int = 0
-) -> Record:
-    """A bar for each hour: its label, the value in words, its height, px (None: the hour has no row)."""
+) -> Bars:
+    """A bar for each hour of the day; an hour without a row has none."""
     known = found.set_index(pd.to_datetime(found[at], utc=True))[column].astype(float)
     values = known.reindex(of.tz_convert("UTC"))
     top = values.max()
     high = [None if pd.isna(value) else round(HIGH_PX * value / top, 1) if top else 0.0 for value in values]
     words = [number(value, digits=digits) for value in values]
-    return {"title": title, "bars": list(zip([f"{hour:%H}" for hour in of], words, high, strict=True))}
+    return Bars(title, list(zip([f"{hour:%H}" for hour in of], words, high, strict=True)))
 
 
-def table(title: str, found: pd.DataFrame, columns: Columns, zone: ZoneInfo, none: str) -> Record:
-    """The first rows in these columns, as words; the title says where there are more, or that there is none.
-
-    ``right``: which columns are numbers.
-    """
+def table(title: str, found: pd.DataFrame, columns: Columns, zone: ZoneInfo, none: str) -> Table:
+    """The first rows in these columns, as words; the title says where there are more; ``none``: no row."""
     if found.empty:
-        return {"title": none, "rows": []}
+        return Table(none)
     shown = text.table(found.head(LISTED), columns, zone)
     more = f" ({LISTED} of {len(found):,})" if len(found) > LISTED else ""
     looks = [of[2] if isinstance(of, tuple) and len(of) == 3 else "" for of in columns.values()]
     rows = [[_words(v, look) for v, look in zip(row, looks, strict=True)] for row in shown.values]
     right = [bool(pd.api.types.is_numeric_dtype(shown[name])) for name in shown]
-    return {"title": title + more, "heads": list(columns), "rows": rows, "right": right}
+    return Table(title + more, list(columns), rows, right)
 
 
 def _words(value: Any, look: str) -> str:
@@ -226,7 +245,7 @@ def _words(value: Any, look: str) -> str:
     return look % value if look else value if isinstance(value, str) else number(value)
 
 
-def rendered(title: str, about: str, sections: Sequence[Record]) -> str:
+def rendered(title: str, about: str, sections: Sequence[Section]) -> str:
     """The file; all words are escaped."""
     made = text.template(TEMPLATE)
     return made.render(title=title, about=about, sections=sections, high_px=HIGH_PX)

@@ -20,7 +20,7 @@ from dashboard.shared import text
 from dashboard.shared.charts import Drawing, Window, drawing, layer, number, tip
 from dashboard.shared.maps import joined, literal, placed
 from dashboard.shared.text import Columns, Record, clock, duration, known, minute, rows_of, severity
-from dashboard.shared.theme import LIMIT, SERIES, SEVERITIES, STATES, rgba, speed_colour
+from dashboard.shared.theme import LIMIT, SERIES, SEVERITIES, SEVERITY_SIGNS, STATES, rgba, speed_colour
 
 A_DAY: Final = pd.Timedelta(hours=26)
 SPEEDS: Final = {"speed_mean_kmh": "mean", "speed_max_kmh": "highest", "speed_limit_kmh": "limit"}
@@ -201,23 +201,32 @@ GAUGES: Final = (
 )
 
 
+class Limit(NamedTuple):
+    """Beyond ``value``, ``above`` or ``below`` it, is trouble."""
+
+    value: float
+    side: str
+    severity: str
+    rule: str
+
+
 class Reading(NamedTuple):
-    """A signal that has a value, and its limits: rules with the ``value`` beyond which is trouble."""
+    """A signal that has a value, and its limits."""
 
     gauge: Gauge
     value: float
-    limits: tuple[Record, ...]
+    limits: tuple[Limit, ...]
 
     @property
-    def worst(self) -> Record | None:
+    def worst(self) -> Limit | None:
         sides = {"above": self.value.__gt__, "below": self.value.__lt__}
-        broken = [limit for limit in self.limits if sides[limit["beyond"]](limit["value"])]
-        return min(broken, key=lambda limit: list(SEVERITIES).index(limit["severity"]), default=None)
+        broken = [limit for limit in self.limits if sides[limit.side](limit.value)]
+        return min(broken, key=lambda limit: list(SEVERITIES).index(limit.severity), default=None)
 
 
 def readings(signals: Mapping[str, Any], rules: pd.DataFrame, vehicle_class: str | None) -> list[Reading]:
     """The signals of a vehicle that have a value, in the order of GAUGES; limits are serving.rule's."""
-    in_force = {row["rule"]: row for row in rows_of(rules) if row["in_force"]}
+    in_force = {str(row["rule"]): row for row in rules.to_dict("records") if row["in_force"]}
     found = []
     for gauge in GAUGES:
         if text.missing(signals.get(gauge.column)):
@@ -227,7 +236,7 @@ def readings(signals: Mapping[str, Any], rules: pd.DataFrame, vehicle_class: str
         for rule in (in_force[name] for name in names if name in in_force):
             bound = gauge.floor if gauge.floor is not None else plain_number(rule["limit_sql"])
             if bound is not None and rule["beyond"] in ("above", "below"):
-                limits.append(rule | {"value": bound})
+                limits.append(Limit(bound, rule["beyond"], str(rule["severity"]), str(rule["rule"])))
         value = float(signals[gauge.column])
         halved = value / 2 if gauge.unit == "V" and value > NOMINAL_12_V else value
         found.append(Reading(gauge, halved, tuple(limits)))
@@ -246,12 +255,12 @@ def words(reading: Reading) -> str:
     """What the reading says: within its limits, beyond one, or that none is known."""
     gauge, worst = reading.gauge, reading.worst
     if worst is not None:
-        bound = text.number(worst["value"], gauge.unit, gauge.digits)
-        return f"{text.severity(worst['severity'])}: {worst['beyond']} {bound} ({worst['rule']})"
+        bound = text.number(worst.value, gauge.unit, gauge.digits)
+        return f"{SEVERITY_SIGNS[worst.severity]} {worst.severity}: {worst.side} {bound} ({worst.rule})"
     if not reading.limits:
         return "no limit in force"
-    lows = [limit["value"] for limit in reading.limits if limit["beyond"] == "below"]
-    highs = [limit["value"] for limit in reading.limits if limit["beyond"] == "above"]
+    lows = [limit.value for limit in reading.limits if limit.side == "below"]
+    highs = [limit.value for limit in reading.limits if limit.side == "above"]
     least = [f"at least {max(lows):g}"] if lows else []
     most = [f"at most {min(highs):g}"] if highs else []
     return f"within its limits: {' and '.join(least + most)} {gauge.unit}"

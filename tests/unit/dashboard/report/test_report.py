@@ -47,15 +47,15 @@ def incident(**more: Any) -> dict[str, Any]:
 
 def test_a_day_has_a_bar_for_each_of_its_hours_and_none_where_nothing_is_known() -> None:
     found = report.bars("km", HOURS, "bucket", "distance_km", DAY, 1)
-    assert len(found["bars"]) == 24
-    assert found["bars"][7:10] == [("07", "—", None), ("08", "80.0", 100.0), ("09", "20.0", 25.0)]
+    assert len(found.bars) == 24
+    assert found.bars[7:10] == [("07", "—", None), ("08", "80.0", 100.0), ("09", "20.0", 25.0)]
     changed = report.of_hours(datetime(2026, 10, 25, tzinfo=PARIS), datetime(2026, 10, 26, tzinfo=PARIS))
     assert [f"{hour:%H}" for hour in changed[:4]] == ["00", "01", "02", "02"]
     assert len(changed) == 25
 
 
 def test_the_fleet_is_summed_over_its_vehicles_and_what_nobody_measured_is_a_dash() -> None:
-    assert report.fleet(HOURS, DRIVEN, DAY)["figures"] == {
+    assert report.fleet(HOURS, DRIVEN, DAY).figures == {
         "Vehicles": "2",
         "Distance": "100.0 km",
         "Driven": "2 h 00 min",
@@ -69,27 +69,27 @@ def test_the_fleet_is_summed_over_its_vehicles_and_what_nobody_measured_is_a_das
 def test_incidents_are_counted_by_severity_and_the_fleets_says_how_many_vehicles() -> None:
     silent = incident(vehicle_id=None, vehicles=400, severity="WARNING", acknowledged_by="Ada")
     found = report.incidents(pd.DataFrame([incident(), silent]), PARIS)
-    assert found["figures"] == {"Incidents": "2", "◆ MAJOR": "1", "● WARNING": "1", "Not acknowledged": "1"}
-    (listed,) = found["tables"]
-    assert listed["rows"][0] == [
+    assert found.figures == {"Incidents": "2", "◆ MAJOR": "1", "● WARNING": "1", "Not acknowledged": "1"}
+    (listed,) = found.tables
+    assert listed.rows[0] == [
         "◆ MAJOR", "7", "WDB1240001A000001", "cooling", "coolant 108 °C", "2026-11-20 09:30",
         "—", "3", "—", "—",
     ]  # fmt: skip
-    assert listed["rows"][1][2] == "fleet, 400 vehicles"
+    assert listed.rows[1][2] == "fleet, 400 vehicles"
 
 
 def test_a_long_table_is_cut_and_says_so() -> None:
     listed = report.table("The worst", pd.DataFrame([incident()] * 31), report.INCIDENTS, PARIS, "none")
-    assert (listed["title"], len(listed["rows"])) == ("The worst (20 of 31)", 20)
+    assert (listed.title, len(listed.rows)) == ("The worst (20 of 31)", 20)
 
 
 def test_driving_is_by_vehicle_in_numbers_that_stand_on_the_right() -> None:
-    (listed,) = report.driving(DRIVEN, PARIS)["tables"]
-    assert listed["rows"] == [
+    (listed,) = report.driving(DRIVEN, PARIS).tables
+    assert listed.rows == [
         ["WDB1240001A000001", "—", "2", "60.0", "60 min", "2 min", "12 s", "3", "0", "1", "88"],
         ["WDB1240001A000002", "Leaf", "2", "40.0", "60 min", "—", "12 s", "3", "0", "1", "—"],
     ]
-    assert [head for head, right in zip(listed["heads"], listed["right"], strict=True) if right] == [
+    assert [head for head, right in zip(listed.heads, listed.right, strict=True) if right] == [
         "Trips", "km", "Braking", "Accelerating", "Cornering", "Score",
     ]  # fmt: skip
 
@@ -102,7 +102,7 @@ def test_what_there_is_none_of_is_said() -> None:
         report.routing(nothing, nothing, DAY, PARIS),
         report.quality({"hours": 0}, nothing, PARIS),
     ]
-    assert [table["title"] for section in said for table in section["tables"] if not table["rows"]] == [
+    assert [table.title for section in said for table in section.tables if not table.rows] == [
         "No incident was open on this day.",
         "No signal heads for its threshold.",
         "No trouble code was open on this day.",
