@@ -195,7 +195,7 @@ def check_drives(
     reports = [checks.report(file, meaning) for file in files]
     lines = (line for one in reports for line in checks.lines(one))
     sys.stdout.write((orjson.dumps(reports).decode() if json else "\n".join(lines)) + "\n")
-    if any(report["error"] for report in reports):
+    if any(report.error for report in reports):
         raise typer.Exit(1)
 
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +27,16 @@ LEAST_PAIRS = 30
 MOST_LAG_STEPS = 100
 
 
+@dataclass(frozen=True, slots=True)
+class SpeedCheck:
+    """Two sources of speed side by side. ``lag_s``: the second one shows the same so much later."""
+
+    lag_s: float
+    correlation: float | None
+    spells: Sequence[str]  # of more than DISAGREE_S that differ by more than DISAGREE_KMH, by line and time
+    seconds: float
+
+
 def gaps(t_ms: Sequence[int]) -> tuple[int, float]:
     """Pauses of more than GAP usual spacings: how many, and their seconds."""
     steps = np.diff(t_ms)
@@ -45,11 +56,8 @@ def repeats(rows: Sequence[Row]) -> tuple[int, int]:
     return count, longest
 
 
-def compare_speeds(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """The speed against its second source, which shows the same ``lag_s`` later; None where there is none.
-
-    ``spells`` are those of more than DISAGREE_S that differ by more than DISAGREE_KMH, by line and time.
-    """
+def compare_speeds(rows: Sequence[Row]) -> SpeedCheck | None:
+    """The speed against its second source; None where there is none."""
     first = np.array([row.values.get("speed_kmh") for row in rows], dtype=np.float64)
     second = np.array([row.check_kmh for row in rows], dtype=np.float64)
     if np.isnan(second).all() or np.isnan(first).all():
@@ -71,8 +79,7 @@ def compare_speeds(rows: Sequence[Row]) -> dict[str, Any] | None:
             most = f"up to {differ[spell].max():.0f} km/h"
             named.append(f"{row.line}: from {at:%Y-%m-%d %H:%M:%S} UTC for {lasts_ms / 1000:g} s, {most}")
             total_ms += lasts_ms
-    lag_s, seconds = lag * step / 1000, total_ms / 1000
-    return {"lag_s": lag_s, "correlation": correlation, "spells": named, "seconds": seconds}
+    return SpeedCheck(lag * step / 1000, correlation, named, total_ms / 1000)
 
 
 def _pairs(t: Ints, lag: int, step: int) -> tuple[Ints, Ints]:
@@ -101,32 +108,62 @@ def _lag(first: Floats, second: Floats, t: Ints, step: int) -> tuple[int, float 
 NAMED = 5  # bad rows, values and disagreements that are named; all are counted
 
 
-def report(path: Path, meaning: Meaning) -> dict[str, Any]:
-    """Figures of a file and of its drives; ``error`` says why nothing can be made of it."""
+@dataclass(frozen=True, slots=True)
+class DriveReport:
+    """Figures of one drive; ``named`` has the first few of what is bad, ``reasons`` counts all of it."""
+
+    name: str
+    vehicle_id: str
+    good_rows: int
+    bad_rows: int
+    bad_values: int
+    jumps: int
+    reasons: Mapping[str, int]
+    named: Sequence[str]
+    from_utc: str
+    to_utc: str
+    spacing_ms: int
+    gaps: int
+    gap_s: float
+    repeated_positions: int
+    longest_repeat: int
+    distance_by_speed_m: float
+    distance_by_trace_m: float
+    speed: SpeedCheck | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """Figures of one file; ``error`` says why nothing can be made of it."""
+
+    name: str
+    rows: int = 0
+    drives: Sequence[DriveReport] = ()
+    ignored: Sequence[str] = ()
+    lacking: Sequence[str] = ()
+    error: str = ""
+
+
+def report(path: Path, meaning: Meaning) -> FileReport:
+    """Read a file and look at its drives; a file that cannot be used is reported, not raised."""
     try:
         found = read(path, meaning)
     except ConfigError as error:
-        return {"name": path.name, "rows": 0, "drives": [], "ignored": [], "lacking": [], "error": str(error)}
+        return FileReport(path.name, error=str(error))
     drives = [drive_report(prepare(drive)) for drive in found.drives]
-    return {
-        "name": path.name, "rows": found.lines, "drives": drives, "ignored": found.ignored,
-        "lacking": found.lacking, "error": "",
-    }  # fmt: skip
+    return FileReport(path.name, found.lines, drives, found.ignored, found.lacking)
 
 
-def drive_report(ready: Prepared) -> dict[str, Any]:
-    """What a drive holds and what is wrong with it: ``named`` the first few, ``reasons`` counts all of it."""
-    drive, (gap_count, gap_s), (repeated, longest) = ready.drive, gaps(ready.t_ms), repeats(ready.drive.rows)
-    return {
-        "name": drive.name, "vehicle_id": drive.vehicle_id, "good_rows": len(drive.rows),
-        "bad_rows": len(drive.bad_rows), "bad_values": len(drive.bad_values), "jumps": len(ready.jumps),
-        "reasons": _reasons([*drive.bad_rows, *drive.bad_values, *ready.jumps]),
-        "named": [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED], *ready.jumps[:NAMED]],
-        "from_utc": iso(ready.t_ms[0], "seconds"), "to_utc": iso(ready.t_ms[-1], "seconds"),
-        "spacing_ms": ready.dt_ms, "gaps": gap_count, "gap_s": gap_s, "repeated_positions": repeated,
-        "longest_repeat": longest, "distance_by_speed_m": ready.speed_distance_m,
-        "distance_by_trace_m": ready.trace_m, "speed": compare_speeds(drive.rows),
-    }  # fmt: skip
+def drive_report(ready: Prepared) -> DriveReport:
+    """What a drive holds and what is wrong with it."""
+    drive = ready.drive
+    return DriveReport(
+        drive.name, drive.vehicle_id, len(drive.rows), len(drive.bad_rows), len(drive.bad_values),
+        len(ready.jumps), _reasons([*drive.bad_rows, *drive.bad_values, *ready.jumps]),
+        [*drive.bad_rows[:NAMED], *drive.bad_values[:NAMED], *ready.jumps[:NAMED]],
+        iso(ready.t_ms[0], "seconds"), iso(ready.t_ms[-1], "seconds"), ready.dt_ms, *gaps(ready.t_ms),
+        *repeats(drive.rows), ready.speed_distance_m, ready.trace_m, compare_speeds(drive.rows),
+    )  # fmt: skip
 
 
 def _reasons(named: Iterable[str]) -> dict[str, int]:
@@ -149,32 +186,32 @@ def told(drives: Iterable[Mapping[str, Any]]) -> str:
     return rendered(table(*heads, rows=rows))
 
 
-def lines(one: Mapping[str, Any]) -> list[str]:
+def lines(one: FileReport) -> list[str]:
     """The report for people."""
-    if one["error"]:
-        return [f"{one['name']}  cannot be used: {one['error']}"]
-    found = [f"{one['name']}  rows {one['rows']}"]
-    if one["ignored"]:
-        found.append(f"  columns without a meaning: {', '.join(one['ignored'])}")
-    if one["lacking"]:
-        found.append(f"  optional columns that are not there: {', '.join(one['lacking'])}")
-    for drive in one["drives"]:
+    if one.error:
+        return [f"{one.name}  cannot be used: {one.error}"]
+    found = [f"{one.name}  rows {one.rows}"]
+    if one.ignored:
+        found.append(f"  columns without a meaning: {', '.join(one.ignored)}")
+    if one.lacking:
+        found.append(f"  optional columns that are not there: {', '.join(one.lacking)}")
+    for drive in one.drives:
         found += [
-            "  {name} ({vehicle_id})  {from_utc} to {to_utc}".format(**drive),
-            "    good {good_rows}  bad {bad_rows}  bad values {bad_values}  "
-            "jumps of the position {jumps}  every {spacing_ms} ms".format(**drive),
-            *(f"      row {what}" for what in drive["named"]),
-            "    gaps {gaps} ({gap_s:g} s)  repeated positions {repeated_positions} "
-            "(at most {longest_repeat} in a row)".format(**drive),
-            f"    distance {drive['distance_by_speed_m'] / 1000:.2f} km by speed, "
-            f"{drive['distance_by_trace_m'] / 1000:.2f} km by trace",
+            f"  {drive.name} ({drive.vehicle_id})  {drive.from_utc} to {drive.to_utc}",
+            f"    good {drive.good_rows}  bad {drive.bad_rows}  bad values {drive.bad_values}  "
+            f"jumps of the position {drive.jumps}  every {drive.spacing_ms} ms",
+            *(f"      row {what}" for what in drive.named),
+            f"    gaps {drive.gaps} ({drive.gap_s:g} s)  repeated positions {drive.repeated_positions} "
+            f"(at most {drive.longest_repeat} in a row)",
+            f"    distance {drive.distance_by_speed_m / 1000:.2f} km by speed, "
+            f"{drive.distance_by_trace_m / 1000:.2f} km by trace",
         ]
-        speed = drive["speed"]
-        if speed is not None:
-            r = "unknown" if speed["correlation"] is None else f"{speed['correlation']:.3f}"
+        if drive.speed is not None:
+            speed = drive.speed
+            r = "unknown" if speed.correlation is None else f"{speed.correlation:.3f}"
             found += [
-                f"    speed sources: the second lags {speed['lag_s']:g} s, correlation {r}; "
-                f"disagree {len(speed['spells'])} times, {speed['seconds']:g} s",
-                *(f"      row {what}" for what in speed["spells"][:NAMED]),
+                f"    speed sources: the second lags {speed.lag_s:g} s, correlation {r}; "
+                f"disagree {len(speed.spells)} times, {speed.seconds:g} s",
+                *(f"      row {what}" for what in speed.spells[:NAMED]),
             ]
     return found

@@ -99,15 +99,15 @@ class Convoy:
         """What each drive holds, and when it was recorded and is said to have been."""
         for number, one in enumerate(self.drives):
             found, shift_ms = drive_report(one), self.shifts_ms[number]
-            speed = found["speed"]
+            speed = found.speed
             yield {
-                "name": found["name"], "vehicle_id": found["vehicle_id"], "boot_id": self.boot_ids[number],
-                "rows": found["good_rows"] + found["bad_rows"],
-                **{name: found[name] for name in ("bad_rows", "bad_values", "jumps", "reasons")},
-                "examples": found["named"],
-                "repeated_positions": found["repeated_positions"], "gaps": found["gaps"],
-                "speed_disagreements": len(speed["spells"]) if speed else None,
-                "speed_lag_s": speed["lag_s"] if speed else None,
+                "name": found.name, "vehicle_id": found.vehicle_id, "boot_id": self.boot_ids[number],
+                "rows": found.good_rows + found.bad_rows,
+                "bad_rows": found.bad_rows, "bad_values": found.bad_values, "jumps": found.jumps,
+                "reasons": found.reasons, "examples": found.named,
+                "repeated_positions": found.repeated_positions, "gaps": found.gaps,
+                "speed_disagreements": len(speed.spells) if speed else None,
+                "speed_lag_s": speed.lag_s if speed else None,
                 "frames": len(one.groups()), "samples": len(one.t_ms),
                 "distance_by_speed_m": one.speed_distance_m, "distance_by_trace_m": one.trace_m,
                 "recorded_from": iso(one.t_ms[0]), "recorded_to": iso(one.t_ms[-1]),

@@ -50,22 +50,22 @@ def rows(lag_s: int, wrong: range = range(0), skip: range = range(0)) -> list[Ro
 def test_the_lag_of_the_second_speed_source_is_found_and_is_no_disagreement(lag_s: int) -> None:
     found = checks.compare_speeds(rows(lag_s))
     assert found is not None
-    assert (found["lag_s"], found["correlation"]) == (lag_s, pytest.approx(1.0))
-    assert (found["spells"], found["seconds"]) == ([], 0)
+    assert (found.lag_s, found.correlation) == (lag_s, pytest.approx(1.0))
+    assert (found.spells, found.seconds) == ([], 0)
 
 
 def test_a_disagreement_of_more_than_three_seconds_is_named_once() -> None:
     found = checks.compare_speeds(rows(4, wrong=range(100, 120)))
     assert found is not None
-    assert found["spells"] == ["98: from 1970-01-01 00:01:36 UTC for 20 s, up to 25 km/h"]
-    assert found["seconds"] == 20
-    assert checks.compare_speeds(rows(4, wrong=range(100, 103)))["spells"] == []  # type: ignore[index]
+    assert found.spells == ["98: from 1970-01-01 00:01:36 UTC for 20 s, up to 25 km/h"]
+    assert found.seconds == 20
+    assert checks.compare_speeds(rows(4, wrong=range(100, 103))).spells == []  # type: ignore[union-attr]
 
 
 def test_a_gap_ends_a_disagreement() -> None:
     found = checks.compare_speeds(rows(0, wrong=range(100, 120), skip=range(105, 110)))
     assert found is not None
-    assert [spell.partition(":")[0] for spell in found["spells"]] == ["102", "112"]
+    assert [spell.partition(":")[0] for spell in found.spells] == ["102", "112"]
 
 
 def test_without_a_second_source_there_is_nothing_to_compare() -> None:
@@ -90,7 +90,7 @@ def check_file(folder: Path, content: bytes) -> None:
     path.write_bytes(content)
     (folder / "mapping.yaml").write_text(MAPPING)
     meaning, (file,) = drives.look_into(folder)
-    refusal = checks.report(file, meaning)["error"]
+    refusal = checks.report(file, meaning).error
     if refusal:
         with pytest.raises(ConfigError, match=r"a\.csv"):
             drives.read(file, meaning)
@@ -169,14 +169,11 @@ def test_the_real_drives_have_lagging_speeds_and_repeated_positions() -> None:
     found = {}
     for file in files:
         one = checks.report(file, meaning)
-        (drive,) = one["drives"]
-        assert one["ignored"] == ["humidity", "weather", "windspeedav", "traffic"]
-        assert one["rows"] == drive["good_rows"] + drive["bad_rows"]
-        speed = drive["speed"]
-        assert speed is not None
-        found[drive["name"]] = (
-            drive["gaps"], drive["repeated_positions"], speed["lag_s"], len(speed["spells"]),
-        )  # fmt: skip
+        (drive,) = one.drives
+        assert one.ignored == ["humidity", "weather", "windspeedav", "traffic"]
+        assert one.rows == drive.good_rows + drive.bad_rows
+        assert drive.speed is not None
+        found[drive.name] = (drive.gaps, drive.repeated_positions, drive.speed.lag_s, len(drive.speed.spells))
     assert found == {
         "T1_03_29_2021": (1, 4798, 8.0, 134),
         "T2_03_30_2021": (2, 4996, 8.0, 148),
