@@ -5,11 +5,9 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import structlog
 from paho.mqtt.client import Client
@@ -19,8 +17,10 @@ from paho.mqtt.properties import Properties
 
 from bridge.downlink import feed as alerts
 from bridge.downlink.feed import Destination, Feed, Process, Skip
+from bridge.downlink.incidents import Ask
 from infra.clients.kafka import Record
 from infra.clients.mqtt_broker import MqttBroker
+from infra.clients.waiting import looks
 from infra.contract import downlink
 from infra.contract.errors import ConfigError, ContractError, ServiceError
 from infra.contract.frame import Frame
@@ -33,6 +33,7 @@ READ_S: Final = 0.05
 PUBACK_S: Final = 30.0
 DRAIN_S: Final = 5.0
 NOTICE_S: Final = 10.0
+POLL_S: Final = 0.01
 REJOIN_S: Final = 30.0
 
 KEEPALIVE_S: Final = 15
@@ -44,50 +45,32 @@ BUSY: Final = frozenset({0x88, 0x89, 0x93, 0x97})
 """Server unavailable, busy, receive maximum, quota: the message is to be offered again, not given up."""
 
 
-@dataclass(slots=True)
-class Sent:
-    """A message on its way: to how many brokers, and the reason codes of the PUBACKs that came."""
-
-    brokers: int
-    codes: list[int] = field(default_factory=list)
-
-    @property
-    def code(self) -> int | None:
-        """What all brokers answer, None until they have: busy if one is, else the best, for the vehicle is
-        at one of them.
-        """
-        if len(self.codes) < self.brokers:
-            return None
-        return next((code for code in self.codes if code in BUSY), min(self.codes))
-
-
 class MqttOut:
-    """A connection that publishes at QoS 1 and never reconnects; its PUBACKs go into ``acks``.
+    """A connection that publishes at QoS 1 and never reconnects; ``acks`` has (packet id, reason code)."""
 
-    ``sent`` has the messages without a PUBACK by packet id; it belongs to the thread that publishes.
-    """
-
-    def __init__(
-        self, broker: MqttBroker, client_id: str, acks: "SimpleQueue[tuple[MqttOut, int, int]]"
-    ) -> None:
+    def __init__(self, broker: MqttBroker, client_id: str) -> None:
         self._broker = broker
         self._answered = threading.Event()
         self._trouble: str | None = "not connected yet"
-        self.sent: dict[int, Sent] = {}
+        self.acks: deque[tuple[int, int]] = deque()
         version, protocol = CallbackAPIVersion.VERSION2, MQTTProtocolVersion.MQTTv5
         self._client = client = Client(version, client_id, protocol=protocol, reconnect_on_failure=False)
         client.connect_timeout = CONNECT_S
         broker.log_in(client)
-        client.on_connect = lambda _c, _data, _flags, code, _p: self._told(code if code.is_failure else None)
-        client.on_disconnect = lambda _client, _data, _flags, code, _props: self._told(code)
-        client.on_publish = lambda _client, _data, mid, code, _props: acks.put((self, mid, int(code.value)))
 
-    def _told(self, trouble: object) -> None:
-        self._trouble = None if trouble is None else str(trouble)
-        self._answered.set()
+        def ended(_client: Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+            self._trouble = str(code)
+            self._answered.set()
 
-    def connect(self) -> Self:
-        """Raises ServiceError where the broker does not take us in."""
+        def answered(_client: Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+            self._trouble = str(code) if code.is_failure else None
+            self._answered.set()
+
+        client.on_connect, client.on_disconnect = answered, ended
+        client.on_publish = lambda _client, _data, mid, code, _props: self.acks.append((mid, int(code.value)))
+
+    def __enter__(self) -> Self:
+        """Connect; raises ServiceError where no broker takes us in."""
         broker = self._broker
         try:
             self._client.connect(broker.host, broker.port, KEEPALIVE_S, clean_start=True)
@@ -99,33 +82,40 @@ class MqttOut:
             raise ServiceError(f"MQTT broker {broker} does not take us in: {self._trouble}")
         return self
 
-    def publish(self, sent: Sent, topic: str, payload: bytes, properties: Properties, retain: bool) -> None:
+    def publish(self, topic: str, payload: bytes, valid_s: int, retain: bool = False) -> int:
+        """Send; the packet id whose PUBACK is to come. The broker forgets it after ``valid_s``."""
+        self.check()
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        properties.MessageExpiryInterval = min(max(1, valid_s), EXPIRY_MOST_S)
         info = self._client.publish(topic, payload, qos=1, retain=retain, properties=properties)
         if info.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_NO_CONN):
             raise ServiceError(f"the MQTT client refuses a message: {info.rc.name}")
-        self.sent[info.mid] = sent
+        return info.mid
 
     def check(self) -> None:
         """Raises ServiceError when the connection has ended."""
         if self._trouble is not None:
             raise ServiceError(f"MQTT connection lost: {self._trouble}")
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.disconnect()
         self._client.loop_stop()
 
 
 class AllBrokers:
-    """Publishes at every broker that takes us in, for a vehicle may be at any.
+    """Publishes at every broker that takes us in, for a vehicle may be at any, and as MqttOut does.
 
-    A connection that ends is everybody's end; a broker that was away is tried again every REJOIN_S. Raises
-    ServiceError where none takes us in.
+    ``acks`` has a message when all of them have answered. A connection that ends is everybody's end; a broker
+    that was away is tried again every REJOIN_S. Raises ServiceError where none takes us in.
     """
 
     def __init__(self, brokers: Sequence[MqttBroker], client_id: str) -> None:
-        self._away, self._client_id = list(brokers), client_id
+        self._away = [(broker, client_id) for broker in brokers]
         self._outs: list[MqttOut] = []
-        self._acks: SimpleQueue[tuple[MqttOut, int, int]] = SimpleQueue()
+        self._codes: dict[int, list[int]] = {}  # of each message, by its number
+        self._numbers: dict[tuple[int, int], int] = {}  # by connection and packet id
+        self._wanted: dict[int, int] = {}
+        self._number = 0
         self._rejoin_s = 0.0
 
     def __enter__(self) -> Self:
@@ -135,34 +125,38 @@ class AllBrokers:
     def _join(self) -> None:
         self._rejoin_s = time.monotonic() + REJOIN_S
         missing, self._away = self._away, []
-        for broker in missing:
+        for broker, client_id in missing:
             try:
-                self._outs.append(MqttOut(broker, self._client_id, self._acks).connect())
+                self._outs.append(MqttOut(broker, client_id).__enter__())
             except ServiceError as error:
-                self._away.append(broker)
+                self._away.append((broker, client_id))
                 if not self._outs and len(self._away) == len(missing):
                     raise
                 structlog.get_logger().warning("broker away", why=str(error))
 
-    def publish(self, topic: str, payload: bytes, valid_s: int, retain: bool = False) -> Sent:
-        """Send; brokers forget it after ``valid_s``."""
+    def publish(self, topic: str, payload: bytes, valid_s: int, retain: bool = False) -> int:
+        """Send; the number under which ``acks`` has it. Brokers forget it after ``valid_s``."""
         self.check()
-        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-        properties.MessageExpiryInterval = min(max(1, valid_s), EXPIRY_MOST_S)
-        sent = Sent(len(self._outs))
-        for out in self._outs:
-            out.publish(sent, topic, payload, properties, retain)
-        return sent
+        self._number += 1
+        for k, out in enumerate(self._outs):
+            self._numbers[k, out.publish(topic, payload, valid_s, retain)] = self._number
+        self._codes[self._number], self._wanted[self._number] = [], len(self._outs)
+        return self._number
 
-    def hear(self, wait_s: float) -> bool:
-        """Take in the PUBACKs that are there, waiting for the first one; whether there were any."""
-        heard = False
-        with suppress(Empty):
-            while True:
-                out, packet_id, code = self._acks.get(timeout=0 if heard else wait_s)
-                out.sent.pop(packet_id).codes.append(code)
-                heard = True
-        return heard
+    def acks(self) -> Iterator[tuple[int, int]]:
+        """Messages that all brokers have answered: number and reason code.
+
+        One that is busy is to be asked again; else the best answer counts, for the vehicle is at one of them.
+        """
+        for k, out in enumerate(self._outs):
+            while out.acks:
+                packet_id, code = out.acks.popleft()
+                number = self._numbers.pop((k, packet_id))
+                codes = self._codes[number]
+                codes.append(code)
+                if len(codes) == self._wanted[number]:
+                    del self._codes[number], self._wanted[number]
+                    yield number, next((c for c in codes if c in BUSY), min(codes))
 
     def check(self) -> None:
         """Raises ServiceError when a connection has ended."""
@@ -171,9 +165,35 @@ class AllBrokers:
         for out in self._outs:
             out.check()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: object) -> None:
         for out in self._outs:
-            out.close()
+            out.__exit__(*error)
+
+
+@dataclass(slots=True)
+class Progress:
+    """Records taken and not committed yet, by partition; ``open`` counts those that are not settled."""
+
+    open: int = 0
+    _settled: dict[int, dict[int, bool]] = field(default_factory=dict)
+
+    def take(self, partition: int, offset: int) -> None:
+        self._settled.setdefault(partition, {})[offset] = False
+        self.open += 1
+
+    def settle(self, partition: int, offset: int) -> None:
+        """It was delivered, skipped or given up."""
+        self.open -= not self._settled[partition][offset]
+        self._settled[partition][offset] = True
+
+    def committable(self) -> dict[int, int]:
+        """The offset to go on from, by partition, before the first unsettled record. Each is given once."""
+        moved: dict[int, int] = {}
+        for partition, settled in self._settled.items():
+            while settled and settled[first := next(iter(settled))]:
+                del settled[first]
+                moved[partition] = first + 1
+        return moved
 
 
 class Vehicles(Destination):
@@ -185,47 +205,41 @@ class Vehicles(Destination):
         self._brokers, self._root = process.endpoints.brokers, settings.mqtt.root
         self._client_id = f"{settings.bridge.client_id}-downlink"
         self._signer = downlink.signer(settings)
-        self._flight: deque[tuple[Record, Sent | None]] = deque()
+        self._in_flight: dict[int, Record] = {}
         self._heard_s = 0.0
 
     def serve(self) -> None:
         """Deliver until trouble (KafkaException, ServiceError) or ``stop``."""
-        flight, out_by = self._flight, AllBrokers(self._brokers, self._client_id)
-        flight.clear()
+        self._in_flight = {}
+        out_by = AllBrokers(self._brokers, self._client_id)
         with self.feed(NAME, whole=self.regions) as feed, self.incidents() as known, out_by as out:
             self.ready()
+            progress = Progress()
             while not self.stop.is_set():
-                room = IN_FLIGHT - len(flight)
-                for record, alert in self.read(feed, known, room, READ_S) if room else ():
-                    flight.append((record, self._publish(out, record, alert) if alert else None))
-                self._settle(feed, out, 0 if room else READ_S)
-                self.metrics.lag.labels(NAME).set(feed.lag())
+                self._turn(feed, known, out, progress)
             deadline_s = time.monotonic() + DRAIN_S
-            while flight and time.monotonic() < deadline_s:
-                self._settle(feed, out, READ_S)
+            while self._in_flight and time.monotonic() < deadline_s:
+                time.sleep(READ_S)
+                self._settle(out, progress)
+            feed.commit(progress.committable())
 
-    def _settle(self, feed: Feed, out: AllBrokers, wait_s: float) -> None:
-        """Take from the head of what is in flight what needs no answer or has it, and commit it."""
-        if out.hear(wait_s) or not self._flight:
-            self._heard_s = time.monotonic()
-        moved: dict[int, int] = {}
-        try:
-            while self._flight:
-                record, sent = self._flight[0]
-                if sent is not None:
-                    if (code := sent.code) is None:
-                        break
-                    self._answered(record, code)
-                self._flight.popleft()
-                moved[record.partition] = record.offset + 1
-        finally:
-            feed.commit(moved)
+    def _turn(self, feed: Feed, known: Ask, out: AllBrokers, progress: Progress) -> None:
+        room = IN_FLIGHT - progress.open
+        for found, alert in self.read(feed, known, room, READ_S) if room > 0 else ():
+            progress.take(found.partition, found.offset)
+            if not alert or not self._publish(out, found, alert):
+                progress.settle(found.partition, found.offset)
+        if room <= 0:
+            time.sleep(READ_S)
+        self._settle(out, progress)
+        feed.commit(progress.committable())
+        self.metrics.lag.labels(NAME).set(feed.lag())
         out.check()
-        if self._flight and time.monotonic() - self._heard_s > PUBACK_S:
+        if self._in_flight and time.monotonic() - self._heard_s > PUBACK_S:
             raise ServiceError(f"no PUBACK for {PUBACK_S:g} s")
 
-    def _publish(self, out: AllBrokers, found: Record, alert: Frame) -> Sent | None:
-        """Publish the alert; None where it was skipped or given up."""
+    def _publish(self, out: AllBrokers, found: Record, alert: Frame) -> bool:
+        """Publish the alert; False where it was skipped or given up."""
         now_ms = time.time_ns() // 1_000_000
         valid_s = alerts.valid_s(alert, now_ms)
         reason: Skip | None = alerts.suppressed(alert, self.silences, now_ms)
@@ -233,25 +247,32 @@ class Vehicles(Destination):
             reason = "late" if alerts.late(alert) else "stale"
         if reason is not None:
             self.skip(reason)
-            return None
+            return False
+        if not self._in_flight:
+            self._heard_s = time.monotonic()
         message = downlink.encode_alert(alert, now_ms, now_ms + 1000 * valid_s)
         topic = mqtt_topic(self._root, alert["vehicle_id"], "alert")
         self.stop.require()
         try:
-            return out.publish(topic, self._signer.sealed("alert", message), valid_s)
+            number = out.publish(topic, self._signer.sealed("alert", message), valid_s)
         except ValueError as error:  # the MQTT client cannot carry the message
             self.give_up(found, f"{type(error).__name__}: {error}")
-            return None
+            return False
+        self._in_flight[number] = found
+        return True
 
-    def _answered(self, found: Record, code: int) -> None:
-        """Delivered, or given up; raises ServiceError where a broker is busy."""
-        if code in BUSY:
-            raise ServiceError(f"the broker takes no more for now (PUBACK 0x{code:02x})")
-        if code >= REFUSED:
-            self.give_up(found, f"the broker refuses it (PUBACK 0x{code:02x})")
-        else:
-            self.metrics.nobody.inc(code == NO_SUBSCRIBER)
-            self.delivered(found)
+    def _settle(self, out: AllBrokers, progress: Progress) -> None:
+        for number, code in out.acks():
+            found = self._in_flight.pop(number)
+            self._heard_s = time.monotonic()
+            if code in BUSY:
+                raise ServiceError(f"the broker takes no more for now (PUBACK 0x{code:02x})")
+            if code >= REFUSED:
+                self.give_up(found, f"the broker refuses it (PUBACK 0x{code:02x})")
+            else:
+                self.metrics.nobody.inc(code == NO_SUBSCRIBER)
+                self.delivered(found)
+            progress.settle(found.partition, found.offset)
 
 
 def notify(
@@ -269,23 +290,18 @@ def notify(
     except ContractError as error:
         raise ConfigError(f"the notice cannot be sent: {error.detail}") from error
     with AllBrokers(endpoints.brokers, f"odograph-notify-{os.getpid()}") as out:
-        sent = [
-            out.publish(
-                mqtt_topic(settings.mqtt.root, to, "notice"), signer.sealed("notice", message), valid_s, keep
-            )
-            for to, message in messages.items()
-        ]
-        deadline_s = time.monotonic() + NOTICE_S
-        for each in sent:
-            while each.code is None and time.monotonic() < deadline_s:
-                out.hear(READ_S)
-                out.check()
-        codes = [code for each in sent if (code := each.code) is not None]
-        if len(codes) < len(sent):
-            raise ServiceError(f"the broker acknowledged {len(codes)} of {len(sent)} within {NOTICE_S:g} s")
-        refused = [code for code in codes if code >= REFUSED]
+        for to, message in messages.items():
+            topic = mqtt_topic(settings.mqtt.root, to, "notice")
+            out.publish(topic, signer.sealed("notice", message), valid_s, retain=keep)
+        count, codes = len(messages), list[int]()
+        for last in looks(NOTICE_S, POLL_S):
+            codes += [code for _, code in out.acks()]
+            if len(codes) == count:
+                break
+            out.check()
+            if last:
+                raise ServiceError(f"the broker acknowledged {len(codes)} of {count} within {NOTICE_S:g} s")
+        refused = [code for code in codes if code >= REFUSED and code != NO_SUBSCRIBER]
         if refused:
-            raise ServiceError(
-                f"the broker refuses {len(refused)} of {len(sent)} (PUBACK 0x{refused[0]:02x})"
-            )
+            raise ServiceError(f"the broker refuses {len(refused)} of {count} (PUBACK 0x{refused[0]:02x})")
     return notice_id
