@@ -150,7 +150,7 @@ def _best(index: RoadIndex, x: Reals, y: Reals, east: Reals, north: Reals, first
     begins = np.cumsum(count) - count
     of = np.repeat(np.arange(len(count)), count)
     part = index.parts[np.arange(len(of)) + (first - begins)[of]]
-    x0, y0, ux, uy, length = index.lines[:, part]
+    x0, y0, ux, uy, length = index.lines.take(part, axis=1)
     dx, dy = x[of] - x0, y[of] - y0
     along = np.clip(dx * ux + dy * uy, 0, length)
     off2 = (dx - along * ux) ** 2 + (dy - along * uy) ** 2
