@@ -28,7 +28,7 @@ from stream_jobs.audit_log.refusals import NOBODY, Refusal, of_program
 from stream_jobs.crashes import bundle, tables
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, desk, drawn, near, pixels_of, visit
-from tests.integration.dashboard_support import START_S, status
+from tests.integration.dashboard_support import REFRESH_S, START_S, status
 from tests.rows.found import alerts
 from tests.rows.town import vehicle_id
 from tests.support import Lane, eventually, open_lane
@@ -74,7 +74,7 @@ class Site:
 def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     file = tmp_path_factory.mktemp("oidc") / "oidc.toml"
     tiles = file.with_name("town.pmtiles")
-    chosen = {"oidc": file, "basemap": str(tiles)}
+    chosen = {"oidc": file, "basemap": str(tiles), "refresh_s": REFRESH_S}
     with provider() as issuer, open_lane(stack, dashboard=chosen) as lane:
         write_tiles(tiles, LAND, 12, "© Somebody")
         base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"

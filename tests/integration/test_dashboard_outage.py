@@ -17,7 +17,7 @@ from dashboard.shared.theme import Mode
 from infra.stack.stack import Stack
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, canvas, desk, drawn, near, visit
-from tests.integration.dashboard_support import START_S, Site, status
+from tests.integration.dashboard_support import REFRESH_S, START_S, Site, status
 from tests.rows import journeys
 from tests.rows.town import vehicle_id
 from tests.support import eventually, open_lane
@@ -117,7 +117,8 @@ def check_coast(reader: Visit, mode: Mode) -> None:
 def test_an_empty_database_is_no_data_not_zero_and_the_first_rows_appear(
     stack: Stack, browser: Browser, light: BrowserContext
 ) -> None:
-    with open_lane(stack) as lane, lane.process("dashboard") as process:
+    terms: dict[str, object] = {"refresh_s": REFRESH_S}
+    with open_lane(stack, dashboard=terms) as lane, lane.process("dashboard") as process:
         base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
         eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
         with desk(browser, "dark") as dark, visit(dark, base) as reader:
