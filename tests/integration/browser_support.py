@@ -59,6 +59,14 @@ class Visit:
         """Wait until no run of the page is under way: a click into a table that is drawn anew is lost."""
         expect(self.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_attached()
 
+    def choose(self, label: str, option: str) -> None:
+        """Choose ``option`` in a list. It closes when its page scrolls, which the browser tells a frame later."""
+        box = self.page.get_by_role("combobox", name=label)
+        box.scroll_into_view_if_needed()
+        self.page.evaluate("new Promise(told => requestAnimationFrame(() => requestAnimationFrame(told)))")
+        box.click()
+        self.page.get_by_role("option", name=option).click()
+
     def click_row(self, table: Locator, address: str, x: int = 60) -> None:
         """Click the first row of a table, ``x`` px from its left, until the page's address matches.
 
