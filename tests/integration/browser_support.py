@@ -60,7 +60,7 @@ class Visit:
         expect(self.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_attached()
 
     def choose(self, label: str, option: str) -> None:
-        """Choose ``option`` in a list. It closes when its page scrolls, which the browser tells a frame later."""
+        """Choose ``option`` in a list. It closes on a scroll, of which it hears a frame later."""
         box = self.page.get_by_role("combobox", name=label)
         box.scroll_into_view_if_needed()
         self.page.evaluate("new Promise(told => requestAnimationFrame(() => requestAnimationFrame(told)))")
