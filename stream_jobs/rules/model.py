@@ -158,8 +158,10 @@ class Unchanged:
 
     ``follows``: Spark SQL above 0 that moves the value, by ``per_fold`` where its mean over ``lag_s`` grows
     e-fold. A value stands still only once that should have moved it ``swings`` times by MOVES of its sensor's
-    steps: ``resolution``, the signal's in the contract where it is left out. Where ``follows`` is 0 the value
-    drifts by itself, by as much in ``rest_s``. What ``condition`` does not let count may change the value.
+    steps: the least that it was seen to make, before that ``resolution``, the signal's in the contract where
+    it is left out. Where ``follows`` is 0 the value drifts by itself, by as much in ``rest_s``. What
+    ``condition`` does not let count may change the value. A value that was seen to make finer steps than
+    ``resolution`` need not stand still for longer than ``fine_for_s``.
     """
 
     raise_for_s: Span
@@ -170,6 +172,7 @@ class Unchanged:
     swings: Annotated[Whole, Field(ge=1, le=100)] = 3
     rest_s: Span = 120.0
     resolution: Above0 | None = None
+    fine_for_s: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,8 +491,9 @@ def _derived(entry: Entry) -> dict[str, Any]:
             return {}
         file, what = entry.folder / str(entry.values["fences_file"]), f"rule {entry.name}: `fences_file`"
         return {"fences": read_yaml(file, f"{entry.file}, {what}")}
-    if "resolution" in entry or (kind != "baseline" and "follows" not in entry):
+    by_steps = "follows" in entry or "fine_for_s" in entry
+    if "resolution" in entry or not (kind == "baseline" or by_steps):
         return {}
-    if signal is None and "follows" in entry:
+    if signal is None and by_steps:
         raise entry.wrong("resolution", "is missing: the value is no signal, whose sensor's step is known")
     return {} if signal is None else {"resolution": max(signal.sensor_step, signal.resolution)}

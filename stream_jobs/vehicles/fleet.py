@@ -62,7 +62,7 @@ class Fleet:
             self.held = replace(self.held, rules=nothing)  # what the old rules read of it is lost
         before = dict(zip(kept.rules, kept.detectors, strict=True))
         self.detectors: list[Memory] = [
-            Memory(len(self.ids), before.get(name) or detector.nothing())
+            detector.memory(len(self.ids), before.get(name))
             for name, detector in zip(self.rules, rule_set, strict=True)
         ]
 

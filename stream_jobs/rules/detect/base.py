@@ -47,6 +47,11 @@ class Kept(msgspec.Struct, array_like=True):
     words: list[str] = []
     inner: "Kept | None" = None
 
+    def fits(self, other: "Kept") -> bool:
+        """Whether its records have the fields of the other's."""
+        inside = self.inner is not None and other.inner is not None and self.inner.fits(other.inner)
+        return self.rows.dtype.names == other.rows.dtype.names and (inside or self.inner is other.inner)
+
 
 class Memory:
     """What one detector knows of n vehicles.
@@ -97,6 +102,11 @@ class Detector(Generic[Spec]):
     def __init__(self, rule: Rule) -> None:
         self.rule, self.again_ms = rule, AGAIN * ms(rule.clear_for_s)
         self.spec = cast(Spec, rule.spec)
+
+    def memory(self, count: int, kept: Kept | None) -> Memory:
+        """What a checkpoint knows of ``count`` vehicles; records of an older detector's are forgotten."""
+        nothing = self.nothing()
+        return Memory(count, kept if kept is not None and kept.fits(nothing) else nothing)
 
     def nothing(self) -> Kept:
         """What is remembered before the first frame."""
@@ -203,7 +213,9 @@ class Raising:
 TURNING: Final = np.dtype([("turning", "f8"), ("falls", "?")])  # the last turning value, and whether it falls
 
 
-def turned(course: npt.NDArray[Any], value: Floats, size: float, where: Flags | bool = True) -> Flags:
+def turned(
+    course: npt.NDArray[Any], value: Floats, size: Floats | float, where: Flags | bool = True
+) -> Flags:
     """TURNING [k] after one more value, in place; where it turned back by ``size`` from its extreme."""
     sign = np.where(course["falls"], -1, 1)
     further = where & (sign * (value - course["turning"]) > 0)

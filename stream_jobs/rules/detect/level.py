@@ -136,19 +136,20 @@ class ArmedDetector(base.Detector[Any]):
 
 MOVES: Final = 2.0  # steps of its sensor by which a value must have been moved before standing still is wrong
 SAME: Final = np.dtype([
-    ("held", base.HELD), ("value", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8"),
-    ("mean", "f8"), ("course", base.TURNING), ("swings", "i8"), ("rest", "f8"),
+    ("held", base.HELD), ("value", "f8"), ("step", "f8"), ("frames", "i8"), ("since", "f8"), ("seen", "f8"),
+    ("mean", "f8"), ("course", base.TURNING), ("turns", "i8"), ("rests", "i8"), ("rest", "f8"),
 ])  # fmt: skip
-"""The value, its frames on end, since when, the last of them; what it follows: its lagged mean, the course of
-that mean's logarithm since the value came, how often it turned, and for how many ms it has been 0.
+"""The value, the least step it ever made (0: none yet), its frames on end, since when, the last of them; what
+it follows: its lagged mean, the course of that mean's logarithm since the value came, how often it turned and
+how often it was 0 for ``rest_s``, and for how many ms it has been 0.
 """
 
 
 class UnchangedDetector(base.Detector[Unchanged]):
-    """The same value in ``frames`` frames on end and for ``unchanged_ms``; a longer gap begins anew.
+    """The same value in ``frames`` frames on end and for ``raise_for_s``; a longer gap begins anew.
 
     Frames and time count where the condition holds; another value begins anew wherever it is seen. Where the
-    rule says what moves the value, only after ``swings`` of it that are large enough, the last one no rest:
+    rule says what moves the value, only after ``swings`` of it that are large enough, not all of them rests:
     what is blocked from cooling rests too.
     """
 
@@ -164,21 +165,26 @@ class UnchangedDetector(base.Detector[Unchanged]):
         other = ~memory.on[frames.vehicle] | (now.value != same["value"])
         passed_ms = np.where(memory.on[frames.vehicle], now_ms - same["seen"], np.inf)
         other |= passed_ms > self.raising.gap_ms
+        moved, least = np.abs(now.value - same["value"]), same["step"]
+        steps = (moved > 0) & (passed_ms <= self.raising.gap_ms) & ((least == 0) | (moved < least))
+        same["step"] = np.where(steps, moved, least)
         same["value"], same["seen"] = now.value, now_ms
         same["since"] = np.where(other, now_ms, same["since"] + np.where(counts, 0.0, passed_ms))
         same["frames"] = np.where(other, 0, same["frames"]) + counts
         spec, same_ms = self.spec, now_ms - same["since"]
-        holds = counts & (same["frames"] >= spec.frames) & (same_ms >= 1000 * spec.raise_for_s)
+        fine = (same["step"] > 0) & (same["step"] < (spec.resolution or 0.0)) & (spec.fine_for_s is not None)
+        still_ms = 1000 * np.where(fine, spec.fine_for_s or 0.0, spec.raise_for_s)
+        holds = counts & (same["frames"] >= spec.frames) & (same_ms >= still_ms)
         if spec.follows is not None:
-            holds &= self._swings(same, passed_ms, other, np.where(counts, now.limit, np.nan)) >= spec.swings
+            holds &= self._swung(same, passed_ms, other, np.where(counts, now.limit, np.nan))
         held, judged = same["held"], counts | other
         now = replace(now, holds=base.answers(holds) * judged, clears=base.answers(other) * judged)
         found = self.raising.step(memory, frames, held, now)
         memory.rows[frames.vehicle], memory.on[frames.vehicle] = same, True
         return [(lane, replace(each, limit=None)) for lane, each in found]
 
-    def _swings(self, same: Any, passed_ms: Floats, other: Flags, follows: Floats) -> Ints:
-        """How often what it follows turned, or rested for ``rest_s``, since the value came; in place."""
+    def _swung(self, same: Any, passed_ms: Floats, other: Flags, follows: Floats) -> Flags:
+        """Whether what it follows has turned, or rested, often enough since the value came; in place."""
         spec, known, rests = self.spec, follows > 0, (follows == 0) & ~other
         lag_ms = passed_ms + same["rest"]
         weight = np.where(same["mean"] > 0, -np.expm1(-lag_ms / (1000 * spec.lag_s)), 1.0)
@@ -189,11 +195,12 @@ class UnchangedDetector(base.Detector[Unchanged]):
         known &= same["mean"] > 0
         course, log = same["course"], np.log(same["mean"], out=np.zeros(len(known)), where=known)
         course["turning"], course["falls"] = np.where(other, log, course["turning"]), course["falls"] & ~other
-        turns = base.turned(course, log, MOVES * (spec.resolution or 0.0) / spec.per_fold, known)
-        by_rest = np.maximum(same["swings"], np.minimum(same["swings"] + rested, spec.swings - 1))
-        same["swings"] = np.where(other, 0, by_rest + turns)
-        swings: Ints = same["swings"]
-        return swings
+        step = np.where(same["step"] > 0, same["step"], spec.resolution or 0.0)
+        turned = base.turned(course, log, MOVES * step / spec.per_fold, known)
+        same["turns"] = np.where(other, 0, same["turns"] + turned)
+        same["rests"] = np.where(other, 0, same["rests"] + rested)
+        swung: Flags = (same["turns"] > 0) & (same["turns"] + same["rests"] >= spec.swings)
+        return swung
 
 
 COURSE: Final = np.dtype([("held", base.HELD), ("series", SERIES)])

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from stream_jobs.rules.detect.base import HELD, Kept
 from stream_jobs.rules.detect.baseline import QUANTILE, noted, quantile
+from stream_jobs.rules.detect.level import SAME as REMEMBERED
+from stream_jobs.rules.rule_set import of_rules
 from tests.support_vehicles import Evaluation
 from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, level, rule, seconds
 
@@ -101,6 +105,34 @@ def test_a_value_that_drifts_by_itself_may_not_stand_still_over_a_rest(tmp_path:
     assert seconds(found(mine, follows(*[10.0] * 10, *[0.0] * 30, *[30.0] * 10, *[10.0] * 10)))[:1] == [52]
     assert found(mine, follows(*[10.0] * 10, *[0.0] * 60)) == []  # what is blocked from cooling rests too
     assert found(mine, follows(*([10.0] * 10 + [0.0] * 10) * 4)) == []
+    turned_first = follows(*[30.0] * 10, *[10.0] * 10, *[0.0] * 30)
+    assert seconds(found(mine, turned_first))[:1] == [39]
+
+
+def test_what_moves_a_value_is_asked_in_the_least_step_that_it_was_seen_to_make(tmp_path: Path) -> None:
+    keys = SAME | {"follows": "y", "per_fold": 2, "lag_s": 1, "swings": 2, "value": "coolant_temp_c"}
+
+    def reads(first: float) -> list[Frame]:
+        """``first``, then 88.0 for a minute, while what it follows goes up and down by a tenth."""
+        told = [(first if s < 5 else 88.0, 10.0 if s // 10 % 2 else 11.5) for s in range(65)]
+        return [frame(s, Evaluation(True, None, value, each)) for s, (value, each) in enumerate(told)]
+
+    mine = rule(tmp_path, **keys)
+    assert [seconds(found(mine, reads(first)))[:1] for first in (88.1, 87.0, 88.0)] == [[35], [], []]
+    sooner = rule(tmp_path, **keys, fine_for_s=20)
+    assert [seconds(found(sooner, reads(first)))[:1] for first in (88.1, 87.0)] == [[25], []]
+
+
+def test_what_an_older_detector_remembers_is_forgotten_and_not_misread(tmp_path: Path) -> None:
+    for more in ({}, {"while": "on", "while_for_s": 0}):
+        detector = of_rules([rule(tmp_path, **SAME, **more)])[0]
+        old = Kept(np.array([0]), np.ones(1, [("held", HELD), ("value", "f8")]))
+        inside = detector.nothing()
+        kept = old if inside.inner is None else msgspec.structs.replace(inside, inner=old)
+        memory = detector.memory(2, kept)
+        assert memory.dump().rows.dtype == inside.rows.dtype
+        assert not memory.on.any()
+        assert memory.inner is None or memory.inner.rows.dtype.names == REMEMBERED.names
 
 
 def test_after_a_pause_of_its_while_a_rule_of_another_kind_than_level_begins_anew(tmp_path: Path) -> None:
