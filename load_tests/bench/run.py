@@ -226,10 +226,14 @@ def _soaked(session: Session, sustained: Carried | None) -> Carried | None:
 
 
 def _settled(doors: Chain, before: Ledger) -> Ledger:
-    """The run's ledger once its residual is 0, or as it is at the deadline."""
+    """The run's ledger once its residual is 0, or as it was first read after the deadline.
+
+    One takes minutes after hours of load; that which began while frames were on their way is not the last.
+    """
     end = time.monotonic() + SETTLE_S
     while True:
+        begun = time.monotonic()
         ledger = current_ledger(doors.home, doors.endpoints, doors.ends) - before
-        if ledger.residual == 0 or time.monotonic() > end:
+        if ledger.residual == 0 or begun > end:
             return ledger
         time.sleep(1.0)

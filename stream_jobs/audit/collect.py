@@ -57,14 +57,18 @@ def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
 
 
 def settled_ledger(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: float) -> Ledger:
-    """The ledger once the archive holds the log and two readings agree, or as it is at the deadline."""
+    """The ledger once the archive holds the log and two readings agree, or as it is read after the deadline.
+
+    A reading that began before the deadline is not the last one, however long it takes.
+    """
     end = time.monotonic() + deadline_s
     last = current_ledger(home, endpoints, ends)
     while True:
         time.sleep(POLL_S)
+        begun = time.monotonic()
         now = current_ledger(home, endpoints, ends)
         quiet = now == last and now.missing_in_archive == 0 and now.missing_in_windows == 0
-        if quiet or time.monotonic() > end:
+        if quiet or begun > end:
             return now
         last = now
 
