@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import streamlit as st
+import structlog
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -165,7 +166,12 @@ def _roles_at(file: Path, _changed_ns: int) -> Roles:
 
 def gate() -> None:
     """Stop here whoever has to sign in and has not; say below the navigation who is here."""
-    known = known_roles()
+    try:
+        known = known_roles()
+    except (ConfigError, OSError) as error:
+        structlog.get_logger("dashboard").error("roles cannot be read", problem=str(error))
+        _wait("The file of roles cannot be read: nobody is let in until whoever runs this service mends it.")
+        st.stop()
     if known is None:
         st.sidebar.caption(LOCAL_WORDS)
         return
@@ -178,11 +184,10 @@ def gate() -> None:
     claims = st.user.to_dict()
     found = known.reader(claims)
     if found is None:
-        st.header("Odograph", anchor=False)
         name = str(claims.get("email") or claims.get("sub"))
-        _once("sign-in refused", None, "", name)  # whose words nobody vouches for
-        st.error(f"{text.plain(name)} is signed in and has no role here. Ask whoever runs this service.")
+        _wait(f"{text.plain(name)} is signed in and has no role here. Ask whoever runs this service.", known)
         st.button("Sign out", on_click=st.logout, icon=":material/logout:")
+        _once("sign-in refused", None, "", name)  # whose words nobody vouches for
         st.stop()
     if "returned" not in st.session_state:
         st.session_state["returned"] = True
@@ -192,6 +197,19 @@ def gate() -> None:
     with st.sidebar:
         st.text(f"{found.name}\n{found.role}")
         st.button("Sign out", on_click=st.logout, icon=":material/logout:", type="tertiary")
+
+
+def _wait(words: str, known: Roles | None = None) -> None:
+    """Say why there is nothing to see; the page is drawn anew when the roles are others than those known."""
+    st.header("Odograph", anchor=False)
+    st.error(words)
+
+    def look() -> None:
+        with suppress(ConfigError, OSError):
+            if known_roles() != known:
+                st.rerun()
+
+    st.fragment(look, run_every=settings().dashboard.refresh_s)()
 
 
 def ended() -> bool:

@@ -124,7 +124,8 @@ def part(body: Callable[..., None], seconds: float | None = None, *args: Any, st
         if _left():
             return
         if auth.ended():
-            st.rerun()
+            _leave("window.location.reload()")
+            st.stop()
         with query_cache.measures().part_s.labels(name).time(), section():
             body(*args)
 
@@ -476,13 +477,20 @@ def kept_view(key: str, what: Any, find: Callable[[], maps.View | None]) -> maps
 def open_page(name: str, **wanted: str) -> None:
     """Go to a page with these words in its address as a link would: the browser leaves all it has drawn.
 
-    Streamlit's own change of page lets late drawings of the old page's live parts reach the new one, which a
-    busy machine turns into a white page. The pause goes along in the address. Until the browser has left, all
-    that is drawn says so again: a slow one never sees what the next drawing takes away.
+    The pause goes along in the address.
     """
     address = f"{name}?" + urlencode(wanted | ({PAUSED: "1"} if paused() else {}))
-    script = f"<script>window.location.assign({json.dumps(address)})</script>"
-    st.session_state[LEAVING] = script, monotonic() + LEAVE_S
+    _leave(f"window.location.assign({json.dumps(address)})")
+
+
+def _leave(javascript: str) -> None:
+    """Have the browser leave the page by this.
+
+    Streamlit's own way to a page of other parts lets late drawings of the old page's live parts reach the new
+    one, which a busy machine turns into a white page. Until the browser has left, all that is drawn says so
+    again: a slow one never sees what the next drawing takes away.
+    """
+    st.session_state[LEAVING] = f"<script>{javascript}</script>", monotonic() + LEAVE_S
     _left()
 
 

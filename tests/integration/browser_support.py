@@ -122,8 +122,13 @@ def visit(context: BrowserContext, base: str) -> Iterator[Visit]:
     page.on("websocket", lambda socket: seen.requests.append(socket.url))
     page.on("pageerror", lambda error: seen.complaints.append(str(error)))
     page.on("console", lambda message: _note(seen, message.type, message.text, message.location["url"]))
-    yield seen
-    page.close()
+    try:
+        yield seen
+    except AssertionError as error:
+        error.add_note(f"{page.url} {seen.complaints}\n{page.locator('body').inner_text()}")
+        raise
+    finally:
+        page.close()
 
 
 def _note(seen: Visit, kind: str, words: str, url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -257,7 +258,7 @@ def test_an_incident_is_assigned_commented_acknowledged_and_silenced_by_its_caus
     assert HOSTILE not in dispatcher.page.content()
 
 
-def test_who_may_only_look_finds_no_form_and_sees_nothing_more_without_a_role_and_without_a_click(
+def test_who_may_only_look_finds_no_form_and_sees_nothing_without_a_role_and_all_again_with_it(
     browser: Browser, site: Site
 ) -> None:
     file = site.lane.settings.dashboard.oidc
@@ -277,6 +278,15 @@ def test_who_may_only_look_finds_no_form_and_sees_nothing_more_without_a_role_an
             expect(reader.page.get_by_text("Data as of")).to_have_count(0)
         finally:
             file.write_text(whole)
+        expect(reader.page.get_by_text("Data as of")).to_be_visible()
+        file.chmod(0o644)
+        os.utime(file)
+        try:
+            reader.page.reload()
+            expect(reader.page.get_by_text("The file of roles cannot be read")).to_be_visible()
+        finally:
+            file.chmod(0o600)
+        expect(reader.page.get_by_text("Data as of")).to_be_visible()
         reader.complaints.clear()  # maps that it still asked for
 
 
