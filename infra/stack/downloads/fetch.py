@@ -85,10 +85,11 @@ def ensure_java() -> None:
 
 def ensure_chromium() -> None:
     """Chromium for the browser tests, installed by apt when there is none."""
-    if shutil.which("chromium") is None:
-        _apt_install("chromium")
-    if shutil.which("chromium") is None:
-        raise ServiceError("chromium was installed but is not on PATH")
+    package = "chromium-headless-shell"
+    if shutil.which(package) is None:
+        _apt_install(package)
+    if shutil.which(package) is None:
+        raise ServiceError(f"{package} was installed but is not on PATH")
 
 
 def fetch_jars(folder: Path, name: str, ivy: Path = cache.IVY_FILE) -> None:
