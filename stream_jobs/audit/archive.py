@@ -25,7 +25,7 @@ from stream_jobs.audit.ledger import EVER_MS, DeviceCount, Figures, Scope
 SQL: Final = sql_of(__file__)
 
 SHARE_ROWS: Final = 2_000_000  # records whose identities are counted at once
-MEMORY: Final = "512MB"  # DuckDB's own limit; what is beyond goes to the disk
+MEMORY: Final = "256MB"  # DuckDB's own limit; what is beyond goes to the disk
 OVERLAP_MS: Final = 30_000  # longer than what clocks (``jobs.ahead_s``) and a frame's length can explain
 NextOffsets = tuple[str, str, Mapping[int, int]]
 """A topic, its log, and the next offset of each partition of it that the archive has committed."""
