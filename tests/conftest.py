@@ -15,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from edge_simulator.town import roads
 from infra.settings.settings import load
+from infra.stack import kafka
 from infra.stack.downloads.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
@@ -139,7 +140,15 @@ def stack(clean_environment: None, pytestconfig: pytest.Config) -> Iterator[Stac
 
 
 @pytest.fixture
-def lane(stack: Stack) -> Iterator[Lane]:
+def lane(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Lane]:
     """A lane of this test's own through the shared stack."""
-    with open_lane(stack) as opened:
+    with open_lane(stack, topics="tables" not in request.keywords) as opened:
         yield opened
+
+
+@pytest.fixture
+def topics(lane: Lane) -> Iterator[None]:
+    """The topics of a lane that has none by itself."""
+    kafka.create_topics(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix)
+    yield
+    kafka.delete_topics(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix)

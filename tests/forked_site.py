@@ -1,11 +1,12 @@
-"""A drill's site whose programs are forked."""
+"""A drill's site and a supervisor whose programs are forked."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import cast
 
-from infra.stack.supervisor import odograph
+from infra.stack.supervisor import Program, Supervisor, odograph
 from load_tests.drills.site import Site
 from tests import forked
 
@@ -20,3 +21,12 @@ class ForkedSite(Site):
         log = self.home / "logs" / f"{name}.log"
         child = forked.spawn(self.run_dir, name, command[len(begin) :], log, self.env | more)
         return self.adopt(name, cast("subprocess.Popen[bytes]", child))
+
+
+class ForkedSupervisor(Supervisor):
+    """Its programs are forked."""
+
+    def _spawn(self, program: Program) -> subprocess.Popen[bytes]:
+        env = {**(os.environ if self.env is None else self.env), **program.env}
+        words, log = program.command[len(odograph()) :], self.log(program.name)
+        return cast("subprocess.Popen[bytes]", forked.spawn(self._run_dir, program.name, words, log, env))

@@ -163,8 +163,12 @@ def without_fsync(stack: Stack) -> None:
 
 
 @contextlib.contextmanager
-def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
-    """A new lane; its topics and database are dropped at the end. ``overrides`` are settings by section."""
+def open_lane(stack: Stack, topics: bool = True, **overrides: dict[str, object]) -> Iterator[Lane]:
+    """A new lane; its topics and database are dropped at the end. ``overrides`` are settings by section.
+
+    Without ``topics`` it is one for tests of tables alone.
+    """
+    topics &= "kafka" in stack.only
     name = f"t{uuid.uuid4().hex[:10]}"
     home = stack.home / "lanes" / name
     sections = {
@@ -181,7 +185,7 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
         of_template = f"OWNER {postgres.OWNER} TEMPLATE {TEMPLATE_DATABASE} STRATEGY FILE_COPY"
         connection.execute(f"CREATE DATABASE {name} {of_template}")
     addresses = replace(with_database(stack.endpoints(), name), http_ports=_http_ports())
-    if "kafka" in stack.only:
+    if topics:
         kafka.create_topics(addresses.kafka_bootstrap, f"{name}.")
     write_private(home / ENDPOINTS_FILE, orjson.dumps(asdict(addresses)).decode())
     settings = load(**sections)
@@ -190,7 +194,7 @@ def open_lane(stack: Stack, **overrides: dict[str, object]) -> Iterator[Lane]:
         yield Lane(name, home, settings, addresses, _environment(sections))
     finally:
         processes.stop_all(home / "run", STOP_S)
-        if "kafka" in stack.only:
+        if topics:
             kafka.delete_topics(addresses.kafka_bootstrap, f"{name}.")
         with postgres.as_superuser(stack.superuser_url()) as connection:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")

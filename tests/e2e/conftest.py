@@ -16,13 +16,14 @@ import pytest
 from infra.clients.kafka import LogEnds
 from infra.stack import processes
 from infra.stack.stack import Stack
-from infra.stack.supervisor import Backoff, Supervisor, programs, wait_ready
+from infra.stack.supervisor import Backoff, programs, wait_ready
 from load_tests.drills.alert_faults import RULES_ENV
 from load_tests.drills.alert_truth import rules_text
 from stream_jobs.audit.collect import current_ledger
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.rules.model import SHIPPED
 from tests.e2e.support import CLEAR_FOR_S, SHORT, Drive
+from tests.forked_site import ForkedSupervisor
 from tests.support import Lane, eventually, open_lane
 
 DIRT = {
@@ -58,8 +59,10 @@ def pipeline(stack: Stack) -> Iterator[Lane]:
 
 @contextmanager
 def supervised(lane: Lane) -> Iterator[None]:
-    stop = threading.Event()
-    with Supervisor(lane.home, programs(), print, Backoff(first_s=0.2), env=lane.env) as supervisor:
+    """The programs; at its end each ends by itself when it is asked to."""
+    stop, said = threading.Event(), list[str]()
+    backoff = Backoff(first_s=0.2)
+    with ForkedSupervisor(lane.home, programs(), said.append, backoff, env=lane.env) as supervisor:
         watcher = threading.Thread(target=supervisor.watch, args=(stop,))
         watcher.start()
         try:
@@ -67,6 +70,7 @@ def supervised(lane: Lane) -> Iterator[None]:
         finally:
             stop.set()
             watcher.join()
+    assert not [words for words in said if "did not end" in words]
 
 
 @pytest.fixture(scope="package")

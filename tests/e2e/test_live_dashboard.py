@@ -25,7 +25,7 @@ def test_a_fleet_at_the_edge_moves_on_the_map_and_its_figures_change(pipeline: L
     with (
         chromium() as browser,
         # A small window: its map is drawn in software, beside Spark.
-        desk(browser, width=1000, height=800) as context,
+        desk(browser, width=700, height=600) as context,
         pipeline.process("simulate", *FLEET, "--run-id", "e2e-live") as simulator,
         visit(context, base) as reader,
     ):

@@ -59,7 +59,7 @@ def known(stack: Stack) -> Iterator[Known]:
 
     A module's own: two minutes after ``now`` its fleet is silent.
     """
-    with open_lane(stack) as lane, reading(lane) as opened:
+    with open_lane(stack, topics=False) as lane, reading(lane) as opened:
         moment = datetime.now(UTC)
         with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
             support_rows.fill(ingest, moment)

@@ -102,7 +102,7 @@ def reading(lane: Lane) -> Iterator[Connection]:
 @contextmanager
 def open_site(stack: Stack) -> Iterator[Site]:
     """A dashboard over the known rows, with a link to the database that can be cut."""
-    with open_lane(stack, dashboard={"refresh_s": REFRESH_S}) as lane:
+    with open_lane(stack, topics=False, dashboard={"refresh_s": REFRESH_S}) as lane:
         with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
             support_rows.fill(connection, datetime.now(UTC))
         with link_to_database(lane) as link, lane.process("dashboard") as process:

@@ -27,7 +27,7 @@ NOW = datetime(2026, 3, 29, 10, 30, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def lane(stack: Stack) -> Iterator[Lane]:
-    with open_lane(stack) as opened:
+    with open_lane(stack, topics=False) as opened:
         yield opened
 
 

@@ -30,9 +30,9 @@ from infra.stack.hosts import proxy
 from infra.stack.processes import guarded
 from infra.stack.service import HOST, free_port
 from infra.stack.stack import Stack
-from infra.stack.supervisor import Supervisor
 from load_tests.drills.cluster import executors
 from tests import forked
+from tests.forked_site import ForkedSupervisor
 from tests.support import end_at_once, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -60,7 +60,8 @@ def driving(home: Path) -> Iterator[None]:
     stack = Stack(load(paths={"home": str(home)}), print)
     chosen = [program for program in stack.programs() if program.name in STARTED]
     ports, env = addresses(home).http_ports, {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
-    with Supervisor(home, chosen, print, env=env) as supervisor, in_background("watch", supervisor.watch):
+    keeper = ForkedSupervisor(home, chosen, print, env=env)
+    with keeper, in_background("watch", keeper.watch):
         for name in STARTED:
             eventually(lambda name=name: probes.readyz(ports[name]) is None, 300, f"{name} is ready")
         size = ("-c", "20", "--rate", "100", "--duration", f"{FRAMES / 100:g}s", "--run-id", "one")

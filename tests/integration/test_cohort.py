@@ -18,7 +18,7 @@ from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import vin
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 HOT_FROM_MIN = 10

@@ -15,7 +15,7 @@ from infra.settings.sections import Crash
 from stream_jobs.crashes.verdict import OTHERS_AFTER_S, OTHERS_BEFORE_S, Window, context, settle
 from tests.support import Lane
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 TERMS = Crash()
 T0_MS = 1_790_000_000_000

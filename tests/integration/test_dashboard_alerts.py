@@ -76,7 +76,7 @@ def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
     file = tmp_path_factory.mktemp("oidc") / "oidc.toml"
     tiles = file.with_name("town.pmtiles")
     chosen = {"oidc": file, "basemap": str(tiles), "refresh_s": REFRESH_S}
-    with provider() as issuer, open_lane(stack, dashboard=chosen) as lane:
+    with provider() as issuer, open_lane(stack, topics=False, dashboard=chosen) as lane:
         write_tiles(tiles, LAND, 12, "© Somebody")
         base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
         file.touch(0o600)

@@ -20,7 +20,7 @@ from tests.integration.dashboard_support import reading
 from tests.rows.town import vehicle_id
 from tests.support import Lane, eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 
 def test_an_empty_database_answers_every_query_with_nothing_known(lane: Lane) -> None:

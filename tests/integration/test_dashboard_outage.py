@@ -118,7 +118,7 @@ def test_an_empty_database_is_no_data_not_zero_and_the_first_rows_appear(
     stack: Stack, browser: Browser, light: BrowserContext
 ) -> None:
     terms: dict[str, object] = {"refresh_s": REFRESH_S}
-    with open_lane(stack, dashboard=terms) as lane, lane.process("dashboard") as process:
+    with open_lane(stack, topics=False, dashboard=terms) as lane, lane.process("dashboard") as process:
         base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
         eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
         with desk(browser, "dark") as dark, visit(dark, base) as reader:

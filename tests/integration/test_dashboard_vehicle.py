@@ -32,7 +32,7 @@ Found = tuple[Connection, datetime]
 def found(stack: Stack) -> Iterator[Found]:
     """The known rows with trips, codes and a ledger besides, and the moment they are seen from."""
     now = datetime.now(UTC)
-    with open_lane(stack) as lane, reading(lane) as opened:
+    with open_lane(stack, topics=False) as lane, reading(lane) as opened:
         with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
             support_rows.fill(ingest, now)
             support_rows.insert(ingest, "trip", car_data.trips(now))

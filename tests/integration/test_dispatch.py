@@ -41,7 +41,7 @@ REFUSED = (
 @pytest.fixture(scope="module")
 def filled(stack: Stack) -> Iterator[Lane]:
     """Known rows; each test has alerts of its own among them."""
-    with open_lane(stack) as lane:
+    with open_lane(stack, topics=False) as lane:
         with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
             support_rows.fill(connection, datetime.now(UTC))
         yield lane

@@ -44,7 +44,7 @@ SUCCESSOR_S = 15.0
 
 @pytest.fixture
 def lane(stack: Stack) -> Iterator[Lane]:
-    with open_lane(stack, lease={"ttl_s": TTL_S}) as opened:
+    with open_lane(stack, topics=False, lease={"ttl_s": TTL_S}) as opened:
         yield opened
 
 
@@ -240,6 +240,7 @@ def refused(term: Term) -> bool:
     return False
 
 
+@pytest.mark.usefixtures("topics")
 def test_a_second_event_store_takes_over_from_a_stalled_one_that_then_writes_nothing(lane: Lane) -> None:
     other = elsewhere(lane)
     with lane.process("jobs", "events") as first:
@@ -264,6 +265,7 @@ def test_a_second_event_store_takes_over_from_a_stalled_one_that_then_writes_not
     assert sum(a["findings"] for a in rows(lane, "SELECT findings FROM odograph.alert")) == 801
 
 
+@pytest.mark.usefixtures("topics")
 def test_a_second_downlink_takes_over_from_a_stalled_one_that_then_tells_nothing(lane: Lane) -> None:
     with Receiver([]) as receiver, listening(lane, "+/alert") as heard:
         here = with_hooks(lane, receiver.port)

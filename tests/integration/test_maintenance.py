@@ -35,7 +35,7 @@ from tests.support import Lane, eventually, open_lane
 from tests.support_frames import vin
 from tests.unit.stream_jobs.audit.support import Record, store
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 NOW_MS = int(datetime.now(UTC).timestamp()) // 3600 * HOUR_MS
 OLD_MS = NOW_MS - 10 * 24 * HOUR_MS
@@ -183,7 +183,7 @@ def maintenance(lane: Lane, holder: str = "here") -> Iterator[tuple[Lease, TaskR
 
 def test_a_task_that_fails_is_named_touches_no_other_and_succeeds_again_by_itself(stack: Stack) -> None:
     with (
-        open_lane(stack, jobs={"trend_interval_s": 0.2, "rollup_interval_s": 0.2}) as lane,
+        open_lane(stack, topics=False, jobs={"trend_interval_s": 0.2, "rollup_interval_s": 0.2}) as lane,
         psycopg.connect(lane.endpoints.db_owner_url, autocommit=True) as db,
         maintenance(lane) as (_, runner),
     ):
@@ -202,7 +202,7 @@ def test_a_task_that_fails_is_named_touches_no_other_and_succeeds_again_by_itsel
 
 
 def test_a_second_process_stands_by_and_goes_on_where_the_first_one_ends(stack: Stack) -> None:
-    with open_lane(stack, jobs={"rollup_interval_s": 0.2}) as lane:
+    with open_lane(stack, topics=False, jobs={"rollup_interval_s": 0.2}) as lane:
         with maintenance(lane) as (first, tasks):
             eventually(lambda: task(lane, "rollups")["success_at"], 30, "the first works")
             with maintenance(lane, "there") as (second, _):

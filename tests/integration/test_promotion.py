@@ -32,7 +32,7 @@ from tests.integration.promotion_support import (
 from tests.support import Lane
 from tests.support_frames import vin
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 RENAMES = "045_names.sql"
 

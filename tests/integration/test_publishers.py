@@ -179,7 +179,7 @@ def test_an_idle_connection_is_kept_alive(broker: Broker, client: Client) -> Non
     name = f"idle-{client.__name__}"
     with (
         Link("127.0.0.1", broker.port) as link,
-        client([MqttBroker("127.0.0.1", link.port)], [name], keepalive_s=4) as publisher,
+        client([MqttBroker("127.0.0.1", link.port)], [name], keepalive_s=2) as publisher,
     ):
         publisher.connect(5)
         eventually(lambda: publisher.drive(0.01) or link.heard[0].count(b"\xc0\x00") >= 2, 90, "two pings")

@@ -38,7 +38,7 @@ from tests.integration.stream_support import HOUR_MS, assert_equal, base_ms, dri
 from tests.support import Lane, open_lane
 from tests.support_frames import vin
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 SPOIL = (
     "UPDATE odograph.vehicle_window SET distance_m = 7 WHERE (vehicle_id, window_start) = "

@@ -31,6 +31,8 @@ from tests.integration.stream_support import query
 from tests.support import Lane
 from tests.support_frames import vin
 
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
+
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
 CELL = "891f8d7a49bffff"
 Row = dict[str, Any]

@@ -25,7 +25,7 @@ from tests.integration.stream_support import drive, query, spoilt
 from tests.support import Lane
 from tests.support_frames import Record, vin
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 SUMMER_TIME_ENDS_MS = 1_792_890_000_000
 """2026-10-25 01:00:00 UTC: Berlin lives its third hour a second time."""

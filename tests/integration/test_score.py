@@ -12,7 +12,7 @@ from tests.integration.events_support import T0, VINS, change
 from tests.integration.test_truth import written
 from tests.support import Lane
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 MIN_MS = 60_000
 
 

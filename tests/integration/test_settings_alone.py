@@ -17,13 +17,13 @@ from infra.clients import database_url
 from infra.contract import downlink
 from infra.settings.files import write_private
 from infra.settings.settings import PREFIX
-from infra.stack import kafka, postgres, processes
+from infra.stack import kafka, postgres
 from infra.stack.probes import readyz
 from infra.stack.service import free_port
 from infra.stack.stack import Stack
 from stream_jobs.app.database import Connection, Database
 from tests import forked
-from tests.support import LaneProcess, eventually, odograph_command
+from tests.support import LaneProcess, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -77,8 +77,8 @@ class Site:
     def program(self, name: str, port: int, *parts: dict[str, str]) -> Iterator[LaneProcess]:
         """A program while the block runs."""
         env = self.environment(name, {"HEALTH_PORT": str(port), "DASHBOARD_PORT": str(port)}, *parts)
-        command, log = [*odograph_command(), *PROGRAMS[name]], self.folder / f"{name}.log"
-        running = LaneProcess(name, processes.spawn(self.folder / "run", name, command, log, env=env), log)
+        log = self.folder / f"{name}.log"
+        running = LaneProcess(name, forked.spawn(self.folder / "run", name, PROGRAMS[name], log, env), log)
         try:
             yield running
         finally:

@@ -166,7 +166,7 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(own: Stack) -> None:
     assert "ODOGRAPH_KAFKA_HEAP_MB" in wrong.stderr
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", ["mosquitto", "postgres"])  # Kafka below: its broker is missed for 6 s
 def test_a_killed_service_comes_back_with_its_data(own: Stack, name: str) -> None:
     victim = own.runner.find(name)
     assert victim is not None

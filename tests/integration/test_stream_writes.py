@@ -38,7 +38,7 @@ from tests.support import Lane, eventually
 from tests.support_frames import frame, vin
 from tests.unit.stream_jobs.window_support import T0, archived, received, windows_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 CELL = 0x891F8D7A49BFFFF
 STEPS = round(BY_NAME["speed_kmh"].steps_per_unit)
@@ -196,6 +196,7 @@ def test_frames_whose_windows_were_closed_are_listed_as_late_and_an_older_state_
     assert query(lane, "SELECT speed_kmh FROM odograph.vehicle_latest") == [{"speed_kmh": 50.0}]
 
 
+@pytest.mark.usefixtures("topics")
 def test_rows_that_the_database_refuses_are_dead_letters_and_the_others_of_their_batch_are_written_once(
     lane: Lane, database: Database
 ) -> None:
@@ -227,6 +228,7 @@ ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("topics")
 def test_a_value_of_every_type_is_stored_as_it_is_and_one_that_does_not_fit_is_a_dead_letter(
     lane: Lane, database: Database
 ) -> None:

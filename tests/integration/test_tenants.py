@@ -42,7 +42,7 @@ WHERE p.pronamespace = 'tenant'::regnamespace AND p.proretset AND p.pronargs = 1
 @pytest.fixture(scope="module")
 def filled(stack: Stack) -> Iterator[tuple[Lane, Whose]]:
     """Known rows; every other vehicle is of one fleet, the rest of another one, and one of none."""
-    with open_lane(stack) as lane:
+    with open_lane(stack, topics=False) as lane:
         with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
             support_rows.fill(connection, datetime.now(UTC))
             vins = [

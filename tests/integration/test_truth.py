@@ -12,7 +12,7 @@ from infra.sql import truth
 from tests.integration.events_support import rows
 from tests.support import Lane
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 VIN = "WDGAAAAA5AAAAAAAA"
 BEGIN = {
     "kind": "fault", "fault": "slow_leak", "fault_id": "f1", "phase": "begin", "vehicle_id": VIN,

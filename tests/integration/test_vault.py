@@ -31,7 +31,7 @@ from tests.integration.events_support import T0, VINS, change, crash, produce, r
 from tests.support import Lane
 from tests.unit.stream_jobs.archive.archive_support import batches
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 COURT = legal_basis("court-order: docket 7")
 
@@ -99,6 +99,7 @@ def test_another_record_under_the_same_identity_is_noted_once_and_changes_nothin
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("topics")
 def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path: Any) -> None:
     produce(lane, "crash", [open_record(0, 1, T0, crash_id="=1+1")], at_ms=T0 + 300)
     with lane.process("jobs", "events"):
