@@ -40,6 +40,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 SIZE = ("--kafka", "2", "--mqtt", "2", "--workers", "1", "--services-only")
 STARTED = ("bridge-1", "bridge-2", "jobs", "maintenance", "events", "events-2")
 FRAMES = 2000
+QUICK = {"ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2", "ODOGRAPH_JOBS_PUBLISH_S": "1"}
 IN_SYNC = re.compile(r"leads \d+ partitions, (\d+) of \1 copies in sync")
 
 
@@ -59,7 +60,7 @@ def driving(home: Path) -> Iterator[None]:
     """Some of the cluster's programs, into which a small fleet has driven."""
     stack = Stack(load(paths={"home": str(home)}), print)
     chosen = [program for program in stack.programs() if program.name in STARTED]
-    ports, env = addresses(home).http_ports, {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
+    ports, env = addresses(home).http_ports, {**os.environ, "ODOGRAPH_PATHS_HOME": str(home), **QUICK}
     keeper = ForkedSupervisor(home, chosen, print, env=env)
     with keeper, in_background("watch", keeper.watch):
         for name in STARTED:
