@@ -37,6 +37,8 @@ LIGHT_JAVA = {
     "ODOGRAPH_JOBS_JAVA_OPTIONS": f"{QUICK_COMPILER} -XX:+UseSerialGC",
 }
 """A test is over before Java's second compiler pays, Kafka's too: test_instant takes 89 s of CPU, not 185."""
+QUICK_KAFKA = "check.interval.ms=1000\nlog.cleaner.backoff.ms=500"
+"""What is expired or compacted goes soon: a test waits for that."""
 PIPELINE_S = 1200
 """The whole pipeline starts, drives and is killed several times before the first of its tests."""
 GROUPS = ("stream", "services", "messages", "pages", "jobs", "demo", "e2e", "dashboard", "unit")
@@ -130,7 +132,10 @@ def stack(clean_environment: None, pytestconfig: pytest.Config) -> Iterator[Stac
     home = Path(tempfile.mkdtemp(prefix="odograph-test-"))
     settings = load(paths={"home": str(home)}, kafka={"heap_mb": 512})
     fetch_all(settings.paths.cache, SERVICES)
-    with guarded(home, remove=True):
+    with guarded(home, remove=True), pytest.MonkeyPatch.context() as patch:
+        quick = home / kafka.TEMPLATE.name
+        quick.write_text(kafka.TEMPLATE.read_text().replace("check.interval.ms=60000", QUICK_KAFKA))
+        patch.setattr(kafka, "TEMPLATE", quick)
         running = Stack(settings, say=lambda _: None, preferred={}, only=only)
         running.up()
         make_template(running)

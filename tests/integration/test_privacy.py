@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from infra.clients import kafka
+from infra.clients.health import in_background
 from infra.contract.topics import kafka_topic
 from infra.stack.stack import Stack
 from stream_jobs.recovery.files import LocalFiles
@@ -181,17 +183,22 @@ def test_nothing_of_an_erased_vehicle_is_left_and_the_ledger_balances(stack: Sta
     verified = lane.run("crash", "verify")
     assert verified.returncode == 0, verified.stdout
 
-    seqs, shuffles = itertools.count(FRAMES), [*lane.home.rglob("shuffle_*")]
+    shuffles = [*lane.home.rglob("shuffle_*")]
 
-    def gone() -> bool:  # new batches let Spark drop the states of old ones
-        seq = next(seqs)
-        send(lane, [(T0 + 1000 * seq + 1500, frame(1, seq, T0 + 1000 * seq)[1])])
+    def drive_on(stop: threading.Event) -> None:  # new batches let Spark drop the states of old ones
+        for seq in itertools.count(FRAMES):
+            send(lane, [(T0 + 1000 * seq + 1500, frame(1, seq, T0 + 1000 * seq)[1])])
+            if stop.wait(0.5):
+                return
+
+    def gone() -> bool:
         assert next(files_with(stack, lane, GONE), None) is None
         assert said_of(lane, GONE) == {b""}
         assert not [path for path in shuffles if path.exists()]
         return True
 
-    eventually(gone, DONE_S, "no file holds it")
+    with in_background("drive on", drive_on):
+        eventually(gone, DONE_S, "no file holds it")
     again = lane.run("privacy", "erase", GONE, "--yes", "--wait", "200s", "--json")
     assert again.returncode == 0, again.stderr
     assert orjson.loads(again.stdout)["frames"] == 1
