@@ -294,22 +294,34 @@ class PostgresPair:
         return made.replace(one, f"{one},{other}")
 
     def begin(self) -> None:
-        """Start both, with database and roles. A standby that is not there is copied."""
-        self.runner.start(self.service(self.primary))
-        if self.row(self.primary, SQL["follows"], "postgres")[0]:
-            self.promote(self.primary)
-        self.file.write_text(self.primary)
-        ensure_roles(self._url(self.primary, "postgres"), self._words)
-        ensure_database(self._url(self.primary, "postgres"), DATABASE)
+        """Start both, with database and roles. Who was promoted by hand is the primary.
+
+        A standby that is not there is copied.
+        """
+        primary = next(filter(self._takes_writes, self.names()), self.primary)
+        self.runner.start(self.service(primary))
+        if self.row(primary, SQL["follows"], "postgres")[0]:
+            self.promote(primary)
+        self.file.write_text(primary)
         ports = ",".join(f"{self.ports[name]}" for name in BOTH)
         both = f"host={HOST},{HOST} port={ports} target_session_attrs=read-write {LOGIN}"
-        self._change(self.primary, f"ALTER SYSTEM SET primary_conninfo = '{both}'")
-        self.run_in(self.primary, "/usr/bin/touch", SIGN)
+        self._change(primary, f"ALTER SYSTEM SET primary_conninfo = '{both}'")
+        self.run_in(primary, "/usr/bin/touch", SIGN)
         if not (self._data(self.standby) / "cluster").exists():
             self.service(self.standby).prepare()
             copy = ("-D", f"{DATA}/cluster", "-d", both, "-X", "stream", "-c", "fast")
             self.run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_basebackup", *copy)
-        self.follow()
+        self.follow()  # first: a commit waits for the standby
+        ensure_roles(self._url(primary, "postgres"), self._words)
+        ensure_database(self._url(primary, "postgres"), DATABASE)
+
+    def _takes_writes(self, name: str) -> bool:
+        """Whether it does, or did when it ended: PostgreSQL takes the sign away when it promotes."""
+        if self.runner.find(name) is not None:
+            self.runner.start(self.service(name))  # which answers then
+            return not self.row(name, SQL["follows"], "postgres")[0]
+        sign = self._data(name) / Path(SIGN).relative_to(DATA)
+        return sign.parent.exists() and not sign.exists()
 
     def follow(self) -> None:
         """Start the standby, and wait until it has all that the primary writes."""
@@ -319,10 +331,14 @@ class PostgresPair:
         self._change(self.primary, f"ALTER SYSTEM SET synchronous_standby_names = {names}")
         wanted = ("streaming", "sync" if self.synchronous else "async")
         for last in looks(SYNC_S, POLL_S):
-            if (found := self.row(self.primary, SQL["streams"])) == wanted:
+            if (found := self.row(self.primary, SQL["streams"], "postgres")) == wanted:
                 break
             if last:
-                raise ServiceError(f"{self.standby} does not follow within {SYNC_S:g} s: {found}")
+                raise ServiceError(
+                    f"{self.standby} does not follow {self.primary} within {SYNC_S:g} s: {found}; to have it "
+                    "copied anew (what it alone has is lost): odograph down, remove "
+                    f"{self._data(self.standby)}, odograph up"
+                )
 
     def role(self, name: str) -> str:
         """Primary, and who follows it how far behind; or standby. Raises ServiceError."""
