@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -197,7 +197,8 @@ def sizes_kept(stack: Stack) -> Iterator[None]:
     def keep(stop: threading.Event) -> None:
         while True:
             memory = {one.name: processes.memory_mb(one.pid) for one in processes.all_running(run_dir)}
-            write_private(run_dir / SIZES_FILE, json.dumps([memory, folder_sizes(stack.home)]), 0o644)
+            with suppress(OSError):  # the disk is full
+                write_private(run_dir / SIZES_FILE, json.dumps([memory, folder_sizes(stack.home)]), 0o644)
             if stop.wait(every_s):
                 return
 

@@ -90,6 +90,7 @@ class Supervisor:
     alone_s: float = 300.0
     _kept: dict[str, _Kept] = field(default_factory=dict)
     _begun_s: float = field(default_factory=time.monotonic)
+    _written: Mapping[str, object] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         """Start all; what an earlier supervisor left running is ended first."""
@@ -110,53 +111,50 @@ class Supervisor:
         return self.home / "run"
 
     def watch(self, stop: threading.Event) -> None:
-        """Restart what ends until ``stop`` is set."""
+        """Restart what ends until ``stop`` is set, on a full disk too."""
         while not stop.wait(TICK_S):
-            self.tick()
+            with suppress(OSError):
+                self.tick()
 
     def _add(self, programs: Sequence[Program]) -> None:
         self._kept.update((program.name, _Kept(program, 0.0)) for program in programs)
 
     def tick(self) -> None:
-        """Notice what ended, start what is due, put full logs aside."""
+        """Notice what ended, start what is due, put full logs aside. Raises OSError; the next one goes on."""
         now = time.monotonic()
         for log in (self.home / "logs").glob("*.log"):
             processes.put_full_log_aside(log)
         if self.later and (now - self._begun_s > self.alone_s or self.due()):
             self._add(self.later)
             self.later = ()
-        if sum(self._look_after(kept, now) for kept in self._kept.values()):
-            state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
+        for kept in self._kept.values():
+            self._look_after(kept, now)
+        state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
+        if state != self._written:
             write_private(self._run_dir / STATE_FILE, json.dumps(state), 0o644)
+            self._written = state
 
-    def _look_after(self, kept: _Kept, now: float) -> bool:
-        """Whether it was found ended, or was started."""
+    def _look_after(self, kept: _Kept, now: float) -> None:
         name, child = kept.program.name, kept.child
         found = processes.find(self._run_dir, name) if kept.is_service else None
         if found is not None or (child is not None and child.poll() is None):
             kept.runs = True
-            return False
-        if kept.is_service and not processes.pid_file(self._run_dir, name).exists():
+        elif kept.is_service and not processes.pid_file(self._run_dir, name).exists():
             kept.runs, kept.due_s = False, math.inf  # it was stopped
-            return False
-        if kept.runs:
+        elif kept.runs:
             if child is not None and not kept.is_service:
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)  # what it left behind, as the JVM of a driver
-            self._note_exit(kept, now, child.returncode if child else None)
-            return True
-        if now < kept.due_s:
-            return False
-        try:
-            kept.child = self.respawn(name) if kept.is_service else self._spawn(kept.program)
-        except (ServiceError, OSError) as error:
-            self.say(f"{name}: {error}")
-            self._note_exit(kept, now, None)
-            return True
-        if kept.child is not None:
-            kept.runs, kept.started_s = True, now
-            self.say(f"{name}: started{' again' if kept.is_service else ''}, pid {kept.child.pid}")
-        return kept.child is not None
+            code = child.returncode if child else None
+            self._note_exit(kept, now, "ended" if code is None else f"ended with {code}", code)
+        elif now >= kept.due_s:
+            try:
+                kept.child = self.respawn(name) if kept.is_service else self._spawn(kept.program)
+            except (ServiceError, OSError) as error:
+                self._note_exit(kept, now, str(error))
+            if kept.child is not None:
+                kept.runs, kept.started_s = True, now
+                self.say(f"{name}: started{' again' if kept.is_service else ''}, pid {kept.child.pid}")
 
     def _spawn(self, program: Program) -> subprocess.Popen[bytes]:
         env = {**(os.environ if self.env is None else self.env), **program.env}
@@ -165,7 +163,7 @@ class Supervisor:
     def log(self, name: str) -> Path:
         return self.home / "logs" / f"{name}.log"
 
-    def _note_exit(self, kept: _Kept, now: float, code: int | None) -> None:
+    def _note_exit(self, kept: _Kept, now: float, how: str, code: int | None = None) -> None:
         if now - kept.started_s >= self.backoff.good_s:
             kept.in_a_row = 0
         pause_s = self.backoff.pause_s(kept.in_a_row)
@@ -173,7 +171,6 @@ class Supervisor:
         kept.in_a_row += 1
         kept.restarts += 1
         log = self.log(kept.program.name)
-        how = "ended" if code is None else f"ended with {code}"
         self.say(f"{kept.program.name}: {how}, again in {pause_s:g} s; its log: {log}")
 
     def _stop(self, kept: _Kept) -> None:

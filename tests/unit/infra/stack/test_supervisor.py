@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -169,4 +170,22 @@ def test_a_service_that_cannot_be_started_is_said_and_tried_again(tmp_path: Path
         child.kill()
         child.wait()
         eventually(lambda: supervisor.tick() or len(tries) > 4, 60, "it is tried again and again")
-    assert said.count("sleeper: the disk is full") == 2
+    assert sum(text.startswith("sleeper: the disk is full, again in ") for text in said) == 2
+
+
+def test_on_a_full_disk_programs_go_on_and_what_ends_is_started_again(tmp_path: Path) -> None:
+    full = threading.Event()
+
+    def say(_: str) -> None:
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    keeper = Supervisor(tmp_path, [SLEEPER, FAILING], say, QUICK)
+    with keeper, in_background("watch", keeper.watch):
+        first = pid_of(tmp_path, "sleeper")
+        full.set()
+        os.kill(first, signal.SIGKILL)
+        eventually(lambda: pid_of(tmp_path, "sleeper") != first, 60, "another pid")
+        eventually(lambda: (read_state(tmp_path)["failing"]["restarts"] or 0) > 2, 60, "the other's restarts")
+        assert read_state(tmp_path)["sleeper"] == {"restarts": 1, "last_exit": -signal.SIGKILL}
+        full.clear()
