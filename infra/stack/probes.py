@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
+from http.client import HTTPException
 
 import paho.mqtt.client as mqtt
 import psycopg
@@ -76,13 +77,16 @@ def tls_server(port: int, ca: str, host: str = HOST, *, asks: bool = True) -> st
         ):
             version = secure.version() or ""
             secure.settimeout(STRANGER_S)
-            with suppress(ssl.SSLError, ConnectionError):  # TLS 1.3 tells of it after the handshake
-                if asks and secure.recv(1):
-                    raise ServiceError(f"port {port} takes clients without a certificate")
-    except TimeoutError as error:
-        raise ServiceError(f"port {port} takes clients without a certificate") from error
+            try:
+                taken = asks and secure.recv(1) != b""
+            except TimeoutError:
+                taken = True  # nobody sends it away
+            except (ssl.SSLError, ConnectionError):  # TLS 1.3 tells of it after the handshake
+                taken = False
     except OSError as error:
         raise ServiceError(f"port {port}: no TLS by our authority ({error})") from error
+    if taken:
+        raise ServiceError(f"port {port} takes clients without a certificate")
     return version
 
 
@@ -186,19 +190,23 @@ def foreign_host(where: int | str) -> int:
 
 
 def got(where: int | str, path: str, host: str = "") -> tuple[int, bytes]:
-    """Status and body of what is asked of the process there (as of ``page``); raises OSError.
+    """Status and body of what is asked of the process there (as of ``page``), by no proxy; raises OSError.
 
     ``host``: the name under which it is asked, if not its address.
     """
     address, context = page(where)
     headers = {"Host": host} if host else {}
     asked = urllib.request.Request(f"{address}{path}", headers=headers)  # noqa: S310  http or https
+    handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     try:
-        with urllib.request.urlopen(asked, timeout=TIMEOUT_S, context=context) as answer:  # noqa: S310
+        try:
+            answer = urllib.request.build_opener(*handlers).open(asked, timeout=TIMEOUT_S)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
             return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
+    except HTTPException as error:
+        raise ConnectionError(f"no HTTP: {error!r}") from error
 
 
 def _reasons(body: bytes) -> str:

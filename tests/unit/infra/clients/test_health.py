@@ -78,7 +78,12 @@ def test_a_taken_port_is_named_in_the_error() -> None:
         HealthServer(Listen(first.port), {}, CollectorRegistry()).__enter__()
 
 
-def test_status_hears_why_a_process_is_not_ready_and_what_a_ready_one_remarks() -> None:
+def test_status_hears_why_a_process_is_not_ready_and_what_a_ready_one_remarks_whatever_proxy_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"http_proxy": "http://127.0.0.1:9", "no_proxy": "", "NO_PROXY": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(urllib.request, "_opener", None)  # urlopen's keeps what it first found
     remarks: dict[str, Check] = {"degraded": lambda: "user_sql.x: division by zero"}
     with HealthServer(Listen(), {}, CollectorRegistry(), remarks) as server:
         assert readiness_of(server.port) == (None, "degraded: user_sql.x: division by zero")
