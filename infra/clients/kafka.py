@@ -1,6 +1,7 @@
 """Kafka clients: their common settings, errors as ServiceError, and a reader of stretches of the log."""
 
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import kafka_topic
 
 TIMEOUT_S: Final = 5.0
@@ -41,8 +42,16 @@ def _parts(bootstrap: str) -> tuple[str, str, str]:
 
 
 def access(bootstrap: str) -> dict[str, str]:
-    """The client's settings of an address."""
+    """The client's settings of an address. Raises ConfigError for a file that cannot be used."""
     servers, ca, certificate = _parts(bootstrap)
+    context, file = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca
+    try:
+        if ca:
+            context.load_verify_locations(ca)
+        if file := certificate:  # a password, even an empty one: OpenSSL asks at the terminal otherwise
+            context.load_cert_chain(certificate, password="")
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(f"certificates for Kafka {servers}: {file}: {error}") from error
     ours = {"ssl.certificate.location": certificate, "ssl.key.location": certificate} if certificate else {}
     tls = {"security.protocol": "ssl", "ssl.ca.location": ca, **ours} if ca else {}
     return {"bootstrap.servers": servers, **tls}

@@ -18,6 +18,7 @@ from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings
 from infra.settings.sections import Retention
+from infra.stack.access.identity import SERVICES, Authority
 
 
 @pytest.fixture(autouse=True)
@@ -184,22 +185,32 @@ def test_of_several_database_servers_the_one_that_takes_writes_is_sought(
     assert settings.load(db={key: f"postgresql:{given}"}).db.given() == {key: f"postgresql:{used}"}
 
 
-def test_the_files_of_an_external_kafka_reach_every_client() -> None:
-    files: dict[str, Any] = {"ca_file": "/ca.pem", "cert_file": "/us.pem"}
+def test_the_files_of_an_external_kafka_reach_every_client_or_are_named_where_they_are_wrong(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path, SERVICES)
+    ca, us, one = authority.folder / "ca.pem", tmp_path / "us.pem", authority.issue("us")
+    files: dict[str, Any] = {"ca_file": ca, "cert_file": us}
     open_one, with_files = (
         settings.load(kafka={"bootstrap": "k1:9093,k2:9093"} | more).kafka.address() for more in ({}, files)
     )
+    with pytest.raises(ConfigError, match=f"certificates for Kafka k1:9093,k2:9093: {us}: .*No such file"):
+        kafka.access(with_files)
+    us.write_text(one.certificate.read_text())
+    with pytest.raises(ConfigError, match=f"{us}: .*PEM"):
+        kafka.producer(with_files)
+    us.write_text(one.certificate.read_text() + one.key.read_text())
     assert (kafka.access(open_one), kafka.java_access(open_one)) == (
         {"bootstrap.servers": "k1:9093,k2:9093"}, {"kafka.bootstrap.servers": "k1:9093,k2:9093"}
     )  # fmt: skip
     assert kafka.access(with_files) == {
-        "bootstrap.servers": "k1:9093,k2:9093", "security.protocol": "ssl", "ssl.ca.location": "/ca.pem",
-        "ssl.certificate.location": "/us.pem", "ssl.key.location": "/us.pem",
+        "bootstrap.servers": "k1:9093,k2:9093", "security.protocol": "ssl", "ssl.ca.location": f"{ca}",
+        "ssl.certificate.location": f"{us}", "ssl.key.location": f"{us}",
     }  # fmt: skip
     assert kafka.java_access(with_files) == {
         "kafka.bootstrap.servers": "k1:9093,k2:9093", "kafka.security.protocol": "SSL",
-        "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": "/ca.pem",
-        "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": "/us.pem",
+        "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": f"{ca}",
+        "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": f"{us}",
     }  # fmt: skip
 
 
