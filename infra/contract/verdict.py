@@ -5,7 +5,7 @@ stream, in a batch, in a replay years later, and for a day that was generated in
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from typing import Any, Final
 
 from infra.settings.settings import Settings
@@ -30,8 +30,8 @@ class ClockLimits:
 
 def clock_limits(settings: Settings) -> ClockLimits:
     """The limits in force."""
-    floor = datetime.fromisoformat(settings.jobs.clock_floor).replace(tzinfo=UTC)
     jobs = settings.jobs
+    floor = datetime.combine(jobs.clock_floor, time(), UTC)
     return ClockLimits(int(floor.timestamp() * 1000), jobs.ahead_s * 1000, jobs.lateness_s * 1000)
 
 

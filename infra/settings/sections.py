@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from ipaddress import IPv4Address, IPv6Address
 from itertools import pairwise
 from pathlib import Path
@@ -87,6 +88,13 @@ class Paths(Section):
     checkpoints: str = setting("", "checkpoints of the queries: folder or Hadoop URL; empty: in the home")
     archive: str = setting("", "not in use yet: the archive lies in the home")
     lookups: str = setting("", "vehicles and road network: folder or Hadoop URL; empty: in the home")
+
+    @field_validator("home", "cache", mode="before")
+    @classmethod
+    def _named(cls, path: object) -> object:
+        if path == "":
+            raise ValueError("a folder is wanted, . for the working directory")
+        return path
 
     @field_validator("checkpoints", "archive", "lookups")
     @classmethod
@@ -432,7 +440,7 @@ class Jobs(Section):
     road_window_s: int = setting(60, "road-cell window, s", ge=1)
     lateness_s: int = setting(30, "a frame received later than this after its first sample is late, s", ge=1)
     ahead_s: int = setting(10, "a frame stamped further ahead of its receipt is quarantined, s", ge=1)
-    clock_floor: str = setting("2015-01-01", "an earlier device clock was never set: quarantined")
+    clock_floor: date = setting(date(2015, 1, 1), "an earlier device clock was never set: quarantined")
     max_offsets: int = setting(100_000, "records a micro-batch takes at most", ge=1)
     clock_s: float = setting(15.0, "without a record for so long wall time runs timers; 0: never, s", ge=0)
     instant_master: str = setting(

@@ -19,8 +19,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-from pydantic_settings import TomlConfigSettingsSource as TomlSource
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from infra.clients import database_url
 from infra.clients.health import HOST, Listen
@@ -45,6 +50,26 @@ RENAMED = {
 }
 """Settings of earlier versions and their names now; the file's keys follow from these."""
 Sections = dict[str, dict[str, object]]  # values by section and key
+
+
+class _Environment(EnvSettingsSource):
+    """A list or section that is no JSON stays as it is: the check of the field tells what is wanted."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
+class _File(TomlConfigSettingsSource):
+    """Raises ConfigError that names the file."""
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:
+        try:
+            return super()._read_file(file_path)
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file_path}: {error}") from error
 
 
 class Settings(BaseSettings):
@@ -95,14 +120,13 @@ class Settings(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource, *_: Any, **__: Any,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then environment, then the file, then that of the home that these name."""
-        given = (init_settings, env_settings, TomlSource(settings_cls))
-        homes = (source().get("paths", {}).get("home") for source in given)
-        home = next(filter(None, homes), sections.Paths().home)
-        return *given, TomlSource(settings_cls, Path(home) / HOME_FILE)
+        given = (init_settings, _Environment(settings_cls), _File(settings_cls))
+        homes = (_at(source(), ("paths", "home")) for source in given)
+        home = next((at for at in homes if at and isinstance(at, str | Path)), sections.Paths().home)
+        return *given, _File(settings_cls, Path(home) / HOME_FILE)
 
     def changed(self, sections_: Sections) -> "Settings":
         """With these values in place of those in force."""
@@ -207,8 +231,6 @@ def load(**overrides: Any) -> Settings:
         for e in error.errors(include_input=False, include_url=False):
             name = f"{PREFIX}{'_'.join(map(str, e['loc']))}".upper()
             wrong.setdefault(name, _unknown(name) if e["type"] == "extra_forbidden" else wanted(e))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{CONFIG_FILE}: {error}") from error
     if wrong:
         named = (why if why.startswith(PREFIX) else f"{name}: {why}" for name, why in wrong.items())
         raise ConfigError(f"wrong setting: {'; '.join(named)}. `odograph config` lists all settings")

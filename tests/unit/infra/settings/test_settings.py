@@ -85,12 +85,40 @@ def test_a_renamed_setting_names_the_new_one_in_the_environment_and_in_the_file(
     [
         ('[mqtt]\nprot = 1883\n', "ODOGRAPH_MQTT_PROT: there is no such setting; did you mean"),
         ('[mqqt]\nport = 1883\n', "ODOGRAPH_MQQT: there is no such setting"),
-        ('[mqtt\n', r"\.odograph\.toml: "),
+        ('[mqtt\n', r"^\.odograph\.toml: "),
+        ('paths = "x"\n', "wrong setting: ODOGRAPH_PATHS: keys with values are wanted"),
+        ('[paths]\nhome = 5\n', "wrong setting: ODOGRAPH_PATHS_HOME: "),
     ],
 )  # fmt: skip
 def test_what_the_file_says_and_nothing_reads_is_refused(empty_folder: Path, text: str, told: str) -> None:
     (empty_folder / ".odograph.toml").write_text(text)
     with pytest.raises(ConfigError, match=told):
+        settings.load()
+
+
+def test_a_broken_file_of_the_home_is_named(empty_folder: Path) -> None:
+    (empty_folder / "there").mkdir()
+    (empty_folder / "there" / "settings.toml").write_text("[kafka\n")
+    with pytest.raises(ConfigError, match=r"^there/settings\.toml: "):
+        settings.load(paths={"home": "there"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("PATHS", "/tmp", "there is no such setting; did you mean ODOGRAPH_PATHS_"),
+        ("KAFKA", "h:9092", "there is no such setting; did you mean ODOGRAPH_KAFKA_"),
+        ("LEASE", "x", "there is no such setting; did you mean ODOGRAPH_LEASE_"),
+        ("COHORT_LOAD_EDGES_PCT", "20,40,60", r"a list is wanted, as \[1, 2\]"),
+        ("PATHS_HOME", "", "a folder is wanted"),
+        ("JOBS_CLOCK_FLOOR", "never", ".* a valid date"),
+    ],
+)
+def test_what_no_setting_can_be_in_the_environment_is_refused_by_its_variable(
+    variable: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"ODOGRAPH_{variable}", value)
+    with pytest.raises(ConfigError, match=f"wrong setting: ODOGRAPH_{variable}: {told}"):
         settings.load()
 
 
