@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.markup import escape
 
 from edge_simulator.geo import Floats, Ints
 from edge_simulator.recordings.drives import GAP, Row, iso, read, spacing_ms
@@ -177,9 +176,9 @@ def told(drives: Iterable[Mapping[str, Any]]) -> str:
     heads = ("drive", "vehicle", "good rows", "bad", "km by speed", "by trace", "trips", "alerts", "left out")
     rows = [
         (
-            escape(one["name"]), one["vehicle_id"], one["rows"] - one["bad_rows"], one["bad_rows"],
+            one["name"], one["vehicle_id"], one["rows"] - one["bad_rows"], one["bad_rows"],
             one["distance_by_speed_m"] / 1000, one["distance_by_trace_m"] / 1000, one.get("trips"),
-            one.get("alerts"), escape("; ".join(f"{n} {why}" for why, n in one["reasons"].items())),
+            one.get("alerts"), "; ".join(f"{n} {why}" for why, n in one["reasons"].items()),
         )
         for one in drives
     ]  # fmt: skip

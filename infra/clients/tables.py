@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from numbers import Integral, Real
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 WIDTH = 200  # of what is no terminal, characters
@@ -51,19 +52,19 @@ def aligned(
 
 
 def table(*heads: str, rows: Iterable[Sequence[object]] = ()) -> Table:
-    """A table without lines; cells may hold markup and fold where they are long."""
+    """A table without lines; cells fold where they are long. Of ``rows`` each is shown as it is."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     rows = [*rows]
     for number, head in enumerate(heads):
         right = bool(rows) and _numeric([row[number] for row in rows])
         made.add_column(head, overflow="fold", justify="right" if right else "left")
     for row in rows:
-        made.add_row(*map(cell, row))
+        made.add_row(*(escape(cell(value)) for value in row))
     return made
 
 
 def rendered(*parts: Table | str) -> str:
-    """Tables and lines as text for standard output."""
+    """Tables and lines, which may hold markup, as text for standard output."""
     console, out = Console(highlight=False), io.StringIO()
     width = console.width if console.is_terminal else WIDTH
     Console(file=out, highlight=False, force_terminal=console.is_terminal, width=width).print(

@@ -13,6 +13,8 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
+from rich.markup import escape
+
 from infra.clients.basemap import OPTION, find
 from infra.clients.db import system_user
 from infra.clients.tables import rendered, table
@@ -333,6 +335,6 @@ def report(found: Sequence[Finding], as_json: bool) -> str:
     for finding in found:
         mark = "[green]ok[/]" if finding.fine else "[red]wrong[/]"
         text = finding.detail if finding.fine else f"{finding.detail}\n-> {finding.next_step}"
-        made.add_row(mark, finding.name, text)
+        made.add_row(mark, finding.name, escape(text))
     wrong = sum(not finding.fine for finding in found)
     return rendered(made, f"{wrong} of {len(found)} wrong" if wrong else f"all {len(found)} fine")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -249,10 +250,11 @@ def report(stack: Stack, rows: Sequence[Part], as_json: bool) -> str:
     shown = table("part", "state", "address", "pid", "up", "MiB", "restarts", *roles)
     for row in rows:
         state = f"[{'red' if row.trouble else 'green'}]{row.state}[/]"
-        up, memory = _span(row.up_s), "" if row.memory_mb is None else f"{row.memory_mb:.0f}"
+        up = "" if row.up_s is None else str(timedelta(seconds=int(row.up_s)))
+        memory = "" if row.memory_mb is None else f"{row.memory_mb:.0f}"
         pid, restarts = ("" if number is None else str(number) for number in (row.pid, row.restarts))
         shown.add_row(row.name, state, row.address, pid, up, memory, restarts, *[row.role for _ in roles])
-    lines = [f"{row.name}: {row.trouble}" for row in rows if row.trouble]
+    lines = [f"{row.name}: {escape(row.trouble)}" for row in rows if row.trouble]
     lines += [f"{row.name}: [yellow]{escape(row.remark)}[/]" for row in rows if row.remark]
     counts = [table("topic", "records", rows=[(name, f"{n:,}") for name, n in topics.items()])]
     lines += [f"region {s.region.name}: {role}", *map(str, uncopied)] if role else []
@@ -305,11 +307,3 @@ def _partition_lines(skews: Sequence[Skew], keys: Sequence[TopKey], terms: Watch
         f"{key.vehicle_id} {100 * key.share:.1f} % (partition {key.partition})" for key in keys[:TOP_SHOWN]
     )
     return lines + ([f"top keys of {keys[0].topic}: {', '.join(each)}"] if keys else [])
-
-
-def _span(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"

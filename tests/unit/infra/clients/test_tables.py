@@ -27,5 +27,6 @@ def test_times_and_truth_are_written_for_people() -> None:
     assert aligned([(datetime(2026, 11, 20, 8, tzinfo=UTC), True)]) == "2026-11-20 08:00:00  yes"
 
 
-def test_a_rendered_table_has_numbers_flush_right() -> None:
-    assert rendered(table("name", "n", rows=[("a", 5), ("b", 1000)])).split("\n")[1] == "a         5"
+def test_a_rendered_table_has_numbers_flush_right_and_texts_as_they_are() -> None:
+    shown = rendered(table("name", "n", rows=[("a", 5), ("[auth], [/x]", 1000)])).split("\n")
+    assert [line.rstrip() for line in shown[1:3]] == ["a                 5", "[auth], [/x]  1,000"]
