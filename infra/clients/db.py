@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from infra.contract.errors import ServiceError
 
@@ -37,17 +38,19 @@ def open_connection(
     """A connection of this class; ``session`` are settings of the server, ``driver`` arguments of psycopg.
 
     ``actor``: whom the audit log names, who signed in or ``system_user()``; None: the database's role.
-    ``connect_timeout_s`` None: libpq's default, without end. Raises psycopg.Error.
+    ``connect_timeout_s``: unless the URL has one; None: libpq's default, without end. Raises psycopg.Error.
     """
     settings = dict(session or {})
     if statement_timeout_s is not None:
         settings["statement_timeout"] = str(int(statement_timeout_s * 1000))
     if actor is not None:
         settings["odograph.actor"] = actor.replace("\\", r"\\").replace(" ", r"\ ")
+    given = conninfo_to_dict(url)
     if settings:
-        driver["options"] = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        driver["options"] = f"{given.get('options', '')} {ours}".lstrip()  # of two the server takes the last
     if connect_timeout_s is not None:
-        driver["connect_timeout"] = connect_timeout_s
+        driver["connect_timeout"] = given.get("connect_timeout", connect_timeout_s)
     return kind.connect(url, **driver)
 
 

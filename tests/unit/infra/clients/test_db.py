@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import ExitStack
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
 
-from infra.clients.db import Cause, cause_of, described, socket_deadline
+from infra.clients.db import Cause, cause_of, described, open_connection, socket_deadline
 
 
 def error_of(sqlstate: str) -> psycopg.Error:
@@ -55,6 +56,29 @@ def test_without_a_sqlstate_a_broken_link_is_waited_for_and_a_value_that_cannot_
 def test_an_error_is_described_in_one_line_with_its_sqlstate() -> None:
     too_long = psycopg.errors.lookup("54000")("index row requires 40048 bytes,\nmaximum size is 8191")
     assert described(too_long) == "54000: index row requires 40048 bytes, maximum size is 8191"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "asked"),
+    [
+        ("", {"options": "-c role=r -c statement_timeout=7000", "connect_timeout": 3}),
+        ("?options=-c%20search_path%3Dx%20-c%20role%3Dy&connect_timeout=9",
+         {"options": "-c search_path=x -c role=y -c role=r -c statement_timeout=7000",
+          "connect_timeout": "9"}),
+    ],
+)  # fmt: skip
+def test_what_an_address_asks_for_is_kept_before_what_we_ask_for(
+    parameters: str, asked: dict[str, Any]
+) -> None:
+    class Asked(psycopg.Connection[Any]):
+        @classmethod
+        def connect(cls, conninfo: str = "", **driver: Any) -> NoReturn:
+            raise psycopg.OperationalError(driver)
+
+    terms: dict[str, Any] = {"statement_timeout_s": 7, "session": {"role": "r"}}
+    with pytest.raises(psycopg.OperationalError) as told:
+        open_connection(f"postgresql://me@h/d{parameters}", Asked, **terms)
+    assert told.value.args == (asked,)
 
 
 def test_a_reader_who_waits_too_long_is_told_that_the_connection_ended() -> None:
