@@ -152,8 +152,11 @@ def stop_all(run_dir: Path, deadline_s: float, names: Collection[str] | None = N
 
 
 def finished(what: str, command: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> None:
-    """Run a command to its end. Raises ServiceError, which begins with ``what``, where it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=env)
+    """Run a command to its end. Raises ServiceError, which begins with ``what``: it failed, or is too slow."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=env)
+    except subprocess.TimeoutExpired as error:
+        raise ServiceError(f"{what}: not done within {limit_s:g} s") from error
     if done.returncode != 0:
         raise ServiceError(f"{what}: {(done.stderr or done.stdout)[-2000:].strip()}")
 

@@ -171,7 +171,7 @@ class Stack:
             if mark.exists() and self.ports():
                 try:
                     self._make_sessions(self.endpoints())  # the broker forgets them in a week
-                except (ServiceError, subprocess.TimeoutExpired) as error:
+                except ServiceError as error:
                     self._say(f"what vehicles send before the bridge is there may be lost: {error}")
             mark.unlink(missing_ok=True)
             return

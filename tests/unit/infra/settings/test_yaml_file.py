@@ -1,4 +1,7 @@
-"""YAML files of people: what cannot be read is one error that names the file, in bounded time and words."""
+"""YAML files of people: what cannot be read is one error that names the file, in bounded time and words.
+
+And files of ours: whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import pytest
 import yaml
 
 from infra.contract.errors import ConfigError, shown
-from infra.settings.files import parse_yaml, read_yaml
+from infra.settings.files import parse_yaml, read_yaml, write_private
 
 BILLIONS = (
     "[&a [x, x, x, x], "
@@ -49,6 +52,14 @@ def test_the_error_names_the_file_and_its_part(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ConfigError, match=f"rules file {path} cannot be read: "):
             read_yaml(path, "rules file")
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_private(tmp_path / "taken", "text")
+    write_private(tmp_path / "free", "text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["free", "taken"]
 
 
 def test_a_configuration_error_is_short_and_printable_whatever_it_quotes() -> None:

@@ -7,6 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
+from infra.contract.errors import ServiceError
 from infra.stack import processes
 from tests.support import eventually
 
@@ -46,6 +49,13 @@ def test_a_program_that_ignores_the_signal_is_killed_at_the_deadline(tmp_path: P
     eventually(lambda: "ready" in processes.log_tail(tmp_path / "stubborn.log"), 60, "the handler is set")
     assert not processes.stop(running, 0.2)
     assert not running.alive()
+
+
+def test_a_command_that_fails_or_lasts_too_long_is_an_error_of_a_service() -> None:
+    with pytest.raises(ServiceError, match=r"^disk: .*No such file"):
+        processes.finished("disk", ("ls", "/none"), 60)
+    with pytest.raises(ServiceError, match=r"^disk: not done within 0\.1 s$"):
+        processes.finished("disk", ("sleep", "600"), 0.1)
 
 
 def test_a_suspended_program_is_stopped_too(tmp_path: Path) -> None:
