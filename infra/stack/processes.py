@@ -152,7 +152,7 @@ def stop_all(run_dir: Path, deadline_s: float, names: Collection[str] | None = N
 
 
 def finished(what: str, command: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> None:
-    """Run a command to its end. Raises ServiceError, which begins with ``what``: it failed, or is too slow."""
+    """Run a command; raises ServiceError, which begins with ``what``, where it fails or takes too long."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, env=env)
     except subprocess.TimeoutExpired as error:

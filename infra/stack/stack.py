@@ -232,12 +232,15 @@ class Stack:
         if self.by_users and runs and not (self.home / users.FOLDER).exists():
             raise ServiceError("programs run as root; first: odograph down")
 
-    def renew_identities(self) -> None:
-        """Give programs and broker their certificates, and the broker who is revoked and who may do what."""
-        with self.lock():  # of two at once the older list could be the last one written
-            self._renew_identities()
+    def renew_identities(self, tell: bool = False) -> None:
+        """Give programs and broker their certificates, and the broker who is revoked and who may do what.
 
-    def _renew_identities(self) -> None:
+        ``tell``: servers reread what is as it was, too: who wrote it may have been killed before.
+        """
+        with self.lock():  # of two at once the older list could be the last one written
+            self._renew_identities(tell)
+
+    def _renew_identities(self, tell: bool = False) -> None:
         if not self.secure:
             return
         services = identity.Authority(self.home, identity.SERVICES)
@@ -253,7 +256,7 @@ class Stack:
             folder = self.home / "config" / each.name
             before = {path: path.read_bytes() for path in folder.iterdir()}
             each.prepare()
-            if before == {path: path.read_bytes() for path in folder.iterdir()}:
+            if not tell and before == {path: path.read_bytes() for path in folder.iterdir()}:
                 continue
             if each.name == "mosquitto":
                 mosquitto_reread(one.pid, self.runner.log(each.name))

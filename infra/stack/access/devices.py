@@ -63,10 +63,10 @@ def revoke(stack: Stack, name: str, serial: str = "") -> list[Issued]:
     """Revoke a device's certificates, or one by its serial number; these. Killed, it can be done again."""
     ours = authority(stack)
     gone = [one for one in ours.issued(name) if serial in ("", one.fingerprint)]
-    if not gone or "*" in name:
+    if not gone:
         raise ConfigError(f"{name} {serial}: no such certificate; all of them: odograph device list")
     ours.revoke(gone)
-    stack.renew_identities()
+    stack.renew_identities(tell=True)
     return gone
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from glob import escape
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_urlsafe
@@ -95,10 +96,11 @@ class Trust:
         one.verify_directly_issued_by(self._certificate)
         return _issued(self.folder, one, self._revocations()).state(at)
 
-    def issued(self, name: str = "*") -> list[Issued]:
+    def issued(self, name: str | None = None) -> list[Issued]:
         """All certificates, or those of a name, by name, the newest last."""
         gone = self._revocations()
-        read = ((path, path.read_bytes()) for path in self.folder.glob(f"issued/{name}/*.pem"))
+        folder = "*" if name is None else escape(name)
+        read = ((path, path.read_bytes()) for path in self.folder.glob(f"issued/{folder}/*.pem"))
         found = [_issued(path, x509.load_pem_x509_certificate(raw), gone) for path, raw in read]
         return sorted(found, key=lambda one: (one.name, one.begins, one.certificate.stat().st_mtime_ns))
 

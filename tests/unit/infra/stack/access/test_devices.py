@@ -19,19 +19,29 @@ def test_a_revocation_of_which_the_broker_was_not_told_is_told_when_it_is_given_
 ) -> None:
     stack = Stack(load(paths={"home": str(tmp_path)}, secure=True), print)
     one = identity.Authority(tmp_path, identity.DEVICES).issue(VIN)
-    told: list[list[bool]] = []
+    told: list[tuple[bool, list[bool]]] = []
 
-    def away(_: Stack) -> None:
-        raise ServiceError("killed")
+    def away(_: Stack, *, tell: bool) -> None:
+        raise ServiceError(f"killed, {tell}")
 
-    def renew(_: Stack) -> None:
-        told.append([each.revoked is not None for each in devices.authority(stack).issued(VIN)])
+    def renew(_: Stack, *, tell: bool) -> None:
+        told.append((tell, [each.revoked is not None for each in devices.authority(stack).issued(VIN)]))
 
     monkeypatch.setattr(Stack, "renew_identities", away)
     with pytest.raises(ServiceError, match="killed"):
         devices.revoke(stack, VIN)
     monkeypatch.setattr(Stack, "renew_identities", renew)
     assert [each.serial for each in devices.revoke(stack, VIN)] == [one.serial]
-    assert told == [[True]]
+    assert told == [(True, [True])]
     with pytest.raises(ConfigError, match="no such certificate"):
         devices.revoke(stack, VIN, "FFFF")
+
+
+@pytest.mark.parametrize("name", ["*", "?" * 17, "[A-Z]*"])
+def test_a_pattern_is_no_name_of_a_device(name: str, tmp_path: Path) -> None:
+    stack = Stack(load(paths={"home": str(tmp_path)}, secure=True), print)
+    devices.authority(stack).issue(VIN)
+    for change in (devices.revoke, devices.rotate):
+        with pytest.raises(ConfigError, match=r"no (such|valid) certificate"):
+            change(stack, name)
+    assert [(one.name, one.revoked) for one in devices.authority(stack).issued()] == [(VIN, None)]
