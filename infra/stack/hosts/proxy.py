@@ -46,15 +46,17 @@ async def serve(port: int, targets: Sequence[int]) -> None:
                 target = turn[0]
                 if some and not target.lives:
                     continue
-                with contextlib.suppress(ConnectionError):
+                try:
                     back, there = await asyncio.open_connection(HOST, target.port)
-                    target.ends |= (both := {there, writer})
-                    try:
-                        with contextlib.closing(there):
-                            await asyncio.gather(_copy(reader, there), _copy(back, writer))
-                    finally:
-                        target.ends -= both
-                    return
+                except ConnectionError:
+                    continue
+                target.ends |= (both := {there, writer})
+                try:
+                    with contextlib.closing(there):
+                        await asyncio.gather(_copy(reader, there), _copy(back, writer))
+                finally:
+                    target.ends -= both
+                return
 
     # Closed, not waited for: from Python 3.12 on a server's block ends when the last browser goes.
     with contextlib.closing(await asyncio.start_server(carry, HOST, port)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,16 +15,22 @@ from infra.stack.service import HOST, free_port
 
 
 class Dashboard:
-    """Says its name to whoever asks, unless it stands still."""
+    """Says its name to whoever asks, unless it stands still; cuts who says ``cut``."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.still, self.port = name, asyncio.Event(), 0
-        self.ended = asyncio.Event()
+        self.name, self.still, self.port, self.taken = name, asyncio.Event(), 0, 0
+        self.ended, self.checked = asyncio.Event(), asyncio.Event()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.taken += 1
         with contextlib.suppress(OSError), contextlib.closing(writer):
             while (line := await reader.readline()) and not self.still.is_set():
+                if line == b"cut\n":
+                    at_once = struct.pack("ii", 1, 0)  # with a reset
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+                    return
                 if line.startswith(b"GET /livez"):
+                    self.checked.set()
                     writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
                     return
                 writer.write(f"{self.name}\n".encode())
@@ -78,6 +86,29 @@ async def one_stands_still() -> None:
         with pytest.raises(asyncio.CancelledError):
             await serving
     await asyncio.sleep(0.3)
+
+
+async def one_resets_a_connection() -> None:
+    first, second, port = Dashboard("a"), Dashboard("b"), free_port()
+    async with first.serving(), second.serving():
+        serving = asyncio.create_task(proxy.serve(port, [first.port, second.port]))
+        _, reader, writer = await asked(port)
+        await asyncio.gather(first.checked.wait(), second.checked.wait())
+        writer.write(b"cut\n")
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        assert first.taken + second.taken == 3
+        writer.close()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+
+def test_a_connection_that_its_dashboard_resets_is_led_to_no_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(proxy, "CHECK_S", 60)
+    asyncio.run(one_resets_a_connection())
 
 
 @pytest.mark.slow
