@@ -86,7 +86,6 @@ class Paths(Section):
         "downloads shared by all checkouts of a user",
     )
     checkpoints: str = setting("", "checkpoints of the queries: folder or Hadoop URL; empty: in the home")
-    archive: str = setting("", "not in use yet: the archive lies in the home")
     lookups: str = setting("", "vehicles and road network: folder or Hadoop URL; empty: in the home")
 
     @field_validator("home", "cache", mode="before")
@@ -96,14 +95,14 @@ class Paths(Section):
             raise ValueError("a folder is wanted, . for the working directory")
         return path
 
-    @field_validator("checkpoints", "archive", "lookups")
+    @field_validator("checkpoints", "lookups")
     @classmethod
     def _place(cls, text: str) -> str:
         if "://" in text and re.fullmatch(r"[a-z][a-z0-9+.-]*://[^?#@]*/[^?#@]+", text) is None:
             raise ValueError("a folder, or a URL such as hdfs://host:port/folder, without a login, is wanted")
         return text.rstrip("/")
 
-    def place(self, name: Literal["checkpoints", "archive", "lookups"]) -> str:
+    def place(self, name: Literal["checkpoints", "lookups"]) -> str:
         """Where these lie: a URL, or the absolute path of a folder; by default of the home's."""
         given: str = getattr(self, name)
         return given if "://" in given else str((Path(given) if given else self.home / name).absolute())

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from infra.clients.health import HealthServer, stopped_by_signals
 from infra.clients.kafka import log_generations
 from infra.clients.leases import Lease
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ServiceError
 from infra.contract.topics import CLOCK, kafka_topic
 from infra.settings.settings import Endpoints, Settings, endpoints
 from stream_jobs.app.database import Connection, Database, insert_row
@@ -105,11 +105,6 @@ class Application:
         queries: Sequence[Query] = QUERIES,
     ) -> None:
         grid_of(settings)
-        if settings.paths.archive:
-            raise ConfigError(
-                "ODOGRAPH_PATHS_ARCHIVE: the archive lies in the home; ODOGRAPH_ARCHIVE_URL names "
-                "a place for a copy of it"
-            )
         self._settings = settings
         self._addresses = addresses
         self._stop = stop

@@ -129,7 +129,6 @@ class Shadow:
             # Beside the live ones where these lie on shared storage; else in the run's home.
             "PATHS_CHECKPOINTS": f"{live.place('checkpoints')}.{self.run.run_id}" if live.checkpoints else "",
             "PATHS_LOOKUPS": live.lookups if "://" in live.lookups else "",
-            "PATHS_ARCHIVE": "",
             "KAFKA_PREFIX": self.prefix,
             "JOBS_RECEIPT_SKEW_S": str(self._skew_s),
             **PACE,

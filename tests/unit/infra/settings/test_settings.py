@@ -278,13 +278,13 @@ def test_a_topic_has_three_copies_two_of_them_in_sync_where_there_are_brokers_fo
 
 
 def test_where_data_lies_is_a_folder_or_a_url_and_by_default_the_home(empty_folder: Path) -> None:
-    places = settings.load(paths={"archive": "hdfs://h:9000/odograph/archive/", "lookups": "shared"}).paths
-    assert places.place("archive") == "hdfs://h:9000/odograph/archive"
+    places = settings.load(paths={"checkpoints": "hdfs://h:9000/odograph/c/", "lookups": "shared"}).paths
+    assert places.place("checkpoints") == "hdfs://h:9000/odograph/c"
     assert places.place("lookups") == str(empty_folder / "shared")
-    assert places.place("checkpoints") == str(empty_folder / ".odograph" / "checkpoints")
+    assert settings.load().paths.place("lookups") == str(empty_folder / ".odograph" / "lookups")
     for wrong in ("s3a://key:s3cret@bucket/x", "hdfs://h:9000/", "hdfs://h/x?a=b"):
-        with pytest.raises(ConfigError, match="ODOGRAPH_PATHS_ARCHIVE: a folder, or a URL") as failed:
-            settings.load(paths={"archive": wrong})
+        with pytest.raises(ConfigError, match="ODOGRAPH_PATHS_LOOKUPS: a folder, or a URL") as failed:
+            settings.load(paths={"lookups": wrong})
         assert "s3cret" not in str(failed.value)
 
 
