@@ -1,14 +1,17 @@
-"""What status and doctor tell people: every word of it, whatever signs it holds."""
+"""What status and doctor tell people: every word of it, whatever signs it holds; and what they measure."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from infra.settings.settings import load
 from infra.stack import doctor
 from infra.stack.doctor import Finding
 from infra.stack.stack import Stack
-from infra.stack.status import Part, report
+from infra.stack.status import SIZES_FILE, Part, report, sizes, sizes_kept
+from tests.support import eventually
 
 WORDS = "[auth] and [roles] of [/data/x] are wanted"
 
@@ -22,3 +25,18 @@ def test_troubles_findings_and_next_steps_are_shown_as_they_are(tmp_path: Path) 
     assert " 1:02:03 " in shown
     found = doctor.report([Finding("jobs", False, WORDS, f"mend {WORDS}")], as_json=False)
     assert (WORDS in found, f"-> mend {WORDS}" in found) == (True, True)
+
+
+def test_sizes_that_could_not_be_written_once_are_written_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stack, "by_users", True)
+    stack = Stack(load(paths={"home": str(tmp_path)}, watch={"slow_interval_s": 0.05}), print)
+    (taken := (run := tmp_path / "run") / SIZES_FILE).mkdir(parents=True)
+    (tmp_path / "logs").mkdir()
+    before = run.stat().st_mtime_ns
+    with sizes_kept(stack):
+        eventually(lambda: run.stat().st_mtime_ns != before and [*run.iterdir()] == [taken], 60, "a try")
+        taken.rmdir()
+        eventually(taken.is_file, 60, "they are written")
+        assert sizes(tmp_path, {}) == ({}, {"logs": 0})

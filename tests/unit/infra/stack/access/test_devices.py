@@ -41,7 +41,8 @@ def test_a_revocation_of_which_the_broker_was_not_told_is_told_when_it_is_given_
 def test_a_pattern_is_no_name_of_a_device(name: str, tmp_path: Path) -> None:
     stack = Stack(load(paths={"home": str(tmp_path)}, secure=True), print)
     devices.authority(stack).issue(VIN)
-    for change in (devices.revoke, devices.rotate):
-        with pytest.raises(ConfigError, match=r"no (such|valid) certificate"):
-            change(stack, name)
+    with pytest.raises(ConfigError, match="no such certificate"):
+        devices.revoke(stack, name)
+    with pytest.raises(ConfigError, match="no valid certificate"):
+        devices.rotate(stack, name)
     assert [(one.name, one.revoked) for one in devices.authority(stack).issued()] == [(VIN, None)]
