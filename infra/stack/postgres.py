@@ -49,12 +49,9 @@ TEMPLATE: Final = Path(__file__).with_name("postgresql.conf")
 ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
 TLS: Final = Path(__file__).with_name("postgresql-secure.conf")
 NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
-INITDB = f"""
-rm -rf {DATA}/cluster.new &&
-{cache.POSTGRES_BIN}/initdb -D {DATA}/cluster.new --pwfile={CONFIG}/{NEW_PASSWORD_FILE} "$@" &&
-mv -T {DATA}/cluster.new {DATA}/cluster
-"""
-"""Makes the cluster beside its place and renames it: a half-made one is never taken for a whole one."""
+NEW: Final = f"{DATA}/cluster.new"
+MAKE: Final = ("/bin/sh", "-c", f'rm -rf {NEW} && "$@" && mv -T {NEW} {DATA}/cluster', "make")
+"""Before what makes the cluster as NEW: a half-made one is never taken for a whole one."""
 
 
 class Passwords(dict[str, str]):
@@ -121,10 +118,10 @@ def _prepare(root: Path, data: Path, config: Path, port: int, password: str, tls
     if (data / "cluster").exists():
         return
     rootfs.write_config(config, USER, {NEW_PASSWORD_FILE: password})
-    options = ("--username=postgres", "--auth=scram-sha-256")
+    options = (f"--pwfile={CONFIG}/{NEW_PASSWORD_FILE}", "--username=postgres", "--auth=scram-sha-256")
     locale = ("--encoding=UTF8", "--locale=C.UTF-8", "--data-checksums")
-    initdb = ("/bin/sh", "-c", INITDB, "initdb", *options, *locale)
-    command = inside(root, data, config, USER, *initdb)
+    initdb = (f"{cache.POSTGRES_BIN}/initdb", "-D", NEW, *options, *locale)
+    command = inside(root, data, config, USER, *MAKE, *initdb)
     try:
         processes.finished(f"postgres: initdb in {data} failed", command, INITDB_S)
     finally:
@@ -309,8 +306,8 @@ class PostgresPair:
         self.run_in(primary, "/usr/bin/touch", SIGN)
         if not (self._data(self.standby) / "cluster").exists():
             self.service(self.standby).prepare()
-            copy = ("-D", f"{DATA}/cluster", "-d", both, "-X", "stream", "-c", "fast")
-            self.run_in(self.standby, f"{cache.POSTGRES_BIN}/pg_basebackup", *copy)
+            copy = ("-D", NEW, "-d", both, "-X", "stream", "-c", "fast")
+            self.run_in(self.standby, *MAKE, f"{cache.POSTGRES_BIN}/pg_basebackup", *copy)
         self.follow()  # first: a commit waits for the standby
         ensure_roles(self._url(primary, "postgres"), self._words)
         ensure_database(self._url(primary, "postgres"), DATABASE)
