@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from infra.contract.frame import Frame
+from infra.contract.frame import Frame, shown
 from infra.contract.messages import PRE_CRASH, crash_digest
 
 
@@ -85,8 +85,14 @@ def defects(record: Frame) -> list[Defect]:
     return found
 
 
+def profile_of(record: Frame) -> str:
+    """The record's profile as it is stored: what is no text as a dead letter would show it."""
+    profile = record.get("profile")
+    return profile if type(profile) is str else shown(profile)
+
+
 def _pre_crash(record: Frame) -> Iterator[Defect]:
-    shape = PROFILES.get(str(record.get("profile")))
+    shape = PROFILES.get(profile_of(record))
     if shape is None:
         yield Defect("profile", "profile", f"{record.get('profile')!r} is none of {', '.join(PROFILES)}")
     elif record.get("pre_crash_dt_ms") != shape[1]:
@@ -184,9 +190,13 @@ class Curve:
 
 
 def curves(record: Frame) -> list[Curve]:
-    """The axes that a record has a curve of; none where it holds no numbers."""
+    """The axes that a record has a curve of; none where it holds no numbers.
+
+    Of points closer than the rule's, which is a defect, no more than its number of points are looked at at
+    once: their number is the sender's.
+    """
     dt_ms = _number(record.get("delta_v_dt_ms")) or DELTA_V_MS
-    lag, found = max(1, int(TRIGGER_MS // dt_ms)), []
+    lag, found = max(1, int(min(TRIGGER_MS // dt_ms, DELTA_V_POINTS))), []
     for axis, key in (("long", "delta_v_kmh"), ("lat", "delta_v_lat_kmh")):
         points = _numbers(record.get(key))
         if not points:

@@ -25,6 +25,7 @@ from infra.contract.frame import Frame
 from infra.contract.messages import PART_SET, crash_digest, decode_crash, is_part, join_crash
 from infra.contract.topics import kafka_topic
 from infra.stack.access.identity import Trust, signature_of
+from stream_jobs.crashes.check import profile_of
 
 START: Final = "0" * 64
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -227,7 +228,7 @@ def shown(row: Mapping[str, Any], devices: Trust | None = None) -> Shown:
             "record": row["record"] == body,
             **{name: row[name] == body.get(name) for name in same},
             "event_time": _ms(row["event_time"]) in (body.get("event_ms"), received_ms),
-            "profile": row["profile"] == str(body.get("profile")),
+            "profile": row["profile"] == profile_of(body),
             "complete": row["complete"] == (body.get("complete") is True),
             "hash_ok": row["hash_ok"] == (body.get("sha256") == crash_digest(body)),
             "signature": evidence.UNCHECKED in (signature, row["signature"]) or row["signature"] == signature,

@@ -20,7 +20,7 @@ from infra.contract.frame import LAST_MS, decode, shown
 from infra.contract.verdict import ClockLimits
 from stream_jobs.alerts.derive import Finding
 from stream_jobs.app.statements import insert_json
-from stream_jobs.crashes.check import defects
+from stream_jobs.crashes.check import defects, profile_of
 from stream_jobs.frames.plausibility import POSITION, place
 
 COUNT_DIGITS: Final = 15
@@ -54,12 +54,11 @@ def crash_row(record: Record, clocks: ClockLimits) -> Row:
     """The row of ``crash_record``; its time is the receipt where the device's clock cannot be right."""
     crash = messages.decode_crash(record.value)
     lat_deg, lon_deg = place(*(_typed(crash, name, *NUMBER) for name in POSITION))
-    profile = crash.get("profile")
     return {
         **{name: crash[name] for name in ("vehicle_id", "boot_id", "crash_id")},
         "event_ms": believed_ms(clocks, crash["event_ms"], record.received_ms),
         "received_ms": record.received_ms,
-        "profile": profile if type(profile) is str else shown(profile),
+        "profile": profile_of(crash),
         "delta_v_max_kmh": _typed(crash, "delta_v_max_kmh", *NUMBER),
         "airbag_deployed": _typed(crash, "airbag_deployed", *FLAG),
         "complete": _typed(crash, "complete", *FLAG) is True,

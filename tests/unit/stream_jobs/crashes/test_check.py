@@ -99,6 +99,9 @@ def test_the_trigger_is_looked_for_within_150_ms() -> None:
     assert (curve.steepest_kmh, curve.rise_ms, curve.triggers) == (8, 10, True)
     (curve,) = curves({"delta_v_dt_ms": 10, "delta_v_kmh": [0, -6, *[-6] * 24]})
     assert not curve.triggers
+    for dt_ms in (0.01, 5e-324):  # however many points that is: a check looks at a few of them at once
+        (curve,) = curves({"delta_v_dt_ms": dt_ms, "delta_v_kmh": [*range(100)]})
+        assert curve.steepest_kmh == 26
 
 
 NUMBERS = st.integers(-1000, 1000) | st.floats(allow_nan=False, allow_infinity=False)

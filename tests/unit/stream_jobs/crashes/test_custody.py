@@ -13,6 +13,7 @@ import pytest
 
 from infra.clients.kafka import Record
 from infra.contract.messages import crash_digest, split_crash
+from infra.contract.verdict import ClockLimits
 from stream_jobs.crashes.custody import (
     START,
     Anchors,
@@ -26,6 +27,7 @@ from stream_jobs.crashes.custody import (
     shown,
     tampered,
 )  # fmt: skip
+from stream_jobs.events.rows import crash_row
 
 VIN = "1HGCM82633A000001"
 KEY = (VIN, 5, "5-1")
@@ -173,6 +175,11 @@ def logged(*messages: bytes) -> CrashLog:
 def test_a_record_as_it_was_stored_contradicts_nothing() -> None:
     assert shown(row()) == Shown(digest(RAW), AT_MS, locked=False, raw_kept=True, signature="absent")
     assert shown(row(event_time=row()["received_at"], lat_deg=None, lon_deg=None)).contradictions == ()
+    for odd in (None, [*range(50)], "x" * 50):
+        raw = sealed(profile=odd)
+        stored = crash_row(Record("crash", 0, 0, AT_MS, raw, {}), ClockLimits(0, 10_000, 30_000))
+        changed = {"raw": raw.decode(), "record": orjson.loads(raw), "profile": stored["profile"]}
+        assert shown(row(**changed)).contradictions == ()
 
 
 @pytest.mark.parametrize(
