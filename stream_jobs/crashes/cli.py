@@ -120,11 +120,11 @@ def export(
     research and investigations the vehicle has a pseudonym in it, and nothing tells which one it is.
     """
     from infra.contract.legal_basis import legal_basis
+    from infra.settings.files import write_whole
     from stream_jobs.crashes import bundle, tables
 
     url, who = endpoints(load()).db_ingest_url, bundle.one_line("--by", by or getpass.getuser())
     right = legal_basis(basis)
     name, body, digest = tables.export(load(), (url, url), tables.named(url, record), who, right)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / name).write_bytes(body)
+    write_whole(out / name, body, 0o600)
     typer.echo(f"{digest}  {out / name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -112,9 +113,8 @@ def test_the_commands_lock_export_and_find_out_who_tampered(lane: Lane, tmp_path
     basis = ("--basis", "court-order: docket 7", "--by", "A. Clerk")
     made = [command(lane, "export", "=1+1", "--out", str(tmp_path / name), *basis).stdout for name in "ab"]
     (digest, path), (again, other) = (line.split() for line in made)
-    assert (
-        digest == again == hashlib.sha256((tmp_path / "a" / path.rpartition("/")[2]).read_bytes()).hexdigest()
-    )
+    assert digest == again == hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    assert Path(path).stat().st_mode & 0o077 == 0
     assert other.startswith(str(tmp_path / "b"))
     sound = command(lane, "verify")
     assert (sound.returncode, sound.stdout.splitlines()[:4]) == (0, [
