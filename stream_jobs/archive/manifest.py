@@ -1,7 +1,8 @@
 """The archive on disk: names of folders and files, and the manifest that says which files count.
 
 The manifest is a file of lines an hour, only ever added to; what it says is the sum of its lines: ``add`` a
-file, ``pack`` files into others, ``swap`` (packed files took the places of the old ones), ``expire`` files.
+file, ``pack`` files into others, ``swap`` (packed files took the places of the old ones), ``expire`` files,
+``withdraw`` those of a batch's earlier try, whose names may come again.
 """
 
 import hashlib
@@ -143,10 +144,11 @@ class HourState:
                 self.files[entry.name] = entry
         if op == "swap":
             self.swapped_ms |= dict.fromkeys(line["names"], at_ms)
-        for name in {"pack": line.get("replaces"), "expire": line.get("names")}.get(op) or []:
+        for name in line.get({"pack": "replaces", "expire": "names", "withdraw": "names"}.get(op, "")) or []:
             gone = self.files.pop(name, None)
             self.expired_rows += gone.rows if op == "expire" and gone is not None else 0
-            self.replaced_ms.setdefault(name, at_ms)
+            if op != "withdraw":
+                self.replaced_ms.setdefault(name, at_ms)
 
 
 def read_hour(folder: Path, hour_ms: int) -> HourState:

@@ -1,7 +1,7 @@
 """The archive's query: every record of the telemetry topic as it came, in Parquet, the master data set.
 
 Workers give back whole files; they count when they hold just the records between the batch's offsets. Names
-of files follow from the batch alone: one that runs again writes the same files over the old ones.
+of files follow from the batch alone: what one that runs again writes takes the places of the old ones.
 """
 
 import shutil
@@ -27,7 +27,7 @@ from stream_jobs.app.schema import COORDINATES, IDENTITY, LOG
 from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import Entry, archive_of, described, telemetry_of
-from stream_jobs.archive.writer import EXCEPTION, WRITTEN, Written, files_of, hour_files, place
+from stream_jobs.archive.writer import EXCEPTION, WRITTEN, Written, files_of, hour_files, place, withdraw
 from stream_jobs.recovery.ledger import BatchClaims, Gap
 from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
 
@@ -140,8 +140,8 @@ def publish(
     files: Sequence[Written], folder: Path, stem: str, wanted: Stretches, logs: Mapping[str, str],
     deferred: str,
 ) -> list[pa.Table]:  # fmt: skip
-    """Put a batch's files to their places; each becomes visible whole, over any copy of an earlier run. Their
-    order, and so their names, is the same when the batch runs again. The exceptions in them.
+    """Put a batch's files to their places; each becomes visible whole, over any copy of an earlier run. What
+    that had more goes first: it may have cut the records otherwise. The exceptions in them.
 
     Raises ArchiveError, and leaves the archive as it was, where they do not hold the records ``wanted``.
     """
@@ -156,6 +156,8 @@ def publish(
             raise ArchiveError(f"{path} has other bytes than a worker sent: the batch is not archived")
     check_whole([entry for _, _, entry in staged], wanted)
     exceptions = [*exceptions_in((path for _, path, _ in staged), deferred)]
+    for hour_ms in {hour_ms for hour_ms, _, _ in staged}:
+        withdraw(folder.parent, hour_ms, stem, {e.name for hour, _, e in staged if hour == hour_ms})
     for hour_ms, path, entry in staged:
         place(folder.parent, hour_ms, path, entry)
     shutil.rmtree(staging, ignore_errors=True)  # a batch without records wrote nothing

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -166,6 +166,24 @@ def place(folder: Path, hour_ms: int, staged: Path, entry: Entry) -> bool:
         manifest.sync(target.parent)
         manifest.append(folder, hour_ms, {"op": "add", "at_ms": now_ms(), "file": entry})
     return True
+
+
+def withdraw(folder: Path, hour_ms: int, stem: str, staged: Collection[str]) -> None:
+    """Take those files of a batch out of an hour that are not ``staged`` again: an earlier try had more.
+
+    Files go before their line: one that is missing is an error until the batch has run, one without a line
+    would be read. What was packed or has expired stays.
+    """
+    place_of = folder / TELEMETRY / hour_name(hour_ms)
+    with manifest.locked(folder, writing=True):
+        state = manifest.read_hour(folder, hour_ms)
+        there = {name for name in state.files if name.startswith(f"{stem}-")}
+        there |= {path.name for path in place_of.glob(f"{stem}-*.parquet")}
+        gone = there.difference(staged, state.packed_ms, state.replaced_ms)
+        for name in gone:
+            (place_of / name).unlink(missing_ok=True)
+        if gone:
+            manifest.append(folder, hour_ms, {"op": "withdraw", "at_ms": now_ms(), "names": sorted(gone)})
 
 
 def adopt(folder: Path, hour_ms: int) -> list[str]:

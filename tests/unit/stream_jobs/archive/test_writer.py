@@ -17,7 +17,9 @@ from infra.contract.verdict import ERASED, clock_limits
 from infra.settings.settings import Settings
 from infra.stack.query_offsets import Stretches
 from stream_jobs.archive import reader, writer
+from stream_jobs.archive.manifest import hour_name
 from stream_jobs.archive.query import exceptions_in, publish
+from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import RECORD, WRITTEN, Written, files_of, hour_files, indexed
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, Row, offsets_in, table_of
 
@@ -55,6 +57,18 @@ def test_files_of_workers_take_their_places_and_hold_just_the_batch(tmp_path: Pa
     ]
     assert offsets_in(files) == [(0, 7), (0, 8), (1, 3)]
     assert not (tmp_path / ".staging" / "q-000000001").exists()
+
+
+def test_a_batch_that_runs_again_in_fewer_or_more_files_is_there_once(tmp_path: Path) -> None:
+    rows = [(0, 7, 1), (0, 8, 1), (0, 9, 2)]
+    one, two = sent(table_of(rows)), sent(table_of(rows[:1]), table_of(rows[1:]))
+    for files in (two, one, two, one):
+        published(tmp_path, "q-000000001", files, {(TOPIC, 0): (7, 10)})
+        verdict = verified(tmp_path, None, quick=False)
+        assert (verdict.whole, verdict.rows, verdict.expired_rows, verdict.unlisted) == (True, 3, 0, [])
+    (tmp_path / "telemetry" / hour_name(TEN) / "q-000000001-001.parquet").write_bytes(b"without a line")
+    published(tmp_path, "q-000000001", one, {(TOPIC, 0): (7, 10)})
+    assert offsets_in([str(file.path) for file in reader.files(tmp_path)]) == [(0, 7), (0, 8), (0, 9)]
 
 
 @pytest.mark.parametrize(
