@@ -131,7 +131,11 @@ class HourState:
     packed_ms: dict[str, int] = field(default_factory=dict)  # of them those that hold others: when packed
     replaced_ms: dict[str, int] = field(default_factory=dict)  # held by others, or expired: since when
     swapped_ms: dict[str, int] = field(default_factory=dict)  # packed files in their places: when
-    expired_rows: int = 0
+    expired: list[Entry] = field(default_factory=list)
+
+    @property
+    def expired_rows(self) -> int:
+        return sum(entry.rows for entry in self.expired)
 
     def apply(self, line: Mapping[str, Any]) -> None:
         """One line more: files that come, then files that go."""
@@ -146,7 +150,7 @@ class HourState:
             self.swapped_ms |= dict.fromkeys(line["names"], at_ms)
         for name in line.get({"pack": "replaces", "expire": "names", "withdraw": "names"}.get(op, "")) or []:
             gone = self.files.pop(name, None)
-            self.expired_rows += gone.rows if op == "expire" and gone is not None else 0
+            self.expired += [gone] if op == "expire" and gone is not None else []
             if op != "withdraw":
                 self.replaced_ms.setdefault(name, at_ms)
 

@@ -5,6 +5,7 @@ an hour, the files of one query come in the order of its batches: the offsets of
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,8 +15,9 @@ from typing import Any, Final
 import orjson
 
 from infra.contract.errors import ArchiveError, ConfigError
+from infra.contract.seq_ranges import Ranges, merged
 from stream_jobs.archive import manifest
-from stream_jobs.archive.manifest import HOUR_MS, PACKED, TELEMETRY, Entry, hour_name
+from stream_jobs.archive.manifest import HOUR_MS, PACKED, TELEMETRY, Entry, Offsets, hour_name
 
 DAY_SUMMARY: Final = "run.json"  # in a generated day: its files with their sizes, in the place of a manifest
 MOST_NAMED: Final = 5
@@ -23,11 +25,15 @@ MOST_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFile:
-    """A file to read. ``entry`` is None where no manifest knows it: older than the manifest, or put there."""
+    """A file to read. ``entry`` is None where no manifest knows it: older than the manifest, or put there.
+
+    ``expired``: it was one, and its records count no more.
+    """
 
     path: Path
     hour_ms: int
     entry: Entry | None
+    expired: bool = False
 
     @property
     def logs(self) -> dict[str, str]:
@@ -91,11 +97,25 @@ def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], 
     return found, damage
 
 
+def expired(folder: Path, since_ms: int = 0) -> list[ArchiveFile]:
+    """Files that have expired, of hours from the one before ``since_ms`` on: at the full hour a partition's
+    records may lie out of the order of their receipt.
+    """
+    wanted = [hour for hour in hours(folder) if hour + 2 * HOUR_MS > since_ms]
+    with manifest.locked(folder, writing=False):
+        return [
+            ArchiveFile(folder / TELEMETRY / hour_name(hour) / entry.name, hour, entry, expired=True)
+            for hour in wanted
+            for entry in manifest.read_hour(folder, hour).expired
+        ]
+
+
 def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[str]:
     """``files`` as names, for DuckDB and Spark."""
     return [str(file.path) for file in files(folder, since_ms, until_ms)]
 
 
+Place = tuple[str, int, str]  # topic, partition, log
 Logs = list[tuple[dict[str, str], list[ArchiveFile]]]  # files with the log of their records, by topic
 
 
@@ -109,6 +129,21 @@ def by_log(found: Iterable[ArchiveFile]) -> Logs:
     for file in listed:
         groups.setdefault(tuple(sorted((first | file.logs).items())), []).append(file)
     return [(dict(logs), files) for logs, files in groups.items()]
+
+
+def by_place(found: Iterable[ArchiveFile]) -> dict[Place, list[tuple[Offsets, ArchiveFile]]]:
+    """What the manifest says of offsets, by topic, partition and log."""
+    places = defaultdict[Place, list[tuple[Offsets, ArchiveFile]]](list)
+    for logs, listed in by_log(found):
+        for file in listed:
+            for each in () if file.entry is None else file.entry.offsets:
+                places[each.topic, each.partition, logs.get(each.topic, "")].append((each, file))
+    return places
+
+
+def spans(found: Iterable[tuple[Offsets, ArchiveFile]], *, of_expired: bool) -> Ranges:
+    """The stretches of offsets of the files that count, or of those that have expired."""
+    return merged((each.first, each.last) for each, file in found if file.expired == of_expired)
 
 
 def records_sql(found: Logs) -> str:

@@ -3,10 +3,10 @@
 A generated day is checked against its run.json. And what ``odograph archive`` prints.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,16 @@ from infra.clients.duck import connected
 from infra.clients.tables import aligned
 from infra.contract import seq_ranges
 from stream_jobs.archive.manifest import hour_name, locked, read_hour, sha256_of
-from stream_jobs.archive.reader import ArchiveFile, by_log, day_files, examined, hours, records_sql
+from stream_jobs.archive.reader import (
+    ArchiveFile,
+    by_place,
+    day_files,
+    examined,
+    expired,
+    hours,
+    records_sql,
+    spans,
+)
 
 SQL: Final = sql_of(__file__)
 
@@ -44,6 +53,7 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
     """Examine these hours, or all; ``quick``: sizes only, and offsets by the manifest alone."""
     wanted = hours(folder) if hours_ms is None else hours_ms
     found, damage = examined(folder, wanted)
+    past = expired(folder, min(wanted, default=0))
     entries = {file.path: file.entry for file in found if file.entry is not None}
     expected = {path: (entry.bytes, entry.sha256) for path, entry in entries.items()}
     of_day = {folder / name: (file["bytes"], file["sha256"]) for name, file in day_files(folder).items()}
@@ -61,37 +71,37 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
         expired_rows=expired_rows,
         unlisted=[file.path for file in found if file.path not in expected],
         damage=damage,
-        log=list(_log_faults(found, exact=not quick and not damage)),
+        log=list(_log_faults([*past, *found], exact=not quick and not damage)),
     )
 
 
 def _log_faults(files: Sequence[ArchiveFile], exact: bool) -> Iterator[str]:
-    """Offsets that are in no file, or in two; ``exact``: looked up in the files where counts do not fit."""
-    by_partition = defaultdict(list)
-    for logs, listed in by_log(files):
-        for file in listed:
-            for offsets in () if file.entry is None else file.entry.offsets:
-                place = (offsets.topic, offsets.partition, logs.get(offsets.topic, ""))
-                by_partition[place].append((offsets, file))
-    for (topic, partition, log), found in sorted(by_partition.items(), key=lambda place: place[0]):
-        spans = seq_ranges.merged((o.first, o.last) for o, _ in found)
-        covered, count = seq_ranges.size(spans), sum(o.count for o, _ in found)
-        holes = [(before[1] + 1, after[0] - 1) for before, after in pairwise(spans)]
+    """Offsets that are in no file, expired ones neither, or in two; ``exact``: looked up in the files where
+    counts do not fit.
+    """
+    for (topic, partition, log), found in sorted(by_place(files).items(), key=itemgetter(0)):
+        there, gone = (spans(found, of_expired=past) for past in (False, True))
+        if not there:
+            continue
+        covered, count = seq_ranges.size(there), sum(o.count for o, file in found if not file.expired)
+        holes = [(before[1] + 1, after[0] - 1) for before, after in pairwise(there)]
         doubles: list[int] = []
         if exact and (holes or covered != count):
             where = {"topic": topic, "partition": partition, "log": log}
-            where |= {"first": spans[0][0], "last": spans[-1][1]}
-            sql = FAULTS.format(records=records_sql([({topic: log}, [file for _, file in found])]))
+            where |= {"first": there[0][0], "last": there[-1][1]}
+            read = [file for _, file in found if not file.expired]
+            sql = FAULTS.format(records=records_sql([({topic: log}, read)]))
             with connected() as connection:
                 rows = connection.execute(sql, where).fetchall()
             holes = [(begin, end) for begin, end, _ in rows if end >= begin]
             doubles = [begin - 1 for begin, _, more in rows if more]
         name = f"{topic}-{partition}"
-        yield from (f"{name}: offsets {first} to {last} are in no file" for first, last in holes)
+        for first, last in seq_ranges.minus(holes, gone):
+            yield f"{name}: offsets {first} to {last} are in no file"
         if doubles:
             first, last = doubles[0], doubles[-1]
             yield f"{name}: {len(doubles)} offsets from {first} to {last} are there twice"
-        if count != covered and not exact:
+        if not exact and not 0 <= covered - count <= seq_ranges.size(seq_ranges.both(there, gone)):
             yield f"{name}: {count} records for {covered} offsets"
 
 

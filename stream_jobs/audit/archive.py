@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from infra.clients.db import sql_of
 from infra.clients.duck import connected, table_of
-from infra.contract.seq_ranges import Ranges, merged
+from infra.contract.seq_ranges import Ranges, merged, minus
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
-from stream_jobs.archive.reader import ArchiveFile, by_log, quoted, records_sql
+from stream_jobs.archive.reader import ArchiveFile, by_log, by_place, quoted, records_sql, spans
 from stream_jobs.archive.verify import FAULTS
 from stream_jobs.audit.edge import Device, ranges_by_device
 from stream_jobs.audit.ledger import EVER_MS, DeviceCount, Figures, Scope
@@ -74,9 +74,11 @@ class Archive:
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, files: Sequence[ArchiveFile], scope: Scope,
-        committed: NextOffsets,
+        committed: NextOffsets, expired: Sequence[ArchiveFile],
     ) -> None:  # fmt: skip
         self._connection, self._scope, self._committed = connection, scope, committed
+        places = by_place([*expired, *files]).items()
+        self._expired = {place: spans(found, of_expired=True) for place, found in places}
         self.logs = sorted({log for file in files for log in file.logs.values()})
         """The logs that records of the files are of, where it was noted."""
         read = records_sql(by_log(files)) if files else SQL["nothing"]
@@ -149,7 +151,7 @@ class Archive:
         return int(self._run(sql)[0][0]) if dead else 0
 
     def log_gaps(self) -> list[LogGap]:
-        """By partition of a log the offsets that lack between those received in the scope.
+        """By partition of a log the offsets that lack between those received in the scope: none that expired.
 
         For a scope from the start between all of them, whether or not they are closed, and of the topic of
         ``committed`` up to its next offsets: the archive must hold all before these.
@@ -167,7 +169,10 @@ class Archive:
             if [records, *sums] != [count, (first + last) * count // 2, all_squares]:
                 place = {"topic": topic, "partition": partition, "log": log, "first": first, "last": last}
                 rows = self._run(FAULTS.format(records="record"), place)
-            lacking = [(start, end) for start, end, _ in rows if end >= start]
+            lacking = minus(
+                [(start, end) for start, end, _ in rows if end >= start],
+                self._expired.get((topic, partition, log), []),
+            )
             doubles = sum(more for *_, more in rows)
             live = topic == live_topic and log in ("", live_log)
             end = ends.pop(partition, last + 1) if live else last + 1
@@ -200,9 +205,10 @@ def opened(
 
     ``before_ms``: so much earlier, for frames stamped ahead. Raises ArchiveError.
     """
-    files = reader.files(archive_of(home), max(0, scope.since_ms - before_ms))
+    folder, begin_ms = archive_of(home), max(0, scope.since_ms - before_ms)
+    files, expired = reader.files(folder, begin_ms), reader.expired(folder, begin_ms)
     with connected(MEMORY, home.absolute() / "tmp") as connection:
-        yield Archive(connection, files, scope, committed)
+        yield Archive(connection, files, scope, committed, expired)
 
 
 def horizon_ms(home: Path) -> int | None:

@@ -9,7 +9,7 @@ import pytest
 
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import hour_name, manifest_of
-from stream_jobs.archive.upkeep import pack_hour
+from stream_jobs.archive.upkeep import expire, pack_hour
 from stream_jobs.archive.verify import verified
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, batches, written
 
@@ -28,6 +28,20 @@ def test_a_whole_archive_is_whole_before_and_after_it_is_packed(tmp_path: Path) 
         assert (verdict.whole, verdict.rows, verdict.damage, verdict.log) == (True, 17, [], [])
         assert verified(tmp_path, None, quick=True).whole
         pack_hour(tmp_path, TEN, 1 << 30)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_what_expired_is_no_hole_at_a_full_hour_that_records_came_out_of_order_at(
+    tmp_path: Path, quick: bool
+) -> None:
+    written(tmp_path, "abcdef01-000000000-000.parquet", [(0, 5, 9), (0, 6, 9), (0, 8, 3599)])
+    written(tmp_path, "abcdef01-000000000-001.parquet", [(0, 7, 0), (0, 9, 1), (0, 10, 1)], TEN + HOUR_MS)
+    written(tmp_path, "abcdef01-000000001-000.parquet", [(0, 12, 2)], TEN + HOUR_MS)
+    expire(tmp_path, [TEN])
+    for hours_ms in (None, [TEN + HOUR_MS]):
+        verdict = verified(tmp_path, hours_ms, quick)
+        assert verdict.log == ["odograph.telemetry-0: offsets 11 to 11 are in no file"]
+        assert (verdict.rows, verdict.expired_rows) == (4, 0 if hours_ms else 3)
 
 
 def test_a_changed_byte_is_found_and_its_file_named(tmp_path: Path) -> None:

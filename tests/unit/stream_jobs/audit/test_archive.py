@@ -8,6 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from stream_jobs.archive.manifest import HOUR_MS
+from stream_jobs.archive.upkeep import expire
 from stream_jobs.audit import archive
 from stream_jobs.audit.archive import Clone, LogGap, cloned_vehicles
 from stream_jobs.audit.ledger import WHOLE, DeviceCount, Figures, Scope
@@ -71,6 +73,14 @@ def test_holes_and_doubles_among_the_offsets_are_named(tmp_path: Path) -> None:
     assert devices(tmp_path, [Record(s, offset=s + 5) for s in range(4)])[1] == []
     _, broken = devices(tmp_path, [Record(0, offset=o) for o in (5, 5, 6, 9, 11, 12)])
     assert broken == [LogGap(TOPIC, 0, [(7, 8), (10, 10)], 1)]
+
+
+def test_what_expired_is_no_hole_at_a_full_hour_that_records_came_out_of_order_at(tmp_path: Path) -> None:
+    store(tmp_path, [Record(0, offset=o) for o in (5, 6, 8)], log="log")
+    store(tmp_path, [Record(0, offset=o) for o in (7, 9, 12)], T0_MS + HOUR_MS, log="log")
+    expire(tmp_path / "archive", [T0_MS // HOUR_MS * HOUR_MS])
+    with archive.opened(tmp_path, Scope(T0_MS + HOUR_MS, T0_MS + 2 * HOUR_MS)) as found:
+        assert found.log_gaps() == [LogGap(TOPIC, 0, [(10, 11)], 0)]
 
 
 def test_what_the_archive_holds_beyond_a_finished_batch_is_not_looked_at(tmp_path: Path) -> None:
