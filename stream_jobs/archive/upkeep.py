@@ -31,7 +31,7 @@ from infra.contract.verdict import ERASED, LATE, OK
 from infra.settings.sections import Archive
 from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import DAY_MS, HOUR_MS, PACKED, PACKING, TELEMETRY, Entry, hour_name
-from stream_jobs.archive.reader import ArchiveFile, hours, of_hours, paths
+from stream_jobs.archive.reader import ArchiveFile, examined, hours, of_hours, paths
 from stream_jobs.archive.writer import adopt, gathered, now_ms, parquet_writer
 
 SQL: Final = sql_of(__file__)
@@ -78,7 +78,12 @@ def upkeep(folder: Path, rules: Archive) -> int:
                 stored.append(hour)
         due = due_hours(folder, stored, rules, now)
         expire(folder, due)
-        touched = len(due) + sum(settle(folder, hour, rules.grace_min, now) for hour in stored)
+        touched = len(due)
+        for hour in stored:
+            try:
+                touched += settle(folder, hour, rules.grace_min, now)
+            except OSError as error:
+                log.error("files of an hour did not go", hour=hour_name(hour), error=str(error))
         for packed in compact(folder, stored, rules, now):
             if isinstance(packed, Packed):
                 counts = {"files": packed.files_before, "rows": packed.rows}
@@ -131,19 +136,26 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
     chunks = _chunks(of_hours(folder, [hour_ms]), target_bytes)
     if not chunks:
         return None
-    try:
-        names = [f"{chunk[0][0].stem}-packed-{len(chunk)}.parquet" for chunk in chunks]
+    names = [f"{chunk[0][0].stem}-packed-{len(chunk)}.parquet" for chunk in chunks]
+    with _as_it_was(folder, hour_ms):
         made = [_rewritten(folder, hour_ms, *each) for each in zip(chunks, names, strict=True)]
-    except (OSError, pa.ArrowException, duckdb.Error) as error:
-        raise ArchiveError(
-            f"{hour_name(hour_ms)} of {folder} cannot be packed: {error}. It is as it was, and is tried "
-            "again; packing needs room for a second copy of the hour"
-        ) from error
     sources = [entry for chunk in chunks for _, entry in chunk]
     _replace(folder, hour_ms, made, [entry.name for entry in sources])
     bytes_before, bytes_after = (sum(entry.bytes for entry in entries) for entries in (sources, made))
     rows = sum(entry.rows for entry in made)
     return Packed(hour_ms, len(sources), len(made), rows, bytes_before, bytes_after)
+
+
+@contextmanager
+def _as_it_was(folder: Path, hour_ms: int) -> Iterator[None]:
+    """Errors of disk and files as ArchiveError, while nothing of an hour is replaced yet."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, duckdb.Error) as error:
+        raise ArchiveError(
+            f"{hour_name(hour_ms)} of {folder} cannot be rewritten: {error}. It is as it was; to do it again "
+            "needs room for a second copy of the hour"
+        ) from error
 
 
 def _replace(folder: Path, hour_ms: int, made: Sequence[Entry], replaces: Sequence[str]) -> None:
@@ -221,18 +233,21 @@ def _content(files: Sequence[Path]) -> tuple[Any, ...]:
 
 
 def expire(folder: Path, due_ms: Iterable[int]) -> None:
-    """Let the files of these hours count no more. They go by ``settle``."""
+    """Let the files of these hours count no more, damaged ones too. They go by ``settle``."""
     for hour in due_ms:
-        adopt(folder, hour)
+        try:
+            adopt(folder, hour)
+        except ArchiveError as error:
+            log.error("an hour expires with what is damaged in it", hour=hour_name(hour), error=str(error))
+        names = sorted(file.path.name for file in examined(folder, [hour])[0])
         with manifest.locked(folder, writing=True):
-            names = sorted(manifest.read_hour(folder, hour).files)
             manifest.append(folder, hour, {"op": "expire", "at_ms": now_ms(), "names": names})
         log.info("hour expired", hour=hour_name(hour), files=len(names))
 
 
 def due_hours(folder: Path, hours_ms: Iterable[int], rules: Archive, at_ms: int) -> list[int]:
-    """Those of the hours that ended ``keep_days`` ago and have records."""
-    return [hour for hour in hours_ms if _expires(hour, rules, at_ms) and of_hours(folder, [hour])]
+    """Those of the hours that ended ``keep_days`` ago and have records, whole or damaged."""
+    return [hour for hour in hours_ms if _expires(hour, rules, at_ms) and examined(folder, [hour])[0]]
 
 
 def partitions_of(folder: Path, vehicle_id: str) -> dict[str, set[int]]:
@@ -252,16 +267,17 @@ def erase(folder: Path, hour_ms: int, target_bytes: int, vehicle_id: str, name: 
     adopt(folder, hour_ms)
     made: dict[str, Entry] = {}
     count = 0
-    if any(_held(file, vehicle_id) for file in of_hours(folder, [hour_ms])):
-        pack_hour(folder, hour_ms, target_bytes)
-    for file in of_hours(folder, [hour_ms]):
-        ours = _held(file, vehicle_id)
-        if ours and file.entry is not None:
-            stem = ERASED_FILE.sub("", file.path.name.removesuffix(".parquet"))
-            fresh = f"{stem}-erased-{name[-10:]}.parquet"
-            nobodys = partial(_nobodys, vehicle_id=vehicle_id, name=name)
-            made[file.path.name] = _rewritten(folder, hour_ms, [(file.path, file.entry)], fresh, nobodys)
-            count += ours
+    with _as_it_was(folder, hour_ms):
+        if any(_held(file, vehicle_id) for file in of_hours(folder, [hour_ms])):
+            pack_hour(folder, hour_ms, target_bytes)
+        for file in of_hours(folder, [hour_ms]):
+            ours = _held(file, vehicle_id)
+            if ours and file.entry is not None:
+                stem = ERASED_FILE.sub("", file.path.name.removesuffix(".parquet"))
+                fresh = f"{stem}-erased-{name[-10:]}.parquet"
+                nobodys = partial(_nobodys, vehicle_id=vehicle_id, name=name)
+                made[file.path.name] = _rewritten(folder, hour_ms, [(file.path, file.entry)], fresh, nobodys)
+                count += ours
     if made:
         _replace(folder, hour_ms, [*made.values()], [*made])
     return count

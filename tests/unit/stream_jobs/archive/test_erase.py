@@ -7,10 +7,12 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from infra.contract.errors import ArchiveError
 from infra.contract.verdict import ERASED
 from stream_jobs.archive import reader, upkeep
-from stream_jobs.archive.manifest import HOUR_MS, described
+from stream_jobs.archive.manifest import HOUR_MS, PACKING, described
 from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import indexed, place
 from tests.support_frames import frame, vin
@@ -72,6 +74,14 @@ def test_a_second_vehicle_leaves_the_same_file_and_a_third_time_there_is_nothing
     assert sorted(set(read(tmp_path)["vehicle_id"].to_pylist())) == sorted([NAME, other])
     assert verified(tmp_path, None, quick=False).whole
     assert len(reader.paths(tmp_path)) == 1
+
+
+def test_an_hour_that_cannot_be_rewritten_is_as_it_was_and_named(tmp_path: Path) -> None:
+    batch_file(tmp_path, 0, (1, 2))
+    (tmp_path / PACKING).write_bytes(b"")  # where it works, nothing can be made
+    with pytest.raises(ArchiveError, match=r"hour=\d\d of .* cannot be rewritten: .* as it was"):
+        erase(tmp_path)
+    assert set(read(tmp_path)["vehicle_id"].to_pylist()) == {GONE, STAYS}
 
 
 def test_a_batch_that_runs_again_does_not_bring_it_back(tmp_path: Path) -> None:

@@ -152,6 +152,27 @@ def test_expired_records_count_no_more_and_their_files_go_after_the_grace_time(t
     assert not any((tmp_path / PACKED).rglob("*.parquet"))
 
 
+def test_a_damaged_hour_expires_too_and_keeps_no_other_from_it(tmp_path: Path) -> None:
+    for hour in range(2):
+        batches(tmp_path, 5, TEN + hour * HOUR_MS)
+    place = tmp_path / "telemetry" / hour_name(TEN)
+    (place / "abcdef01-000000001-000.parquet").unlink()
+    (place / "put-here.parquet").write_bytes(b"no Parquet")
+    rules = RULES.model_copy(update={"keep_days": 1, "grace_min": 0})
+    assert [upkeep(tmp_path, rules) for _ in range(3)] == [2, 2, 0]  # both expire, and are cleared
+    assert [read_hour(tmp_path, TEN + hour * HOUR_MS).expired_rows for hour in range(2)] == [20, 20]
+    assert not any(tmp_path.rglob("*.parquet"))
+
+
+def test_an_hour_whose_packed_file_is_missing_keeps_no_other_from_its_upkeep(tmp_path: Path) -> None:
+    for hour in range(2):
+        batches(tmp_path, 5, TEN + hour * HOUR_MS)
+    pack_hour(tmp_path, TEN, 1 << 30)
+    next((tmp_path / PACKED / hour_name(TEN)).iterdir()).unlink()
+    assert upkeep(tmp_path, RULES.model_copy(update={"grace_min": 0})) == 1
+    assert len(read_hour(tmp_path, TEN + HOUR_MS).files) == 1
+
+
 def test_the_keeper_packs_an_hour_a_pass_and_rests_when_all_is_done(tmp_path: Path) -> None:
     batches(tmp_path, 3)
     batches(tmp_path, 3, TEN + HOUR_MS)
