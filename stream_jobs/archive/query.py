@@ -112,9 +112,10 @@ def note_exceptions(
     repaired = pa.array([repaired_at] * found.num_rows, pa.timestamp("us", tz="UTC"))
     found = found.append_column("received_at", received_at).append_column("repaired_at", repaired)
     deferred = pc.equal(found["verdict"], OK)
-    if pc.any(deferred).as_py():
-        _note_vehicles(connection, found.filter(deferred))
     is_late = pc.or_(deferred, pc.equal(found["verdict"], LATE))
+    unseen = pc.and_(is_late, pc.ends_with(found["topic"], DEFERRED))  # in time or late
+    if pc.any(unseen).as_py():
+        _note_vehicles(connection, found.filter(unseen))
     found = found.append_column("deferred", deferred)
     places = [logs.get(topic, "") for topic in found["topic"].to_pylist()]
     found = found.append_column(LOG, pa.array(places, pa.string()))
