@@ -96,6 +96,17 @@ def producer(bootstrap: str, settings: Mapping[str, Any] | None = None) -> Produ
     return Producer(common | dict(settings or {}))
 
 
+def produce(client: Producer, *record: Any, **more: Any) -> None:
+    """The client's ``produce``, which waits while its queue is full; callbacks come meanwhile."""
+    while True:
+        try:
+            client.produce(*record, **more)
+        except BufferError:
+            client.poll(0.1)
+        else:
+            return
+
+
 def admin(bootstrap: str) -> AdminClient:
     """A client for topics and the cluster."""
     return AdminClient(access(bootstrap) | {"log_level": 0})

@@ -164,6 +164,8 @@ REASSIGN: Final = "kafka-reassign-partitions.sh with longer lists of replicas"
 ACL_FIELDS: Final = (
     "restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type"
 )  # fmt: skip
+SEGMENT: Final = "segment.ms"
+SEGMENT_EACH: Final = "1"  # each append begins a segment: for a moment while a vehicle is erased
 FOR_EVER = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
 """Of a topic that takes records of any time, a generated day's of next year too."""
 
@@ -225,7 +227,7 @@ def _copies_of(topic: TopicMetadata) -> int:
 
 def _bound(client: AdminClient, bounds: dict[str, dict[str, str]], in_sync: int) -> None:
     """Set what is not as it must be; what waits for more copies than ``in_sync`` stays, and none for more
-    than it has: it would take no record.
+    than it has: it would take no record. What a killed erasure left goes.
     """
     changes, there = [], client.list_topics(timeout=PROBE_S).topics if bounds else {}
     for topic, now in _configs(client, bounds).items():
@@ -235,6 +237,8 @@ def _bound(client: AdminClient, bounds: dict[str, dict[str, str]], in_sync: int)
             for key, value in (bounds[topic] | least).items()
             if now[key] != value
         ]
+        if now[SEGMENT] == SEGMENT_EACH:
+            wrong.append(ConfigEntry(SEGMENT, None, incremental_operation=AlterConfigOpType.DELETE))
         if wrong:
             changes.append(ConfigResource(ResourceType.TOPIC, topic, incremental_configs=wrong))
     for done in (client.incremental_alter_configs(changes) if changes else {}).values():

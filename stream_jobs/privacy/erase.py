@@ -5,6 +5,7 @@ records under lock stay, with the custody log of all of them: a legal hold wins.
 """
 
 import fcntl
+import json
 import mmap
 import os
 import re
@@ -28,6 +29,7 @@ from infra.clients.db import Connection, asked, connected, sql_of, system_user
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import EVENT_TOPICS, LIVE, kafka_topic, mqtt_topic
 from infra.contract.verdict import clock_limits
+from infra.settings.files import read_json, write_private
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack.access import devices, identity
 from infra.stack.stack import Stack
@@ -70,12 +72,17 @@ USERS_HAVE: Final = (
 )
 OF_CRASHES: Final = ("crash_part", "crash_verdict")
 FILES: Final = ("logs", "runs", "lookups")  # folders with files that may name vehicles, beside services' own
+NOTED: Final = "erasing.json"
+"""Of a home: tables that lost rows and are not rewritten yet. A killed erasure leaves it to the next one."""
+TAKEN_S: Final = 10.0  # for the broker's answer
 _PLACES: Final = (
     ("road_cell", "text", "cell", "heading_sector"), ("road_edge", "integer", "network_no", "edge_id")
 )  # fmt: skip
 _MOVED: Final = (
-    "UPDATE odograph.reinjection r SET log_offset = m.new "
-    "FROM unnest(%(old)s::bigint[], %(new)s::bigint[]) AS m(old, new) WHERE r.log_offset = m.old",
+    "UPDATE odograph.reinjection r SET log_offset = m.new FROM (SELECT new, digest, max(old) AS old "
+    "FROM unnest(%(old)s::bigint[], %(new)s::bigint[]) AS m(old, new) "
+    "JOIN odograph.reinjection ON log_offset = old GROUP BY new, digest) m "
+    "WHERE r.log_offset = m.old AND r.digest = m.digest",
     "DELETE FROM odograph.dead_letter WHERE log_offset = ANY(%(old)s)",
 )
 
@@ -119,6 +126,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     log = VehicleLog(where.kafka_bootstrap, settings.kafka.prefix, vehicle, found.kept)
     cut = log.mark(upkeep.partitions_of(archive, vehicle))
     _wait(settings, where, cut, wait_s)
+    log.append_again(cut)
     notary = identity.notary(settings)
     for *key, is_locked in crashes:
         if not is_locked:
@@ -126,7 +134,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     say("database: rows")
     with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
         _roads(settings, database, vehicle)
-        _rows(database, vehicle, cut, found)
+        _rows(database, vehicle, cut, found, settings.paths.home / NOTED)
     say("archive: frames")
     with upkeep.alone(archive):
         for hour in reader.hours(archive):
@@ -183,13 +191,20 @@ def _taken_back(settings: Settings, where: Endpoints, vehicle: str, found: Erase
         brokers = (devices.broker_of(where, home, own),)
     root = settings.mqtt.root
     for broker in brokers:
-        client = Client(CallbackAPIVersion.VERSION2, client_id=vehicle, protocol=MQTTv5)
+        answers: list[Any] = []
+        client = Client(CallbackAPIVersion.VERSION2, client_id=vehicle, userdata=answers, protocol=MQTTv5)
+        client.on_publish = lambda _client, told, _mid, reason, _more: told.append(reason)
         broker.log_in(client)
         try:
             client.connect(broker.host, broker.port)
             client.loop_start()
             for topic in (mqtt_topic(root, vehicle, "status"), f"{root}/{vehicle}/status"):
-                client.publish(topic, b"", qos=1, retain=True).wait_for_publish(10.0)
+                sent = client.publish(topic, b"", qos=1, retain=True)
+                sent.wait_for_publish(TAKEN_S)
+                if not sent.is_published():
+                    raise TimeoutError(f"no answer in {TAKEN_S:g} s")
+                if answers[-1].is_failure:
+                    raise PermissionError(f"{topic} was refused: {answers[-1]}")
         except (OSError, RuntimeError, ValueError) as error:
             found.remarks.append(f"the broker {broker} may retain the vehicle's status: {error}")
         finally:
@@ -242,10 +257,13 @@ def _behind(
                     yield name
 
 
-def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased) -> None:
-    """Delete the vehicle's rows, and rewrite the tables that had any: no byte of them stays in free space."""
+def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased, noted: Path) -> None:
+    """Delete the vehicle's rows, and rewrite the tables that had any: no byte of them stays in free space.
+
+    Those are ``noted`` in a file first: a try that does not come to the rewriting leaves it to the next one.
+    """
     database.execute("SET timescaledb.max_tuples_decompressed_per_dml_transaction = 0")
-    touched: set[str] = set()
+    touched: set[str] = {*read_json(noted)}
     for table in export.of_vehicle(database, vehicle):
         if table.schema == "odograph" and table.name in LEFT:
             continue
@@ -256,6 +274,7 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased) -> None:
         named = [name for (name,) in parts.fetchall()]
         if named:
             touched.update(named)
+            write_private(noted, json.dumps(sorted(touched)))
             found.rows[str(table)] = database.execute(sql.SQL("DELETE {}").format(table.of)).rowcount
     letters = database.execute(SQL["letters"], {"name": found.name, "vehicle": vehicle}).rowcount
     if letters:
@@ -269,12 +288,12 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased) -> None:
             database.execute(SQL["begins"], (end, topic, partition))
     always = {"odograph.dead_letter", "odograph.window_change", "odograph.crash_record"}
     _rewritten(database, sorted(touched | always))
+    noted.unlink(missing_ok=True)
 
 
 def _rewritten(database: Connection, names: list[str]) -> None:
-    """VACUUM FULL, a table at a time: its writers wait. Then statistics."""
-    chunks = database.execute(SQL["chunks"], {"names": names}).fetchall()
-    for parts in [*(tuple(name.split(".")) for name in names), *chunks]:
+    """VACUUM FULL, a table at a time that is still there: its writers wait. Then statistics."""
+    for parts in database.execute(SQL["rewritten"], {"names": names}).fetchall():
         database.execute(sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier(*parts)))
     database.execute("VACUUM FULL pg_catalog.pg_statistic")
 

@@ -39,11 +39,13 @@ ON CONFLICT (topic, partition, log_generation) DO UPDATE SET begins_at = exclude
 SELECT topic, partition, next_offset FROM odograph.consumer_offset
 WHERE consumer = 'events' AND region = odograph.acting_region()
 
--- name: chunks
-SELECT c.schema_name, c.table_name FROM _timescaledb_catalog.chunk c
+-- name: rewritten
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid IN (SELECT to_regclass(name) FROM unnest(%(names)s::text[]) AS name)
+UNION
+SELECT z.schema_name, z.table_name
+FROM _timescaledb_catalog.chunk c JOIN _timescaledb_catalog.chunk z ON z.id = c.compressed_chunk_id
 WHERE c.schema_name || '.' || c.table_name = ANY(%(names)s)
-   OR c.id IN (SELECT compressed_chunk_id FROM _timescaledb_catalog.chunk
-               WHERE schema_name || '.' || table_name = ANY(%(names)s))
 
 -- name: log
 -- A segment of zeros for each that there is: behind a checkpoint the next ones are old ones, renamed as they were.

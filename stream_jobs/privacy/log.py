@@ -1,11 +1,13 @@
 """A vehicle's records out of Kafka's log, where no single record can be deleted (README)."""
 
+import hashlib
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 from confluent_kafka import Message, TopicPartition
@@ -19,12 +21,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from infra.clients import kafka
 from infra.contract.errors import ServiceError
 from infra.contract.topics import HEADER_AGAIN, KAFKA_TOPICS, LIVE, kafka_topic, partition_of
+from infra.stack.kafka import SEGMENT, SEGMENT_EACH
 
 STORED: Final = ("alerts",)  # what others have there is in the database, and told once only
 AGAIN: Final = ("crash", "dead-letter", "dead-delivery")  # others' records: again, with HEADER_AGAIN
 COMPACTED: Final = tuple(topic.name for topic in KAFKA_TOPICS if topic.cleanup == "compact")
 MARKER: Final = b""  # key of a record that is nobody's
-SEGMENT: Final = "segment.ms"
 TIMEOUT_S: Final = 30.0
 SETTLE_S: Final = 1.0  # a topic's changed setting is in force at its brokers
 
@@ -34,7 +36,8 @@ Place = tuple[str, int]  # a topic's name in the contract, and a partition
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Partitions that are to be cut, and the offsets of their markers. ``moved``: offsets of dead letters
-    that were appended again, old and new. ``records``: of the vehicle, of those topics that were read.
+    that were appended again, old and new; an old one may be a killed try's copy. ``records``: of the vehicle,
+    of those topics that were read.
     """
 
     ends: dict[Place, int] = field(default_factory=dict)
@@ -63,7 +66,7 @@ class VehicleLog:
                 for p in partitions.get(self._name(t), ())
                 if p in log.spans(self._name(t))
             ]
-            places += [("telemetry", partition_of(self._key, log.partitions(self._name("telemetry"))))]
+            places += [(t, partition_of(self._key, log.partitions(self._name(t)))) for t in LIVE]
             for topic in (*STORED, *AGAIN):
                 for p in range(log.partitions(self._name(topic))):
                     count = sum(map(self._is_ours, self._read(log, topic, p)))
@@ -84,10 +87,16 @@ class VehicleLog:
                 for topic, p in dict.fromkeys(places):
                     self._send(topic, MARKER, p, partial(found.ends.__setitem__, (topic, p)))
                 self._flush()
-            for (topic, p), end in found.ends.items():
-                if topic in AGAIN:
-                    self._append_again(log, topic, p, end, found)
         return found
+
+    def append_again(self, cut: Cut) -> None:
+        """Append others' records again behind the markers, which all consumers have read: from here on both
+        are there, until the cut.
+        """
+        with kafka.LogReader(self._bootstrap, "odograph-privacy") as log:
+            for (topic, p), end in cut.ends.items():
+                if topic in AGAIN:
+                    self._append_again(log, topic, p, end, cut.moved)
 
     def cut(self, cut: Cut) -> None:
         """Delete what lies before the markers; of compacted topics Kafka does so by itself."""
@@ -119,15 +128,38 @@ class VehicleLog:
         except (ValueError, TypeError, KeyError):
             return True
 
-    def _append_again(self, log: kafka.LogReader, topic: str, partition: int, end: int, found: Cut) -> None:
+    def _append_again(
+        self, log: kafka.LogReader, topic: str, partition: int, end: int, moved: dict[int, int]
+    ) -> None:
+        """Each once: what a killed try has appended already stands for the record that it is a copy of."""
+        copies, stands_for = self._copies(log, topic, partition, end), dict[int, list[int]]()
         for message in self._read(log, topic, partition, end):
-            if message.value() is not None and not self._is_ours(message):
-                told = partial(found.moved.__setitem__, int(message.offset() or 0))
-                headers = [*(message.headers() or []), (HEADER_AGAIN, b"1")]
-                at_ms = int(message.timestamp()[1])
-                on_end = told if topic == "dead-letter" else None
-                self._send(topic, message.key(), partition, on_end, message.value(), headers, at_ms)
+            if message.value() is None or self._is_ours(message):
+                continue
+            at = int(message.offset() or 0)
+            offsets = [*stands_for.pop(at, ()), at]
+            later = copies.get(_digest(message) if copies else b"", deque[int]())
+            while later and later[0] <= at:
+                later.popleft()
+            if later:
+                stands_for[later.popleft()] = offsets
+                continue
+            told = partial(_note, moved, offsets) if topic == "dead-letter" else None
+            headers = [*_headers(message), (HEADER_AGAIN, b"1")]
+            at_ms = int(message.timestamp()[1])
+            self._send(topic, message.key(), partition, told, message.value(), headers, at_ms)
         self._flush()
+
+    def _copies(self, log: kafka.LogReader, topic: str, partition: int, end: int) -> dict[bytes, deque[int]]:
+        """Offsets of copies behind a marker that nothing was cut at, by what they are copies of."""
+        found = defaultdict[bytes, deque[int]](deque)
+        first, is_behind = True, False
+        for message in self._read(log, topic, partition, end):
+            is_behind |= not first and message.value() is None and not message.key()
+            first = False
+            if is_behind and len(_headers(message)) < len(message.headers() or []):
+                found[_digest(message)].append(int(message.offset() or 0))
+        return found
 
     def _send(
         self, topic: str, key: bytes | str | None, partition: int = -1,
@@ -140,9 +172,8 @@ class VehicleLog:
             if told is not None:
                 told(int(message.offset() or 0))
 
-        self._producer.produce(
-            self._name(topic), value, key, partition, done, timestamp=at_ms, headers=headers or []
-        )
+        record = (self._name(topic), value, key, partition, done)
+        kafka.produce(self._producer, *record, timestamp=at_ms, headers=headers or [])
         self._producer.poll(0)
 
     def _flush(self) -> None:
@@ -151,9 +182,11 @@ class VehicleLog:
 
     @contextmanager
     def _new_segments(self, topics: Collection[str]) -> Iterator[None]:
-        """While the block runs, an append to one of the topics begins a new segment."""
+        """While the block runs, an append to one of the topics begins a new segment. After a kill in it the
+        next try, or ``create_topics``, ends that.
+        """
         names = [self._name(topic) for topic in topics]
-        self._set(names, ConfigEntry(SEGMENT, "1", incremental_operation=AlterConfigOpType.SET))
+        self._set(names, ConfigEntry(SEGMENT, SEGMENT_EACH, incremental_operation=AlterConfigOpType.SET))
         try:
             time.sleep(SETTLE_S)
             yield
@@ -166,3 +199,19 @@ class VehicleLog:
             client = kafka.admin(self._bootstrap)
             for done in client.incremental_alter_configs(wanted).values():
                 done.result(TIMEOUT_S)
+
+
+def _headers(message: Message) -> list[tuple[str, Any]]:
+    """Without that of a copy."""
+    pairs = cast("list[tuple[str, Any]]", message.headers() or [])
+    return [(name, value) for name, value in pairs if name != HEADER_AGAIN]
+
+
+def _digest(message: Message) -> bytes:
+    """The same of a record and of its copies."""
+    told = (message.key(), message.value(), message.timestamp()[1], _headers(message))
+    return hashlib.sha256(repr(told).encode()).digest()
+
+
+def _note(moved: dict[int, int], offsets: Collection[int], new: int) -> None:
+    moved.update(dict.fromkeys(offsets, new))

@@ -87,15 +87,10 @@ class Writer:
                 left[partition] -= 1
                 continue
             sent[partition] += 1
-            while True:
-                try:
-                    self._producer.produce(
-                        self._topic, value, key, partition, timestamp=at_ms, headers=headers,
-                        on_delivery=lambda error, _: self._failures.append(str(error)),
-                    )  # fmt: skip
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
+            kafka.produce(
+                self._producer, self._topic, value, key, partition, timestamp=at_ms, headers=headers,
+                on_delivery=lambda error, _: self._failures.append(str(error)),
+            )  # fmt: skip
         unsent = self._producer.flush(FLUSH_S)
         if unsent or self._failures:
             why = self._failures[0] if self._failures else f"{unsent} records without an answer"

@@ -23,7 +23,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from infra.clients import kafka
 from infra.clients.health import in_background
 from infra.contract.topics import kafka_topic
+from infra.stack.kafka import SEGMENT, SEGMENT_EACH, create_topics
 from infra.stack.stack import Stack
+from stream_jobs.privacy import erase
+from stream_jobs.privacy.log import VehicleLog
 from stream_jobs.recovery.files import LocalFiles
 from tests.integration.events_support import (
     T0,
@@ -199,9 +202,15 @@ def test_nothing_of_an_erased_vehicle_is_left_and_the_ledger_balances(stack: Sta
 
     with in_background("drive on", drive_on):
         eventually(gone, DONE_S, "no file holds it")
+    node = "SELECT pg_relation_filenode('user_sql.seen')::bigint AS node"
+    before_it, noted = rows(lane, node), lane.home / erase.NOTED
+    assert not noted.exists()
+    noted.write_text('["user_sql.dropped", "user_sql.seen"]')  # a killed one had deleted rows of these
     again = lane.run("privacy", "erase", GONE, "--yes", "--wait", "200s", "--json")
     assert again.returncode == 0, again.stderr
     assert orjson.loads(again.stdout)["frames"] == 1
+    assert rows(lane, node) != before_it
+    assert not noted.exists()
 
 
 def test_a_crash_record_under_lock_stays(lane: Lane) -> None:
@@ -255,6 +264,7 @@ def test_nothing_is_cut_that_nobody_has_read(stack: Stack, tmp_path: Path) -> No
     (folder / "seen.sql").write_text("-- over: frames\n-- key: vehicle_id\nSELECT vehicle_id FROM frames\n")
     with open_lane(stack, jobs={"sql_dir": str(folder)}) as lane:
         send(lane, [(T0 + 1500, frame(0, 0, T0)[1])])
+        produce(lane, "dead-letter", [(vin, b"broken") for vin in (GONE, STAYS)], T0)
         topic = kafka_topic(lane.settings.kafka.prefix, "telemetry")
         files = LocalFiles(str(lane.home / "checkpoints"))
         files.write("sql_seen/offsets/0", "v1\n{}\n" + orjson.dumps({topic: {"0": 0}}).decode())
@@ -264,4 +274,42 @@ def test_nothing_is_cut_that_nobody_has_read(stack: Stack, tmp_path: Path) -> No
         assert "not read to the markers within 1 s: telemetry, archive, sql_seen" in refused.stderr
         with kafka.LogReader(lane.endpoints.kafka_bootstrap) as log:
             spans = log.spans(kafka_topic(lane.settings.kafka.prefix, "telemetry"))
+            deferred = log.spans(kafka_topic(lane.settings.kafka.prefix, "telemetry-deferred"))
         assert {low for low, _ in spans.values()} == {0}
+        assert sum(high for _, high in deferred.values()) == 1  # what waits there unread is waited for, too
+        assert [record.key for record in letters_of(lane)] == [GONE, STAYS]  # nothing is there twice
+
+
+def letters_of(lane: Lane) -> list[kafka.Record]:
+    """Dead letters in the log; no markers."""
+    topic = kafka_topic(lane.settings.kafka.prefix, "dead-letter")
+    with kafka.LogReader(lane.endpoints.kafka_bootstrap) as log:
+        return [record for record in log.records(topic, 0, *log.bounds(topic, 0)) if record.value]
+
+
+def test_what_killed_tries_appended_again_is_there_once_and_what_they_set_is_put_back(stack: Stack) -> None:
+    with open_lane(stack) as lane:
+        where = lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix
+        # Two of STAYS are the same in every byte.
+        produce(lane, "dead-letter", [(vin, b"broken") for vin in (STAYS, GONE, STAYS, HELD)], T0)
+        for _ in range(3):  # the first two are killed before the cut
+            log = VehicleLog(*where, GONE, ())
+            cut = log.mark({})
+            log.append_again(cut)
+        log.cut(cut)
+        left = letters_of(lane)
+        assert sorted(str(record.key) for record in left) == sorted([STAYS, STAYS, HELD])
+        assert set(cut.moved.values()) == {record.offset for record in left}
+        assert cut.moved.keys() >= {0, 2, 3}
+
+        client, crashes = kafka.admin(where[0]), kafka_topic(where[1], "crash")
+
+        def segment() -> str:
+            (asked,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, crashes)]).values()
+            return str(asked.result(30)[SEGMENT].value)
+
+        each = ConfigEntry(SEGMENT, SEGMENT_EACH, incremental_operation=AlterConfigOpType.SET)
+        log._set([crashes], each)  # and killed
+        assert segment() == SEGMENT_EACH
+        create_topics(*where)
+        assert segment() != SEGMENT_EACH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.clients.kafka import record_of
+from infra.clients.kafka import produce, producer, record_of
 
 
 class Message:
@@ -38,3 +38,11 @@ def test_what_is_no_text_in_a_record_is_replaced() -> None:
 
 def test_headers_whose_names_are_no_text_are_none() -> None:
     assert record_of(Message(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"))).headers == {}  # type: ignore[arg-type]
+
+
+def test_a_full_queue_is_waited_for() -> None:
+    told: list[Any] = []
+    client = producer("127.0.0.1:1", {"queue.buffering.max.messages": 1, "message.timeout.ms": 50})
+    for _ in range(3):  # nobody takes them: each makes room when its time is over
+        produce(client, "t", b"x", on_delivery=lambda error, _: told.append(error))
+    assert (client.flush(60), len(told)) == (0, 3)
