@@ -140,7 +140,9 @@ def _reason(error: Py4JJavaError) -> str:
 Files = LocalFiles | HadoopStore
 
 
-def checkpoint_files(settings: Settings, spark: Callable[[], SparkSession]) -> Files:
-    """Where checkpoints lie; ``spark`` is asked for a session where that is a URL."""
-    place = settings.paths.place("checkpoints")
+def checkpoint_files(settings: Settings, spark: Callable[[], SparkSession], beside: str = "") -> Files:
+    """Where checkpoints lie, or ``beside`` that with so much behind the name; ``spark`` is asked for a
+    session where that is a URL.
+    """
+    place = f"{settings.paths.place('checkpoints')}{beside}"
     return HadoopStore(spark(), place, "ODOGRAPH_PATHS_CHECKPOINTS") if "://" in place else LocalFiles(place)

@@ -25,8 +25,10 @@ from infra.stack.probes import metrics, readyz
 from infra.stack.service import free_port
 from infra.stack.stack import with_database
 from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
+from stream_jobs.app.session import LOCAL, spark_when_asked
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.maintenance.copies import write_vehicle_lookup
+from stream_jobs.recovery.files import checkpoint_files
 from stream_jobs.replay import databases, feed, promote, runs
 from stream_jobs.replay.databases import connected
 from stream_jobs.replay.feed import Ends, Writer
@@ -231,7 +233,8 @@ def watch(run_id: str) -> None:
 
 
 def drop(run_id: str) -> None:
-    """Remove all of a run: programs, topics, database, folder; raises ConfigError while serving reads it.
+    """Remove all of a run: programs, topics, database, checkpoints, folder; raises ConfigError while serving
+    reads it.
 
     The run's own file goes last: while it is there the run is known, and a killed drop can be done again.
     """
@@ -244,6 +247,11 @@ def drop(run_id: str) -> None:
         processes.stop_all(shadow.home / "run", 30.0)
         kafka.delete_topics(addresses.kafka_bootstrap, shadow.prefix)
         databases.drop(addresses.db_owner_url, run.database)
+        if settings.paths.checkpoints:
+            with spark_when_asked(settings, "drop", 512, LOCAL) as session:
+                beside = checkpoint_files(settings, session, f".{run_id}")
+                if beside.names(""):
+                    beside.remove("")
         for path in shadow.home.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)

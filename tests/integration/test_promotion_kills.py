@@ -92,9 +92,12 @@ def test_a_drop_that_was_killed_is_finished_by_the_same_command(lane: Lane) -> N
     create_topics(lane.endpoints.kafka_bootstrap, prefix, for_ever=True)
     runs.save(home, run)
     folder = runs.folder_of(home, run.run_id)
-    for name in ("checkpoints", "lookups"):
-        (folder / name).mkdir()
-        (folder / name / "file").write_text("1")
+    shared = home / "shared"
+    lane = replace(lane, env=lane.env | {"ODOGRAPH_PATHS_CHECKPOINTS": str(shared / "checkpoints")})
+    beside = shared / f"checkpoints.{run.run_id}"
+    for path in (folder / "checkpoints", folder / "lookups", beside, shared / "checkpoints"):
+        path.mkdir(parents=True)
+        (path / "file").write_text("1")
     with connected(live_url) as live, connected(with_name(live_url, run.database)) as own:
         windows(own, 1, [hour(h) for h in range(3)], 2.0)
         promote.promote(live, own, run)
@@ -108,6 +111,7 @@ def test_a_drop_that_was_killed_is_finished_by_the_same_command(lane: Lane) -> N
     assert again.returncode == 0, again.stderr
     assert runs.all_runs(home) == []
     assert not folder.exists()
+    assert [path.name for path in shared.iterdir()] == ["checkpoints"]
     assert len(missing_topics(lane.endpoints.kafka_bootstrap, prefix)) == len(KAFKA_TOPICS)
     with connected(live_url) as live:
         left = "SELECT datname FROM pg_database WHERE datname = %s UNION ALL "

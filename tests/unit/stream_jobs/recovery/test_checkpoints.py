@@ -112,3 +112,10 @@ def test_checkpoints_lie_in_a_folder_or_by_a_url_alike(
         checkpoint_of(root, "telemetry", 2, buckets=5)
     assert checkpoint_of(root, "telemetry", 3).batches("offsets") == []
     assert len([*tmp_path.glob("checkpoints.old/telemetry-*/offsets")]) == 1
+    beside = checkpoint_files(Settings(paths={"checkpoints": place}), lambda: java, ".r1")  # type: ignore[arg-type]
+    assert beside.names("") == []
+    beside.write("telemetry/metadata", "of a run")
+    assert (tmp_path / "checkpoints.r1" / "telemetry").exists()
+    assert beside.names("") == ["telemetry"]
+    beside.remove("")
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoints", "checkpoints.old"}
