@@ -148,9 +148,13 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
                 source = _of_drives(wanted, wanted.drives, settings, folder, lead_ms)
             else:
                 source = _out_of_the_log(wanted, settings, live, folder, say)
-    if kept is not None and (
-        wanted.day is None or (source.name, source.event.since_ms) == (kept.source, kept.since_ms)
-    ):
+    if kept is not None:
+        asked = _asked(wanted) if wanted.day is None else _told(source.name, source.event)
+        if asked != _told(kept.source, kept.span):
+            raise ConfigError(
+                f"run {run_id} is of {_told(kept.source, kept.span)}, not of {asked}. Drop it "
+                f"(odograph replay drop {run_id}) or give another --run"
+            )
         source = Source(kept.source, kept.span, kept.received, kept.vehicles)  # today has grown meanwhile
     speed = records.speed_of(wanted.speed or (LIVE_SPEED if wanted.into == "live" else "max"))
     jobs, code = jobs_of(wanted.jobs), runs.code_digest(ROOT, runs.with_settings(given))
@@ -164,6 +168,22 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     return kept
 
 
+def _asked(wanted: Wanted) -> str:
+    """Of drives and of a stretch of the log the name that run.json keeps: what was asked for."""
+    if wanted.drives is not None:
+        return f"{records.DRIVES}{wanted.drives.absolute()}"
+    if wanted.from_time is None:
+        return f"{records.LOG} from {wanted.from_offset}"
+    at = datetime.fromtimestamp(moment_ms(wanted.from_time, "--from-time") / 1000, UTC)
+    return f"{records.LOG} from {at.isoformat()}"
+
+
+def _told(source: str, span: Span) -> str:
+    """A source as people tell two apart: of a day with its begin."""
+    is_day = source.startswith((records.ARCHIVE, records.DAY))
+    return f"{source} from {span.since.isoformat()}" if is_day else source
+
+
 def _of_drives(wanted: Wanted, drives: Path, settings: Settings, folder: Path, lead_ms: int) -> Source:
     """Recorded drives as a day of the run's own, received as they were recorded."""
     convoy = recordings.convoy(drives, wanted.mapping, float("inf"), recordings.parse_start(wanted.start))
@@ -172,7 +192,7 @@ def _of_drives(wanted: Wanted, drives: Path, settings: Settings, folder: Path, l
     made = runs.drives_of(folder)
     span = Span(made["start_ms"] // 60_000 * 60_000, -(-made["end_ms"] // 60_000) * 60_000)
     received = records.received(span, clock_limits(settings), lead_ms)
-    return Source(f"{records.DRIVES}{drives}", span, received, tuple(sorted(set(convoy.vehicle_ids))))
+    return Source(_asked(wanted), span, received, tuple(sorted(set(convoy.vehicle_ids))))
 
 
 def _out_of_the_log(wanted: Wanted, settings: Settings, live: Endpoints, folder: Path, say: Say) -> Source:
@@ -187,7 +207,8 @@ def _out_of_the_log(wanted: Wanted, settings: Settings, live: Endpoints, folder:
         taken = records.stretch(log, topic, begins)
     say(f"taking {sum(end - begin for begin, end in taken.values())} records of {topic} out of the log")
     grid_ms = max(settings.jobs.road_window_s * 1000, 60_000)
-    return records.take(bootstrap, topic, taken, folder / records.INPUT, clock_limits(settings), grid_ms)
+    source = records.take(bootstrap, topic, taken, folder / records.INPUT, clock_limits(settings), grid_ms)
+    return source._replace(name=_asked(wanted))
 
 
 def settings_given(words: tuple[str, ...]) -> dict[str, str]:

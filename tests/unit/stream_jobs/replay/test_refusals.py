@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import re
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from stream_jobs.archive.manifest import archive_of
 from stream_jobs.replay import command
 from stream_jobs.replay.command import Wanted
 from stream_jobs.replay.records import ARCHIVE, Bounds, Stored, of_day
-from stream_jobs.replay.runs import Run
+from stream_jobs.replay.runs import Run, save
 from stream_jobs.replay.shadow import Shadow
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, batches
 
@@ -71,6 +72,32 @@ def test_one_source_is_wanted_and_no_more(home: Path) -> None:
     for other in ({"day": None}, {"from_time": "1970-01-01T10:00"}):
         with pytest.raises(ConfigError, match="one of --day, --from-offset, --from-time or --drives"):
             command.replay(wanted(**other), print, as_json=False)
+
+
+AT_TEN = "log from 1970-01-01T10:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("source", "asked", "told"),
+    [
+        ("day rush", {"from_time": f"{DAY}T10:00"}, ("day rush from 1970-01-01T00:00:00+00:00", AT_TEN)),
+        (AT_TEN, {"from_time": f"{DAY}T09:00"}, (AT_TEN, "log from 1970-01-01T09:00:00+00:00")),
+        ("log from 0:7", {"from_offset": "0:8"}, ("log from 0:7", "log from 0:8")),
+        ("drives /a", {"drives": Path("/b")}, ("drives /a", "drives /b")),
+        (AT_TEN, {"day": DAY}, (AT_TEN, "archive from 1970-01-01T00:00:00+00:00")),
+        (AT_TEN, {"from_time": f"{DAY} 10:00"}, None),
+        ("drives /a", {"drives": Path("/a")}, None),
+        (ARCHIVE, {"day": DAY}, None),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_with_what_it_was_begun_with_and_no_other_source(
+    home: Path, source: str, asked: dict[str, object], told: tuple[str, str] | None
+) -> None:
+    save(home, replace(RUN, source=source))
+    again = {"day": None, "into": "shadow", "run": "r1"} | asked
+    why = f"run r1 is of {told[0]}, not of {told[1]}" if told else "begun with another version of the jobs"
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        command.replay(wanted(**again), print, as_json=False)
 
 
 def test_lookups_that_a_killed_run_copied_half_are_copied_again(home: Path) -> None:
