@@ -30,6 +30,7 @@ EXCEPTION: Final = (  # what the database hears of a record whose verdict is not
 WRITTEN: Final = pa.schema({"hour_ms": pa.int64(), "sha256": pa.string(), "content": pa.binary()})
 """A piece of a file, from a worker: hour of receipt, hash of the whole file in its last piece, bytes."""
 FILE_BYTES: Final = 32 << 20  # a file that has reached this size ends, and another one follows
+HOURS_OPEN: Final = 4  # of those whose files are not whole yet; the one begun first ends, and another follows
 PIECE_BYTES: Final = 8 << 10
 RECORDS_AT_ONCE: Final = 250
 """Rows that Spark passes at once, to a worker and from it: so many pieces are 2 MB, and Java makes no arrays
@@ -66,7 +67,7 @@ def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
 
 
 def hour_files(batches: Iterable[pa.RecordBatch], limits: ClockLimits) -> Iterator[pa.RecordBatch]:
-    """Parquet files of records, one an hour of receipt, in their order: rows of WRITTEN.
+    """Parquet files of records, one an hour of receipt or several, in their order: rows of WRITTEN.
 
     The files are rows, with their bytes, since the disk of a worker is not the driver's: a file is there
     whole, or the batch has not come to its end.
@@ -83,6 +84,8 @@ def hour_files(batches: Iterable[pa.RecordBatch], limits: ClockLimits) -> Iterat
             writer.write_table(table.filter(pa.array(hours == hour)))
             if sink.tell() >= FILE_BYTES:
                 yield from _pieces(hour * HOUR_MS, *files.pop(hour))
+        for hour in [*files][:-HOURS_OPEN]:
+            yield from _pieces(hour * HOUR_MS, *files.pop(hour))
     for hour in list(files):
         yield from _pieces(hour * HOUR_MS, *files.pop(hour))
 
@@ -141,10 +144,14 @@ def files_of(rows: pa.Table) -> list[Written]:
 
 
 def write_files(folder: Path, records: Iterable[pa.RecordBatch], limits: ClockLimits) -> None:
-    """Files of records below ``folder``, without a manifest."""
-    written = files_of(pa.Table.from_batches(hour_files(records, limits), WRITTEN))
-    for number, file in enumerate(written):
-        file.write(folder / hour_name(file.hour_ms) / f"part-{number:05d}.parquet")
+    """Files of records below ``folder``, without a manifest; each is written as soon as it is whole."""
+    held: list[pa.RecordBatch] = []
+    number = 0
+    for batch in hour_files(records, limits):
+        held.append(batch)
+        for file in files_of(pa.Table.from_batches(held)):
+            file.write(folder / hour_name(file.hour_ms) / f"part-{number:05d}.parquet")
+            held, number = [], number + 1
 
 
 def place(folder: Path, hour_ms: int, staged: Path, entry: Entry) -> bool:

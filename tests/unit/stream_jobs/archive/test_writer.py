@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ from stream_jobs.archive.query import exceptions_in, publish
 from stream_jobs.archive.verify import verified
 from stream_jobs.archive.writer import RECORD, WRITTEN, Written, files_of, hour_files, indexed
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, Row, offsets_in, table_of
+from tests.unit.stream_jobs.window_support import LIMITS
 
 TOPIC = "odograph.telemetry"
 
@@ -109,6 +112,24 @@ def test_a_file_that_changed_on_its_way_is_refused(tmp_path: Path) -> None:
     file = replace(sent(table_of([(0, 7, 1)]))[0], sha256="0" * 64)
     with pytest.raises(ArchiveError, match="has other bytes than a worker sent"):
         published(tmp_path, "q", [file], {(TOPIC, 0): (7, 8)})
+
+
+def test_a_stretch_of_many_hours_is_written_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "READ_AT_ONCE", 1)
+    there = []
+
+    def records() -> Iterator[pa.RecordBatch]:
+        for partition, hour in product((0, 1), range(6)):
+            there.append(len([*tmp_path.rglob("*.parquet")]))
+            yield table_of([(partition, hour, 1)], TEN + hour * HOUR_MS).select(RECORD).to_batches()[0]
+
+    writer.write_files(tmp_path, records(), LIMITS)
+    assert there == [0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7]
+    files = sorted(tmp_path.rglob("*.parquet"))
+    assert offsets_in([str(file) for file in files]) == [*product((0, 1), range(6))]
+    assert [len([*hour.iterdir()]) for hour in sorted(tmp_path.glob("*/*"))] == [2] * 6
 
 
 ROUGH = Scenario(
