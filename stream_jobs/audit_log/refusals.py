@@ -96,14 +96,14 @@ class _Log:
 
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0
-        self._aside: int | None = None
+        self._aside = 0  # the number of the file put aside that was read; 0: none
 
     def lines(self) -> Iterator[str]:
-        """What has come since; the rest of what was put aside first."""
+        """What has come since; the rest of what was put aside first, all of it at the beginning."""
         aside = self._path.with_suffix(".log.1")
         with locked(self._path, shared=True):
             number = aside.stat().st_ino if aside.exists() else 0
-            if self._aside not in (None, number):
+            if number not in (self._aside, 0):
                 yield from self._rest(aside)
                 self._at = 0
             self._aside = number

@@ -160,11 +160,14 @@ def test_whatever_program_writes_it_a_refusal_is_noted_under_its_logs_name(log: 
     }
 
 
-def test_after_a_restart_only_later_minutes_are_noted(log: Path) -> None:
-    log.write_text(f"{denied(AT_S)}\n{denied(AT_S + 60)}\n")
+def test_after_a_restart_only_later_minutes_are_noted_of_what_was_put_aside_too(log: Path) -> None:
+    log.with_suffix(".log.1").write_text(f"{denied(AT_S)}\n{denied(AT_S + 60)}\n")
+    log.write_text(f"{denied(AT_S + 61)}\n")
     task, database = reader(log, [AT_S + 600.0], {"kafka": AT_S})
-    assert task() == 1
-    assert database.told() == [(1, [("bridge", "write topic alerts", 1)])]
+    assert (task(), task()) == (1, 0)
+    assert database.told() == [(1, [("bridge", "write topic alerts", 2)])]
+    log.with_suffix(".log.1").unlink()
+    assert task() == 0
 
 
 def test_a_log_that_was_put_aside_is_read_to_its_end_first(
