@@ -125,6 +125,7 @@ def part(body: Callable[..., None], seconds: float | None = None, *args: Any, st
             return
         if auth.ended():
             _leave("window.location.reload()")
+            _left()
             st.stop()
         with query_cache.measures().part_s.labels(name).time(), section():
             body(*args)
@@ -321,10 +322,14 @@ def open_list(
 def leading(
     found: pd.DataFrame, columns: Columns, key: str, alt: str, page: str, named: str, **options: Any
 ) -> None:
-    """A table whose rows lead to a page, with the row's value of the column ``named`` in the address."""
-    cell = table(found, columns, key, alt, on_select="rerun", **options)
-    if cell is not None:
-        open_page(page, **{ADDRESS[named]: str(found[named].iloc[cell[0]])})
+    """A table whose rows, as drawn, lead to a page, with the value of the column ``named`` in the address."""
+
+    def lead() -> None:
+        cell = clicked(st.session_state[key])
+        if cell is not None and cell[0] < len(found):
+            _lead(page, **{ADDRESS[named]: str(found[named].iloc[cell[0]])})
+
+    table(found, columns, key, alt, on_select=lead, **options)
 
 
 def renew() -> None:
@@ -479,19 +484,23 @@ def open_page(name: str, **wanted: str) -> None:
 
     The pause goes along in the address.
     """
+    _lead(name, **wanted)
+    _left()
+
+
+def _lead(name: str, **wanted: str) -> None:
     address = f"{name}?" + urlencode(wanted | ({PAUSED: "1"} if paused() else {}))
     _leave(f"window.location.assign({json.dumps(address)})")
 
 
 def _leave(javascript: str) -> None:
-    """Have the browser leave the page by this.
+    """Have the browser leave the page by this, from the next drawing on.
 
     Streamlit's own way to a page of other parts lets late drawings of the old page's live parts reach the new
     one, which a busy machine turns into a white page. Until the browser has left, all that is drawn says so
     again: a slow one never sees what the next drawing takes away.
     """
     st.session_state[LEAVING] = f"<script>{javascript}</script>", monotonic() + LEAVE_S
-    _left()
 
 
 def _left() -> bool:

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.testing.v1 import AppTest
 
 from dashboard.shared import live
+
+RUN_S = 60
 
 
 def listing() -> None:
@@ -22,7 +27,7 @@ def listing() -> None:
 
 
 def test_a_choice_that_another_parts_timer_brought_outlives_a_message_of_the_old_address() -> None:
-    page = AppTest.from_function(listing)
+    page = AppTest.from_function(listing, default_timeout=RUN_S)
     page.session_state["clicked"] = True
     page.run()
     assert page.text[0].value == "none"
@@ -36,21 +41,46 @@ def leaving() -> None:
 
     from dashboard.shared import live
 
-    live.monotonic = lambda: st.session_state["now_s"]  # type: ignore[attr-defined]
     if st.session_state["now_s"] == 0:
         live.open_page("vehicle", vehicle="V7")
     elif not live._left():
         st.text("drawn")
 
 
-def test_until_the_browser_has_left_each_drawing_says_where_to_go() -> None:
-    page = AppTest.from_function(leaving)
+def test_until_the_browser_has_left_each_drawing_says_where_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = AppTest.from_function(leaving, default_timeout=RUN_S)
     for now_s, goes in ((0.0, True), (1.0, True), (19.0, True), (21.0, False)):
+        monkeypatch.setattr(live, "monotonic", lambda now_s=now_s: now_s)
         page.session_state["now_s"] = now_s
         page.run()
         said = [element.proto.body for element in page.get("html")]
         assert [("vehicle?vehicle=V7" in body) for body in said] == ([True] if goes else [])
         assert len(page.text) == (not goes)
+
+
+def leading() -> None:
+    import pandas as pd
+    import streamlit as st
+
+    from dashboard.shared import live
+
+    def trips() -> None:
+        rows = pd.DataFrame({"trip_id": st.session_state["rows"]})
+        live.leading(rows, {"Trip": "trip_id"}, "trips", "Trips", "trips", "trip_id")
+
+    live.part(trips)
+
+
+def test_a_click_on_a_row_leads_to_what_stood_there_though_newer_rows_have_come() -> None:
+    page = AppTest.from_function(leading, default_timeout=RUN_S)
+    page.session_state["rows"] = ["T1", "T2"]
+    page.run()
+    click = WidgetState(id=page.dataframe[0].proto.id)
+    click.string_value = '{"selection": {"rows": [], "columns": [], "cells": [[0, "Trip"]]}}'
+    page.session_state["rows"] = ["T3", "T1", "T2"]
+    page._run(WidgetStates(widgets=[click]))
+    said = "".join(element.proto.body for element in page.get("html"))
+    assert re.findall(r'assign\("(.*?)"\)', said) == ["trips?trip=T1"]
 
 
 def test_new_roads_and_those_after_an_outage_have_a_new_address(monkeypatch: pytest.MonkeyPatch) -> None:
