@@ -189,6 +189,12 @@ def test_the_list_stands_still_while_an_alert_is_open_and_says_what_came(
     dispatcher.page.keyboard.press("k")  # as old as the other and noted later: it stands above
     expect(dispatcher.page).to_have_url(re.compile(r"alert=(?!2\b)\d+"))
     expect(dispatcher.page.get_by_text(f"v1 · {HOSTILE}")).to_be_visible()
+    dispatcher.open("/alerts?alert=1")
+    ((active,),) = site.fetch("SELECT count(*) FROM serving.alert_triage WHERE active")
+    expect(dispatcher.page.get_by_text(f"{active} alerts.")).to_be_visible()
+    site.execute("DELETE FROM odograph.alert WHERE first_alert_id = 'later'")  # the first row of the list
+    expect(dispatcher.page.get_by_text(f"{active - 1} alerts.")).to_be_visible()
+    dispatcher.click_row(dispatcher.page.get_by_test_id("stDataFrame").first, r"alert=2\b", 300)
 
 
 def test_a_silence_is_in_the_table_in_the_file_and_on_the_page(dispatcher: Visit, site: Site) -> None:

@@ -63,13 +63,15 @@ def _listing(kind: Kind, asked: tuple[Any, ...]) -> None:
     kept = state.get(LISTED, (None, ()))
     same = kept[1] if kept[0] == (kind.name, asked) else ()
     numbers, newcomers = tables.held(same, matching, chosen is not None)
+    gone = tuple(sorted(set(numbers) - set(matching)))
+    others = ask(kind.find, numbers=gone) if gone else None
+    both = found if others is None or others.empty else pd.concat([found, others], ignore_index=True)
+    shown = tables.in_order(both, kind.number, numbers)
+    numbers = tuple(int(n) for n in shown[kind.number])  # one may be there no more
     state[LISTED] = ((kind.name, asked), numbers)
     if not numbers:
         st.success(f"No {kind.name} matches. {text.RAISE}", icon=":material/check_circle:")
         return
-    gone = tuple(sorted(set(numbers) - set(matching)))
-    others = ask(kind.find, numbers=gone) if gone else None
-    both = found if others is None or others.empty else pd.concat([found, others], ignore_index=True)
     more = f"; the first {len(found)} are shown" if len(found) == shared_queries.LISTED_MOST else ""
     many = f"{len(found)} {kind.name}{'' if len(found) == 1 else 's'}"
     with st.container(horizontal=True, vertical_alignment="center", key="list_head"):
@@ -77,7 +79,7 @@ def _listing(kind: Kind, asked: tuple[Any, ...]) -> None:
         if newcomers:
             label, icon = f"{newcomers} new: show", ":material/refresh:"
             st.button(label, key="renew", on_click=_renew, icon=icon, type="tertiary")
-    shown, text_of = tables.in_order(both, kind.number, numbers), st.column_config.TextColumn
+    text_of = st.column_config.TextColumn
     look: Any = {"looks": {"Message": text_of(width=330), "No": text_of(width="small")}}
     beside = chosen is not None and len(shown) > 7
     look["height"] = 300 if beside else live.height(len(shown), 17, 720)

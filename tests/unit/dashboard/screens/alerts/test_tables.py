@@ -198,6 +198,7 @@ def test_a_list_opened_by_a_link_has_no_order_to_keep_yet() -> None:
 def test_rows_come_in_the_order_that_stands_and_none_is_doubled() -> None:
     rows = pd.DataFrame({"alert_no": [4, 1, 3, 3], "rule": ["d", "a", "c", "c"]})
     assert in_order(rows, "alert_no", [3, 9, 1])["rule"].tolist() == ["c", "a"]
+    assert in_order(rows.head(0), "alert_no", [3]).empty
 
 
 def test_the_neighbours_end_at_the_list_and_an_alert_outside_leads_to_its_first() -> None:
