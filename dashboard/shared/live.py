@@ -372,8 +372,13 @@ def search(pick: Callable[[str], None]) -> None:
         none = "No vehicle has this in its id or model."
         found = rows(ask(queries.find_vehicles, words), none, st.caption)
         clickable(found, FOUND, "found", 5, "Vehicles found", pick)
-        if len(found) == queries.FOUND_LIMIT:
-            st.caption(f"The first {len(found)}: say more of it.")
+        say_more(found)
+
+
+def say_more(found: pd.DataFrame) -> None:
+    """Say so where more vehicles than these may have the words."""
+    if len(found) == queries.FOUND_LIMIT:
+        st.caption(f"The first {len(found)}: say more of it.")
 
 
 def clickable(

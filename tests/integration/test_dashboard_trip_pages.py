@@ -60,6 +60,8 @@ def test_a_days_trips_are_files_and_a_report_and_a_row_opens_the_trip(reader: Vi
     run = site.lane.run("report", "--day", "2022-01-01", "-o", "-")
     assert (run.returncode, run.stdout) == (1, "")
     assert "nothing is stored of any vehicle on 2022-01-01 (UTC)" in run.stderr
+    reader.open("/trips?day=2021-03-29&vehicle=testfleet")
+    expect(reader.page.get_by_text("The first 20: say more of it.")).to_be_visible()
 
 
 def test_a_trip_is_a_gpx_file_has_one_cursor_and_its_way_the_colours_of_its_speeds(

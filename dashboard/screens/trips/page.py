@@ -29,6 +29,8 @@ def _filters() -> tuple[Any, ...]:
     found = ask_slowly(shared_queries.find_vehicles, words) if words else None
     ids = () if found is None else tuple(str(v) for v in found["vehicle_id"])
     meant = (words,) if words in ids or not ids else ids
+    if found is not None and meant == ids:
+        live.say_more(found)
     return meant if words else None, SPANS_H[span], day, str(live.tz()), bool(harsh)
 
 
