@@ -35,6 +35,7 @@ ANSWER_S: Final = 10.0
 """Longer than the server gives a statement: only a server that stands still does not answer by then."""
 RETRY_S: Final = 1.0  # wait after a failed connection: a page runs many queries at once
 IDLE_MOST: Final = 4
+TENANT_IDLE: Final = "60s"  # the server ends them then: each set of vehicles has connections of its own
 NUMBER: Final = "number"
 
 
@@ -83,7 +84,7 @@ class Database:
         with self._lock:
             idle = self._idle.pop() if self._idle else None
             waiting = time.monotonic() < self._retry_at_s
-        if idle is not None:  # the database may have been restarted since
+        if idle is not None:  # the database may have ended it, or been restarted since
             try:
                 with socket_deadline(idle.fileno(), min(CONNECT_S, self._answer_s)):
                     idle.execute("SELECT 1")
@@ -101,7 +102,7 @@ class Database:
                     "default_transaction_read_only": "on",
                     "timezone": "UTC",
                     "search_path": "replay,pg_catalog,public",  # a replay's clock, where there is one
-                    **(self._tenant or {}),
+                    **({"idle_session_timeout": TENANT_IDLE} | dict(self._tenant) if self._tenant else {}),
                 },
                 autocommit=True,
                 application_name="odograph-dashboard",

@@ -13,7 +13,7 @@ made, behind the same address, are not here: the browser gets those of now.
 import gzip
 import threading
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -37,6 +37,7 @@ Layer = tuple[str, str]  # the kind of a map's layer (``fleet``, ``traffic``) an
 
 CACHED_MOST: Final = 256
 LAYERS_KEPT: Final = 6  # results of a kind that are kept though nobody shows them: a browser may still ask
+KINDS_KEPT: Final = 64  # kinds of which they are, as each set of vehicles has its own: those made last
 GZIP_LEVEL: Final = 1  # the rows shrink eightfold at little cost
 HELD_MOST: Final = 64  # results that a session keeps for a pause or an outage
 HELD_OF_ONE: Final = 8
@@ -86,7 +87,7 @@ class QueryCache:
         self._lock = threading.Lock()
         self._known: OrderedDict[str, _Result] = OrderedDict()
         self._layers: WeakValueDictionary[Layer, LayerRows] = WeakValueDictionary()
-        self._newest: defaultdict[str, deque[LayerRows]] = defaultdict(lambda: deque(maxlen=LAYERS_KEPT))
+        self._newest: OrderedDict[str, deque[LayerRows]] = OrderedDict()
 
     def get(self, key: str, good_s: float, run: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         """The result of ``key``, at most ``good_s`` old, as a frame of the caller's own.
@@ -125,7 +126,10 @@ class QueryCache:
             rows = self._layers.get(layer)
             if rows is None:
                 rows = self._layers[layer] = LayerRows(layer, frame)
-                self._newest[kind].append(rows)
+                self._newest.setdefault(kind, deque(maxlen=LAYERS_KEPT)).append(rows)
+                self._newest.move_to_end(kind)
+                if len(self._newest) > KINDS_KEPT:
+                    self._newest.popitem(last=False)
             return rows
 
     def layer_rows(self, layer: Layer) -> LayerRows | None:

@@ -21,7 +21,7 @@ from infra.sql import tenants
 from infra.sql.migrate import FOLDER, migrate
 from infra.stack.stack import Stack
 from tests import support_rows
-from tests.support import Lane, open_lane
+from tests.support import Lane, eventually, open_lane
 
 pytestmark = pytest.mark.integration
 assert routes  # imports every page's queries
@@ -159,8 +159,23 @@ def test_connections_of_one_fleet_are_no_others(filled: tuple[Lane, Whose]) -> N
         database = Database(lambda: lane.endpoints.db_dashboard_url, tenant=tenants.session_of([fleet]))
         with database.connection() as connection:
             seen = set(frame(connection, "SELECT vehicle_id FROM serving.fleet_latest")["vehicle_id"])
+            ended = connection.execute("SHOW idle_session_timeout").fetchone()
         database.close()
-        assert seen == fleets[fleet]
+        assert (seen, ended) == (fleets[fleet], ("1min",))
+
+
+def test_a_fleets_connection_that_the_server_has_ended_is_replaced(filled: tuple[Lane, Whose]) -> None:
+    lane, _ = filled
+    chosen = {**tenants.session_of([A]), "idle_session_timeout": "50ms"}
+    database = Database(lambda: lane.endpoints.db_dashboard_url, tenant=chosen)
+    with database.connection() as connection:
+        pid = connection.info.backend_pid
+    there = "SELECT FROM pg_stat_activity WHERE pid = %s"
+    with psycopg.connect(lane.endpoints.db_owner_url, autocommit=True) as owner:
+        eventually(lambda: owner.execute(there, (pid,)).fetchone() is None, 60, "its end")
+    with database.connection() as connection:
+        assert connection.info.backend_pid != pid
+    database.close()
 
 
 def test_a_migration_of_tables_that_fleets_read_leaves_them_reading(

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from dashboard.db import NUMBER
-from dashboard.query_cache import HELD_MOST, HELD_OF_ONE, LAYERS_KEPT, QueryCache, hold
+from dashboard.query_cache import HELD_MOST, HELD_OF_ONE, KINDS_KEPT, LAYERS_KEPT, QueryCache, hold
 from infra.contract.errors import ServiceError
 
 
@@ -189,6 +189,12 @@ def test_a_layer_that_someone_shows_outlives_newer_ones_and_an_old_one_goes() ->
     assert layers.layer_rows(("fleet", "shown")) is shown
     assert layers.layer_rows(("fleet", "gone")) is None
     assert layers.layer_rows(("fleet", "newer 0")) is not None
+    for n in range(KINDS_KEPT):
+        layers.layer(f"fleet of {n}", answer("theirs", [n]))
+    gc.collect()
+    there = [kind for kind, _ in layers._layers]
+    assert (len(there), there.count("fleet")) == (KINDS_KEPT + 1, 1)
+    assert layers.layer_rows(("fleet", "shown")) is shown
 
 
 def test_rows_that_other_readers_have_are_known_as_theirs() -> None:
