@@ -404,6 +404,7 @@ def test_who_signs_in_for_a_fleet_finds_no_other_vehicle_on_any_page_file_or_lay
             shown = taken(bob)
             named = {vin for vin in north if vin in shown} - {vin for vin in north if vin in path}
             assert (named, own in shown) == (set(), True), path
+        assert ("Watermark defence" in shown, "the delay in force" in shown) == (True, False)  # of everybody
         for what in ("a vehicle", "a trip", "an alert", "an incident", "a crash record"):
             assert Refusal(BOB, f"{what}'s page: not one of theirs") in refused(site)
         assert Refusal(NOBODY, "/map/vehicles.json: no role") in refused(site)  # before anybody signed in

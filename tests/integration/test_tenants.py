@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FunctionType
 
@@ -15,6 +15,7 @@ from psycopg import sql
 
 from dashboard import routes
 from dashboard.db import Database, TenantConnection, frame
+from dashboard.screens.fleet import queries as fleet_queries
 from infra.clients.db import open_connection
 from infra.contract.downlink import Fleets
 from infra.sql import tenants
@@ -162,6 +163,19 @@ def test_connections_of_one_fleet_are_no_others(filled: tuple[Lane, Whose]) -> N
             ended = connection.execute("SHOW idle_session_timeout").fetchone()
         database.close()
         assert (seen, ended) == (fleets[fleet], ("1min",))
+
+
+def test_a_fleets_frames_a_second_are_those_of_its_own_vehicles(filled: tuple[Lane, Whose]) -> None:
+    lane, fleets = filled
+    with psycopg.connect(lane.endpoints.db_dashboard_url) as operator:
+        minute = (fleet_queries.fleet_hour(operator)["minute"].max() - timedelta(minutes=3)).to_pydatetime()
+        asked = "SELECT vehicle_id, frames / 60.0 FROM serving.vehicle_minute WHERE bucket = %s"
+        rates = dict(operator.execute(asked, (minute,)).fetchall())
+    for fleet in (A, B):
+        own = sum(rate for vin, rate in rates.items() if vin in fleets[fleet])
+        with session(lane, fleet) as reader:
+            told = fleet_queries.fleet_figures(reader, own=True)["frames_per_s"].iloc[0]
+        assert 0 < told == pytest.approx(float(own))
 
 
 def test_a_fleets_connection_that_the_server_has_ended_is_replaced(filled: tuple[Lane, Whose]) -> None:

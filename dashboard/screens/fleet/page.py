@@ -6,7 +6,7 @@ import pandas as pd
 import pydeck as pdk
 import streamlit as st
 
-from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, settings, shown
+from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, scope, settings, shown
 from dashboard.screens.fleet import charts as fleet_charts
 from dashboard.screens.fleet import queries
 from dashboard.shared import charts, live, maps, pictures, text
@@ -28,7 +28,7 @@ VIEW, SEEN, TAKEN = "fleet_view", "clusters_seen", "map_taken"
 
 
 def _figures() -> None:
-    now = live.first(ask(queries.fleet_figures))
+    now = live.first(ask(queries.fleet_figures, own=scope() is not None))
     if not now["vehicles"]:
         pages = endpoints(settings(), ()).pages
         late = ", ".join(name for name, where in pages.items() if readyz(where) is not None)

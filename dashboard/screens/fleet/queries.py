@@ -6,7 +6,7 @@ from dashboard.db import Query, queries_of
 
 SQL: Final = queries_of(__file__)
 
-fleet_figures: Query[[]] = SQL["fleet_figures"]
+fleet_figures: Query[...] = SQL["fleet_figures"]
 fleet_latest: Query[[]] = SQL["fleet_latest"]
 fleet_hour: Query[[]] = SQL["fleet_hour"]
 fleet_today: Query[[]] = SQL["fleet_today"]

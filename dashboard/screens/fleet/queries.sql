@@ -1,11 +1,18 @@
 -- Queries about the whole fleet and the traffic of now.
 
--- name: fleet_figures
--- One row: the fleet now, active incidents by severity, frames/s of the last minute
-SELECT f.*, p.frames_per_s, i.*
+-- name: fleet_figures(own = NULL)
+-- One row: the fleet now, active incidents by severity, frames/s of the last minute: the service's, or the
+-- reader's ``own``, of the newest minute whose windows are all rolled up
+SELECT f.*, i.*,
+       CASE WHEN %(own)s::boolean THEN
+           (SELECT frames_per_s FROM serving.fleet_trend
+            WHERE minute > now() - INTERVAL '10 minutes' AND minute < date_trunc('minute', (
+                  SELECT watermark FROM serving.freshness) - INTERVAL '1 minute')
+            ORDER BY minute DESC LIMIT 1)
+       ELSE (SELECT sum(input_rows) / 60.0::double precision FROM serving.query_progress
+             WHERE query = 'telemetry' AND at BETWEEN now() - INTERVAL '1 minute' AND now())
+       END AS frames_per_s
 FROM serving.fleet_figures f,
-     (SELECT sum(input_rows) / 60.0::double precision AS frames_per_s FROM serving.query_progress
-      WHERE query = 'telemetry' AND at BETWEEN now() - INTERVAL '1 minute' AND now()) p,
      (SELECT count(*) AS incidents, count(*) FILTER (WHERE acknowledged_at IS NULL) AS unseen,
              count(*) FILTER (WHERE severity = 'CRITICAL') AS critical,
              count(*) FILTER (WHERE severity = 'MAJOR') AS major,

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard.query_cache import SLOW_S, ask, ask_rarely, ask_slowly, settings
+from dashboard.query_cache import SLOW_S, ask, ask_rarely, ask_slowly, scope, settings
 from dashboard.screens.operations import queries, tables
 from dashboard.screens.operations.tables import BY_STATE, LOOKS, UNKNOWN
 from dashboard.shared import charts, live, text
@@ -100,7 +100,8 @@ def _watermark() -> None:
     vehicles = live.rows(ask_rarely(queries.off_time_vehicles))
     ahead = live.rows(ask_slowly(queries.clocks_ahead))
     st.subheader("Watermark defence, last 24 hours", anchor=False)
-    st.caption(tables.defence(found, settings().jobs.lateness_s), width="stretch")
+    if scope() is None:  # the frames are those of everybody
+        st.caption(tables.defence(found, settings().jobs.lateness_s), width="stretch")
     left, right = st.columns([3, 2])
     with left, live.section():
         st.markdown("**Late and quarantined, by vehicle**")
