@@ -134,8 +134,10 @@ def layer_routes(refresh_s: float) -> list[Route]:
 
     def traffic_now(by_cell: bool) -> pd.DataFrame:
         of_now = fleet_queries.road_cells if by_cell else fleet_queries.road_edge_traffic
-        limits = maps.limits_of(ask_for_all(queries.road_edges, RARE_S)) if by_cell else {}
-        return maps.judged(ask_for_all(of_now, SLOW_S), limits)
+        known: maps.Limits = {}
+        if by_cell:
+            known = live.limits(ask_for_all(queries.road_networks, RARE_S)["version"].iloc[0])
+        return maps.judged(ask_for_all(of_now, SLOW_S), known)
 
     def of_states(request: Request, build: Callable[[pd.DataFrame], Any], place: str) -> Response:
         asked = set(request.query_params.get("states", "").split(",")) & set(STATES)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,12 @@ from pandas.io.formats.style import Styler
 
 from dashboard import auth, basemap, query_cache
 from dashboard.db import P, Query
-from dashboard.query_cache import PAUSED, ask, ask_rarely, away, fetch, outages, paused, settings
+from dashboard.query_cache import PAUSED, ask, ask_rarely, away, outages, paused, run_now, settings
 from dashboard.shared import downloads, maps, pictures, queries, text
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
 from dashboard.shared.theme import Mode
+from infra.contract.errors import ServiceError
 from stream_jobs.replay.runs import watched
 
 Cell = tuple[int, str]  # row and column that were clicked
@@ -438,14 +439,17 @@ def draw_map(
 
 def judged(found: pd.DataFrame) -> pd.DataFrame:
     """Cells or edges of traffic with what each speed is judged by, free flow where that is known."""
-    lacks = "cell" in found and bool(found["free_flow_kmh"].isna().any())
-    return maps.judged(found, _limits(road_address()) if lacks else {})
+    known: maps.Limits = {}
+    if "cell" in found and bool(found["free_flow_kmh"].isna().any()):
+        with suppress(ServiceError):  # known with a later drawing
+            known = limits(network().get("version"))
+    return maps.judged(found, known)
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def _limits(roads: str | None) -> maps.Limits:  # noqa: ARG001  what they are kept by
-    edges = fetch(queries.road_edges)
-    return {} if edges is None else maps.limits_of(edges)
+def limits(version: str | None) -> maps.Limits:  # noqa: ARG001  what they are kept by
+    """By place, of a version of the road network, for all readers. Raises ServiceError: that is not kept."""
+    return maps.limits_of(run_now(queries.road_edges))
 
 
 def bands(found: pd.DataFrame, first_at: datetime | None = None) -> None:

@@ -8,7 +8,8 @@ import h3
 import pandas as pd
 import pytest
 
-from dashboard.shared import maps
+from dashboard.shared import live, maps
+from infra.contract.errors import ServiceError
 from infra.settings.sections import Roads
 
 HERE = h3.latlng_to_cell(49.0, 8.4, 9)
@@ -61,6 +62,24 @@ def test_the_limit_of_a_cells_direction_is_that_of_its_roads_by_their_lengths() 
         }
     )
     assert maps.limits_of(edges) == pytest.approx({(HERE, 1): 40.0, (HERE, 3): 50.0})
+
+
+def test_limits_are_made_once_for_all_and_asked_for_again_after_the_database_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    roads = pd.DataFrame({"path": [[[LON, LAT], [LON + 0.001, LAT]]], "speed_limit_kmh": [30.0]})
+    answers: list[pd.DataFrame | ServiceError] = [ServiceError("away"), roads]
+
+    def run_now(_: object) -> pd.DataFrame:
+        found = answers.pop(0)
+        if isinstance(found, ServiceError):
+            raise found
+        return found
+
+    monkeypatch.setattr(live, "run_now", run_now)
+    monkeypatch.setattr(live, "network", lambda: {"version": "of this test"})
+    found = [live.judged(cells((1, 20.0, "live", None)))["basis"].item() for _ in range(3)]
+    assert found == ["50 km/h", "the speed limit", "the speed limit"]
 
 
 def test_it_is_said_how_much_free_flow_is_missing_and_when_it_comes() -> None:
