@@ -72,8 +72,12 @@ def test_speeds_are_judged_by_the_bands_of_the_road_views(connection: Connection
 
 def test_a_stretch_of_a_day_has_windows_by_their_end_on_whole_steps(connection: Connection) -> None:
     since = ROVER_START + timedelta(minutes=10)
-    found = replay_queries.places(connection, since, since + timedelta(minutes=2), 60)
-    assert [(ms - since.timestamp() * 1000) / 1000 for ms in sorted(found["at_ms"])] == [0, 60, 120]
+    for window_s in (10, 20):  # the length in force, and another since they were made
+        found = replay_queries.places(connection, since, since + timedelta(minutes=2), 60, window_s)
+        assert [(ms - since.timestamp() * 1000) / 1000 for ms in sorted(found["at_ms"])] == [0, 60, 120]
+    last = ROVER_START + timedelta(minutes=30)  # where its last window ends
+    found = replay_queries.places(connection, last, last + timedelta(minutes=2), 60, 10)
+    assert found["at_ms"].tolist() == [last.timestamp() * 1000]
     before = replay_queries.places_before(connection, ROVER_START + timedelta(minutes=40), True)
     assert list(before["vehicle_id"]) == [ROVER]
     assert before["at_ms"].iloc[0] == round((ROVER_START + timedelta(minutes=30)).timestamp() * 1000)

@@ -96,7 +96,7 @@ def _stretch(want: Any, begin_ms: int, end_ms: int, cut: frames.Plan) -> Record 
     if not begin_ms - cut.stretch_ms <= start_ms < end_ms:
         return None
     since, until = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (start_ms, start_ms + cut.stretch_ms))
-    places = fetch(queries.places, since, until, cut.step_ms // 1000)
+    places = fetch(queries.places, since, until, cut.step_ms // 1000, settings().jobs.window_s)
     alerts = fetch(queries.alerts_between, since, until)
     before = fetch(queries.places_before, since, bool(want["before"]))
     if places is None or alerts is None or before is None:

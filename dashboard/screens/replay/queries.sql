@@ -19,14 +19,22 @@ SELECT (SELECT min(window_start) FROM serving.vehicle_window
           AND window_start < (%(day)s::date + 1)::timestamp AT TIME ZONE %(tz)s) AS first_at,
        (SELECT count(*) FROM serving.fleet_latest) AS vehicles
 
--- name: places(since, until, step_s)
--- Windows that end on a whole step in [since, until], with the place of their last sample
+-- name: places(since, until, step_s, window_s)
+-- Windows that end on a whole step in [since, until], with the place of their last sample; ``since`` is one.
+-- Only those are read that begin ``window_s``, or the length of a window that begins on a step, before one
+WITH step AS (
+    SELECT generate_series(%(since)s::timestamptz, %(until)s, make_interval(secs => %(step_s)s)) AS at
+), length AS (
+    SELECT make_interval(secs => %(window_s)s) AS length
+    UNION SELECT window_end - window_start FROM serving.vehicle_window
+    WHERE window_start = ANY(ARRAY(SELECT at FROM step))
+)
 SELECT vehicle_id, (extract(epoch FROM window_end) * 1000)::bigint AS at_ms, lat_deg, lon_deg,
        heading_deg, speed_last_kmh AS speed_kmh, ignition_on
 FROM serving.vehicle_window
-WHERE window_start >= %(since)s::timestamptz - INTERVAL '5 minutes'
-  AND window_start < %(until)s AND window_end >= %(since)s AND window_end <= %(until)s
-  AND extract(epoch FROM window_end)::bigint %% %(step_s)s = 0
+WHERE window_start >= %(since)s::timestamptz - INTERVAL '5 minutes' AND window_start < %(until)s
+  AND window_start = ANY(ARRAY(SELECT step.at - length.length FROM step, length))
+  AND window_end = ANY(ARRAY(SELECT at FROM step))
   AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL
 LIMIT 200000
 
