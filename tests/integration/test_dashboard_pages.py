@@ -164,6 +164,8 @@ def test_a_vehicle_silent_for_years_is_shown_where_and_when_it_drove(reader: Vis
     expect(reader.metric("Distance")).to_have_text("12.0 km")
     expect(reader.page.get_by_text("Coolant")).to_have_count(0)
     eventually(lambda: drawn(reader, "#3b7dd4", 200), SEEN_S, "the trace")
+    reader.open(f"/vehicle?vehicle={ROVER}&span=30+d")
+    expect(reader.page.get_by_text("Its path within the last 7 days of the span.")).to_be_visible()
 
 
 def test_text_of_a_device_is_shown_as_text(reader: Visit) -> None:

@@ -107,7 +107,9 @@ def _past() -> None:
     with left, live.section():
         # Its path, coloured by speed. Where the map looks first is kept while vehicle and span stay the same.
         found = ask(queries.vehicle_trace, vehicle_id, *shown.whole())
-        points = live.rows(found, "No position within this span.")
+        long = shown.end - shown.start > queries.WINDOWS_SPAN
+        within = f"the last {queries.WINDOWS_SPAN.days} days of the span" if long else "the span"
+        points = live.rows(found, f"No position within {within}.")
         local_time = text.local(points, live.tz(), "window_start")["window_start"]
         layers = [charts.trace(points.assign(local_time=local_time))]
         newest = ask(shared_queries.vehicle, vehicle_id)
@@ -117,6 +119,8 @@ def _past() -> None:
         view = live.kept_view(VIEW, what, lambda: maps.view_of(points, size_px))
         live.draw_map(layers, view, MAP_PX, "vehicle_map", "Map of the vehicle's path", points)
         st.html(pictures.speeds())
+        if long:
+            st.caption(f"Its path within {within}.")
     with right:
         st.subheader("Driving", anchor=False)
         sums = history.sum(numeric_only=True, min_count=1)

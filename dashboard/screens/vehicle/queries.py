@@ -23,6 +23,7 @@ METRICS: Final[dict[str, tuple[str, LiteralString]]] = {
 """Metric of odograph.trend_metric -> what people call it, the column of the hours that its line is of."""
 
 vehicle_extent: Query[[str]] = SQL["vehicle_extent"]
+WINDOWS_SPAN: Final = timedelta(days=7)  # of a longer span vehicle_trace and gaps read the windows of its end
 vehicle_trace: Query[[str, datetime, datetime]] = SQL["vehicle_trace"]
 signals: Query[[str, datetime]] = SQL["signals"]
 trends: Query[[str]] = SQL["trends"]

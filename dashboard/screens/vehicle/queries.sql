@@ -13,13 +13,14 @@ WHERE vehicle_id = %(vehicle_id)s
   AND NOT EXISTS (SELECT FROM serving.vehicle_day WHERE vehicle_id = %(vehicle_id)s)
 
 -- name: vehicle_trace(vehicle_id, start, end)
--- The last position of each window, ``step_s`` apart; over 3,000 windows every n-th is kept
+-- The last position of each window of the span's last 7 days, ``step_s`` apart; over 3,000 every n-th is kept
 SELECT window_start, lat_deg, lon_deg, heading_deg, speed_mean_kmh, every * window_s AS step_s
 FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
              ceil(count(*) OVER () / 3000::double precision)::integer AS every,
              extract(epoch FROM window_end - window_start)::integer AS window_s
       FROM serving.vehicle_window
-      WHERE vehicle_id = %(vehicle_id)s AND window_start >= %(start)s AND window_start < %(end)s
+      WHERE vehicle_id = %(vehicle_id)s AND window_start < %(end)s
+        AND window_start >= greatest(%(start)s, %(end)s - INTERVAL '7 days')
         AND lat_deg IS NOT NULL AND lon_deg IS NOT NULL) w
 WHERE place %% every = 0
 ORDER BY window_start
