@@ -35,7 +35,9 @@ LIMIT 100000
 SELECT incident_no, vehicle_id, cause, severity, message, opened_at, closed_at, alerts, vehicles,
        acknowledged_by, assigned_to
 FROM serving.incident
-WHERE opened_at < %(until)s AND (closed_at IS NULL OR closed_at >= %(since)s)
+WHERE incident_no IN (  -- all that its view knows of any other one is left out
+      SELECT a.incident_no FROM serving.incident_alert a GROUP BY a.incident_no
+      HAVING min(a.opened_at) < %(until)s AND (bool_or(a.active) OR max(a.cleared_at) >= %(since)s))
   AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
 ORDER BY array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), alerts DESC, opened_at
 LIMIT 100000

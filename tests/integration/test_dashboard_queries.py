@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from dashboard.db import Connection
+from dashboard.report import queries as report_queries
 from dashboard.screens.crashes import queries as crash_queries
 from dashboard.screens.fleet import queries as fleet_queries
 from dashboard.screens.operations import queries as operations_queries
@@ -120,6 +121,10 @@ def test_incidents_come_active_and_worst_first_and_can_be_asked_for(
     assert shared_queries.incidents(connection, cause="tyre")["cause"].tolist() == ["tyre rear left"]
     assert shared_queries.incidents(connection, cause="tyre front left").empty
     assert shared_queries.incidents(connection, seen=True).empty
+    hour = timedelta(hours=1)
+    open_within = {at: report_queries.incidents(connection, at, at + hour, None) for at in (now - hour, now)}
+    assert [len(rows) for rows in open_within.values()] == [7, 5]  # two had ended before this hour
+    assert report_queries.incidents(connection, now - 2 * hour, now - hour, None).empty
 
 
 def test_alerts_can_be_asked_for_by_vehicle_severity_and_status(
@@ -187,7 +192,9 @@ def test_a_long_trace_is_thinned(lane: Lane) -> None:
         support_rows.insert(ingest, "vehicle_window", rows)
     with reading(lane) as connection:
         trace = vehicle_queries.vehicle_trace(connection, vehicle_id(0), start, start + timedelta(days=1))
+        old = vehicle_queries.vehicle_trace(connection, vehicle_id(0), start, start + timedelta(days=8))
     assert (len(trace), trace["step_s"].unique().tolist()) == (2000, [20])
+    assert old.empty  # of a longer span the last seven days are read
 
 
 def test_a_crash_record_comes_whole(now: datetime, connection: Connection) -> None:
