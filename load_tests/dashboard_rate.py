@@ -46,7 +46,7 @@ WARM_S = 4.0
 PARTS = ("paint", "alone", "crowd")
 PAGES = (
     "/",
-    "/?traffic=true",
+    "/?traffic=cells",
     "/vehicle?vehicle=WDB1240001A000001",
     "/alerts",
     "/crashes",
