@@ -27,7 +27,7 @@ from starlette.websockets import WebSocketClose
 from streamlit.web.server.starlette.starlette_auth_routes import _get_cookie_value_from_request
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
-from dashboard.query_cache import SESSION_SCOPE, VehicleScope, settings
+from dashboard.query_cache import SESSION_SCOPE, VIEWED, VehicleScope, settings
 from dashboard.shared import text
 from infra.clients.log import refused
 from infra.contract.errors import ConfigError, ServiceError
@@ -221,7 +221,8 @@ def ended() -> bool:
 
 
 def viewed(vehicle_id: str) -> None:
-    """Note in the audit log that this session looks at a vehicle."""
+    """Note in the audit log that this session looks at a vehicle; files of the page are of it too."""
+    st.session_state[VIEWED] = vehicle_id
     _once("vehicle viewed", vehicle_id, reader().name)
 
 

@@ -185,6 +185,7 @@ NOBODY: Final = VehicleScope()
 SCOPE: Final[ContextVar[VehicleScope | None]] = ContextVar("scope")
 """Of who asks a route; a page's is in its session. None: an operator, who sees all."""
 SESSION_SCOPE: Final = "scope"
+VIEWED: Final = "vehicle_viewed"  # the one that the session's page is about
 
 
 def scope() -> VehicleScope | None:

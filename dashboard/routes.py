@@ -188,12 +188,13 @@ def taken_routes(tz: str, note: Note) -> list[Route]:
         rows, form = None if shown is None else shown.rows.get(key), downloads.FORMS.get(asked.get("as", ""))
         if foreign := shown is not None and shown.scope != query_cache.scope():
             auth.not_theirs(request.state.reader, "rows of a list or chart")
-        if rows is None or form is None or foreign:
+        if shown is None or rows is None or form is None or foreign:
             return PlainTextResponse("these rows are no longer shown: open the page anew\n", 410)
-        body = form[1](rows() if callable(rows) else rows)
+        found = rows() if callable(rows) else rows
         stem = re.sub(r"\W+", "_", f"odograph_{key}_{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         name = f"{stem}.{asked['as'].lower()}"
-        note(request, None, name)
+        body = form[1](found)
+        note(request, shown.vehicle_of(found), name)
         return _file(body, name, form[0])
 
     def of_day(request: Request) -> Response:

@@ -18,7 +18,7 @@ import orjson
 import pandas as pd
 import streamlit as st
 
-from dashboard.query_cache import scope
+from dashboard.query_cache import VIEWED, scope
 from dashboard.shared import tracks
 from dashboard.shared.charts import Drawing, Spec
 
@@ -35,10 +35,11 @@ FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet may take
 
 
 class Shown:
-    """What a session shows, by the key of its list or chart."""
+    """What a session shows, by the key of its list or chart; ``vehicle``: the one its page is about."""
 
     def __init__(self) -> None:
         self.token, self.scope = uuid.uuid4().hex, scope()
+        self.vehicle: str | None = None
         self.rows: dict[str, Rows] = {}
 
     def put(self, key: str, rows: Rows) -> None:
@@ -47,6 +48,13 @@ class Shown:
         self.rows[key] = rows
         if len(self.rows) > KEPT_MOST:
             del self.rows[next(iter(self.rows))]
+
+    def vehicle_of(self, rows: pd.DataFrame) -> str | None:
+        """The vehicle that rows are of, by their column, else by the page; None: several, or none."""
+        if "vehicle_id" not in rows:
+            return self.vehicle
+        named = rows["vehicle_id"].unique()
+        return str(named[0]) if len(named) == 1 and pd.notna(named[0]) else None
 
 
 @st.cache_resource(show_spinner=False)
@@ -61,6 +69,7 @@ def links(key: str, title: str, rows: Rows, forms: Sequence[str] = TABLE) -> str
         return "As a file: in the bundle"
     kept: Shown = st.session_state.setdefault(SHOWN, Shown())
     sessions()[kept.token] = kept
+    kept.vehicle = st.session_state.get(VIEWED)
     kept.put(key, rows)
     made = []
     for form in forms:

@@ -18,7 +18,7 @@ from pandas.io.formats.style import Styler
 
 from dashboard import auth, basemap, query_cache
 from dashboard.db import P, Query
-from dashboard.query_cache import PAUSED, ask, ask_rarely, away, outages, paused, run_now, settings
+from dashboard.query_cache import PAUSED, VIEWED, ask, ask_rarely, away, outages, paused, run_now, settings
 from dashboard.shared import downloads, maps, pictures, queries, text
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
@@ -137,6 +137,7 @@ def part(body: Callable[..., None], seconds: float | None = None, *args: Any, st
 
 def header(title: str, past: bool = False) -> None:
     """Title, how new the data is, and the pause switch. ``past``: the page plays a day again."""
+    st.session_state.pop(VIEWED, None)
     if st.query_params.pop(PAUSED, None) is not None:  # taken over from the page that led here
         st.session_state[PAUSED] = True
     spread: Any = {"horizontal_alignment": "distribute", "vertical_alignment": "center"}

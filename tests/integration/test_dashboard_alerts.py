@@ -152,6 +152,8 @@ def test_acknowledging_changes_the_table_the_history_and_the_row(dispatcher: Vis
     expect(button(dispatcher, "Acknowledge")).to_have_count(0)
     query = "SELECT acknowledged_by, note FROM odograph.alert WHERE alert_no = 4"
     assert site.fetch(query) == [(ADA, "battery changed")]
+    query = "SELECT vehicle_id FROM serving.audit_log WHERE actor = %s AND action = 'vehicle viewed'"
+    assert (vehicle_id(25),) in site.fetch(query, ADA)
 
 
 def test_keys_go_through_the_list_and_the_address_follows(dispatcher: Visit) -> None:

@@ -145,7 +145,18 @@ def test_a_trip_that_is_not_known_is_said_to_be_none(reader: Visit) -> None:
     expect(reader.page.get_by_text("All trips")).to_be_visible()
 
 
-def test_a_day_is_played_paused_and_scrubbed_and_a_vehicles_card_leads_to_its_page(reader: Visit) -> None:
+def looks(site: Site) -> int:
+    """How many sessions looked at the vehicle, by the audit log."""
+    asked = "SELECT count(*) FROM serving.audit_log WHERE action = 'vehicle viewed' AND vehicle_id = %s"
+    with psycopg.connect(site.lane.endpoints.db_ingest_url) as connection:
+        ((count,),) = connection.execute(asked, (ROVER,)).fetchall()
+    return int(count)
+
+
+def test_a_day_is_played_paused_and_scrubbed_and_a_vehicles_card_leads_to_its_page(
+    reader: Visit, site: Site
+) -> None:
+    before = looks(site)
     reader.open(f"{REPLAY}&follow={ROVER}")
     expect(reader.page.locator(".st-key-status")).to_contain_text("REPLAY")
     expect(part(reader, "badge")).to_have_text("REPLAY")
@@ -154,6 +165,7 @@ def test_a_day_is_played_paused_and_scrubbed_and_a_vehicles_card_leads_to_its_pa
     expect(part(reader, "who")).to_contain_text(ROVER)
     expect(part(reader, "who")).to_contain_text("moving,")
     expect(part(reader, "follow")).to_have_text("Following")
+    assert looks(site) == before + 1
     eventually(lambda: shows(reader, STATES["moving"], 60), SEEN_S, "the vehicle")
     part(reader, "play").click()
     expect(part(reader, "at")).not_to_contain_text("08:15")

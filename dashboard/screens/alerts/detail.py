@@ -118,6 +118,8 @@ def opened(kind: Kind, number: int) -> None:
         gone = f"There is no incident {number}: it never was, or another took it in."
         found = live.linked(incidents, "an incident", gone, numbers=(number,))
         facts, drawn, past = _incident, _timeline, _notes
+    if found["vehicle_id"] is not None:
+        auth.viewed(found["vehicle_id"])
     live.part(facts, None, number)
     left, right = st.columns([1, 1.6], gap="large")
     with right:

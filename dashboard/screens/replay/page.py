@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from dashboard import player
+from dashboard import auth, player
 from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, fetch, settings
 from dashboard.screens.replay import frames, queries
 from dashboard.shared import live, pictures, text
@@ -31,7 +31,10 @@ def _page() -> None:
         hint: Any = {"placeholder": "Nobody; part of an id", "bind": "query-params", "width": 230}
         words = st.text_input("Follow", key="follow", **hint).strip()
     found = ask_slowly(shared_queries.find_vehicles, words) if words else None
-    follow = (words or None) if found is None or found.empty else str(found["vehicle_id"].iloc[0])
+    follow = words or None
+    if found is not None and not found.empty:
+        follow = str(found["vehicle_id"].iloc[0])
+        auth.viewed(follow)
     _player(day or last, SPEEDS[speed], follow)
 
 

@@ -65,12 +65,14 @@ def test_a_charts_rows_are_in_utc_across_the_hour_that_comes_twice_and_name_thei
     assert list(found["time"]) == list(times)
 
 
-def answer(of: str, key: str, form: str, reader: Reader = LOCAL) -> Response:
+def answer(
+    of: str, key: str, form: str, reader: Reader = LOCAL, note: routes.Note = lambda *_: None
+) -> Response:
     scope = {"type": "http", "method": "GET", "path": downloads.PATH, "headers": []}
     scope |= {"state": {"reader": reader}}
     query = f"of={of}&key={key}&as={form}".encode()
     with acting(reader.scope):
-        found: Response = routes.taken_routes("UTC", lambda *_: None)[0].endpoint(
+        found: Response = routes.taken_routes("UTC", note)[0].endpoint(
             Request(scope | {"query_string": query})
         )
     return found
@@ -94,6 +96,19 @@ def test_the_server_gives_what_a_session_shows_and_nothing_once_it_has_gone() ->
     token = shown.token
     del shown
     assert answer(token, "worst vehicles", "CSV").status_code == 410
+
+
+def test_a_file_is_noted_with_the_vehicle_of_its_rows_else_with_that_of_its_page() -> None:
+    noted: dict[str, str | None] = {}
+    shown = downloads.Shown()
+    downloads.sessions()[shown.token] = shown
+    shown.vehicle = "V1"
+    shown.put("speed", pd.DataFrame({"value (km/h)": [3.0]}))
+    for key, vehicles in {"trips": ["V2", "V2"], "alerts": ["V2", "V3"], "silences": ["V2", None]}.items():
+        shown.put(key, pd.DataFrame({"vehicle_id": vehicles}))
+    for key in shown.rows:
+        answer(shown.token, key, "CSV", note=lambda _, vehicle, what, key=key: noted.update({key: vehicle}))
+    assert noted == {"speed": "V1", "trips": "V2", "alerts": None, "silences": None}
 
 
 def test_rows_of_a_session_that_sees_other_vehicles_are_refused_and_who_asked_is_told() -> None:
