@@ -37,6 +37,7 @@ RETRY_S: Final = 1.0  # wait after a failed connection: a page runs many queries
 IDLE_MOST: Final = 4
 TENANT_IDLE: Final = "60s"  # the server ends them then: each set of vehicles has connections of its own
 NUMBER: Final = "number"
+NO_SCHEMA: Final = (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedTable)
 
 
 class Database:
@@ -63,6 +64,8 @@ class Database:
                 yield connection
         except psycopg.Error as error:
             self._drop(connection)
+            if self._tenant and isinstance(error, NO_SCHEMA):  # the first fleet makes it
+                raise ServiceError("no fleet has been set yet; set one: odograph fleet set") from error
             short, mine = _short(error), isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
             if mine or cause_of(error) not in (Cause.AWAY, Cause.BUSY):  # the role writes nowhere
                 raise ServiceError(f"the database refused ({short}); see: odograph doctor") from error

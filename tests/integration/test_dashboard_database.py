@@ -15,6 +15,7 @@ from dashboard.screens.operations import queries as operations_queries
 from dashboard.screens.vehicle import queries as vehicle_queries
 from dashboard.shared import queries as shared_queries
 from infra.contract.errors import ServiceError
+from infra.sql import tenants
 from load_tests.drills.link import Link
 from tests.integration.dashboard_support import reading
 from tests.rows.town import vehicle_id
@@ -61,6 +62,14 @@ def test_the_dashboard_can_not_write(lane: Lane) -> None:
         connection.execute("CREATE TABLE public.mine (n integer)")
     with pytest.raises(ServiceError, match="refused"), database.connection() as connection:
         connection.execute("SELECT * FROM odograph.vehicle_latest")
+    database.close()
+
+
+def test_before_the_first_fleet_its_readers_are_told_so(lane: Lane) -> None:
+    database = Database(lambda: lane.endpoints.db_dashboard_url, tenant=tenants.session_of(["north"]))
+    for query in (shared_queries.freshness, operations_queries.watermark_defence):  # a view, a function
+        with pytest.raises(ServiceError, match="no fleet has been set yet"), database.connection() as opened:
+            query(opened)
     database.close()
 
 
