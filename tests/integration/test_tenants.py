@@ -15,6 +15,7 @@ from psycopg import sql
 
 from dashboard import routes
 from dashboard.db import Database, TenantConnection, frame
+from dashboard.screens.alerts import queries as alert_queries
 from dashboard.screens.fleet import queries as fleet_queries
 from infra.clients.db import open_connection
 from infra.contract.downlink import Fleets
@@ -128,6 +129,27 @@ def test_every_query_of_the_dashboard_runs_for_a_fleet_and_shows_no_other(
                 text = "" if found is None else found.to_json()
                 assert foreign(text, fleets[fleet], fleets) == set(), query.__name__
     assert answered > len(queries)
+
+
+def test_an_alert_names_its_incident_to_a_fleet_unless_others_have_a_share_in_it(
+    filled: tuple[Lane, Whose],
+) -> None:
+    lane, _ = filled
+
+    def told(fleet: str) -> object:
+        with session(lane, fleet) as reader:
+            return alert_queries.alert(reader, 2)["incident_no"].iloc[0]
+
+    of_fleet = "UPDATE odograph.incident SET vehicle_id = %s WHERE incident_no = %s"
+    with psycopg.connect(lane.endpoints.db_owner_url, autocommit=True) as owner:
+        asked = "SELECT vehicle_id, incident_no FROM odograph.alert WHERE alert_no = 2"
+        ((vin, number),) = owner.execute(asked).fetchall()
+        fleet = next(name for name, own in filled[1].items() if vin in own)
+        assert told(fleet) == number
+        owner.execute(of_fleet, (None, number))
+        assert told(fleet) is None
+        assert alert_queries.alert(owner, 2)["incident_no"].iloc[0] == number
+        owner.execute(of_fleet, (vin, number))
 
 
 def test_a_driver_sees_the_vehicle_that_was_lent_and_only_so_long(filled: tuple[Lane, Whose]) -> None:

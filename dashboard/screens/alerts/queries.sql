@@ -1,13 +1,14 @@
 -- Queries about incidents, alerts, rules and silences; their lists are in ``shared.queries``.
 
 -- name: alert(alert_no)
--- All that is known of one alert: one row or none; its latencies in ms
+-- All that is known of one alert: one row or none; its latencies in ms; its incident if the reader may see it
 SELECT l.*, v.verdict, v.crash_id,
        (SELECT c.boot_id FROM serving.crash_record c
         WHERE c.vehicle_id = l.vehicle_id AND c.crash_id = v.crash_id AND c.event_time
               BETWEEN l.opened_at - INTERVAL '1 second' AND l.last_at + INTERVAL '1 second'
         ORDER BY c.event_time LIMIT 1) AS crash_boot_id,
-       (SELECT i.incident_no FROM serving.incident_alert i WHERE i.alert_no = l.alert_no) AS incident_no
+       (SELECT i.incident_no FROM serving.incident i WHERE i.incident_no = (
+            SELECT a.incident_no FROM serving.incident_alert a WHERE a.alert_no = %(alert_no)s)) AS incident_no
 FROM serving.alert_life l LEFT JOIN serving.alert_verdict v USING (alert_no)
 WHERE l.alert_no = %(alert_no)s
 
