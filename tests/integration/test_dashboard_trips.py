@@ -108,6 +108,7 @@ def test_traffic_of_a_stored_moment_and_hours_of_its_day(connection: Connection,
 def test_flows_of_few_vehicles_are_suppressed(connection: Connection, now: datetime) -> None:
     flows = routing_queries.flows(connection, journeys.yesterday(now).date())
     assert list(flows["suppressed"]) == [False] * 4 + [True] * 2
+    assert set(flows["hidden"]) == {2}  # of all, though only so many rows are read
     assert list(flows["trips"].dropna()) == [10, 10, 5, 5]
     newest = routing_queries.last_trip_day(connection, "UTC")["day"].iloc[0]
     assert newest == journeys.yesterday(now).date()

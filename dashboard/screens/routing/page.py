@@ -70,12 +70,12 @@ def _flows() -> None:
     if not named:
         live.nothing("No flow of this day may be shown: there are no trips, or too few vehicles on each.")
         return
-    shown = found[~found["suppressed"].astype(bool)]
+    shown = found[~found["suppressed"].astype(bool)].drop(columns="hidden")
     others = pd.concat([shown["origin_h3_r7"], shown["destination_h3_r7"]]).nunique() - len(named)
     more = f" {others} less busy hexagons have no name and are left out." if others > 0 else ""
     st.caption(
         f"Hexagons of 5.2 km², Z1 the busiest; trips in whole steps of the smallest count. "
-        f"{len(shown)} flows are shown, {len(found) - len(shown)} of too few vehicles are suppressed.{more}"
+        f"{len(shown)} flows are shown, {found['hidden'].iloc[0]} of too few vehicles are suppressed.{more}"
     )
     left, right = st.columns([1, 1.2], gap="medium")
     with left:

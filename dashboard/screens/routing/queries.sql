@@ -23,8 +23,9 @@ WHERE t.speed_kmh IS NOT NULL
 ORDER BY t.vehicles DESC, t.edge_id LIMIT 20000
 
 -- name: flows(day)
--- Trips of a local day between hexagons; small counts are suppressed there
-SELECT origin_h3_r7, destination_h3_r7, suppressed, trips, duration_min, distance_km
+-- Trips of a local day between hexagons; small counts are suppressed there, ``hidden`` in all
+SELECT origin_h3_r7, destination_h3_r7, suppressed, trips, duration_min, distance_km,
+       count(*) FILTER (WHERE suppressed) OVER () AS hidden
 FROM serving.od_flow_on(%(day)s)
 ORDER BY trips DESC NULLS LAST, origin_h3_r7, destination_h3_r7 LIMIT 2000
 
