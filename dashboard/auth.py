@@ -54,6 +54,9 @@ REFUSED: Final = (
     "403: the dashboard is not served under this host, or a page of another site asked; "
     "ODOGRAPH_DASHBOARD_HOSTS names more hosts\n"
 )
+UNREADABLE: Final = (
+    "The file of roles cannot be read: nobody is let in until whoever runs this service mends it."
+)
 HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 """Not for loopback's names: it would hold for every port of the reader's own machine."""
 _NEEDED: Final = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")
@@ -170,7 +173,7 @@ def gate() -> None:
         known = known_roles()
     except (ConfigError, OSError) as error:
         structlog.get_logger("dashboard").error("roles cannot be read", problem=str(error))
-        _wait("The file of roles cannot be read: nobody is let in until whoever runs this service mends it.")
+        _wait(UNREADABLE)
         st.stop()
     if known is None:
         st.sidebar.caption(LOCAL_WORDS)
@@ -213,8 +216,14 @@ def _wait(words: str, known: Roles | None = None) -> None:
 
 
 def ended() -> bool:
-    """Whether this session's reader may look no more, or at other vehicles, than when its page was drawn."""
-    known = known_roles()
+    """Whether this session's reader may look no more, or at other vehicles, than when its page was drawn.
+
+    So it is while the file cannot be read: the page says so when it is drawn anew (``gate``).
+    """
+    try:
+        known = known_roles()
+    except (ConfigError, OSError):
+        return True
     found = None if known is None else known.reader(st.user.to_dict())
     seen = st.session_state.get(SESSION_SCOPE)
     return known is not None and (found is None or found.scope != seen)

@@ -58,7 +58,10 @@ def answering(route: Route, known: Known) -> Route:
     """The route (no coroutine) for those who have a role, where people sign in; errors as answers."""
 
     def answer(request: Request) -> Response:
-        roles = known()
+        try:
+            roles = known()
+        except (ConfigError, OSError):
+            return PlainTextResponse(f"{auth.UNREADABLE}\n", 503)
         reader = LOCAL if roles is None else roles.reader(identity(request))
         if reader is None:
             refused(f"{route.path}: no role")

@@ -290,8 +290,9 @@ def test_who_may_only_look_finds_no_form_and_sees_nothing_without_a_role_and_all
         file.chmod(0o644)
         os.utime(file)
         try:
-            reader.page.reload()
             expect(reader.page.get_by_text("The file of roles cannot be read")).to_be_visible()
+            expect(reader.page.get_by_text("Data as of")).to_have_count(0)
+            assert reader.page.context.request.get(reader.base + "/map/vehicles.json").status == 503
         finally:
             file.chmod(0o600)
         expect(reader.page.get_by_text("Data as of")).to_be_visible()

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dashboard import auth
 from dashboard.auth import LOCAL, Reader, load_roles
 from dashboard.query_cache import VehicleScope
 from infra.contract.errors import ConfigError
+from infra.settings.settings import load
 
 AUTH = f"""[auth]
 redirect_uri = "https://fleet.example.org/oauth2callback"
@@ -115,6 +117,14 @@ ROLES_UP = ("viewer", "dispatcher", "admin")
 def test_a_wrong_file_is_refused_and_the_place_named(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words.replace("[", r"\[")):
         load_roles(written(tmp_path, text))
+
+
+def test_a_page_is_over_while_the_file_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = load(dashboard={"oidc": written(tmp_path, AUTH + ROLES, 0o644)})
+    monkeypatch.setattr(auth, "settings", lambda: chosen)
+    assert auth.ended()
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:

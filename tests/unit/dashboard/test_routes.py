@@ -11,9 +11,10 @@ from starlette.responses import Response
 from structlog.testing import capture_logs
 
 from dashboard import routes
-from dashboard.auth import Reader, Roles
+from dashboard.auth import UNREADABLE, Reader, Roles
 from dashboard.db import NUMBER
 from dashboard.query_cache import VehicleScope, acting, cache, scoped
+from infra.contract.errors import ConfigError
 from infra.settings.settings import load
 
 KEY = ("WDB1240001A000001", 1, "c 1/2")
@@ -65,6 +66,16 @@ def test_an_address_without_a_record_a_name_or_a_legal_basis_is_refused(address:
     refused = answer(address)
     assert refused.status_code == 400
     assert bytes(refused.body).startswith(b"bad address: ")
+
+
+@pytest.mark.parametrize("error", [ConfigError("others may read it"), FileNotFoundError()])
+def test_while_the_file_of_roles_cannot_be_read_all_are_told_so_and_get_nothing(error: Exception) -> None:
+    def unreadable() -> Roles | None:
+        raise error
+
+    route = routes.answering(routes.bundle_route(load()), unreadable)
+    found: Response = route.endpoint(Request({"type": "http", "headers": []}))
+    assert (found.status_code, bytes(found.body).decode()) == (503, f"{UNREADABLE}\n")
 
 
 def test_where_people_sign_in_the_address_alone_is_not_enough() -> None:
