@@ -89,12 +89,20 @@ def check_files(reader: Visit) -> None:
 
 
 def check_gpx(reader: Visit, site: Site) -> None:
-    """The trip's way is a file, and the command writes the same."""
+    """The trip's way is a file, and the command writes the same; it lists times in UTC, whatever the zone."""
     given = _download(reader, "The trip's way: all rows as GPX").read_bytes()
     assert given.count(b"<trkpt") == 180
     span = ("--from", "2021-03-29T08:00", "--to", "2021-03-29T09:00")
     run = site.lane.run("trips", ROVER, *span, "--export", "gpx")
     assert (run.returncode, run.stdout.encode().strip()) == (0, given), run.stderr
+    with psycopg.connect(site.lane.endpoints.db_owner_url, autocommit=True) as owner:
+        zone = f"ALTER DATABASE {owner.info.dbname} {{}}"
+        owner.execute(zone.format("SET timezone = 'Asia/Tokyo'").encode())
+        try:
+            listed = site.lane.run("trips", ROVER, *span).stdout
+        finally:
+            owner.execute(zone.format("RESET timezone").encode())
+    assert listed.splitlines()[1].split()[1:4] == ["2021-03-29", "08:00:00", "08:30:00"]
 
 
 def check_report(reader: Visit) -> None:
