@@ -56,10 +56,10 @@ function line(context, x1, y1, x2, y2) {
   context.stroke();
 }
 
-function ring(context, x, y, radius, colour) {
+function ring(context, x, y, radius, colour, width = 2.5) {
   context.beginPath();
   context.arc(x, y, radius, 0, 2 * Math.PI);
-  context.lineWidth = 2.5;
+  context.lineWidth = width;
   context.strokeStyle = colour;
   context.stroke();
 }

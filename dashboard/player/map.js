@@ -90,11 +90,6 @@ class RoadMap {
     this.refresh();
   }
 
-  // The same for things with world coordinates.
-  fitWorld(things) {
-    this.fit(things.map(({ x, y }) => degrees(x, y)));
-  }
-
   scale() {
     return WORLD_PX * 2 ** this.zoom;
   }

@@ -157,7 +157,7 @@ class Replay {
   }
 
   look() {
-    if (this.drawn.length) this.map.fitWorld(this.drawn);
+    if (this.drawn.length) this.map.fit(this.drawn.map(({ x, y }) => degrees(x, y)));
     else if (this.data.home.length) this.map.fit(this.data.home);
   }
 

@@ -122,14 +122,9 @@ class Trip {
   }
 
   drawCursor(context) {
-    context.beginPath();
-    context.arc(this.map.px(this.x[this.at]), this.map.py(this.y[this.at]), 9, 0, 2 * Math.PI);
-    context.lineWidth = 5;
-    context.strokeStyle = this.data.tone.outline;
-    context.stroke();
-    context.lineWidth = 3;
-    context.strokeStyle = this.data.tone.cursor;
-    context.stroke();
+    const [x, y] = [this.map.px(this.x[this.at]), this.map.py(this.y[this.at])];
+    ring(context, x, y, 9, this.data.tone.outline, 5);
+    ring(context, x, y, 9, this.data.tone.cursor, 3);
   }
 
   drawChart() {

@@ -27,7 +27,7 @@ from infra.contract.errors import ServiceError
 from stream_jobs.replay.runs import watched
 
 Cell = tuple[int, str]  # row and column that were clicked
-Height = int | Literal["content", "auto"]
+Height = int | Literal["content"]
 Tint = tuple[str, Mapping[str, str]]  # a table's column whose cells have the colours of their words
 
 PHONE_PX: Final = 360

@@ -11,6 +11,7 @@ from dashboard.shared import charts, live, text
 from dashboard.shared.queries import freshness
 
 HIGH_PX: Final = 250  # height of a table that may have many rows
+MANY: Final = (6, HIGH_PX)  # with more rows it has that height
 NOT_MEASURED: Final = "Not known: nothing has measured it yet (`odograph watch`)."
 PARTS: Final[dict[str, Any]] = {
     "Last 15 minutes": st.column_config.AreaChartColumn(width="small", y_min=0, help="its rate"),
@@ -22,10 +23,6 @@ PARTS: Final[dict[str, Any]] = {
     "Restarts": "%d",
 }
 FAILURES: Final = st.column_config.NumberColumn(format="%d", help="since its process started")
-
-
-def _height(rows: int) -> live.Height:
-    return HIGH_PX if rows > 6 else "auto"
 
 
 def _parts() -> None:
@@ -78,8 +75,9 @@ def _now() -> None:
         "Vehicles that send most", ask_slowly(queries.top_keys), NOT_MEASURED, tables.TOP_KEYS, "keys"
     )
     none = "None has been reported yet: `odograph maintenance` does not run; `odograph up` starts it."
-    look: Any = {"looks": {"Failures": FAILURES}, "height": _height(0 if tasks is None else len(tasks))}
-    live.listed("Periodic tasks", tasks, none, tables.TASKS, "tasks", tint=BY_STATE, **look)
+    look: Any = {"looks": {"Failures": FAILURES}, "tint": BY_STATE}
+    high = live.height(0 if tasks is None else len(tasks), *MANY)
+    live.listed("Periodic tasks", tasks, none, tables.TASKS, "tasks", height=high, **look)
 
 
 def _history() -> None:
@@ -106,7 +104,7 @@ def _watermark() -> None:
     with left, live.section():
         st.markdown("**Late and quarantined, by vehicle**")
         live.rows(vehicles, "No frame was late or quarantined.", st.caption)
-        live.table(vehicles, tables.OFF_TIME, "off_time", height=_height(len(vehicles)))
+        live.table(vehicles, tables.OFF_TIME, "off_time", height=live.height(len(vehicles), *MANY))
     with right, live.section():
         st.markdown("**Who pushes the watermark**")
         st.caption(tables.pushed(found))
@@ -118,10 +116,10 @@ def _ledger() -> None:
     hours, missing = live.rows(ask_slowly(queries.audit_hours)), live.rows(ask_slowly(queries.audit_findings))
     st.subheader("Conservation ledger, last 24 hours", anchor=False)
     live.rows(hours, "No hour within a day: nothing was driven, or no audit was made yet: `odograph audit`.")
-    live.table(hours, tables.AUDIT, "audit", height=_height(len(hours)))
+    live.table(hours, tables.AUDIT, "audit", height=live.height(len(hours), *MANY))
     if not missing.empty:
         st.caption("Missing, or counted otherwise than archived (odograph audit lists all of it)")
-        live.table(missing, tables.AUDIT_FINDINGS, "audit_findings", height=_height(len(missing)))
+        live.table(missing, tables.AUDIT_FINDINGS, "audit_findings", height=live.height(len(missing), *MANY))
 
 
 def _past() -> None:
