@@ -40,11 +40,10 @@ ORDER BY t0, boot_id, seq LIMIT 300
 -- name: rule_days(start, end, zone)
 -- Alerts opened from ``start`` to before ``end``, by rule and local day; ``worst``: gravest severity
 SELECT split_part(rule, '.', 1) AS rule, (opened_at AT TIME ZONE %(zone)s)::date AS day,
-       count(*) AS alerts, count(DISTINCT vehicle_id) AS vehicles,
+       count(*) AS alerts,
        count(*) FILTER (WHERE active) AS active,
        count(*) FILTER (WHERE active AND acknowledged_at IS NULL) AS unseen,
        min(array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity)) AS worst,
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY duration_s) AS duration_s,
        max(opened_at) AS last_opened_at
 FROM serving.alert_triage
 WHERE opened_at >= %(start)s AND opened_at < %(end)s

@@ -32,7 +32,7 @@ SELECT * FROM serving.trip WHERE trip_id = %(trip_id)s LIMIT 1
 -- name: trip_points(vehicle_id, start, end, most)
 -- Windows of a vehicle that overlap a time; over ``most`` of them every n-th is kept
 SELECT window_start, window_end, lat_deg, lon_deg, heading_deg, speed_mean_kmh, speed_max_kmh,
-       speed_limit_kmh, moving_s
+       speed_limit_kmh
 FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
              ceil(count(*) OVER () / %(most)s::double precision)::integer AS every
       FROM serving.vehicle_window

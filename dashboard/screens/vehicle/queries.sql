@@ -84,12 +84,12 @@ SELECT * FROM (
     FROM serving.vehicle_late_frame
     WHERE vehicle_id = %(vehicle_id)s AND event_time >= %(start)s AND event_time < %(end)s) l,
 (SELECT count(*) AS quarantined, count(*) FILTER (WHERE verdict = 'clock_unset') AS clock_unset,
-        percentile_cont(0.5) WITHIN GROUP (ORDER BY ahead_s) AS ahead_p50_s, max(ahead_s) AS ahead_max_s
+        percentile_cont(0.5) WITHIN GROUP (ORDER BY ahead_s) AS ahead_p50_s
  FROM serving.vehicle_quarantined_frame
  WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) q,
 (SELECT coalesce(sum(messages), 0)::bigint AS dead FROM serving.dead_letter
  WHERE vehicle_id = %(vehicle_id)s AND received_at >= %(start)s AND received_at < %(end)s) d,
-(SELECT sum(duplicate)::bigint AS duplicate, sum(missing)::bigint AS missing, sum(lost)::bigint AS lost
+(SELECT sum(duplicate)::bigint AS duplicate, sum(missing)::bigint AS missing
  FROM serving.audit_vehicle
  WHERE vehicle_id = %(vehicle_id)s AND hour >= date_trunc('hour', %(start)s) AND hour < %(end)s) a
 
@@ -98,8 +98,7 @@ count(*) FILTER (WHERE revision > 0) AS windows_restated,
        sum(frames)::bigint AS frames, sum(frames_late)::bigint AS frames_late,
        sum(samples)::bigint AS samples, sum(out_of_range)::bigint AS out_of_range,
        max(speed_max_kmh) AS speed_max_kmh, sum(distance_m) AS distance_m, sum(moving_s) AS moving_s,
-       sum(idle_s) AS idle_s, sum(speeding_s) AS speeding_s, sum(fuel_l) AS fuel_l,
-       sum(energy_kwh) AS energy_kwh,
+       sum(idle_s) AS idle_s, sum(speeding_s) AS speeding_s,
        avg(coolant_mean_c) AS coolant_mean_c, max(coolant_max_c) AS coolant_max_c,
        max(oil_temp_max_c) AS oil_temp_max_c, min(oil_pressure_min_kpa) AS oil_pressure_min_kpa,
        avg(battery_mean_v) AS battery_mean_v, min(battery_min_v) AS battery_min_v,

@@ -41,21 +41,11 @@ def test_an_alert_under_a_silence_says_so() -> None:
 
 
 def rule_days() -> pd.DataFrame:
-    columns = [
-        "rule",
-        "day",
-        "alerts",
-        "vehicles",
-        "active",
-        "unseen",
-        "worst",
-        "duration_s",
-        "last_opened_at",
-    ]
+    columns = ["rule", "day", "alerts", "active", "unseen", "worst", "last_opened_at"]
     rows = [
-        ("speeding", date(2026, 6, 29), 3, 2, 0, 0, 4, 60.0, datetime(2026, 6, 29, 8, tzinfo=UTC)),
-        ("speeding", date(2026, 7, 1), 1, 1, 1, 1, 3, 30.0, datetime(2026, 7, 1, 8, tzinfo=UTC)),
-        ("gone", date(2026, 7, 1), 1, 1, 0, 0, 1, 5.0, datetime(2026, 7, 1, 9, tzinfo=UTC)),
+        ("speeding", date(2026, 6, 29), 3, 0, 0, 4, datetime(2026, 6, 29, 8, tzinfo=UTC)),
+        ("speeding", date(2026, 7, 1), 1, 1, 1, 3, datetime(2026, 7, 1, 8, tzinfo=UTC)),
+        ("gone", date(2026, 7, 1), 1, 0, 0, 1, datetime(2026, 7, 1, 9, tzinfo=UTC)),
     ]
     return pd.DataFrame(rows, columns=columns)
 
