@@ -68,12 +68,13 @@ class SlotLeases:
     def _make_topic(self) -> None:
         wanted = NewTopic(self._topic, BRIDGE_SLOTS.partitions, config=BRIDGE_SLOTS.config())
         client = kafka.admin(self._bootstrap)  # its end would end the request
-        for made in client.create_topics([wanted]).values():
-            try:
-                made.result(kafka.TIMEOUT_S)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+        with kafka.service_errors(f"topic {self._topic} cannot be created"):
+            for made in client.create_topics([wanted]).values():
+                try:
+                    made.result(kafka.TIMEOUT_S)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign(partitions)
