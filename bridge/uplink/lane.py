@@ -32,7 +32,7 @@ DRAIN_POLL_S: Final = 0.005
 RETRY_S: Final = 1.0
 COUNT_S: Final = 1.0
 """Messages that are counted only wait so long for their acknowledgement: until their number is stored, or
-until they are a quarter of the window."""
+until they are a quarter of their session's window."""
 LEAVE_S: Final = 5.0
 """So long a slot that is another bridge's now may take to finish; then its next owner gets the rest again."""
 TEND_S: Final = 0.2  # sessions with nothing to read are looked after so often: pings, new connections
@@ -66,6 +66,11 @@ class Inlet:
         """Whether something of it is not stored, or its acknowledgement is not on its way."""
         return self.fifo.in_flight > 0 or bool(self.held) or self.source.acks_waiting
 
+    @property
+    def due(self) -> bool:
+        """Whether a quarter of the window waits for the number of the messages that are not kept."""
+        return bool(self.held) and self.source.connected and self._held_messages > self.source.window // 4
+
     def hold(self, ticket: Ticket, messages: int, now_s: float) -> None:
         """Some of the ticket's messages were counted only: it waits until their number is stored."""
         ticket.held = True
@@ -74,10 +79,10 @@ class Inlet:
         self.held.append(ticket)
         self._held_messages += messages
 
-    def report(self, now_s: float, now_ms: int, most: int, at_once: bool) -> list[Ticket]:
+    def report(self, now_s: float, now_ms: int, at_once: bool) -> list[Ticket]:
         """Sessions that went, and how many messages were not kept, as tickets: the ledger needs both.
 
-        Counts are due after COUNT_S, when ``most`` messages wait for them, or ``at_once``.
+        Counts are told when they are ``due``, after COUNT_S, or ``at_once``.
         """
         losses, self.source.losses = self.source.losses, []
         told = [self.fifo.add([], 0, [self.letters.lost(loss) for loss in losses], now_s)] if losses else []
@@ -87,8 +92,7 @@ class Inlet:
             if self.source.session_epoch < self.fifo.epoch:
                 self.letters.forget()
                 self.held = []
-        due = now_s - self._held_s > COUNT_S or self._held_messages > most
-        if self.held and (due or at_once):
+        if self.held and (self.due or at_once or now_s - self._held_s > COUNT_S):
             ticket = self.fifo.add([], 0, self.letters.counts(now_ms), now_s)
             ticket.frees, self.held = self.held, []
             told.append(ticket)
@@ -190,7 +194,7 @@ class BaseLane:
     def _ready(self, wait_s: float, reads: bool) -> list[Inlet]:
         """The sessions that have something to read or to do; now and then all."""
         by_line = {line: inlet for inlet in self.inlets if (line := inlet.source.line)} if reads else {}
-        work = [inlet for inlet in self.inlets if inlet.source.has_work] if reads else []
+        work = [inlet for inlet in self.inlets if inlet.source.has_work or inlet.due] if reads else []
         wait_s = 0.0 if work else wait_s
         if self.gather_s and self._few and wait_s:
             if select.select(list(by_line), [], [], wait_s)[0]:
@@ -314,7 +318,7 @@ class Lane(BaseLane):
             fifo.open(inlet.source.epoch)
             inlet.reopened = True
         if inlet.held or inlet.source.losses:
-            told = inlet.report(now_s, time.time_ns() // 1_000_000, self.max_in_flight // 8, self._draining)
+            told = inlet.report(now_s, time.time_ns() // 1_000_000, self._draining)
             self._batch.waiting.extend(told)
         if found:
             counted = inlet.letters.counted

@@ -118,11 +118,11 @@ class MqttSource:
 
     ``session_epoch`` is the connection that began the session: the broker sends again what was received since
     then and not acknowledged. ``losses`` are sessions that went; their reader takes them away. ``line`` is
-    what to select on; None while there is no connection.
+    what to select on; None while there is no connection. ``window``: messages that may wait unacknowledged.
     """
 
     def __init__(self, config: SourceConfig, dialler: Executor | None = None) -> None:
-        self._config = config
+        self._config, self.window = config, config.receive_maximum
         self._dialler = dialler or ThreadPoolExecutor(1, "dial")
         self._dialling: Future[Client] | None = None
         self._log = structlog.get_logger().bind(client_id=config.client_id, broker=str(config.broker))

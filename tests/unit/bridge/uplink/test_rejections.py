@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import orjson
 
 from bridge.uplink.in_flight import AckFifo, InFlightBatch
-from bridge.uplink.lane import translated
+from bridge.uplink.lane import Inlet, translated
 from bridge.uplink.metrics import LaneStats
+from bridge.uplink.mqtt_source import MqttSource, SourceConfig
 from bridge.uplink.translate import Letters, Record, Rejection, SessionLoss, Translator
+from infra.clients.mqtt_broker import MqttBroker
 
 NOW = 1_790_000_000_000
 KEY = b"1HGCM82633A004352"
@@ -85,6 +89,19 @@ def test_a_counted_message_is_acknowledged_only_when_its_number_is_stored() -> N
     assert fifo.take() == []
     ticket.held = False
     assert fifo.take() == [1, 2, 3]
+
+
+def test_a_quarter_of_a_sessions_own_window_waits_no_longer_for_its_number() -> None:
+    source = MqttSource(SourceConfig(MqttBroker("h", 1), "c", ("r/#",), 156, Path("none")))
+    source.connected = True
+    inlet = Inlet(5, source, Letters("dead-letter", 1), AckFifo())
+    tickets = [inlet.fifo.add(ids, 0, [], 0.0) for ids in (range(1, 40), [40])]
+    inlet.hold(tickets[0], 39, 0.0)
+    assert (inlet.due, inlet.report(0.0, NOW, at_once=False)) == (False, [])
+    inlet.hold(tickets[1], 1, 0.0)
+    assert inlet.due
+    (told,) = inlet.report(0.0, NOW, at_once=False)
+    assert (told.frees, inlet.due) == (tickets, False)
 
 
 def test_with_the_session_goes_the_right_to_forget_what_was_read() -> None:
