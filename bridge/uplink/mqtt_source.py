@@ -173,6 +173,8 @@ class MqttSource:
                 time.sleep(self._config.gather_s)
             self._quiet = sock.fill() < MANY_BYTES and not select.select([sock], [], [], 0)[0]
             found = self._take(limit)
+        if not reads:
+            client._ping_t = 0.0  # pings go on, but no answer is owed: none would be read
         if client.loop_misc() != 0:
             raise ConnectionError("the broker answers no ping")
         if self.subscribed and self._config.qos and time.monotonic() - self._noted_s >= NOTED_S:

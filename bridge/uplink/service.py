@@ -106,7 +106,7 @@ def source_configs(
     name: str, settings: Settings, endpoints: Endpoints, slot: int | None, once: bool = False,
     receive_maximum: int = 1, gather_s: float = 0.0,
 ) -> list[SourceConfig]:  # fmt: skip
-    """A lane's session of a slot at each broker.
+    """A lane's session of a slot at each broker; all of them share ``receive_maximum``.
 
     The client id is of the slot, not of the bridge, so its next owner finds the session. At most once is
     another client id: the session of the other guarantee stays untouched.
@@ -119,12 +119,13 @@ def source_configs(
         password = "" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE")
         brokers = tuple(replace(broker, user=bridge.user, password=password) for broker in brokers)
     leased = slot is not None
+    least, sessions = (LEAST_WINDOW, SLOTS * len(brokers)) if leased else (1, len(brokers))
     return [
         SourceConfig(
             broker,
             client_id,
             topics.uplink_filters(settings.mqtt.root, slot, crash=name == "crash"),
-            max(LEAST_WINDOW, receive_maximum // SLOTS) if leased else receive_maximum,
+            max(least, receive_maximum // sessions),
             settings.paths.home
             / "sessions"
             / quote(f"{client_id}@{broker}" if number else client_id, safe=""),
