@@ -201,6 +201,8 @@ class SilenceWatch:
             elif self._slot(key, topic) in ours or None in ours:
                 at_ms = min(record.received_ms, time.time_ns() // 1_000_000)
                 watch.note(key, record.value, at_ms, record.headers.get(topics.HEADER_REGION, ""))
+            else:
+                watch.note(key, b"", 0)  # it may have been ours, by its other form of topic
 
         producer = kafka.producer(self._bootstrap, {"message.timeout.ms": 10_000})
         both = (self._topic, self._policy)
@@ -232,7 +234,9 @@ class SilenceWatch:
 
     def _slot(self, vehicle_id: str, topic: str) -> int:
         """The slot that a vehicle's messages come in; of our own words as well, which name its topic."""
-        if topic and not topic.startswith(f"{self._root}/{topics.SLOT_LEVEL}/"):
+        if topic.startswith(f"{self._root}/{topics.SLOT_LEVEL}/"):
+            self._unslotted.pop(vehicle_id, None)
+        elif topic:
             self._unslotted[vehicle_id] = topic
         return topics.UNSLOTTED if vehicle_id in self._unslotted else topics.slot_of(vehicle_id)
 

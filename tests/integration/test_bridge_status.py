@@ -8,8 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
+from bridge.uplink import service
+from load_tests.mqtt_flood import vehicle_id
 from tests.integration.bridge_support import bridge, count, frames, metric, publish, read, topic_of
 from tests.integration.downlink_support import now_ms
+from tests.integration.test_bridge_slots import one_of_several, serves, several
 from tests.support import Lane, eventually
 
 pytestmark = pytest.mark.integration
@@ -68,3 +71,29 @@ def test_births_wills_and_silence_are_the_last_words_and_a_restart_says_none_of_
     first, silent, again = words(lane)[topic.split(b"/")[-2].decode()]
     assert again == first
     assert silent == first | {"state": "silent", "since_ms": silent["since_ms"]}
+
+
+def test_vehicles_that_change_to_topics_with_a_slot_are_silent_only_when_they_send_nothing_there(
+    lane: Lane,
+) -> None:
+    def by_old_topic(vehicle: int) -> tuple[bytes, bytes]:
+        return f"{lane.settings.mqtt.root}/{vehicle_id(vehicle)}/status".encode(), birth(vehicle, lane)[1]
+
+    def all_have(*wanted: str) -> bool:
+        return all(states(lane, vehicle) == [*wanted] for vehicle in range(VEHICLE))
+
+    def keep_on() -> bool:
+        publish(lane, frames(lane, VEHICLE, 1))
+        return states(lane, OTHER)[-1:] == ["silent"]
+
+    service.prepare(several(lane), lane.endpoints)
+    impatient = replace(lane, env=lane.env | {"ODOGRAPH_BRIDGE_SILENT_S": "6"})
+    with one_of_several(impatient, 1) as first, one_of_several(impatient, 2) as second:
+        serves(first, 33)
+        serves(second, 32)
+        publish(lane, map(by_old_topic, range(VEHICLE)))
+        eventually(lambda: all_have("online"), SOON_S, "they have come")
+        publish(lane, [*(birth(v, lane) for v in range(VEHICLE)), by_old_topic(OTHER)])
+        eventually(keep_on, SOON_S, "one that keeps to its old topic is called silent")
+        assert all_have("online", "online")
+        eventually(lambda: all_have("online", "online", "silent"), SOON_S, "they send no more")
