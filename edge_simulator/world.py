@@ -100,7 +100,7 @@ class World:
             self.machine.state.crank_v[:] = np.inf  # nobody was there to report those starts
 
     def begin_at(self, start_ms: int) -> None:
-        """Set the run's start anew, before anything was made: all times are relative to it until then."""
+        """Set the run's start anew, before anything was made: all times are relative to it, boot ids stay."""
         self.scenario = self.emitter.scenario = replace(self.scenario, start_ms=start_ms)
 
     def end(self, now_ms: int) -> tuple[list[Outgoing], list[Truth]]:
@@ -129,8 +129,8 @@ class World:
                 self.counts["begun_faults"] += 1
                 if event.pulse is not None:
                     self._boxes.process_impact(event.fault, event.pulse, now_ms)
-            for record in self._boxes.sealed(now_ms, start_ms):  # it goes out at once, on its own channel
-                self._sealed.append(record)
+            for record in self._boxes.sealed(now_ms, start_ms, self.emitter.boot_id):
+                self._sealed.append(record)  # it goes out at once, on its own channel
                 self.counts["crashes"] += 1
                 for payload in record.payloads:
                     self.emitter.crash(record.vehicle, record.due_ms, payload)

@@ -281,7 +281,7 @@ class BlackBoxes:
             raw = raw_pulse(felt, first_ms, finding.zero_ms) if self._setup.keep_pulse else None
             self._pending.append((begin_ms + finding.zero_ms, finding, fault, raw))
 
-    def sealed(self, now_ms: int, start_ms: int) -> Iterator[Sealed]:
+    def sealed(self, now_ms: int, start_ms: int, boot_id: int) -> Iterator[Sealed]:
         """Records of the events up to ``now_ms``, to be asked for before that moment is sampled.
 
         ``start_ms`` is the run's start on the device's clock. An event that the memory has no room for has
@@ -292,13 +292,13 @@ class BlackBoxes:
         for zero_ms, finding, fault, raw in ready:
             i, motion = fault.vehicle, self._fleet.state
             memory = self.memories[i]
-            event = memory.store(f"{start_ms}-{memory.sealed}", zero_ms, bool(finding.deployed_ms))
+            event = memory.store(f"{boot_id}-{memory.sealed}", zero_ms, bool(finding.deployed_ms))
             if event is None:
                 continue
             setup, event_ms = self._setup, start_ms + zero_ms
             sealed = record(
                 setup.profile, self._ring.harvest(i, zero_ms), finding, event,
-                vehicle_id=self._ids[i], boot_id=start_ms, seq=memory.sealed, event_ms=event_ms,
+                vehicle_id=self._ids[i], boot_id=boot_id, seq=memory.sealed, event_ms=event_ms,
                 lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]),
                 has_engine=bool(self._has_engine[i]), ignition_cycle=FIRST_CYCLE + i,
                 lost_ms=fault.details.get("power_lost_ms"), pulse_mps2=raw, sign=setup.sign,

@@ -203,7 +203,8 @@ def publish(
     with stop_flag(say) as stop, PahoPublisher(address.brokers, [f"odograph-{name}"], own=own) as publisher:
         publisher.connect(deadline_s=5.0)
         with RunFiles(in_force.paths.home, name, log_frames) as files:
-            options = RunOptions(name, in_force.mqtt.root, 20_000, drain_s)
+            live = drives.start in ("now", drives.origin_ms)
+            options = RunOptions(name, in_force.mqtt.root, 20_000, drain_s, live=live)
             summary = run(options, drives, publisher, files, say, stop)
     if as_json:
         show(summary, as_json)

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
@@ -155,7 +155,7 @@ def _started(in_force: Settings, plans: Sequence[tuple[Scenario, RunOptions]]) -
 
 
 def _begin_together(children: Sequence[_Child]) -> None:
-    """Let all worlds get ready, then begin at the same moment; whoever ends before is seen later."""
+    """Let all get ready and connect, then begin at the same moment; whoever ends before is seen later."""
     try:
         for child in children:
             child.pipe.recv()
@@ -202,12 +202,14 @@ def _child(in_force: Settings, wanted: Scenario, options: RunOptions, pipe: conn
                 begin.put(pipe.recv())
         except (EOFError, OSError):
             os.kill(os.getpid(), signal.SIGTERM)
+            begin.put(now_ms())  # who waits for it ends in order
 
     def report(line: str) -> None:
         say(f"[{options.run_id.rpartition('.')[2]}] {line}")
 
     def begin_ms() -> int:
-        pipe.send("ready")
+        with suppress(OSError):  # the parent is gone
+            pipe.send("ready")
         return begin.get()
 
     threading.Thread(target=listen, daemon=True).start()

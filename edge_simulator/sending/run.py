@@ -162,7 +162,7 @@ class RunOptions:
     clients: Sequence[str] = ()  # MQTT client identifiers, one a connection
     client: Client = "auto"
     log_frames: bool = False
-    live: bool = False  # the run begins now, not at the scenario's start
+    live: bool = False  # the messages' clock is the wall clock; else their origin is when the sending begins
     keep_s: float = 0.0  # frames are kept so long after their PUBACK, for a connection that is lost
     react: bool = True  # vehicles listen to the service in a live run; else they never do
 
@@ -170,8 +170,8 @@ class RunOptions:
 class Sender:
     """Publishes messages at their times, all that are due in one go, and keeps the counts of being late.
 
-    ``origin_ms`` on the messages' clock is now; ``tick`` is called whenever there is time; ``folder`` is the
-    run's, where its crash messages are kept.
+    ``origin_ms`` on the messages' clock is now, or of a live run that moment; ``tick`` is called whenever
+    there is time; ``folder`` is the run's, where its crash messages are kept.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Sender:
     ) -> None:  # fmt: skip
         self._options, self._publisher, self._tick, self._folder = options, publisher, tick, folder
         self._origin_ms = origin_ms
-        self._begun = time.monotonic()
+        self._begun = time.monotonic() - ((now_ms() - origin_ms) / 1000 if options.live else 0.0)
         self._topic = cache(lambda channel, k: topics.mqtt_topic(options.mqtt_root, vehicle_ids[k], channel))
         self.behind_s = 0.0
         self.overrun = 0
@@ -322,8 +322,9 @@ class Run:
         made, counts, times = self._world.counts, self._publisher.counts, self._publisher.latency
         reactions = dict.fromkeys(COUNTS, 0) if self._reactions is None else self._reactions.counts
         return {
-            "run_id": self._options.run_id, "seed": sc.seed, "vehicles": sc.vehicles, "boot_id": sc.start_ms,
-            "start_ms": sc.start_ms, "interval_ms": sc.cadence.interval_ms, "target_rate": sc.full_rate,
+            "run_id": self._options.run_id, "seed": sc.seed, "vehicles": sc.vehicles,
+            "boot_id": self._world.emitter.boot_id, "start_ms": sc.start_ms,
+            "interval_ms": sc.cadence.interval_ms, "target_rate": sc.full_rate,
             "generated": made["generated"], "sent": counts.sent["telemetry"],
             "acked": counts.acked["telemetry"], "lost_on_link": made["lost"],
             "dropped_on_board": made["dropped_on_board"], "poison": counts.sent["poison"],
@@ -346,7 +347,7 @@ def publish(
     in_force: Settings, wanted: Scenario, options: RunOptions, say: Say = say,
     begin_ms: Callable[[], int] = now_ms,
 ) -> Mapping[str, Any]:  # fmt: skip
-    """Simulate and publish; the summary. ``begin_ms`` is asked for a live one once the world is ready."""
+    """Simulate and publish; the summary. ``begin_ms`` is asked for a live one once all are connected."""
     address = endpoints(in_force, ("mqtt_host",))
     # A broker that is left may still hold what it acknowledged: that goes again by the next one.
     keep_s = options.keep_s or (KEEP_S if len(address.brokers) > 1 else 0.0)
@@ -357,12 +358,10 @@ def publish(
     if address.device_port:
         named = devices.speakers(options.run_id, world.vehicle_ids, len(clients))
         own, clients = devices.connected_as(in_force, address, named), [*named]
-    if options.live:
-        world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is a file, and 1,024 are usual
     if len(clients) == wanted.vehicles > 1:
-        for last in world.emitter.farewells(world.scenario.start_ms):
+        for last in world.emitter.wills():
             topic = mqtt_topic(options.mqtt_root, world.vehicle_ids[last.vehicle], "status")
             wills[last.vehicle] = Message(topic, last.payload)
     subscriptions, verifier = {}, None
@@ -379,6 +378,8 @@ def publish(
         if wanted.first == 0 and not own:  # a vehicle of another run is not ours to speak for
             kept = crash_store.unacked((in_force.paths.home / "runs").glob("*"))
             crash_store.resend(publisher, options.mqtt_root, kept)
+        if options.live:  # however long it took until here, what is stamped is true when it is sent
+            world.begin_at(begin_ms() - SAMPLES * wanted.cadence.dt_ms)
         with RunFiles(in_force.paths.home, options.run_id, options.log_frames) as files:
             return Run(options, world, publisher, files, say, verifier).go(stop)
 

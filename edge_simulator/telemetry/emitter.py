@@ -75,7 +75,8 @@ class ReportingSchedule:
 class Emitter:
     """Makes the messages of a fleet and queues them; ``counts`` says what became of them.
 
-    ``scenario`` may be set anew before the first message: all times are relative to its start.
+    ``scenario`` may be set anew before the first message: all times are relative to its start. The devices'
+    ``boot_id`` stays: last wills, which a broker is told while they connect, have it too.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Emitter:
         instruments: Instruments, radio: np.random.Generator,
     ) -> None:  # fmt: skip
         self.scenario, self._ids, self._models, self._instruments = scenario, vehicle_ids, models, instruments
+        self.boot_id = scenario.start_ms
         n, period = scenario.vehicles, scenario.cadence.period
         powertrains = [m.powertrain for m in models]
         self._samples = SampleRing(n)
@@ -120,6 +122,10 @@ class Emitter:
         """Retained status messages: every vehicle that reports from the start says what it is."""
         return self._status(self._reporting.on_line(), "online", self.scenario.start_ms)
 
+    def wills(self) -> list[Outgoing]:
+        """What is said for each vehicle that goes without a farewell, those that are not on line yet too."""
+        return self._status(self._rows, "offline", self.scenario.start_ms)
+
     def farewells(self, at_ms: int) -> list[Outgoing]:
         return self._status(self._reporting.on_line(), "offline", at_ms)
 
@@ -128,7 +134,7 @@ class Emitter:
         for k in vehicles.tolist():
             model = self._models[k]
             body = orjson.dumps({
-                "schema": SCHEMA, "vehicle_id": self._ids[k], "boot_id": self.scenario.start_ms,
+                "schema": SCHEMA, "vehicle_id": self._ids[k], "boot_id": self.boot_id,
                 "seq": int(self._status_seq[k]), "state": state, "at_ms": at_ms, "model": model.name,
                 "powertrain": model.powertrain, "vehicle_class": model.vehicle_class,
             })  # fmt: skip
@@ -161,10 +167,10 @@ class Emitter:
         slow = self._instruments.slow(reported=group)
         flags = {name: states[group] for name, states in self._instruments.flags().items()}
         heads: dict[str, int | Ints] = {"seq": self._seq[group], "t0_ms": begun, "sent_ms": sent}
-        heads |= {"boot_id": self.scenario.start_ms, "dt_ms": self.scenario.cadence.dt_ms}
+        heads |= {"boot_id": self.boot_id, "dt_ms": self.scenario.cadence.dt_ms}
         payloads = self._encoder.encode(group, self._samples.window(group), slow, flags, codes, heads)
         for vehicle in rows[fate == link.LOST].tolist():
-            self.radio.sequences.lost((self._ids[vehicle], self.scenario.start_ms), int(self._seq[vehicle]))
+            self.radio.sequences.lost((self._ids[vehicle], self.boot_id), int(self._seq[vehicle]))
         self._seq[group] += 1
         self._queue_frames(rows, fate, due, delay, payloads)
         self.counts["generated"] += len(rows)
@@ -179,8 +185,7 @@ class Emitter:
 
     def sequences(self) -> Iterator[dict[str, Any]]:
         """A row a device: how far it counted, and which of its frames did not leave (yet)."""
-        boot_id = self.scenario.start_ms
-        own = [((name, boot_id), n) for name, n in zip(self._ids, self._seq.tolist(), strict=True)]
+        own = [((name, self.boot_id), n) for name, n in zip(self._ids, self._seq.tolist(), strict=True)]
         waiting = (*self.queue, *self.radio.store.frames())
         held = (m.payload for m in waiting if m.channel == "telemetry" and not m.copy and m.flag != "poison")
         return self.radio.sequences.rows([*own, *self.radio.counted_clones()], held)

@@ -13,11 +13,15 @@ from pathlib import Path
 import orjson
 import pytest
 
+from edge_simulator import scenario
+from edge_simulator.console import now_ms
+from edge_simulator.sending.run import RunOptions, publish
 from infra.contract import frame, messages
 from infra.settings.settings import load
 from infra.stack.access.identity import ensure_keys
+from load_tests.drills.link import Link
 from tests import forked
-from tests.integration.broker_support import Broker, Listener, simulated
+from tests.integration.broker_support import ROOT, Broker, Listener, simulated
 from tests.support import eventually
 
 pytestmark = pytest.mark.integration
@@ -103,8 +107,10 @@ def test_with_a_connection_each_a_killed_device_is_told_of_by_its_last_will(
     broker: Broker, client: str
 ) -> None:
     with Listener(f"will-{client}").listening(broker.port) as listener:
-        run = broker.command("simulate", "-c", "5", "--connections", "per-vehicle", "--client", client)
-        eventually(lambda: len(listener.channel("telemetry")) > 5, 90, "a flow of frames")
+        stages = "stages=[{for: 2s, ramp_to: 5}, {for: 5m, rate: 5}]"
+        fleet = ("-c", "5", "--connections", "per-vehicle", "--set", stages)
+        run = broker.command("simulate", *fleet, "--client", client)
+        eventually(lambda: len(listener.reporting()) == 5, 90, "all are on line, one after the other")
         run.kill()
         run.communicate()
         boot_id = frame.decode(listener.channel("telemetry")[-1])["boot_id"]
@@ -114,6 +120,29 @@ def test_with_a_connection_each_a_killed_device_is_told_of_by_its_last_will(
             return sum(status["state"] == "offline" for status in told)
 
         eventually(lambda: ended() == 5, 60, "five last wills")
+
+
+def test_a_live_run_begins_when_all_are_connected_and_stamps_what_it_sends_then(
+    broker: Broker, tmp_path: Path
+) -> None:
+    with Link("127.0.0.1", broker.port) as link, Listener("begins").listening(broker.port) as listener:
+        addresses = orjson.loads((broker.home / "endpoints.json").read_bytes()) | {"mqtt_port": link.port}
+        (tmp_path / "endpoints.json").write_bytes(orjson.dumps(addresses))
+        in_force = load(paths={"home": str(tmp_path)}, mqtt={"root": ROOT})
+        ensure_keys(in_force)
+        wanted = scenario.read(None, in_force, {"vehicles": 3, "limit": 3})
+
+        def connected() -> int:
+            assert len(link.heard) == 3
+            return now_ms()
+
+        names = ["begins-0", "begins-1", "begins-2"]
+        options = RunOptions("begins", ROOT, 20_000, 15.0, clients=names, live=True)
+        summary = publish(in_force, wanted, options, begin_ms=connected)
+        assert summary["boot_id"] == wanted.start_ms < summary["start_ms"]
+        eventually(lambda: len(listener.channel("telemetry", wanted.start_ms)) == 3, 60, "3 frames")
+        frames = [frame.decode(p) for p in listener.channel("telemetry", wanted.start_ms)]
+        assert min(f["t0_ms"] for f in frames) > summary["start_ms"]
 
 
 def test_there_are_more_connections_than_files_that_a_process_may_open_at_first(broker: Broker) -> None:

@@ -55,7 +55,7 @@ class Bench:
             if impact is not None:
                 self.boxes.process_impact(*impact, self.now_ms)
                 impact = None
-            self.sealed += self.boxes.sealed(self.now_ms, START_MS)
+            self.sealed += self.boxes.sealed(self.now_ms, START_MS, START_MS)
             self.boxes.sample(self.now_ms)
 
     def hit(self, felt: Pulse, vehicle: int | None = None, **details: Any) -> None:
