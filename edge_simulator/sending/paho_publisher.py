@@ -96,11 +96,8 @@ class _Connection(Link):
         self._counts.reconnects += self.up
         self.up = False
 
-    def _on_publish(self, _client: mqtt.Client, _data: Any, mid: int, reason: Any, _props: Any) -> None:
+    def _on_publish(self, _client: mqtt.Client, _data: Any, mid: int, _reason: Any, _props: Any) -> None:
         message, begun = self._in_flight.pop(mid)
-        if reason.is_failure:
-            self._counts.refused += 1
-            return
         self._counts.acked[message.kind] += 1
         if message.mark is not None:
             self._counts.acked_marks.append(message.mark)

@@ -65,7 +65,6 @@ class Counts:
     acked_marks: list[Path] = field(default_factory=list)
     """Marks of messages acknowledged since somebody emptied the list."""
     reconnects: int = 0
-    refused: int = 0  # PUBACKs that carried an error
 
 
 class Identity(NamedTuple):
@@ -187,7 +186,7 @@ class Publishing:
     @property
     def owed(self) -> int:
         """Messages accepted and not yet acknowledged."""
-        return self.counts.sent.total() - self.counts.acked.total() - self.counts.refused
+        return self.counts.sent.total() - self.counts.acked.total()
 
     def connect(self, deadline_s: float) -> None:
         """Open all connections; raises ServiceError when the broker does not take them in time."""

@@ -302,7 +302,7 @@ class Run:
             f"behind {self._sender.behind_s:.2f} s  overrun {self._sender.overrun}  "
             f"in flight {self._publisher.owed}  "
             f"acked {counts.acked['telemetry']}  held back {len(emitter.queue) + len(emitter.radio.store)}  "
-            f"errors {counts.refused}  reconnects {counts.reconnects}"
+            f"reconnects {counts.reconnects}"
         )
         self._said_at, self._said_sent = now, sent
 
@@ -333,7 +333,7 @@ class Run:
             "held_at_end": self._held_at_end,
             "faults": {"planned": made["planned_faults"], "begun": made["begun_faults"]},
             "messages": {"sent": counts.sent.total(), "acked": counts.acked.total(), "owed": owed},
-            "overrun": self._sender.overrun, "errors": counts.refused, "reconnects": counts.reconnects,
+            "overrun": self._sender.overrun, "reconnects": counts.reconnects,
             "puback_ms": {f"p{q}": times.quantile_ms(q / 100) for q in (50, 95, 99)},
             "started_ms": self._started_ms, "ended_ms": now_ms() if finished else None,
             "finished": finished and owed == 0,
