@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 from typer import Argument, Option
@@ -22,6 +22,7 @@ Client = Literal["auto", "paho", "lean"]
 Profile = Literal["steady", "day"]
 Sensors = Literal["fine", "obd"]
 EdrProfile = Literal["us563_2006", "us563_2024"]
+LAST_MS: Final = 253_370_764_800_000  # the year 9999 begins
 Share = Annotated[float | None, Option(min=0, max=1, rich_help_panel="Link, as shares of frames")]
 
 
@@ -42,7 +43,9 @@ def simulate(
     duration: Annotated[Text, Option(help="how long, as 90s, 5m; none: until Ctrl-C")] = None,
     limit: Annotated[int | None, Option("-L", "--limit", help="stop after so many frames")] = None,
     seed: Annotated[int | None, Option(help="same seed, same bytes (with the same start) [1]")] = None,
-    start_ms: Annotated[int | None, Option(help="first sample, ms since 1970 [one frame before now]")] = None,
+    start_ms: Annotated[
+        int | None, Option(min=0, max=LAST_MS, help="first sample, ms since 1970 [one frame before now]")
+    ] = None,
     day: Annotated[Text, Option(help="this whole day, as 2026-11-20, faster than real time")] = None,
     into: Annotated[Into, Option(help="where a --day goes: archive files, or the broker")] = "archive",
     profile: Annotated[Profile | None, Option(help="day: commuters, nights; else all drive [steady]")] = None,

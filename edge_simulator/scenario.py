@@ -198,7 +198,7 @@ class ScenarioFile(_Part):
     title: str = ""
     seed: int = Field(1, ge=0)
     vehicles: int = Field(100, ge=1)
-    rate: float | None = Field(None, gt=0)
+    rate: float | None = Field(None, gt=0, allow_inf_nan=False)
     interval: Length | None = None
     duration: Length | None = None
     limit: int | None = Field(None, ge=1)
@@ -273,6 +273,8 @@ def settings_of(texts: Iterable[str]) -> dict[str, Any]:
         except yaml.YAMLError as error:
             reason = " ".join(str(error).split())
             raise ConfigError(f"--set {text}: not readable as YAML ({reason})") from error
+        if part in PARTS and not (dot or isinstance(read, Mapping)):
+            raise ConfigError(f"--set {text}: keys with values are wanted, as {part}={{KEY: VALUE}}")
         (found.setdefault(part, {}) if dot else found)[name if dot else part] = read
     return found
 

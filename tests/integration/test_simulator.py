@@ -187,6 +187,8 @@ def test_without_a_broker_the_command_says_so_and_ends_with_1(tmp_path: Path) ->
         (("--rate", "5", "-I", "1s"), "exclude each other"),
         (("--fault", "nonsense=1"), "no fault 'nonsense'"),
         (("--connections", "none"), "--connections none"),
+        (("--start-ms", "-1"), "Invalid value for '--start-ms'"),
+        (("--start-ms", "100000000000000000"), "Invalid value for '--start-ms'"),
     ],
 )
 def test_wrong_options_are_one_clear_line_and_exit_2(options: tuple[str, ...], message: str) -> None:

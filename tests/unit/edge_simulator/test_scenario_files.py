@@ -42,6 +42,7 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
         ("stages: [{for: 3s, rat: 3}]", "stages.0.rat: unknown key; did you mean rate?"),
         ("rate: -5", "rate -5: more than 0 is wanted"),
         ("rate: 0.0", "rate 0: more than 0 is wanted"),
+        ("rate: .inf", "rate inf: a finite number is wanted"),
         ("vehicles: 0", "vehicles 0: at least 1 is wanted"),
         ("interval: fast", "interval 'fast': a duration such as 500ms"),
         ("clock: {begins: '25:00'}", "clock.begins '25:00': '25:00' is no time of day such as 07:30"),
@@ -127,6 +128,12 @@ def test_any_key_can_be_set_from_the_command_line_and_its_own_option_wins() -> N
 def test_a_setting_that_is_none_is_told(text: str) -> None:
     with pytest.raises(ConfigError, match="KEY=VALUE is wanted"):
         scenario.settings_of([text])
+
+
+@pytest.mark.parametrize("texts", [["link=5"], ["place=abc"], ["link=", "link.late=0.1"]])
+def test_a_part_that_is_set_to_no_keys_is_told(texts: list[str]) -> None:
+    with pytest.raises(ConfigError, match=f"--set {texts[0]}: keys with values are wanted"):
+        scenario.settings_of(texts)
 
 
 def test_what_only_the_run_can_judge_names_its_file_too(tmp_path: Path) -> None:
