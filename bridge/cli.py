@@ -109,7 +109,7 @@ def notify(
     from bridge.downlink.vehicles import notify as publish
     from infra.sql import queries
 
-    in_force, valid_s = settings.load(), duration_ms(valid, "--valid") // 1000
+    in_force, valid_s = settings.load(), -(-duration_ms(valid, "--valid") // 1000)
     where = settings.endpoints(in_force, ("mqtt_host",))
     sent = publish(in_force, where, text, severity, vehicle or (), valid_s, keep)
     typer.echo(f"notice {sent} published")

@@ -106,12 +106,14 @@ class AllBrokers:
     """Publishes at every broker that takes us in, for a vehicle may be at any, and as MqttOut does.
 
     ``acks`` has a message when all of them have answered. A connection that ends is everybody's end; a broker
-    that was away is tried again every REJOIN_S. Raises ServiceError where none takes us in.
+    that was away is tried again every REJOIN_S, in a thread. Raises ServiceError where none takes us in.
     """
 
     def __init__(self, brokers: Sequence[MqttBroker], client_id: str) -> None:
         self._away = [(broker, client_id) for broker in brokers]
         self._outs: list[MqttOut] = []
+        self._joined: deque[MqttOut] = deque()  # connected, and published at from the next ``check`` on
+        self._joining = threading.Thread(target=self._join)
         self._codes: dict[int, list[int]] = {}  # of each message, by its number
         self._numbers: dict[tuple[int, int], int] = {}  # by connection and packet id
         self._wanted: dict[int, int] = {}
@@ -124,13 +126,13 @@ class AllBrokers:
 
     def _join(self) -> None:
         self._rejoin_s = time.monotonic() + REJOIN_S
-        missing, self._away = self._away, []
-        for broker, client_id in missing:
+        missing = [*self._away]
+        for place in missing:
             try:
-                self._outs.append(MqttOut(broker, client_id).__enter__())
+                self._joined.append(MqttOut(*place).__enter__())
+                self._away.remove(place)
             except ServiceError as error:
-                self._away.append((broker, client_id))
-                if not self._outs and len(self._away) == len(missing):
+                if place is missing[-1] and not (self._outs or self._joined):
                     raise
                 structlog.get_logger().warning("broker away", why=str(error))
 
@@ -159,14 +161,19 @@ class AllBrokers:
                     yield number, next((c for c in codes if c in BUSY), min(codes))
 
     def check(self) -> None:
-        """Raises ServiceError when a connection has ended."""
-        if self._away and time.monotonic() > self._rejoin_s:
-            self._join()
+        """Take in who has joined. Raises ServiceError when a connection has ended."""
+        while self._joined:
+            self._outs.append(self._joined.popleft())
+        if self._away and time.monotonic() > self._rejoin_s and not self._joining.is_alive():
+            self._joining = threading.Thread(target=self._join, name="rejoin", daemon=True)
+            self._joining.start()
         for out in self._outs:
             out.check()
 
     def __exit__(self, *error: object) -> None:
-        for out in self._outs:
+        if self._joining.is_alive():
+            self._joining.join()
+        for out in (*self._outs, *self._joined):
             out.__exit__(*error)
 
 

@@ -117,15 +117,17 @@ def test_each_alert_reaches_vehicle_and_webhook_through_failures_a_kill_and_a_de
 def test_a_critical_alert_sends_a_driving_vehicle_limping_home_and_a_notice_is_heard(lane: Lane) -> None:
     folder = lane.home / "runs" / "drive"
     simulate = ("simulate", "-c", "40", "--interval", "500ms", "--run-id", "drive", "--log-frames")
-    with downlink(lane), lane.process(*simulate) as fleet:
+    with downlink(lane), lane.process(*simulate) as fleet, listening(lane, "all/notice") as noticed:
         vin = eventually(lambda: brisk(folder), SOON_S, "a vehicle between 60 and 75 km/h")
         critical = fresh("hot", vin, severity="CRITICAL")
         tell(lane, [critical, critical])
-        assert lane.run("notify", "Ice on the ring road", "--severity", "MINOR").returncode == 0
+        words = ("Ice on the ring road", "--severity", "MINOR", "--valid", "899001ms")
+        assert lane.run("notify", *words).returncode == 0
         wanted = {"alerts_received": 1, "limp_home": 1, "notices": 1, "downlink_repeats": 1}
         eventually(lambda: wanted.items() <= told(folder).items(), SOON_S, "it reacts")
         eventually(lambda: max(speeds(folder)[vin]) <= 50.5, SOON_S, "it drives slowly")
         assert fleet.stop() == 0
+    assert [body["expires_ms"] - body["sent_ms"] for _, body in noticed] == [900_000]
     rows = [json.loads(line) for line in (folder / "truth.jsonl").read_text().splitlines()]
     (row,) = [row for row in rows if row["kind"] == "limp_home"]
     assert (row["vehicle_id"], row["details"]["alert_id"]) == (vin, "hot")

@@ -1,8 +1,18 @@
-"""Which offsets may be committed."""
+"""Which offsets may be committed; brokers that do not answer."""
 
 from __future__ import annotations
 
-from bridge.downlink.vehicles import Progress
+import select
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bridge.downlink import vehicles
+from bridge.downlink.vehicles import AllBrokers, Progress
+from infra.clients.mqtt_broker import MqttBroker
+from tests.support import eventually
 
 
 def test_an_offset_is_committed_only_when_all_before_it_in_its_partition_are_settled() -> None:
@@ -27,3 +37,37 @@ def test_what_was_given_once_is_not_given_again_and_a_record_settles_once() -> N
     assert progress.committable() == {0: 1}
     assert progress.committable() == {}
     assert progress.open == 0
+
+
+def answered(door: socket.socket) -> socket.socket:
+    """The next connection, as a broker that takes it in."""
+    line, _ = door.accept()
+    line.sendall(b"\x20\x03\x00\x00\x00")
+    return line
+
+
+def test_a_broker_that_does_not_answer_holds_up_nobody_and_hears_what_is_published_once_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vehicles, "CONNECT_S", 60.0)
+    monkeypatch.setattr(vehicles, "REJOIN_S", 0.0)
+    with (
+        socket.socket() as silent,
+        socket.create_server(("127.0.0.1", 0)) as door,
+        ThreadPoolExecutor(1) as broker,
+    ):
+        silent.bind(("127.0.0.1", 0))  # it refuses, until it listens
+        line = broker.submit(answered, door)
+        with AllBrokers([MqttBroker(*each.getsockname()) for each in (silent, door)], "c") as out:
+            silent.listen()
+            begun_s = time.monotonic()
+            out.publish("t", b"first", 5)
+            out.check()
+            assert time.monotonic() - begun_s < 15
+            with line.result(30), answered(silent) as late:
+
+                def heard() -> bool:
+                    out.publish("t", b"second", 5)
+                    return bool(select.select([late], [], [], 0.05)[0]) and b"second" in late.recv(4096)
+
+                eventually(heard, 30, "what is published later")
