@@ -119,13 +119,15 @@ class _Connection(Link):
         return self.sock.fileno(), selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0)
 
     def open(self, now: float) -> None:
-        broker = self.broker
-        self.sock = socket.socket(socket.AF_INET6 if ":" in broker.host else socket.AF_INET)
-        self.sock.setblocking(False)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        broker, rounds = self.broker, self._losses // len(self.identity.brokers)
         self._opening, self._said_at = "connect", now
         try:
-            code = self.sock.connect_ex((broker.host, broker.port))
+            found = socket.getaddrinfo(broker.host, broker.port, type=socket.SOCK_STREAM)
+            family, kind, _, _, address = found[rounds % len(found)]  # a name may have several: each in turn
+            self.sock = socket.socket(family, kind)
+            self.sock.setblocking(False)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = self.sock.connect_ex(address)
         except OSError as error:  # a name that nobody knows
             self.lose(str(error))
             return

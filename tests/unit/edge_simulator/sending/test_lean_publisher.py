@@ -1,9 +1,19 @@
-"""Frames kept beyond their PUBACK: which are sent again when a connection was lost, and in which order."""
+"""Frames kept beyond their PUBACK: which are sent again when a connection was lost, and in which order. And
+the addresses of a broker's name.
+"""
 
 from __future__ import annotations
 
-from edge_simulator.sending.lean_publisher import SENT_AGAIN, Flight
+import select
+import socket
+from typing import Any
+
+import pytest
+
+from edge_simulator.sending.lean_publisher import SENT_AGAIN, Flight, LeanPublisher
 from edge_simulator.sending.publishing import Counts, Latency, Message
+from infra.clients.mqtt_broker import MqttBroker
+from tests.support import eventually
 
 FRAMES = [Message("t", b"%d" % number) for number in range(6)]
 
@@ -46,3 +56,17 @@ def test_without_keeping_only_what_is_in_flight_is_sent_again() -> None:
     flight.packed(FRAMES, now=0.0)
     flight.settle([1, 2, 3, 4], now=1.0)
     assert payloads(flight.rewound(now=2.0)) == [b"4", b"5"]
+
+
+def test_a_brokers_name_is_tried_at_each_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = socket.getaddrinfo
+
+    def both(_host: str, *terms: Any, **more: Any) -> list[Any]:
+        return [*asked("127.0.0.1", *terms, **more), *asked("::1", *terms, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    with (
+        socket.create_server(("::1", 0), family=socket.AF_INET6) as door,
+        LeanPublisher([MqttBroker("broker.invalid", door.getsockname()[1])], ["c"]) as publisher,
+    ):
+        eventually(lambda: publisher.drive(0.01) or select.select([door], [], [], 0)[0], 30, "a connection")
