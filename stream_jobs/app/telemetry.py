@@ -170,10 +170,10 @@ def without_erased(records: pa.Table | None) -> tuple[pa.Table | None, set[str]]
     if records is None or not records["value"].null_count:
         return records, set()
     stays, erased = np.ones(records.num_rows, np.bool_), set()
+    keys = pc.fill_null(records["key"], b"")
     for at in np.flatnonzero(records["value"].is_null()).tolist():
-        key = records["key"][at]
-        stays[: at + 1] &= pc.not_equal(records["key"][: at + 1], key).to_numpy()
-        erased.add(key.as_py().decode(errors="replace"))
+        stays[: at + 1] &= pc.not_equal(keys[: at + 1], keys[at]).to_numpy()
+        erased.add(keys[at].as_py().decode(errors="replace"))
     return records.filter(pa.array(stays)).combine_chunks(), erased - {""}  # of a marker, which is nobody's
 
 

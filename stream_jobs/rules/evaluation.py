@@ -72,11 +72,14 @@ def _as_spark(node: sx.Expression) -> sx.Expression:
 
 @cache
 def check(text: str, gives: Gives) -> None:
-    """Raises UntranslatableError where DuckDB cannot evaluate the expression over frames."""
+    """Raises UntranslatableError where DuckDB cannot evaluate the expression, or it gives something else."""
     try:
+        found = str(_no_frames().sql(f"SELECT {translated(text)} FROM frames").types[0])  # noqa: S608
         _no_frames().execute(f"SELECT {_column(text, gives)} FROM frames")  # noqa: S608  translated
     except duckdb.Error as error:
         raise UntranslatableError(f"cannot be evaluated: {str(error).splitlines()[0]}") from error
+    if gives != "VARCHAR[]" and (found == "VARCHAR" or (found == "BOOLEAN") != (gives == "BOOLEAN")):
+        raise UntranslatableError(f"gives {found}, not {gives}")
 
 
 @cache

@@ -49,7 +49,7 @@ _COLUMN: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _KEY_LINE: Final = re.compile(r"--\s*([a-z_]+):\s*(.*)")
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 _COMMENT: Final = re.compile(r"--[^\n]*")
-_STAR: Final = re.compile(r"(select|,|\.)\s*\*", re.IGNORECASE)
+_STAR: Final = re.compile(r"(\b(select|distinct|all)|,|\.|\bstruct\s*\()\s*\*", re.IGNORECASE)
 
 _TYPES: Final[Mapping[type[T.DataType], str]] = {
     T.StringType: "text", T.BooleanType: "boolean", T.DateType: "date",

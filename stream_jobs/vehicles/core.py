@@ -5,6 +5,7 @@ for frames that are all there.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -230,9 +231,13 @@ def _released(found: Sequence[tuple[int, list[int]]]) -> Released:
 
 
 def hold(fleet: Fleet, frames: Features) -> None:
-    """Keep the frames that wait, and let the others go."""
+    """Keep the frames that wait, and let the others go, the ids of their vehicles too."""
     rows = [each.row for w in fleet.waiting.values() for each in w.held if each.row is not None]
-    fleet.held = frames.take(np.array(rows, np.int64)) if rows else None
+    fleet.held = None
+    if rows:
+        found = frames.take(np.array(rows, np.int64))
+        used, vehicle = np.unique(found.vehicle, return_inverse=True)
+        fleet.held = replace(found, ids=[found.ids[k] for k in used.tolist()], vehicle=vehicle)
     moved: dict[int | None, int | None] = {row: k for k, row in enumerate(rows)}
     for w in fleet.waiting.values():
         w.held = [msgspec.structs.replace(each, row=moved.get(each.row)) for each in w.held]

@@ -1,5 +1,6 @@
 """What is remembered of the vehicles of a bucket: arrays by the vehicle's place."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -32,7 +33,7 @@ _ORDER: Final = {"boot": "boot_id", "next": "next_seq", "boot_from": "boot_from_
 
 
 class KeptFleet(msgspec.Struct, array_like=True):
-    """A fleet as a checkpoint has it; ``rules``: whose memories ``detectors`` are."""
+    """A fleet as a checkpoint has it; ``rules``: of whom ``detectors`` are, ``specs``: what they said."""
 
     ids: list[str]
     vehicles: npt.NDArray[Any]
@@ -41,6 +42,7 @@ class KeptFleet(msgspec.Struct, array_like=True):
     journeys: JourneyMemory
     rules: list[str]
     detectors: list[Kept]
+    specs: list[str] = []
 
 
 class Fleet:
@@ -55,15 +57,17 @@ class Fleet:
         self.ids, self.vehicles, self.waiting = kept.ids, kept.vehicles, kept.waiting
         self._places = {vehicle_id: place for place, vehicle_id in enumerate(self.ids)}
         self.rules = [f"{detector.rule.id}@{detector.rule.version}" for detector in rule_set]
+        self.specs = [f"{zlib.crc32(repr(detector.rule.spec).encode()):x}" for detector in rule_set]
         self.held, self.journeys = kept.held, kept.journeys
         if self.held is not None and kept.rules != self.rules:
             named = [k for k, detector in enumerate(rule_set) if detector.rule.names]
             nothing = unknown_inputs(len(self.rules), len(self.held), named)
             self.held = replace(self.held, rules=nothing)  # what the old rules read of it is lost
+        specs = dict(zip(kept.rules, kept.specs, strict=False))  # fences in a file change without a version
         before = dict(zip(kept.rules, kept.detectors, strict=True))
         self.detectors: list[Memory] = [
-            detector.memory(len(self.ids), before.get(name))
-            for name, detector in zip(self.rules, rule_set, strict=True)
+            detector.memory(len(self.ids), before.get(name) if specs.get(name, spec) == spec else None)
+            for name, spec, detector in zip(self.rules, self.specs, rule_set, strict=True)
         ]
 
     def places(self, ids: Sequence[str]) -> Ints:
@@ -123,7 +127,7 @@ def dump(fleet: Fleet, windows: WindowMemory) -> bytes:
     """What a bucket remembers as bytes: its vehicles, compressed, and the open windows, which are already."""
     detectors = [memory.dump() for memory in fleet.detectors]
     head = fleet.ids, fleet.vehicles, fleet.waiting, fleet.held, fleet.journeys, fleet.rules
-    return msgspec.msgpack.encode((state.dump(KeptFleet(*head, detectors)), windows))
+    return msgspec.msgpack.encode((state.dump(KeptFleet(*head, detectors, fleet.specs)), windows))
 
 
 BUCKET: Final = msgspec.msgpack.Decoder(tuple[bytes, WindowMemory])

@@ -73,6 +73,11 @@ def test_a_vehicle_is_forgotten_whole_whether_or_not_its_frames_come_in_the_same
     assert memory.vehicles.keys() == others.vehicles.keys()
 
 
+def test_while_frames_of_another_wait_nothing_of_it_does() -> None:
+    fleet, _, _ = after([sent(1, 0), sent(2, 0)], [sent(2, 5), sent(1, 5)], [(GONE.encode(), T0, None)])
+    assert (fleet.ids, fleet.held.ids, len(fleet.held)) == ([STAYS], [STAYS], 1)
+
+
 def test_what_comes_behind_it_counts_again() -> None:
     frames = [sent(1, s) for s in range(5)]
     fleet, memory, told = after(frames, [(GONE.encode(), T0, None), sent(1, 9)])
@@ -80,13 +85,13 @@ def test_what_comes_behind_it_counts_again() -> None:
 
 
 def test_only_what_lies_before_it_goes_and_a_marker_is_nobodys() -> None:
-    keys = [b"A", b"B", b"A", b"", b"A"]
-    values = [b"1", b"2", None, None, b"3"]
+    keys = [None, b"A", b"B", b"A", b"", None, b"A"]
+    values = [b"0", b"1", b"2", None, None, None, b"3"]
     table = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
     left, erased = without_erased(table)
     assert left is not None
     assert (left["value"].to_pylist(), erased) == ([b"2", b"3"], {"A"})
-    whole = table.slice(0, 2)
+    whole = table.slice(0, 3)
     assert without_erased(whole) == (whole, set())
 
 

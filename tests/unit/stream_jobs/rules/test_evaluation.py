@@ -162,6 +162,15 @@ def test_what_the_engines_do_not_agree_on_is_refused(text: str, what: str) -> No
         check(text, "BOOLEAN")
 
 
+@pytest.mark.parametrize(
+    ("text", "gives"), [("model", "DOUBLE"), ("'high'", "DOUBLE"), ("powertrain", "BOOLEAN"),
+                        ("coolant_temp_c", "BOOLEAN"), ("ignition_on", "DOUBLE")],
+)  # fmt: skip
+def test_what_is_no_number_or_no_condition_is_refused_before_a_frame_comes(text: str, gives: Any) -> None:
+    with pytest.raises(UntranslatableError, match=f"gives .*, not {gives}"):
+        check(text, gives)
+
+
 def test_a_division_by_zero_is_not_known() -> None:
     rule = next(each for each in RULES if each.id == "transmission_slip")
     frames = pa.table({

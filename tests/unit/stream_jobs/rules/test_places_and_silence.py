@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from infra.contract.errors import ConfigError
 from stream_jobs.rules.detect.base import AGAIN
 from stream_jobs.rules.model import load_rules
+from stream_jobs.rules.rule_set import of_rules
+from stream_jobs.vehicles.fleet import Fleet, dump, load
+from stream_jobs.windows.open_windows import Memory
 from tests.support_vehicles import Evaluation
 from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, rule, seconds
 
@@ -81,6 +84,16 @@ def test_fences_may_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "fences.yaml").write_text("- {name: depot, lat_deg: 0, lon_deg: 0, radius_m: 500}\n")
     mine = rule(tmp_path, kind="geofence", fences_file="fences.yaml", on="enter")
     assert len(found(mine, [at(0, 1000), at(10, 0)])) == 1
+
+
+def test_what_was_known_of_fences_that_changed_without_a_version_is_forgotten(tmp_path: Path) -> None:
+    before, after = (of_rules([fence(tmp_path, fences=fences)]) for fences in ((DEPOT,), (YARD, DEPOT)))
+    fleet = Fleet(before)
+    (place,) = fleet.places(["A"]).tolist()
+    fleet.detectors[0].on[place], fleet.detectors[0].rare[place] = True, (0.0, 0.0, T0, (True,), (True,))
+    blob = dump(fleet, Memory())
+    for rules, known in ((before, [place]), (after, [])):
+        assert [*load(blob, rules)[0].detectors[0].rare] == known
 
 
 def test_the_side_of_a_fence_needs_no_quotes_in_the_file(tmp_path: Path) -> None:
