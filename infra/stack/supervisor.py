@@ -127,12 +127,14 @@ class Supervisor:
         if self.later and (now - self._begun_s > self.alone_s or self.due()):
             self._add(self.later)
             self.later = ()
-        for kept in self._kept.values():
-            self._look_after(kept, now)
-        state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
-        if state != self._written:
-            write_private(self._run_dir / STATE_FILE, json.dumps(state), 0o644)
-            self._written = state
+        try:
+            for kept in self._kept.values():
+                self._look_after(kept, now)
+        finally:
+            state = {n: {"restarts": k.restarts, "last_exit": k.last_exit} for n, k in self._kept.items()}
+            if state != self._written:
+                write_private(self._run_dir / STATE_FILE, json.dumps(state), 0o644)
+                self._written = state
 
     def _look_after(self, kept: _Kept, now: float) -> None:
         name, child = kept.program.name, kept.child
