@@ -62,11 +62,11 @@ def test_a_brokers_name_is_tried_at_each_of_its_addresses(monkeypatch: pytest.Mo
     asked = socket.getaddrinfo
 
     def both(_host: str, *terms: Any, **more: Any) -> list[Any]:
-        return [*asked("127.0.0.1", *terms, **more), *asked("::1", *terms, **more)]
+        return [*asked("127.0.0.2", *terms, **more), *asked("127.0.0.1", *terms, **more)]
 
     monkeypatch.setattr(socket, "getaddrinfo", both)
     with (
-        socket.create_server(("::1", 0), family=socket.AF_INET6) as door,
+        socket.create_server(("127.0.0.1", 0)) as door,
         LeanPublisher([MqttBroker("broker.invalid", door.getsockname()[1])], ["c"]) as publisher,
     ):
         eventually(lambda: publisher.drive(0.01) or select.select([door], [], [], 0)[0], 30, "a connection")
