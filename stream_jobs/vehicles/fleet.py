@@ -1,6 +1,5 @@
 """What is remembered of the vehicles of a bucket: arrays by the vehicle's place."""
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -57,7 +56,7 @@ class Fleet:
         self.ids, self.vehicles, self.waiting = kept.ids, kept.vehicles, kept.waiting
         self._places = {vehicle_id: place for place, vehicle_id in enumerate(self.ids)}
         self.rules = [f"{detector.rule.id}@{detector.rule.version}" for detector in rule_set]
-        self.specs = [f"{zlib.crc32(repr(detector.rule.spec).encode()):x}" for detector in rule_set]
+        self.specs = [detector.spec_hash for detector in rule_set]
         self.held, self.journeys = kept.held, kept.journeys
         if self.held is not None and kept.rules != self.rules:
             named = [k for k, detector in enumerate(rule_set) if detector.rule.names]
