@@ -103,9 +103,7 @@ class Detector(Generic[Spec]):
     def __init__(self, rule: Rule) -> None:
         self.rule, self.again_ms = rule, AGAIN * ms(rule.clear_for_s)
         self.spec = cast(Spec, rule.spec)
-        self.spec_hash = (
-            f"{zlib.crc32(repr(rule.spec).encode()):x}"  # once: fences are long
-        )
+        self.spec_hash = f"{zlib.crc32(repr(rule.spec).encode()):x}"  # once: fences are long
 
     def memory(self, count: int, kept: Kept | None) -> Memory:
         """What a checkpoint knows of ``count`` vehicles; records of an older detector's are forgotten."""
