@@ -4,7 +4,6 @@
 lies where it is until somebody brings it in.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 import orjson
 
 from infra.contract.seq_ranges import Ranges, merged
+from infra.settings.files import read_json
 
 Device = tuple[str, int]  # vehicle id and boot id: what counts on its own
 
@@ -34,7 +34,7 @@ def run_totals(home: Path) -> dict[str, int]:
     full store on board. ``poison``: messages broken on purpose. ``sent``: published, copies included.
     ``acked``: whose PUBACK came.
     """
-    found = [json.loads(path.read_text()) for path in sorted(home.glob("runs/*/run.json"))]
+    found = [read_json(path) for path in sorted(home.glob("runs/*/run.json"))]
     parts = {name for run in found for name in run.get("parts", ())}  # their sums are in the whole run's file
     runs = [run for run in found if run.get("run_id") not in parts]
     names = ("generated", "poison", "sent", "acked", "lost_on_link", "dropped_on_board")
@@ -61,14 +61,12 @@ def devices(home: Path) -> dict[Device, EdgeDevice]:
     found: defaultdict[Device, list[dict[str, Any]]] = defaultdict(list)
     for folder, sent in (("days", False), ("runs", True)):
         for path in sorted(home.glob(f"{folder}/*/sequences.jsonl")):
-            run = orjson.loads((path.parent / "run.json").read_bytes())
+            if not (run := read_json(path.with_name("run.json"))):
+                continue  # a day that is being made, or a run's first moment
             ended_ms = int(run.get("ended_ms") or 0) if run.get("finished", True) else None
             for row in map(orjson.loads, path.read_bytes().splitlines()):
-                row |= {
-                    "from_ms": int(run.get("start_ms", row["boot_id"])),
-                    "ended_ms": ended_ms,
-                    "sent": sent,
-                }
+                from_ms = int(run.get("start_ms", row["boot_id"]))
+                row |= {"from_ms": from_ms, "ended_ms": ended_ms, "sent": sent}
                 found[row["vehicle_id"], row["boot_id"]].append(row)
     return {device: _sum(several) for device, several in found.items()}
 

@@ -33,6 +33,12 @@ def test_a_generated_day_need_not_arrive_until_it_was_sent(tmp_path: Path) -> No
     assert devices(tmp_path) == {("V", 7): EdgeDevice(12, [(3, 5)], [], [(8, 8)], 5, 9, True)}
 
 
+def test_a_day_that_is_being_made_tells_nothing_yet(tmp_path: Path) -> None:
+    write(tmp_path / "days" / ".d.partial", {}, ROW)
+    (tmp_path / "days" / ".d.partial" / "run.json").unlink()
+    assert devices(tmp_path) == {}
+
+
 def test_a_home_without_runs_tells_nothing(tmp_path: Path) -> None:
     assert devices(tmp_path) == {}
 
