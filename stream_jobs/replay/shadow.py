@@ -136,6 +136,9 @@ class Shadow:
             **PACE,
             "JOBS_JAVA_OPTIONS": f"{YOUNG} {self._settings.jobs.java_options}",
             "OVERLOAD_CLASSES": "",  # a day at full speed is no overload
+            "ARCHIVE_URL": "",  # the second place is the live archive's: it would get the run's manifests
+            "ARCHIVE_KEEP_DAYS": "0",  # its records are as old as its day, and its windows too
+            "RETENTION_INTERVAL_S": "1e9",
             **self.run.settings,
         }
         environment = {**os.environ, **{f"{PREFIX}{name}": value for name, value in own.items()}}

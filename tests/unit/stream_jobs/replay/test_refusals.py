@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from infra.contract.errors import ArchiveError, ConfigError
 from infra.contract.verdict import ClockLimits
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
 from stream_jobs.archive.manifest import archive_of
-from stream_jobs.replay import command
+from stream_jobs.replay import command, shadow
 from stream_jobs.replay.command import Wanted
 from stream_jobs.replay.records import ARCHIVE, Bounds, Stored, of_day
 from stream_jobs.replay.runs import Run, save
@@ -100,19 +102,40 @@ def test_a_run_goes_on_with_what_it_was_begun_with_and_no_other_source(
         command.replay(wanted(**again), print, as_json=False)
 
 
+def test_a_run_has_no_part_in_the_second_place_of_the_live_archive_and_lets_nothing_expire(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODOGRAPH_ARCHIVE_URL", "hdfs://cold:8020/odograph")
+    monkeypatch.setenv("ODOGRAPH_ARCHIVE_KEEP_DAYS", "30")
+    given: dict[str, str] = {}
+
+    def supervisor(*others: Any) -> None:
+        given.update(others[-1])
+        raise ArchiveError("begun")
+
+    monkeypatch.setattr(shadow, "Supervisor", supervisor)
+    with pytest.raises(ArchiveError, match="begun"), Shadow(RUN, load(), NOWHERE).running(threading.Event()):
+        pass
+    for name in ("PATHS_HOME", "ARCHIVE_URL", "ARCHIVE_KEEP_DAYS", "RETENTION_INTERVAL_S"):
+        monkeypatch.setenv(f"ODOGRAPH_{name}", given[f"ODOGRAPH_{name}"])
+    found = load()
+    assert found.paths.home == home / "replays" / "r1"
+    assert (found.archive.url, found.archive.keep_days, found.retention.interval_s) == ("", 0, 1e9)
+
+
 def test_lookups_that_a_killed_run_copied_half_are_copied_again(home: Path) -> None:
-    shadow = Shadow(RUN, load(), NOWHERE)
+    one = Shadow(RUN, load(), NOWHERE)
     (home / "lookups").mkdir()
     for name in ("vehicle.arrow", "history.arrow"):
         (home / "lookups" / name).write_text("whole")
-    half = shadow.home / ".lookups.new"
+    half = one.home / ".lookups.new"
     half.mkdir(parents=True)
     (half / "vehicle.arrow").write_text("ha")
 
-    shadow._look_up()
-    assert {p.name: p.read_text() for p in (shadow.home / "lookups").iterdir()} == {
+    one._look_up()
+    assert {p.name: p.read_text() for p in (one.home / "lookups").iterdir()} == {
         "vehicle.arrow": "whole", "history.arrow": "whole"
     }  # fmt: skip
     (home / "lookups" / "vehicle.arrow").write_text("newer")
-    shadow._look_up()  # a run goes on with what it began with
-    assert (shadow.home / "lookups" / "vehicle.arrow").read_text() == "whole"
+    one._look_up()  # a run goes on with what it began with
+    assert (one.home / "lookups" / "vehicle.arrow").read_text() == "whole"
