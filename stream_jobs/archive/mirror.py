@@ -72,7 +72,7 @@ def push(folder: Path, store: HadoopStore, hours_ms: Iterable[int], grace_ms: in
     done = Pushed()
     for hour in hours_ms:
         adopt(folder, hour)
-        place, lines = f"{TELEMETRY}/{hour_name(hour)}", f"{MANIFEST}/{hour_name(hour)}.jsonl"
+        place, lines = f"{TELEMETRY}/{hour_name(hour)}", Path(MANIFEST, f"{hour_name(hour)}.jsonl")
         there = store.sizes(place)
         written = {file.path: file.entry.bytes for file in of_hours(folder, [hour]) if file.entry is not None}
         new = {path: size for path, size in written.items() if there.get(path.name) != size}
@@ -83,8 +83,9 @@ def push(folder: Path, store: HadoopStore, hours_ms: Iterable[int], grace_ms: in
         gone = [name for name, at_ms in replaced_ms.items() if name in there and at_ms <= old_ms]
         for name in gone:
             store.remove(f"{place}/{name}")
-        if new or gone:
-            store.put(folder / lines, lines)
+        here = folder / lines  # it only grows: of another size there it was not sent yet
+        if here.exists() and store.sizes(str(lines.parent)).get(lines.name) != here.stat().st_size:
+            store.put(here, str(lines))
         done = Pushed(done.sent + len(new), done.bytes + sum(new.values()), done.removed + len(gone))
     return done
 

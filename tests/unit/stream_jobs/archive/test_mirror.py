@@ -85,6 +85,21 @@ def test_a_home_that_was_lost_comes_back_whole(tmp_path: Path) -> None:
     assert offsets_in(reader.paths(here)) == ALL
 
 
+def test_a_manifest_that_a_killed_push_did_not_send_goes_with_the_next_one(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", Folder(tmp_path / "there")
+    batches(here, 3)
+    push(here, there, [TEN], 0)
+    sent = manifest_of(there.root, TEN)
+    whole = sent.read_bytes()
+    for left in (None, whole[:-200]):
+        if left is None:
+            sent.unlink()
+        else:
+            sent.write_bytes(left)
+        assert push(here, there, [TEN], 0) == Pushed()
+        assert sent.read_bytes() == whole
+
+
 def test_what_is_not_whole_there_either_is_refused(tmp_path: Path) -> None:
     here, there = tmp_path / "here", Folder(tmp_path / "there")
     batches(here, 1)
