@@ -34,7 +34,7 @@ _KAFKA: Final = re.compile(
     r"|Failed authentication with /(?P<host>\S+) \(.*\((?P<why>[^()]*)\))"
 )
 _MOSQUITTO: Final = re.compile(
-    r"(?P<at>\d+): (?:"
+    r"(?P<at>\d{1,12}): (?:"
     r"(?:OpenSSL Error\[0\]|Client connection from \S+ failed): .*:(?!unexpected eof)(?P<tls>[^:]+?)\.?$"
     r"|Client (?P<who>.+?) disconnected(?:, | due to )(?!out of memory|protocol error)(?P<why>.*?)\.?$"
     r"|Denied PUBLISH from (?P<sender>.+?) \(d\d, q\d, r\d, m\d+, '(?P<topic>.*)', \.\.\. \(\d+ bytes\)\)$)"
@@ -54,7 +54,10 @@ def of_kafka(line: str) -> tuple[float, Refusal] | None:
     """When [s since 1970] and what a line of Kafka's log tells was refused; None: nothing."""
     if ("is Denied" not in line and "Failed authentication" not in line) or not (found := _KAFKA.match(line)):
         return None
-    at_s = datetime.fromisoformat(found["at"]).timestamp()
+    try:
+        at_s = datetime.fromisoformat(found["at"]).timestamp()
+    except ValueError:  # a name with a line break begins a line
+        return None
     if found["who"] is None:
         return at_s, Refusal(NOBODY, f"connect from {found['host']}: {found['why']}")
     operation, kind = found["operation"].lower(), found["kind"].lower()

@@ -51,6 +51,15 @@ def test_kafkas_refusals_are_told_with_principal_and_resource() -> None:
     assert of_kafka(denied(AT_S).replace("Denied", "Allowed")) is None
 
 
+def test_a_line_that_somebody_elses_name_begins_keeps_no_other_refusal_from_being_noted(log: Path) -> None:
+    lines = [denied(AT_S), "alerts " + denied(AT_S), denied(AT_S).replace("2026-", "0000-"), denied(AT_S + 1)]
+    log.write_text("".join(f"{line}\n" for line in lines))
+    log.with_name("mosquitto.log").write_text(f"{'9' * 400}: Client x disconnected, not authorised.\n")
+    task, database = reader(log, [AT_S + 600.0])
+    assert task() == 1
+    assert database.told() == [(0, [("bridge", "write topic alerts", 2)])]
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
