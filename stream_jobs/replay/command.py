@@ -92,6 +92,7 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     say(f"run {run.run_id}: {run.records} records in {took}")
     own_url = database_url.with_name(live.db_owner_url, run.database)
     if dropped := databases.number(own_url, "dropped_late"):
+        runs.save(home, replace(run, state="fed"))  # so that it can be neither promoted nor compared
         raise ServiceError(
             f"run {run.run_id}: Spark dropped {dropped} rows behind its watermark: its windows "
             "lack them and it must not be promoted; drop it and report this"
@@ -136,6 +137,8 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     home, at = settings.paths.home.absolute(), datetime.now(UTC)
     given, some = settings_given(wanted.settings), records.vehicles(wanted.vehicles)
     limits, lead_ms = clock_limits(settings), duration_ms(wanted.lead, "--lead")
+    speed = records.speed_of(wanted.speed or (LIVE_SPEED if wanted.into == "live" else "max"))
+    jobs, code = jobs_of(wanted.jobs), runs.code_digest(ROOT, runs.with_settings(given))
     run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home, wanted.into)
     folder = folder_of(home, run_id)
     kept = runs.load(home, run_id) if (folder / runs.FILE).exists() else None
@@ -156,8 +159,6 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
                 f"(odograph replay drop {run_id}) or give another --run"
             )
         source = Source(kept.source, kept.span, kept.received, kept.vehicles)  # today has grown meanwhile
-    speed = records.speed_of(wanted.speed or (LIVE_SPEED if wanted.into == "live" else "max"))
-    jobs, code = jobs_of(wanted.jobs), runs.code_digest(ROOT, runs.with_settings(given))
     times = (*source.event, *source.received, now_ms - records.ARCHIVED_MS)
     some, begun_at = some or source.vehicles, at.isoformat(timespec="seconds")
     now = Run(run_id, source.name, *times, some, speed, jobs, given, code, begun_at=begun_at)

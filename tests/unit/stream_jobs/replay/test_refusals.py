@@ -76,6 +76,14 @@ def test_one_source_is_wanted_and_no_more(home: Path) -> None:
             command.replay(wanted(**other), print, as_json=False)
 
 
+def test_a_wrong_speed_or_program_is_refused_before_anything_is_taken_out_of_the_log(home: Path) -> None:
+    for other, why in (({"speed": "0"}, "--speed '0'"), ({"jobs": "instant"}, "--jobs 'instant'")):
+        stretch = wanted(day=None, from_time=f"{DAY}T10:00", into="shadow", **other)
+        with pytest.raises(ConfigError, match=why):
+            command.replay(stretch, print, as_json=False)  # nobody answers: it did not ask anybody
+    assert not (home / "replays").exists()
+
+
 AT_TEN = "log from 1970-01-01T10:00:00+00:00"
 
 
