@@ -14,11 +14,9 @@ _number = partial(cell, form=".4g")
 
 def rule_table(rows: Sequence[Row]) -> str:
     """A line a rule."""
-    lines = [
-        (row["id"], f"v{row['version']}", row["severity"], row["query"], row["kind"], row["message"])
-        for row in rows
-    ]
-    return aligned([("rule", "version", "severity", "query", "kind", "message"), *lines])
+    names = ("severity", "query", "kind", "message")
+    lines = ((row["id"], f"v{row['version']}", *(row[name] for name in names)) for row in rows)
+    return aligned(lines, ("rule", "version", *names))
 
 
 def alert_table(rows: Sequence[Row]) -> str:

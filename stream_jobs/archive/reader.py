@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from infra.contract.errors import ArchiveError, ConfigError
 from infra.contract.seq_ranges import Ranges, merged
+from infra.settings.files import read_json
 from stream_jobs.archive import manifest
 from stream_jobs.archive.manifest import HOUR_MS, PACKED, TELEMETRY, Entry, Offsets, hour_name
 
@@ -203,8 +202,4 @@ def damaged(folder: Path, damage: list[str]) -> ArchiveError:
 
 def day_files(folder: Path) -> dict[str, dict[str, Any]]:
     """Files of a generated day with bytes and sha256, by their path below it; none for the live archive."""
-    path = folder / DAY_SUMMARY
-    if not path.exists():
-        return {}
-    found: dict[str, dict[str, Any]] = orjson.loads(path.read_bytes()).get("files", {})
-    return found
+    return dict(read_json(folder / DAY_SUMMARY).get("files", {}))

@@ -51,7 +51,7 @@ class Verdict:
 
 def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdict:
     """Examine these hours, or all; ``quick``: sizes only, and offsets by the manifest alone."""
-    wanted = hours(folder) if hours_ms is None else hours_ms
+    wanted = set(hours(folder) if hours_ms is None else hours_ms)
     found, damage = examined(folder, wanted)
     past = expired(folder, min(wanted, default=0))
     entries = {file.path: file.entry for file in found if file.entry is not None}
@@ -62,13 +62,11 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
         # Those of another size are in ``damage`` already.
         if path.exists() and path.stat().st_size == size and sha256_of(path) != digest:
             damage.append(f"{path} has other bytes than were written")
-    with locked(folder, writing=False):
-        expired_rows = sum(read_hour(folder, hour).expired_rows for hour in wanted)
     return Verdict(
         files=len(expected),
         rows=sum(entry.rows for entry in entries.values()),
         bytes=sum(size for size, _ in expected.values()),
-        expired_rows=expired_rows,
+        expired_rows=sum(file.entry.rows for file in past if file.entry and file.hour_ms in wanted),
         unlisted=[file.path for file in found if file.path not in expected],
         damage=damage,
         log=list(_log_faults([*past, *found], exact=not quick and not damage)),

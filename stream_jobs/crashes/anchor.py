@@ -7,10 +7,10 @@ hash, the SHA-256 of the file before, signed with the evidence key; and beside i
 import hashlib
 import subprocess
 import tempfile
-import urllib.error
 import urllib.request
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -117,7 +117,7 @@ def _stamp(settings: Settings, path: Path) -> None:
             try:
                 with urllib.request.urlopen(request, timeout=ANSWER_S) as response:  # noqa: S310
                     answer.write_bytes(response.read(MOST_BYTES))
-            except (urllib.error.URLError, OSError) as error:
+            except (OSError, HTTPException) as error:
                 raise ServiceError(f"time-stamp authority {url}: {error}") from error
         else:
             (config := Path(folder) / "tsa.cnf").write_text(TSA.format(folder=path.parent))

@@ -90,8 +90,7 @@ def folder_of(home: Path, run_id: str) -> Path:
 
 def drives_of(folder: Path) -> dict[str, Any]:
     """What is known of a run's recorded drives: the vehicles' model, a report a drive; {}: it has none."""
-    found: dict[str, Any] = read_json(folder / INPUT / FILE)
-    return found
+    return dict(read_json(folder / INPUT / FILE))
 
 
 def watched(settings: Settings) -> dict[str, str]:
