@@ -120,11 +120,10 @@ def compact(
     for hour in hours_ms:
         if hour + HOUR_MS + rules.pack_after_min * MINUTE_MS <= at_ms:
             try:
-                packed = pack_hour(folder, hour, rules.pack_mb << 20)
+                if packed := pack_hour(folder, hour, rules.pack_mb << 20):
+                    yield packed
             except ArchiveError as error:
                 yield error
-            else:
-                yield from [] if packed is None else [packed]
 
 
 def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:

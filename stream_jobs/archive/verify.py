@@ -113,9 +113,8 @@ def verdict_text(folder: Path, verdict: Verdict) -> str:
         )
     if verdict.expired_rows:
         lines.append(f"{verdict.expired_rows:,} records have expired")
-    word = "whole" if verdict.whole else "NOT WHOLE"
     sums = f"{verdict.files:,} files, {verdict.rows:,} records, {verdict.bytes / MIB:,.1f} MiB"
-    return "\n".join([*lines, f"{folder}: {word}; {sums}"])
+    return "\n".join([*lines, f"{folder}: {'whole' if verdict.whole else 'NOT WHOLE'}; {sums}"])
 
 
 def hours_json(folder: Path, hours_ms: Sequence[int]) -> list[dict[str, Any]]:

@@ -59,9 +59,8 @@ def indexed(batch: pa.RecordBatch, limits: ClockLimits) -> pa.Table:
     texts = (key.decode(errors="replace") for key in keys.dictionary.to_pylist())
     vehicles = pa.array([text if VEHICLE_ID.fullmatch(text) else None for text in texts], pa.string())
     columns["vehicle_id"] = pc.coalesce(table["vehicle_id"], vehicles.take(keys.indices), "")
-    span_ms = pc.multiply(pc.subtract(table["n"], 1), table["dt_ms"])
     numbers = {"boot_id": table["boot_id"], "seq": table["seq"], "t0_ms": table["t0_ms"]}
-    numbers |= {"span_ms": span_ms, "n": table["n"]}
+    numbers |= {"span_ms": pc.multiply(pc.subtract(table["n"], 1), table["dt_ms"]), "n": table["n"]}
     columns |= {name: pc.fill_null(column, UNKNOWN) for name, column in numbers.items()}
     return pa.table(columns | {"verdict": pa.array(verdict, pa.string())})
 

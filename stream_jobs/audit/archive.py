@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from infra.clients.db import sql_of
 from infra.clients.duck import connected, table_of
-from infra.contract.seq_ranges import Ranges, merged, minus
+from infra.contract.seq_ranges import Ranges, minus
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
 from stream_jobs.archive.reader import ArchiveFile, by_log, by_place, quoted, records_sql, spans
@@ -97,8 +97,6 @@ class Archive:
                 found[vehicle_id, boot_id] = DeviceCount(figures, first, last)
             for vehicle_id, boot_id, first, last in self._run(SQL["gaps"]):
                 found[vehicle_id, boot_id].gaps.append((first, last))
-        for count in found.values():
-            count.gaps = merged(count.gaps)
         for vehicle_id, boot_id, seq in [] if self._scope.whole else self._run(SQL["following"]):
             if (vehicle_id, boot_id) in found:
                 found[vehicle_id, boot_id].following = seq

@@ -24,7 +24,7 @@ FROM identity GROUP BY ALL
 -- name: gaps
 SELECT vehicle_id, boot_id, seq + 1,
        lead(seq) OVER (PARTITION BY vehicle_id, boot_id ORDER BY seq) - 1 AS last_seq
-FROM identity WHERE seq >= 0 QUALIFY last_seq > seq
+FROM identity WHERE seq >= 0 QUALIFY last_seq > seq ORDER BY ALL
 
 -- name: following
 SELECT vehicle_id, boot_id, min(seq) FROM record

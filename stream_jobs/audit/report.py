@@ -70,8 +70,7 @@ def as_text(audit: Audit, by_vehicle: bool, tz: str) -> str:
         _at(ms, zone) if ms < EVER_MS else "" for ms in (account.scope.since_ms, account.scope.until_ms)
     )
     when = f"lies in {since} to {until}" if account.scope.since_ms else f"lies before {until}"
-    whole = account.scope.whole
-    lines = ["frames since the beginning" if whole else f"frames whose first sample {when}"]
+    lines = ["frames since the beginning" if account.scope.whole else f"frames whose first sample {when}"]
     lines += [_row(*row) for row in _figures(audit, zone)]
     if by_vehicle:
         rows = (

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -88,9 +88,7 @@ def of_program(line: str) -> tuple[float, Refusal] | None:
         return None
 
 
-PARSERS: Final[Mapping[str, Callable[[str], tuple[float, Refusal] | None]]] = {
-    "kafka": of_kafka, "mosquitto": of_mosquitto,
-}  # fmt: skip
+PARSERS: Final = {"kafka": of_kafka, "mosquitto": of_mosquitto}
 """By the first word of the log's name; all others are programs'."""
 
 

@@ -98,8 +98,7 @@ def put(
         before = "" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
         told = {"entry": last.entry, "sha256": last.sha256, "previous": before}
         path = settings.paths.home / log.folder / f"{last.entry:012d}.json"
-        dated = orjson.dumps(told | {"at": f"{datetime.now(UTC):%FT%TZ}"})
-        write_whole(path, signer.sealed(log.kind, dated))
+        write_whole(path, signer.sealed(log.kind, orjson.dumps(told | {"at": f"{datetime.now(UTC):%FT%TZ}"})))
     if not path.with_suffix(".tsr").exists():
         _stamp(settings, path)
     return last.entry
@@ -132,8 +131,7 @@ def _stamped_at(settings: Settings, path: Path) -> str:
     """When a file was stamped, as its time stamp says; raises ServiceError where that does not hold."""
     stamp = path.with_suffix(".tsr")
     own = settings.paths.home / identity.FOLDER / identity.EVIDENCE / "ca.pem"
-    trusted = settings.crash.tsa_ca_file or own
-    _openssl("-verify", "-data", path, "-in", stamp, "-CAfile", trusted)
+    _openssl("-verify", "-data", path, "-in", stamp, "-CAfile", settings.crash.tsa_ca_file or own)
     lines = _openssl("-reply", "-in", stamp, "-text").splitlines()
     return next((line.partition(": ")[2] for line in lines if line.startswith("Time stamp: ")), "")
 

@@ -73,8 +73,7 @@ def verify(
     vault, log = tables.vault(places.db_ingest_url, identity.device_trust(settings)), None
     if not without_log:
         log = custody.read_log(places.kafka_bootstrap, settings.kafka.prefix, vault)
-    witness = identity.witness(settings)
-    found = custody.verified(vault, may, log, head, witness, anchor.read(settings))
+    found = custody.verified(vault, may, log, head, identity.witness(settings), anchor.read(settings))
     typer.echo(bundle.as_json(found) if json else found.as_text())
     end_check("odograph crash verify", found.wrong)
 

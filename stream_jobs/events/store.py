@@ -250,10 +250,9 @@ class _Reader:
 
     def read(self) -> list[Record]:
         """What there is, at most a batch, topics by their short names; waits for the first record only."""
-        found = map(kafka.record_of, kafka.taken(self._consumer, BATCH, READ_S))
         return [
             replace(one, topic=self._names[one.topic], received_ms=min(max(one.received_ms, 0), LAST_MS))
-            for one in found
+            for one in map(kafka.record_of, kafka.taken(self._consumer, BATCH, READ_S))
         ]
 
     def lag(self, held: Mapping[Place, int]) -> dict[str, int]:

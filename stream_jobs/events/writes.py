@@ -215,8 +215,7 @@ def sort_out(records: Sequence[Record], clocks: ClockLimits, generation: str = "
         except ContractError as error:
             batch.rejected.append((record, error))
         except Exception as error:  # noqa: BLE001  one record must never stop the store
-            internal = ContractError("internal", f"{type(error).__name__}: {error}")
-            batch.rejected.append((record, internal))
+            batch.rejected.append((record, ContractError("internal", f"{type(error).__name__}: {error}")))
     return batch
 
 
@@ -226,8 +225,7 @@ def write(
     """Store the batch, again without effect; the new findings, and the parts that give no crash record."""
     assembled, rejected = write_parts(cursor, batch.crash_parts, clocks)
     user = cursor.connection.info.user
-    crashes = [sealing.received(row, user) for row in (*batch.crashes, *assembled)]
-    insert_rows(cursor, "crash_record", crashes)
+    insert_rows(cursor, "crash_record", [sealing.received(row, user) for row in (*batch.crashes, *assembled)])
     insert_rows(cursor, "vehicle AS v", row_of.newest(batch.statuses), SQL["newer_status"])
     insert_rows(cursor, "dead_letter", batch.dead_letters, SQL["new_letter"])
     if not batch.findings:

@@ -24,8 +24,7 @@ log = structlog.get_logger("stream_jobs.history")
 
 def write_vehicle_lookup(connection: Connection, folder: Path) -> None:
     """Write the file where the table says something new."""
-    rows = fetch(connection, SQL["vehicles"])
-    lookups.write(folder / lookups.VEHICLE_FILE, table_of(lookups.SCHEMA, rows))
+    lookups.write(folder / lookups.VEHICLE_FILE, table_of(lookups.SCHEMA, fetch(connection, SQL["vehicles"])))
 
 
 def write_history(database: Database, settings: Settings) -> None:

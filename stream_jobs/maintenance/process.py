@@ -55,8 +55,7 @@ def run(settings: Settings) -> None:
         runner = TaskRunner(NAME, settings, addresses, registry)
         lease = Lease(settings, addresses.db_ingest_url, NAME, stop)
         checks, remarks = {"database": runner.database_problem}, {"tasks": runner.problem}
-        files = folder_of(settings)
-        with HealthServer(addresses.health(NAME), checks, registry, remarks, files, lease):
+        with HealthServer(addresses.health(NAME), checks, registry, remarks, folder_of(settings), lease):
             lease.run(partial(work, settings, addresses, runner))
 
 

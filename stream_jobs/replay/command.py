@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
 import typer
 
 import infra
@@ -30,7 +29,7 @@ from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, know
 from infra.settings.values import duration_ms, moment_ms
 from stream_jobs.replay import databases, promote, records, runs, shadow
 from stream_jobs.replay.databases import Table
-from stream_jobs.replay.feed import Ends, Writer, bounds_of, feed, progress
+from stream_jobs.replay.feed import Writer, bounds_of, feed, progress
 from stream_jobs.replay.records import Log, Source, Span
 from stream_jobs.replay.runs import Run, folder_of
 from stream_jobs.replay.shadow import JOBS, TOPIC, Say
@@ -267,16 +266,13 @@ def _into_live(
         with Log(live.kafka_bootstrap) as log:
             source = replace(source, partitions=log.partitions(topic))
         writer = Writer(live.kafka_bootstrap, topic)
-
-        def write(rows: pa.Table, skip: Ends) -> None:
-            writer.rows(rows, skip, now_ms=time.time_ns() // 1_000_000)
-
-        def sent() -> Ends:
-            return (writer.sent.total(),)
-
         try:
             with progress(count) as show:
-                feed(plan, sent(), run.speed, source.read, write, sent, show, stop)
+                feed(
+                    plan, (0,), run.speed, source.read,
+                    lambda rows, skip: writer.rows(rows, skip, now_ms=time.time_ns() // 1_000_000),
+                    lambda: (writer.sent.total(),), show, stop,
+                )  # fmt: skip
         except ServiceError as error:
             if not stop.is_set():
                 raise
