@@ -67,10 +67,10 @@ def read(settings: Settings, log: Log = CUSTODY, *, alone: bool = False) -> Anch
             heads[told["entry"]] = told["sha256"]
         before = hashlib.sha256(raw).hexdigest()
     words, newest = f"{len(heads)} heads, the last one at entry {max(heads, default=0)}", files[-1]
-    if not newest.with_suffix(".tsr").exists():
+    if not (stamp := newest.with_suffix(".tsr")).exists():
         return Anchors(heads, wrong, f"{words}, NOT time-stamped", newest)
     try:
-        return Anchors(heads, wrong, f"{words}, time-stamped {_stamped_at(settings, newest)}", newest)
+        return Anchors(heads, wrong, f"{words}, time-stamped {_stamped_at(settings, newest, stamp)}", newest)
     except ServiceError as error:
         return Anchors(heads, [*wrong, f"{newest}: its time stamp does not hold: {error}"], words, newest)
 
@@ -124,12 +124,12 @@ def _stamp(settings: Settings, path: Path) -> None:
             keys = ("-inkey", ours.key, "-signer", ours.certificate)
             section = ("-config", config, "-section", "tsa")
             _openssl("-reply", *section, "-queryfile", query, *keys, "-out", answer)
+        _stamped_at(settings, path, answer)  # a refusal is an answer too, and is asked for again
         answer.replace(path.with_suffix(".tsr"))
 
 
-def _stamped_at(settings: Settings, path: Path) -> str:
+def _stamped_at(settings: Settings, path: Path, stamp: Path) -> str:
     """When a file was stamped, as its time stamp says; raises ServiceError where that does not hold."""
-    stamp = path.with_suffix(".tsr")
     own = settings.paths.home / identity.FOLDER / identity.EVIDENCE / "ca.pem"
     _openssl("-verify", "-data", path, "-in", stamp, "-CAfile", settings.crash.tsa_ca_file or own)
     lines = _openssl("-reply", "-in", stamp, "-text").splitlines()
