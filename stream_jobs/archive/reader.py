@@ -47,15 +47,14 @@ class ArchiveFile:
         return received_ms is not None and received_ms[0] < until_ms and received_ms[1] >= since_ms
 
 
-def files(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[ArchiveFile]:
-    """Files with records received in [since, until); None: without a bound. Raises ArchiveError.
+def files(folder: Path, since_ms: int = 0, until_ms: int = 1 << 62) -> list[ArchiveFile]:
+    """Files with records received in [since, until). Raises ArchiveError.
 
     ``folder`` is ``archive_of(home)`` or a generated day. The first and the last files may hold records
     beyond the bounds too: filter by ``received_ms``.
     """
-    first_ms, end_ms = since_ms or 0, 1 << 62 if until_ms is None else until_ms
-    wanted = [hour for hour in hours(folder) if hour < end_ms and hour + HOUR_MS > first_ms]
-    return [file for file in of_hours(folder, wanted) if file.may_hold(first_ms, end_ms)]
+    wanted = [hour for hour in hours(folder) if hour < until_ms and hour + HOUR_MS > since_ms]
+    return [file for file in of_hours(folder, wanted) if file.may_hold(since_ms, until_ms)]
 
 
 def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
@@ -109,9 +108,9 @@ def expired(folder: Path, since_ms: int = 0) -> list[ArchiveFile]:
         ]
 
 
-def paths(folder: Path, since_ms: int | None = None, until_ms: int | None = None) -> list[str]:
-    """``files`` as names, for DuckDB and Spark."""
-    return [str(file.path) for file in files(folder, since_ms, until_ms)]
+def paths(folder: Path) -> list[str]:
+    """All ``files`` as names, for DuckDB and Spark."""
+    return [str(file.path) for file in files(folder)]
 
 
 Place = tuple[str, int, str]  # topic, partition, log
