@@ -92,10 +92,8 @@ def _note_vehicles(connection: Connection, deferred: pa.Table) -> None:
     told = deferred.append_column("until_ms", until_ms).group_by("vehicle_id").aggregate(
         [("t0_ms", "min"), ("until_ms", "max"), ("received_ms", "max"), ("seq", "count")]
     )  # fmt: skip
-    columns = [
-        told[name].to_pylist()
-        for name in ("vehicle_id", "t0_ms_min", "until_ms_max", "received_ms_max", "seq_count")
-    ]
+    names = ("vehicle_id", "t0_ms_min", "until_ms_max", "received_ms_max", "seq_count")
+    columns = told.select(names).to_pydict().values()
     for table, rows in tables_of(map(LateVehicleFrames, *columns)).items():
         insert_rows(connection, table.name, rows)
 

@@ -276,13 +276,11 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased, noted: Pa
             touched.update(named)
             write_private(noted, json.dumps(sorted(touched)))
             found.rows[str(table)] = database.execute(sql.SQL("DELETE {}").format(table.of)).rowcount
-    letters = database.execute(SQL["letters"], {"name": found.name, "vehicle": vehicle}).rowcount
-    if letters:
+    if letters := database.execute(SQL["letters"], {"name": found.name, "vehicle": vehicle}).rowcount:
         found.rows["dead_letter"] = letters
     database.execute(SQL["queue"], {"vehicle": vehicle})
-    if cut.moved:
-        for statement in _MOVED:
-            database.execute(statement, {"old": [*cut.moved], "new": [*cut.moved.values()]})
+    for statement in _MOVED if cut.moved else ():
+        database.execute(statement, {"old": [*cut.moved], "new": [*cut.moved.values()]})
     for (topic, partition), end in cut.ends.items():
         if topic == "crash":
             database.execute(SQL["begins"], (end, topic, partition))
