@@ -83,6 +83,8 @@ def replay(
     if drives is not None and (into == "live" or (into is None and speed and speed_of(speed) == 1)):
         from edge_simulator.recordings.replay import publish
 
+        if vehicle or verify or run or set_:
+            raise ConfigError("--vehicle, --verify, --run and --set are of --into shadow; live go all drives")
         times = DRIVES_SPEED if speed is None else speed_of(speed) or 1e6
         if not publish(drives, mapping, times, start, run_id, log_frames, drain, json):
             raise typer.Exit(1)

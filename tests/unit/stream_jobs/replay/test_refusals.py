@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from infra.contract.errors import ArchiveError, ConfigError
 from infra.contract.verdict import ClockLimits
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.replay import command, shadow
+from stream_jobs.replay.cli import replays
 from stream_jobs.replay.command import Wanted
 from stream_jobs.replay.records import ARCHIVE, Bounds, Stored, of_day
 from stream_jobs.replay.runs import Run, save
@@ -82,6 +84,14 @@ def test_a_wrong_speed_or_program_is_refused_before_anything_is_taken_out_of_the
         with pytest.raises(ConfigError, match=why):
             command.replay(stretch, print, as_json=False)  # nobody answers: it did not ask anybody
     assert not (home / "replays").exists()
+
+
+@pytest.mark.parametrize("option", ["--verify", "--vehicle=X", "--run=r1", "--set=jobs.window_s=20"])
+def test_drives_that_go_live_do_not_ignore_what_is_of_a_shadow_run(home: Path, option: str) -> None:
+    for live in (["--speed", "1"], ["--into", "live"]):
+        told = CliRunner().invoke(replays, ["--drives", str(home), *live, option]).exception
+        assert isinstance(told, ConfigError)
+        assert "are of --into shadow" in str(told)
 
 
 AT_TEN = "log from 1970-01-01T10:00:00+00:00"
