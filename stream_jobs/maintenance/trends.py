@@ -93,7 +93,7 @@ def renew(connection: Connection) -> int:
                 f"odograph.trend_metric, {metric.metric}: "
                 f"source {metric.source!r} is no column of odograph.vehicle_hour"
             )
-    hours = SQL["hours"].format(sources=", ".join(metric.source for metric in wanted))
+    hours = SQL["hours"].format(columns=", ".join(["odometer_m", *(metric.source for metric in wanted)]))
     values = {"vehicles": [*due], "newest": max(due.values()), "days": LONGEST_DAYS}
     out: list[tuple[Any, ...]] = []
     for vehicle_id, rows in groupby(fetch(connection, hours, values), itemgetter(0)):

@@ -13,7 +13,7 @@ ORDER BY b.computed_at NULLS FIRST, h.vehicle_id
 LIMIT %(at_once)s
 
 -- name: hours
-SELECT vehicle_id, extract(epoch FROM bucket)::double precision, odometer_m, {sources}
+SELECT vehicle_id, extract(epoch FROM bucket)::double precision, {columns}
 FROM odograph.vehicle_hour
 WHERE vehicle_id = ANY(%(vehicles)s) AND bucket > %(newest)s - make_interval(days => %(days)s)
 ORDER BY vehicle_id, bucket
