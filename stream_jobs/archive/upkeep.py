@@ -50,12 +50,12 @@ log = structlog.get_logger("stream_jobs.archive")
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Only one upkeep at a time; raises ArchiveError while another runs."""
+def alone(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Only one upkeep at a time; raises ArchiveError while another runs, unless it is to ``wait``."""
     busy = ArchiveError(
         f"another upkeep of {folder} runs (odograph maintenance does it too): try again in a minute"
     )
-    with locks.locked(folder / UPKEEP_LOCK, busy=busy):
+    with locks.locked(folder / UPKEEP_LOCK, busy=None if wait else busy):
         shutil.rmtree(folder / PACKING, ignore_errors=True)  # what a killed one left
         try:
             yield

@@ -136,7 +136,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
         _roads(settings, database, vehicle)
         _rows(database, vehicle, cut, found, settings.paths.home / NOTED)
     say("archive: frames")
-    with upkeep.alone(archive):
+    with upkeep.alone(archive, wait=True):
         for hour in reader.hours(archive):
             found.frames += upkeep.erase(archive, hour, settings.archive.pack_mb << 20, vehicle, found.name)
             upkeep.settle(archive, hour, settings.archive.grace_min, now_ms())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import duckdb
@@ -131,6 +132,22 @@ def test_a_swap_without_its_line_in_the_manifest_is_done_again(tmp_path: Path) -
 def test_two_upkeeps_at_once_are_refused(tmp_path: Path) -> None:
     with alone(tmp_path), pytest.raises(ArchiveError, match="another upkeep"), alone(tmp_path):
         pass
+
+
+def test_an_erasure_waits_for_another_upkeep(tmp_path: Path) -> None:
+    order = list[str]()
+
+    def second() -> None:
+        with alone(tmp_path, wait=True):
+            order.append("second")
+
+    waiting = threading.Thread(target=second)
+    with alone(tmp_path):
+        waiting.start()
+        waiting.join(0.1)
+        order.append("first")
+    waiting.join(10.0)
+    assert order == ["first", "second"]
 
 
 def test_expired_records_count_no_more_and_their_files_go_after_the_grace_time(tmp_path: Path) -> None:
