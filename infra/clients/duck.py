@@ -8,22 +8,29 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from infra.contract.errors import ArchiveError
+
 
 @contextmanager
 def connected(memory: str | None = None, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection of its own; ``memory`` as 512MB is a limit, beyond which it writes to ``spill``.
 
     After two seconds DuckDB would draw a progress bar on standard output, into the JSON printed there.
+    Raises ArchiveError for what DuckDB refuses: a file whose bytes are damaged, a full disk, no memory.
     """
-    with duckdb.connect(config={"threads": 1}) as connection:
-        connection.execute("SET enable_progress_bar = false")
-        connection.execute("SET preserve_insertion_order = false")
-        if memory is not None:
-            connection.execute(f"SET memory_limit = '{memory}'")
-        if spill is not None:
-            name = str(spill).replace("'", "''")
-            connection.execute(f"SET temp_directory = '{name}'")
-        yield connection
+    try:
+        with duckdb.connect(config={"threads": 1}) as connection:
+            connection.execute("SET enable_progress_bar = false")
+            connection.execute("SET preserve_insertion_order = false")
+            if memory is not None:
+                connection.execute(f"SET memory_limit = '{memory}'")
+            if spill is not None:
+                name = str(spill).replace("'", "''")
+                connection.execute(f"SET temp_directory = '{name}'")
+            yield connection
+    except duckdb.Error as error:
+        reason = str(error).partition("\n")[0]
+        raise ArchiveError(f"{reason} (damaged files are named by: odograph archive verify)") from error
 
 
 def table_of(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:

@@ -17,7 +17,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -150,7 +149,7 @@ def _as_it_was(folder: Path, hour_ms: int) -> Iterator[None]:
     """Errors of disk and files as ArchiveError, while nothing of an hour is replaced yet."""
     try:
         yield
-    except (OSError, pa.ArrowException, duckdb.Error) as error:
+    except (OSError, pa.ArrowException) as error:
         raise ArchiveError(
             f"{hour_name(hour_ms)} of {folder} cannot be rewritten: {error}. It is as it was; to do it again "
             "needs room for a second copy of the hour"
