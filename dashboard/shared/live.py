@@ -26,7 +26,6 @@ from dashboard.shared.theme import Mode
 from infra.contract.errors import ServiceError
 from stream_jobs.replay.runs import watched
 
-Cell = tuple[int, str]  # row and column that were clicked
 Height = int | Literal["content"]
 Tint = tuple[str, Mapping[str, str]]  # a table's column whose cells have the colours of their words
 
@@ -36,8 +35,11 @@ PICKED: Final = "row_picked"  # what chooses the row that was clicked
 LEAVING: Final = "leaving_for"
 LEAVE_S: Final = 20.0  # a browser that has not left by then was brought back by its reader
 ROW_PX: Final = 36
-ADDRESS: Final = {"trip_id": "trip", "alert_no": "alert", "incident_no": "incident", "record_name": "record"}
-"""What names a thing in the address, by the column that holds it."""
+ADDRESS: Final = {
+    "trip_id": ("trips", "trip"), "alert_no": ("alerts", "alert"), "incident_no": ("alerts", "incident"),
+    "record_name": ("crashes", "record"),
+}  # fmt: skip
+"""The page of a thing and what names it in the address, by the column that holds it."""
 FOUND: Final[Columns] = {
     "Vehicle": "vehicle_id",
     "Model": ("model", text.known),
@@ -246,8 +248,8 @@ def table(
     looks: Mapping[str, Any] | None = None,
     data: downloads.Rows | None = None,
     **options: Any,
-) -> Cell | None:
-    """Rows in these columns (None: as they are), in the reader's zone; with ``on_select``: the clicked cell.
+) -> None:
+    """Rows in these columns (None: as they are), in the reader's zone.
 
     ``looks``: columns' number formats, or what Streamlit takes for them, besides those that ``columns`` has.
     ``data``: what is downloaded, where it is not ``found``.
@@ -259,9 +261,7 @@ def table(
         drawn |= {name: of[2] for name, of in columns.items() if isinstance(of, tuple) and len(of) == 3}
     if isinstance(found, pd.DataFrame) and tint is not None:
         found = text.tinted(found, *tint)
-    if "on_select" in options:
-        options["selection_mode"] = "single-cell"
-    event = st.dataframe(
+    st.dataframe(
         found,
         hide_index=True,
         placeholder=text.NONE,
@@ -275,17 +275,15 @@ def table(
     )
     if data is not None:
         st.html(downloads.links(key, alt or key, data))
-    return clicked(event) if "on_select" in options else None
 
 
 def listed(
     title: str, found: pd.DataFrame | None, empty: str, columns: Columns | None, key: str, **options: Any
-) -> Cell | None:
-    """A table under its title; the words ``empty`` in its place, and nothing while it is not known."""
-    if found is not None:
+) -> None:
+    """A table under its title; the words ``empty``, if any, in its place; nothing while it is not known."""
+    if found is not None and (empty or not found.empty):
         with section(title):
-            return table(rows(found, empty, st.caption), columns, key, **options)
-    return None
+            table(rows(found, empty, st.caption), columns, key, **options)
 
 
 def linked(query: Query[P], what: str, gone: str, *args: P.args, **kwargs: P.kwargs) -> Record:
@@ -312,26 +310,32 @@ def open_list(
 ) -> None:
     """A table; a row chosen by mouse or arrow keys goes to ``choose``, and the whole page is drawn anew."""
 
-    def pick() -> None:
-        cell = clicked(st.session_state[key])
-        if cell is not None and cell[0] < len(found):
-            choose(cell[0])
-            st.session_state[PICKED] = partial(choose, cell[0])
+    def pick(place: int) -> None:
+        choose(place)
+        st.session_state[PICKED] = partial(choose, place)
 
-    table(found, columns, key, alt, on_select=pick, **options)
+    _selectable(found, columns, key, alt, pick, **options)
 
 
-def leading(
-    found: pd.DataFrame, columns: Columns, key: str, alt: str, page: str, named: str, **options: Any
+def leading(found: pd.DataFrame, columns: Columns, key: str, alt: str, named: str, **options: Any) -> None:
+    """A table whose rows, as drawn, lead to a page by the value of the column ``named``, one of ADDRESS."""
+    page, word = ADDRESS[named]
+
+    def lead(place: int) -> None:
+        _lead(page, **{word: str(found[named].iloc[place])})
+
+    _selectable(found, columns, key, alt, lead, **options)
+
+
+def _selectable(
+    found: pd.DataFrame, columns: Columns, key: str, alt: str, take: Callable[[int], None], **options: Any
 ) -> None:
-    """A table whose rows, as drawn, lead to a page, with the value of the column ``named`` in the address."""
+    def taken() -> None:
+        cells = st.session_state[key]["selection"]["cells"]
+        if cells and cells[0][0] < len(found):
+            take(cells[0][0])
 
-    def lead() -> None:
-        cell = clicked(st.session_state[key])
-        if cell is not None and cell[0] < len(found):
-            _lead(page, **{ADDRESS[named]: str(found[named].iloc[cell[0]])})
-
-    table(found, columns, key, alt, on_select=lead, **options)
+    table(found, columns, key, alt, on_select=taken, selection_mode="single-cell", **options)
 
 
 def renew() -> None:
@@ -350,12 +354,6 @@ def _choose() -> bool:
     if choose is not None:
         choose()
     return choose is not None
-
-
-def clicked(event: Any) -> Cell | None:
-    """The cell that is chosen in a table's event or state."""
-    cells = event["selection"]["cells"]
-    return tuple(cells[0]) if cells else None
 
 
 def height(rows: int, most: int, high_px: int) -> Height:

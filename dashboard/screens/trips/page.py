@@ -57,7 +57,7 @@ def _several() -> None:
         "height": live.height(len(found), 17, 640),
         "data": later(queries.trips, *wanted, most=downloads.ROWS_MOST),
     }
-    live.leading(found, path.TRIPS, "trips", "Trips", "trips", "trip_id", **look)
+    live.leading(found, path.TRIPS, "trips", "Trips", "trip_id", **look)
 
 
 def _back() -> None:

@@ -1,7 +1,7 @@
 """One vehicle: how it is now, where it was, where it is heading, what was found, how good its data are."""
 
 from datetime import UTC, timedelta
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
 import streamlit as st
@@ -143,27 +143,20 @@ def _records() -> None:
         none = f"No trip began within this span. {text.DRIVE}"
         trips = live.rows(ask_slowly(queries.trips, vehicle_id, *shown.whole()), none, st.caption)
         high = live.height(len(trips), TRIP_ROWS, live.ROW_PX * (TRIP_ROWS + 1))
-        live.leading(trips, charts.TRIPS, "trips", "Trips", "trips", "trip_id", height=high)
+        live.leading(trips, charts.TRIPS, "trips", "Trips", "trip_id", height=high)
         more = f" The newest {len(trips)}." if len(trips) == queries.TRIP_LIMIT else ""
         st.caption(f"Click a row to open the trip.{more}")
     with live.section("Incidents"):
         none = f"No incident of this vehicle. {text.RAISE}"
         found = live.rows(ask(shared_queries.incidents, vehicle_id), none, st.caption)
-        look: Any = {"tint": text.BY_SEVERITY}
-        live.leading(found, INCIDENTS, "incidents", "Incidents", "alerts", "incident_no", **look)
+        live.leading(found, INCIDENTS, "incidents", "Incidents", "incident_no", tint=text.BY_SEVERITY)
         st.caption("Click a row to open the incident with its alerts.")
-    codes = ask_slowly(queries.codes, vehicle_id)
-    if codes is not None and not codes.empty:
-        live.listed(
-            "Trouble codes", codes, "", charts.CODES, "codes", alt="Trouble codes", tint=text.BY_SEVERITY
-        )
+    title, codes = "Trouble codes", ask_slowly(queries.codes, vehicle_id)
+    live.listed(title, codes, "", charts.CODES, "codes", alt=title, tint=text.BY_SEVERITY)
     crashes = ask(crash_list, vehicle_id, None)
     if crashes is not None and not crashes.empty:
         with live.section("Crash records"):
-            look = {"tint": BY_VERDICT}
-            live.leading(
-                crashes, charts.CRASHES, "crashes", "Crash records", "crashes", "record_name", **look
-            )
+            live.leading(crashes, charts.CRASHES, "crashes", "Crash records", "record_name", tint=BY_VERDICT)
             st.caption("Click a row to open the record with its curves.")
     with live.section("Where it is heading"):
         _trends(vehicle_id)

@@ -66,7 +66,7 @@ def leading() -> None:
 
     def trips() -> None:
         rows = pd.DataFrame({"trip_id": st.session_state["rows"]})
-        live.leading(rows, {"Trip": "trip_id"}, "trips", "Trips", "trips", "trip_id")
+        live.leading(rows, {"Trip": "trip_id"}, "trips", "Trips", "trip_id")
 
     live.part(trips)
 
