@@ -1,17 +1,24 @@
 """Navigation only: which pages there are and how they are grouped."""
 
+from typing import Final
+
 import streamlit as st
 
 from dashboard import auth, player
 from dashboard.shared import pictures, theme
 
+PAGES: Final = {
+    "Fleet": {"Fleet": "map", "Vehicle": "directions_car", "Trips": "route", "Replay": "replay",
+              "Routing": "alt_route", "Alerts": "notifications", "Crashes": "car_crash"},
+    "Service": {"Operations": "monitor_heart"},
+}  # fmt: skip
+"""By group the pages, whose folders below ``screens`` have their names, with their icons; the first opens."""
 
-def page(name: str, icon: str, default: bool = False) -> st.Page:
-    """A page by the name of its folder below ``screens``."""
-    folder = name.lower()
-    return st.Page(
-        f"screens/{folder}/page.py", title=name, icon=f":material/{icon}:", url_path=folder, default=default
-    )
+
+def page(name: str, icon: str) -> st.Page:
+    """A page by its name."""
+    file, look = f"screens/{name.lower()}/page.py", f":material/{icon}:"
+    return st.Page(file, title=name, icon=look, url_path=name.lower(), default=name == "Fleet")
 
 
 st.set_page_config(page_title="Odograph", page_icon=pictures.mark(), layout="wide")
@@ -19,17 +26,4 @@ st.logo(pictures.wordmark("dark" if st.context.theme.type == "dark" else "light"
 st.html(theme.STYLE)
 st.html(player.DECK_SCALE, unsafe_allow_javascript=True)
 auth.gate()
-st.navigation(
-    {
-        "Fleet": [
-            page("Fleet", "map", default=True),
-            page("Vehicle", "directions_car"),
-            page("Trips", "route"),
-            page("Replay", "replay"),
-            page("Routing", "alt_route"),
-            page("Alerts", "notifications"),
-            page("Crashes", "car_crash"),
-        ],
-        "Service": [page("Operations", "monitor_heart")],
-    }
-).run()
+st.navigation({group: [page(*one) for one in pages.items()] for group, pages in PAGES.items()}).run()
