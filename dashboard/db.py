@@ -71,11 +71,12 @@ class Database:
                 raise ServiceError(f"the database refused ({short}); see: odograph doctor") from error
             went = f"did not answer for {wait.seconds:g} s" if wait.over else f"went away ({short})"
             raise ServiceError(f"the database {went}; see: odograph status") from error
-        with self._lock:
-            if len(self._idle) < IDLE_MOST:
-                self._idle.append(connection)
-                return
-        connection.close()
+        finally:  # also where whoever asked found nothing to go on with
+            with self._lock:
+                if len(self._idle) < IDLE_MOST and not connection.closed:
+                    self._idle.append(connection)
+                else:
+                    connection.close()
 
     def close(self) -> None:
         with self._lock:
