@@ -106,6 +106,8 @@ def trips(
     with connected(url, row_factory=dict_row, session={"timezone": "UTC"}) as connection:
         rows = connection.execute(sql_of(__file__)["trips"].encode(), values).fetchall()[::-1]
         ways = None if export is None else _ways(connection, rows, export)
+    if len(rows) == MOST:
+        typer.echo(f"only the newest {MOST:,} trips of this span: an earlier --to has more", err=True)
     if ways is not None:
         typer.echo(ways)
     elif json:
