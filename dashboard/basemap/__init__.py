@@ -17,9 +17,8 @@ from dashboard.shared.theme import Mode
 from infra.clients.basemap import Basemap, Tiles, find
 
 COAST_PATH: Final = "/map/coast.json"
-SCRIPT_PATH: Final = "/map/maplibre-gl.js"
 TILES_PATH: Final = "/map/ground"
-STORED: Final = {COAST_PATH: "application/json", SCRIPT_PATH: "text/javascript"}
+STORED: Final = {COAST_PATH: "application/json", "/map/maplibre-gl.js": "text/javascript"}
 """Files of this folder, compressed, by the path under which the server has them."""
 COLOURS: Final[dict[Mode, dict[str, str]]] = {
     "light": {"ground": "#eef1f4", "sea": "#c9dcea", "coast": "#a3b8c8", "border": "#b0a6c0",

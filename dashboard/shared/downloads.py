@@ -31,7 +31,7 @@ EVIDENCE: Final = ("delta_v", "pre_")  # what crash records hold leaves as a bun
 TABLE: Final = ("CSV", "Parquet")
 SHOWN: Final = "data_shown"
 NAMELESS: Final = ("value", "y")  # columns of charts whose unit stands at the axis
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet may take for one, at a cell's begin
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet may take for one, at the begin
 
 
 class Shown:

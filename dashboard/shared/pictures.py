@@ -46,14 +46,6 @@ def atlas(mode: Mode) -> tuple[str, dict[str, dict[str, int]]]:
     return _data_url(_svg("".join(drawn), CELL_PX * many, CELL_PX, f"0 0 {100 * many} 100")), mapping
 
 
-@lru_cache(maxsize=2)
-def single(mode: Mode) -> dict[str, str]:
-    """Each icon alone as a ``data:`` URL, for legends."""
-    return {
-        name: _data_url(_svg(icon, CELL_PX, CELL_PX, "0 0 100 100")) for name, icon in _icons(mode).items()
-    }
-
-
 def mark() -> str:
     """The sign of the product, a dial, as SVG: a named icon would be fetched from outside."""
     return _svg(_SIGNS["mark"].format(c=STATES["moving"]), CELL_PX, CELL_PX, "0 0 100 100")
@@ -98,11 +90,9 @@ def states(mode: Mode, counts: Mapping[str, int] | None = None) -> str:
     labels = {state: state for state in STATES}
     if counts is not None:
         labels = {state: f"{state} {counts[state]:,}" for state in STATES if counts.get(state)}
-    icons = single(mode)
-    return _legend(
-        (f'<img src="{icons[state]}" width="17" height="17" alt="">', label)
-        for state, label in labels.items()
-    )
+    icons = {state: _data_url(_svg(_icons(mode)[state], CELL_PX, CELL_PX, "0 0 100 100")) for state in labels}
+    signs = (f'<img src="{icon}" width="17" height="17" alt="">' for icon in icons.values())
+    return _legend(zip(signs, labels.values(), strict=True))
 
 
 def congestion(bases: Sequence[str] = ("free flow",), unknown: str = "no free-flow speed yet") -> str:
