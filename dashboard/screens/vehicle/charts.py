@@ -281,7 +281,7 @@ def days(value: Any) -> str:
 
 _HEADS: Final = {"up": "▲", "down": "▼"}
 TRENDS: Final[Columns] = {  # where slow quantities are heading
-    "Signal": ("metric", lambda metric: METRICS.get(metric, (metric,))[0]),
+    "Signal": ("metric", lambda metric: METRICS.get(metric, metric)),
     "Threshold": ("days_to_threshold", days),
     "Now": lambda row: text.number(row["value"], row["unit"], 1),
     "A day": lambda row: f"{row['slope_per_day']:+.2f} {row['unit']}",

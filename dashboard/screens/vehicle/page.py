@@ -167,13 +167,13 @@ def _trends(vehicle_id: str) -> None:
     found = live.rows(ask_rarely(queries.trends, vehicle_id), none, st.caption)
     shown = charts.tinted(text.table(found, charts.TRENDS, zone), found)
     live.table(shown, None, "trends", "Trends with days to their thresholds", data=found)
-    near = found[found["days_to_threshold"].notna()].head(ABREAST)
-    for column, trend in zip(st.columns(ABREAST), text.rows_of(near), strict=False):
+    drawable = found["days_to_threshold"].notna() & found["metric"].isin(list(queries.METRICS))
+    for column, trend in zip(st.columns(ABREAST), text.rows_of(found[drawable].head(ABREAST)), strict=False):
         metric, as_of = trend["metric"], trend["as_of"]
         since = as_of - timedelta(days=float(trend["span_days"]))
         with column, live.section():
             hours = live.rows(ask_rarely(queries.trend_hours, vehicle_id, metric, since, as_of))
-            st.markdown(f"**{queries.METRICS[metric][0]}: {charts.days(trend['days_to_threshold'])}**")
+            st.markdown(f"**{queries.METRICS[metric]}: {charts.days(trend['days_to_threshold'])}**")
             drawn = charts.forecast(
                 text.local(hours, zone, "bucket"), trend | {"as_of": text.wall(as_of, zone)}
             )

@@ -2,46 +2,32 @@
 
 import math
 from datetime import UTC, datetime, timedelta
-from typing import Final, LiteralString, NamedTuple
+from typing import Final, NamedTuple
 
 import pandas as pd
 
-from dashboard.db import Connection, Query, frame, queries_of
+from dashboard.db import Connection, Query, queries_of
 from dashboard.shared.queries import QUIET
 
 SQL: Final = queries_of(__file__)
 
 TRIP_LIMIT: Final = 200
 _WHEELS: Final = {"fl": "front left", "fr": "front right", "rl": "rear left", "rr": "rear right"}
-METRICS: Final[dict[str, tuple[str, LiteralString]]] = {
-    **{f"tyre_{k}": (f"Tyre, {wheel}", f"tyre_{k}_kpa20") for k, wheel in _WHEELS.items()},
-    **{f"brake_pad_{k}": (f"Brake pad, {wheel}", f"brake_pad_wear_{k}_pct") for k, wheel in _WHEELS.items()},
-    "battery_rest": ("12 V at rest", "battery_rest_v"),
-    "dpf_soot": ("Filter soot", "dpf_soot_max_pct"),
-    "cell_spread_rest": ("Cells apart at rest", "cell_spread_rest_mv"),
+METRICS: Final[dict[str, str]] = {
+    **{f"tyre_{k}": f"Tyre, {wheel}" for k, wheel in _WHEELS.items()},
+    **{f"brake_pad_{k}": f"Brake pad, {wheel}" for k, wheel in _WHEELS.items()},
+    "battery_rest": "12 V at rest",
+    "dpf_soot": "Filter soot",
+    "cell_spread_rest": "Cells apart at rest",
 }
-"""Metric of odograph.trend_metric -> what people call it, the column of the hours that its line is of."""
+"""Metric of odograph.trend_metric as it ships -> what people call it; ``trend_hours`` has its column."""
 
 vehicle_extent: Query[[str]] = SQL["vehicle_extent"]
 WINDOWS_SPAN: Final = timedelta(days=7)  # of a longer span vehicle_trace and gaps read the windows of its end
 vehicle_trace: Query[[str, datetime, datetime]] = SQL["vehicle_trace"]
 signals: Query[[str, datetime]] = SQL["signals"]
 trends: Query[[str]] = SQL["trends"]
-
-
-def trend_hours(
-    connection: Connection, vehicle_id: str, metric: str, start: datetime, end: datetime
-) -> pd.DataFrame:
-    """The hours that a trend's line goes through: ``bucket`` and ``value``."""
-    column = METRICS[metric][1]
-    sql: LiteralString = f"""
-        SELECT bucket, {column} AS value FROM serving.vehicle_hour
-        WHERE vehicle_id = %(vehicle_id)s AND bucket >= %(start)s AND bucket <= %(end)s
-          AND {column} IS NOT NULL ORDER BY bucket LIMIT 3000
-        """  # noqa: S608  names of this module
-    return frame(connection, sql, vehicle_id=vehicle_id, start=start, end=end)
-
-
+trend_hours: Query[[str, str, datetime, datetime]] = SQL["trend_hours"]
 trips: Query[[str, datetime, datetime]] = SQL["trips"]
 codes: Query[[str]] = SQL["codes"]
 gaps: Query[[str, datetime, datetime]] = SQL["gaps"]

@@ -48,6 +48,20 @@ WHERE vehicle_id = %(vehicle_id)s AND window_start <= %(until)s
 SELECT * FROM serving.vehicle_trend WHERE vehicle_id = %(vehicle_id)s
 ORDER BY days_to_threshold NULLS LAST, metric LIMIT 50
 
+-- name: trend_hours(vehicle_id, metric, start, end)
+-- The hours that a trend's line goes through, each with the ``value`` of the metric's column
+SELECT bucket, value
+FROM (SELECT bucket, CASE %(metric)s::text
+          WHEN 'tyre_fl' THEN tyre_fl_kpa20 WHEN 'brake_pad_fl' THEN brake_pad_wear_fl_pct
+          WHEN 'tyre_fr' THEN tyre_fr_kpa20 WHEN 'brake_pad_fr' THEN brake_pad_wear_fr_pct
+          WHEN 'tyre_rl' THEN tyre_rl_kpa20 WHEN 'brake_pad_rl' THEN brake_pad_wear_rl_pct
+          WHEN 'tyre_rr' THEN tyre_rr_kpa20 WHEN 'brake_pad_rr' THEN brake_pad_wear_rr_pct
+          WHEN 'battery_rest' THEN battery_rest_v WHEN 'dpf_soot' THEN dpf_soot_max_pct
+          WHEN 'cell_spread_rest' THEN cell_spread_rest_mv END AS value
+      FROM serving.vehicle_hour
+      WHERE vehicle_id = %(vehicle_id)s AND bucket >= %(start)s AND bucket <= %(end)s) h
+WHERE value IS NOT NULL ORDER BY bucket LIMIT 3000
+
 -- name: trips(vehicle_id, start, end)
 -- Trips that began in the span, the newest first
 SELECT * FROM serving.trip

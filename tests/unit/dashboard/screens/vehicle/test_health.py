@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pandas as pd
 
 from dashboard.screens.vehicle import charts, queries
 from dashboard.shared import text
+from infra.clients.db import sql_of
+from infra.sql import migrate
 
 AT = pd.Timestamp("2026-03-01 12:00", tz="UTC")
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -68,6 +72,14 @@ def test_a_span_of_the_readers_own_has_its_ends_in_order() -> None:
     start, end = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=UTC)
     assert queries.between(end, start) == queries.Span(start, end, 600, past=False)
     assert queries.between(start, start).end == start + timedelta(minutes=1)
+
+
+def test_each_metric_that_ships_has_its_words_and_its_column_of_the_hours() -> None:
+    (sql,) = (sql for head, sql in sql_of(queries.__file__).items() if head.startswith("trend_hours"))
+    shipped = (Path(migrate.__file__).parent / "013_trends.sql").read_text()
+    columns = dict(re.findall(r"^ +\('(\w+)', '(\w+)', '", shipped, re.MULTILINE))
+    assert dict(re.findall(r"WHEN '(\w+)' THEN (\w+)", sql)) == columns
+    assert set(queries.METRICS) == set(columns)
 
 
 def test_long_steps_are_read_from_roll_ups() -> None:
