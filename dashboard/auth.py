@@ -260,8 +260,7 @@ def _once(action: str, vehicle_id: str | None, name: str, detail: str = "dashboa
 
 def note(chosen: Settings, action: str, vehicle_id: str | None, detail: str, name: str) -> None:
     """Note in the audit log what somebody does here; an empty name: nobody signs in. Raises ServiceError."""
-    url = endpoints(chosen, ("db_dispatch_url",)).db_dispatch_url
-    queries.note(url, action, vehicle_id, detail, name)
+    queries.note(endpoints(chosen, ("db_dispatch_url",)).db_dispatch_url, action, vehicle_id, detail, name)
 
 
 def reader() -> Reader:

@@ -35,8 +35,7 @@ def dashboard(
     settings = load()
     found = endpoints(settings, ("db_dashboard_url",))
     chosen = port or found.http_ports.get("dashboard", PORT)
-    address = f"{found.dashboard_scheme}://{settings.dashboard.address}:{chosen}"
-    typer.echo(f"dashboard: {address}", err=True)
+    typer.echo(f"dashboard: {found.dashboard_scheme}://{settings.dashboard.address}:{chosen}", err=True)
     serve(chosen, found.dashboard_tls)
 
 
@@ -123,8 +122,7 @@ def _ways(connection: "Connection[Any]", trips: list[dict[str, Any]], form: str)
     from dashboard.screens.trips import queries
     from dashboard.shared import tracks
 
-    ways = [queries.way(connection, trip) for trip in trips]
-    found = [way for way in ways if not way.empty]
+    found = [way for trip in trips if not (way := queries.way(connection, trip)).empty]
     typer.echo(f"{len(found)} of {len(trips)} trips have positions that are stored", err=True)
     make = {"gpx": tracks.to_gpx, "geojson": tracks.to_geojson}[form]
     return make(pd.concat(found) if found else pd.DataFrame(columns=tracks.TRACK))

@@ -132,8 +132,7 @@ def frame(connection: Connection, sql: LiteralString, **parameters: Any) -> pd.D
     if isinstance(connection, TenantConnection):
         sql = sql.replace("serving.", "tenant.")
     cursor = connection.execute(sql, parameters)
-    columns = [column.name for column in cursor.description or ()]
-    found = pd.DataFrame(cursor.fetchall(), columns=columns)
+    found = pd.DataFrame(cursor.fetchall(), columns=[column.name for column in cursor.description or ()])
     found.attrs[NUMBER] = uuid.uuid4().hex
     return found
 

@@ -247,5 +247,4 @@ def _words(value: Any, look: str) -> str:
 
 def rendered(title: str, about: str, sections: Sequence[Section]) -> str:
     """The file; all words are escaped."""
-    made = text.template(TEMPLATE)
-    return made.render(title=title, about=about, sections=sections, high_px=HIGH_PX)
+    return text.template(TEMPLATE).render(title=title, about=about, sections=sections, high_px=HIGH_PX)

@@ -369,8 +369,7 @@ def search(pick: Callable[[str], None]) -> None:
     if not words:
         return
     with section():
-        none = "No vehicle has this in its id or model."
-        found = rows(ask(queries.find_vehicles, words), none, st.caption)
+        found = rows(ask(queries.find_vehicles, words), "No vehicle has this in its id or model.", st.caption)
         clickable(found, FOUND, "found", 5, "Vehicles found", pick)
         say_more(found)
 

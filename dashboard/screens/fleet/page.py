@@ -159,8 +159,7 @@ def _card() -> None:
         if now is None:
             st.caption("Not known yet." if away() else "No data of this vehicle.")
             return
-        model = text.joined(now["model"], now["powertrain"], now["vehicle_class"])
-        st.text(model or "model not known")
+        st.text(text.joined(now["model"], now["powertrain"], now["vehicle_class"]) or "model not known")
         tiles = text.vehicle(now, live.now())
         live.figures("figures_card", tiles, always={"State", "Last seen", "Speed"}, border=False)
         found = ask(shared_queries.incidents, vehicle_id, None, True)

@@ -82,8 +82,7 @@ def _now() -> None:
 
 def _history() -> None:
     none = f"No batch within 15 minutes, so no line of batch times and of records waiting. {text.DRIVE}"
-    found = live.rows(ask(queries.queries_history), none, st.caption)
-    shown = text.local(found, live.tz(), "bucket")
+    shown = text.local(live.rows(ask(queries.queries_history), none, st.caption), live.tz(), "bucket")
     left, right = st.columns(2)
     with left:
         st.subheader("Longest batch, last 15 minutes", anchor=False)

@@ -13,11 +13,7 @@ from dashboard.shared import live, maps, text
 MAP_PX: Final = 520
 STEP: Final = timedelta(minutes=5)
 VIEW: Final = "routing_view"
-SOURCES: Final = {
-    "live": "seen",
-    "profile": "as usual at this hour of the week",
-    "none": "by few vehicles",
-}
+SOURCES: Final = {"live": "seen", "profile": "as usual at this hour of the week", "none": "by few vehicles"}
 
 
 def _congestion() -> None:
@@ -107,11 +103,7 @@ def _arrivals() -> None:
     live.listed("Under way", open_ones, none, charts.PREDICTIONS, "etas", alt="Open predictions")
 
 
-SHOWN: Final = {
-    "Congestion": _congestion,
-    "Origins and destinations": _flows,
-    "Arrival times": _arrivals,
-}
+SHOWN: Final = {"Congestion": _congestion, "Origins and destinations": _flows, "Arrival times": _arrivals}
 
 live.header("Routing")
 live.part(SHOWN[live.choice("Show", SHOWN, "show", label_visibility="collapsed")], SLOW_S)

@@ -139,8 +139,7 @@ def _events(found: Record) -> None:
         player.component("trip")(key="trip", data=data)
         live.name_ground()
         st.html(pictures.trip())
-        way = later(queries.way, found)
-        st.html(downloads.links("track", "The trip's way", way, tuple(downloads.FORMS)))
+        st.html(downloads.links("track", "The trip's way", later(queries.way, found), tuple(downloads.FORMS)))
     else:
         live.nothing("No position of this trip is stored: its windows have gone, or had no place.")
     none = "No harsh event, no idling, no alert, and no stop beside it."
