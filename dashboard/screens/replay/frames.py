@@ -5,6 +5,7 @@ one of the next stretch, so that vehicles move smoothly across.
 """
 
 import base64
+import math
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -41,7 +42,8 @@ class Plan(NamedTuple):
 def plan(speed: int, vehicles: int, window_s: int) -> Plan:
     """The cut for a fleet at a speed (seconds of the day a second); steps are whole windows."""
     wanted = max(window_s, speed / STEPS_A_SECOND)
-    step_s = next((s for s in STEPS_S if s >= wanted and s % window_s == 0), STEPS_S[-1] * window_s)
+    whole = math.ceil(wanted / window_s) * window_s
+    step_s = next((s for s in STEPS_S if s >= wanted and s % window_s == 0), whole)
     steps = min(STEPS_MOST, max(2, PLACES_A_STRETCH // max(1, vehicles)))
     return Plan(step_s * 1000, step_s * 1000 * steps)
 

@@ -76,6 +76,7 @@ def test_faster_play_has_longer_steps_and_a_large_fleet_shorter_stretches() -> N
     assert plan(60, 10_000, 10) == Plan(30_000, 180_000)
     assert plan(900, 40, 10).step_ms == 600_000
     assert plan(1, 40, 20).step_ms == 60_000  # steps are whole windows
+    assert plan(300, 40, 45).step_ms == 180_000
 
 
 def test_stretches_lie_side_by_side() -> None:
