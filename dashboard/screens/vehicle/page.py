@@ -43,12 +43,13 @@ def _spanned(silently: bool = False) -> tuple[str, Span, Record]:
     extent = live.row(ask_slowly(queries.vehicle_extent, vehicle_id))
     choice, zone = _chosen_span(), live.tz()
     since, until = (st.session_state.get(name) for name in ("since", "until"))
+    window_s = settings().jobs.window_s
     if extent is not None and choice != OWN:
-        span = queries.span(choice, extent["first_event"], extent["last_event"], live.now())
+        span = queries.span(choice, extent["first_event"], extent["last_event"], live.now(), window_s)
         return vehicle_id, span, extent
     if extent is not None and since is not None and until is not None:
-        ends = (t.replace(tzinfo=zone).astimezone(UTC) for t in (since, until))
-        return vehicle_id, queries.between(*ends), extent
+        start, end = (t.replace(tzinfo=zone).astimezone(UTC) for t in (since, until))
+        return vehicle_id, queries.between(start, end, window_s), extent
     if not silently and (extent is not None or not away()):
         live.nothing(
             f"No window of this vehicle yet. {text.DRIVE}" if extent is None else "Choose from when to when."

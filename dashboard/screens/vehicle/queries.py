@@ -57,20 +57,20 @@ class Span(NamedTuple):
         return begin, end
 
 
-def span(choice: str, first_event: datetime, last_event: datetime, now: datetime) -> Span:
+def span(choice: str, first_event: datetime, last_event: datetime, now: datetime, window_s: int) -> Span:
     """The span chosen. A vehicle that is silent is shown up to its last data: now would show nothing."""
     past = now - last_event > QUIET
     end = last_event + timedelta(seconds=10) if past else now
     length = SPANS[choice]
     start = first_event - timedelta(seconds=10) if length is None else end - length
-    return Span(start, end, step_of((end - start).total_seconds()), past)
+    return Span(start, end, step_of((end - start).total_seconds(), window_s), past)
 
 
-def between(start: datetime, end: datetime) -> Span:
+def between(start: datetime, end: datetime, window_s: int) -> Span:
     """The span from one moment to another, in whichever order they come; a minute at least."""
     first, last = min(start, end), max(start, end)
     last = max(last, first + timedelta(minutes=1))
-    return Span(first, last, step_of((last - first).total_seconds()), past=False)
+    return Span(first, last, step_of((last - first).total_seconds(), window_s), past=False)
 
 
 def pace_s(choice: str, least_s: float, most_s: float) -> float:
@@ -79,11 +79,11 @@ def pace_s(choice: str, least_s: float, most_s: float) -> float:
     return most_s if length is None else min(most_s, max(least_s, step_of(length.total_seconds())))
 
 
-def step_of(length_s: float) -> int:
-    """The shortest step that makes at most BUCKETS of a length."""
+def step_of(length_s: float, window_s: int = 1) -> int:
+    """The shortest step that makes at most BUCKETS of a length, a window at least: else all were gaps."""
     wanted = length_s / BUCKETS
     days = math.ceil(wanted / STEPS_S[-1]) * STEPS_S[-1]
-    return next((step for step in STEPS_S if step >= wanted), days)
+    return max(window_s, next((step for step in STEPS_S if step >= wanted), days))
 
 
 def level(step_s: int) -> Query[[str, datetime, datetime, int, str]]:

@@ -83,19 +83,24 @@ def test_an_alert_says_its_severity_in_words_and_by_a_sign() -> None:
 
 
 def test_a_live_vehicle_is_shown_up_to_now() -> None:
-    shown = spans.span("1 h", NOON - timedelta(days=3), NOON - timedelta(seconds=5), NOON)
+    shown = spans.span("1 h", NOON - timedelta(days=3), NOON - timedelta(seconds=5), NOON, 10)
     assert shown == spans.Span(NOON - timedelta(hours=1), NOON, 10, past=False)
 
 
 def test_a_silent_vehicle_is_shown_up_to_its_last_data() -> None:
     last = datetime(2021, 3, 29, 8, 30, tzinfo=UTC)
-    shown = spans.span("15 min", last - timedelta(hours=2), last, NOON)
+    shown = spans.span("15 min", last - timedelta(hours=2), last, NOON, 10)
     assert shown == spans.Span(last - timedelta(seconds=890), last + timedelta(seconds=10), 10, past=True)
 
 
 def test_all_goes_back_to_the_first_data_in_longer_steps() -> None:
-    shown = spans.span("all", NOON - timedelta(days=30), NOON, NOON)
+    shown = spans.span("all", NOON - timedelta(days=30), NOON, NOON, 10)
     assert (shown.start, shown.step_s) == (NOON - timedelta(days=30, seconds=10), 21_600)
+
+
+def test_no_step_is_shorter_than_a_window() -> None:
+    steps = [spans.span(length, NOON, NOON, NOON, 45).step_s for length in ("15 min", "1 h", "6 h")]
+    assert steps == [45, 45, 60]
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def test_codes_are_told_with_their_status() -> None:
 
 def test_a_span_of_the_readers_own_has_its_ends_in_order() -> None:
     start, end = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=UTC)
-    assert queries.between(end, start) == queries.Span(start, end, 600, past=False)
-    assert queries.between(start, start).end == start + timedelta(minutes=1)
+    assert queries.between(end, start, 10) == queries.Span(start, end, 600, past=False)
+    assert queries.between(start, start, 10).end == start + timedelta(minutes=1)
 
 
 def test_each_metric_that_ships_has_its_words_and_its_column_of_the_hours() -> None:
