@@ -75,11 +75,8 @@ def stretch(
         [row_of[row["vehicle_id"]], row["at_ms"], row["lat_deg"], row["lon_deg"], int(state)]
         for row, state in zip(rows_of(before), known, strict=True)
     ]
-    taken = {"vehicle": "vehicle_id", "severity": "severity", "rule": "rule"}
-    taken |= {"from": "opened_ms", "to": "cleared_ms"}
-    active = [{name: row[column] for name, column in taken.items()} for row in rows_of(alerts)]
     cells = {"start_ms": start_ms, "step_ms": cut.step_ms, "steps": cut.steps, "ids": ids}
-    return cells | {"before": last, "alerts": active} | grids
+    return cells | {"before": last, "alerts": rows_of(alerts)} | grids
 
 
 def _columns(places: pd.DataFrame) -> dict[str, tuple[npt.NDArray[Any], int]]:

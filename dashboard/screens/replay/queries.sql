@@ -55,9 +55,9 @@ WHERE %(wanted)s
 LIMIT 200000
 
 -- name: alerts_between(since, until)
--- Alerts that were active at some moment of [since, until], the gravest first
-SELECT vehicle_id, severity, rule, (extract(epoch FROM opened_at) * 1000)::bigint AS opened_ms,
-       (extract(epoch FROM cleared_at) * 1000)::bigint AS cleared_ms
+-- Alerts that were active at some moment of [since, until], the gravest first, as the player takes them
+SELECT vehicle_id AS vehicle, severity, (extract(epoch FROM opened_at) * 1000)::bigint AS "from",
+       (extract(epoch FROM cleared_at) * 1000)::bigint AS "to"
 FROM serving.alert
 WHERE opened_at <= %(until)s AND (cleared_at IS NULL OR cleared_at >= %(since)s)
 ORDER BY array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), opened_at DESC

@@ -20,7 +20,6 @@ SELECT count(*) AS trips, count(DISTINCT vehicle_id) AS vehicles, sum(distance_m
        sum(energy_kwh) FILTER (WHERE powertrain = 'electric') * 100000
            / nullif(sum(distance_m) FILTER (WHERE powertrain = 'electric' AND energy_kwh IS NOT NULL), 0)
            AS energy_kwh_per_100km,
-       sum(harsh_brake + harsh_accelerate + harsh_corner) AS harsh_events,
        sum(harsh_brake + harsh_accelerate + harsh_corner) / nullif(sum(distance_m), 0) * 100000
            AS harsh_per_100km
 {wanted}
