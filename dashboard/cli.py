@@ -59,8 +59,7 @@ def report(
     settings = load()
     day = day or str(datetime.now(ZoneInfo(settings.tz)).date())
     database = Database(lambda: endpoints(settings, ("db_dashboard_url",)).db_dashboard_url)
-    with database.connection() as connection:
-        html = made(connection, day, vehicle, settings.tz)
+    html = made(database, day, vehicle, settings.tz)
     database.close()
     if vehicle is not None:
         url = endpoints(settings, ("db_dispatch_url",)).db_dispatch_url

@@ -78,6 +78,11 @@ class Database:
                 else:
                     connection.close()
 
+    def run(self, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
+        """The rows of one query over a connection of its own, with the whole time that an answer may take."""
+        with self.connection() as connection:
+            return query(connection, *args, **kwargs)
+
     def close(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []

@@ -279,8 +279,8 @@ def ask_for_all(query: Query[[]], good_s: float) -> pd.DataFrame:
 def run_now(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
     """The rows of this moment, for whoever is no page; how long it took is measured. Raises ServiceError."""
     asked_s = time.monotonic()
-    with measures().question_s.labels(query.__name__).time(), database().connection() as connection:
-        rows = query(connection, *args, **kwargs)
+    with measures().question_s.labels(query.__name__).time():
+        rows = database().run(query, *args, **kwargs)
     rows.attrs[ASKED] = asked_s
     return rows
 

@@ -204,8 +204,7 @@ def taken_routes(tz: str, note: Note) -> list[Route]:
         day, vehicle = request.query_params.get("day", ""), request.query_params.get("vehicle") or None
         if vehicle and run_now(queries.vehicle, vehicle).empty:
             auth.not_theirs(request.state.reader, "a vehicle's report")
-        with query_cache.database().connection() as connection:
-            html = report.made(connection, day, vehicle, tz)
+        html = report.made(query_cache.database(), day, vehicle, tz)
         note(request, vehicle, f"report of {day}")
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pandas as pd
 
-from dashboard.db import Connection
+from dashboard.db import Database
 from dashboard.report import queries
 from dashboard.screens.routing.queries import road_hours
 from dashboard.screens.vehicle import charts as vehicle_charts
@@ -101,19 +101,20 @@ REJECTED: Final[Columns] = {
 }
 
 
-def made(connection: Connection, asked: str, vehicle: str | None, tz: str) -> str:
+def made(database: Database, asked: str, vehicle: str | None, tz: str) -> str:
     """The report of a day (``2026-11-20`` in zone ``tz``), of one vehicle or the fleet, as HTML.
 
-    Raises ConfigError for what is no day or has not begun, EmptyDayError where nothing is stored of it.
+    Raises ConfigError for what is no day or has not begun, EmptyDayError where nothing is stored of it,
+    ServiceError.
     """
     zone = ZoneInfo(tz)
     now = datetime.now(zone)
     since, until = (datetime.fromtimestamp(ms / 1000, zone) for ms in day_ms(asked, "the day", tz))
     if since > now:
         raise ConfigError(f"the day {asked} has not begun in {tz}: there is nothing to report yet")
-    day, of_day = since.date(), (since, until, vehicle)
-    hours, driven = queries.hours(connection, *of_day), queries.driving(connection, *of_day)
-    found = queries.incidents(connection, *of_day)
+    ask, day, of_day = database.run, since.date(), (since, until, vehicle)
+    hours, driven = ask(queries.hours, *of_day), ask(queries.driving, *of_day)
+    found = ask(queries.incidents, *of_day)
     if driven.empty and found.empty:
         raise EmptyDayError(
             f"nothing is stored of {vehicle or 'any vehicle'} on {day} ({tz}). Data is summed up within a "
@@ -123,13 +124,12 @@ def made(connection: Connection, asked: str, vehicle: str | None, tz: str) -> st
         fleet(hours, driven, of_hours(since, until)),
         incidents(found, zone),
         driving(driven, zone),
-        health(queries.trends(connection, vehicle), queries.codes(connection, *of_day), zone),
+        health(ask(queries.trends, vehicle), ask(queries.codes, *of_day), zone),
     ]
     if vehicle is None:
-        traffic = road_hours(connection, day), queries.roads(connection, day)
-        sections.append(routing(*traffic, of_hours(since, until), zone))
-    counted = text.rows_of(queries.ledger(connection, *of_day))[0]
-    sections.append(quality(counted, queries.rejected(connection, *of_day), zone))
+        sections.append(routing(ask(road_hours, day), ask(queries.roads, day), of_hours(since, until), zone))
+    counted = text.rows_of(ask(queries.ledger, *of_day))[0]
+    sections.append(quality(counted, ask(queries.rejected, *of_day), zone))
     whole = "" if now >= until else f", up to {now:%H:%M}"
     title = f"{vehicle or 'Fleet'}, {day:%A} {day}{whole}"
     return rendered(title, f"Times in {tz}. Made {now:%Y-%m-%d %H:%M} by Odograph.", sections)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pytest
 
-from dashboard.db import Connection
+from dashboard.db import Database
 from dashboard.report import report
 from infra.contract.errors import ConfigError
 
@@ -150,8 +150,8 @@ def test_the_file_runs_and_fetches_nothing_whatever_a_vehicle_says() -> None:
     ],
 )
 def test_what_is_no_day_that_has_begun_is_refused_before_anything_is_asked(asked: str, words: str) -> None:
-    def unasked() -> Connection:
+    def unasked() -> str:
         raise AssertionError
 
     with pytest.raises(ConfigError, match=words):
-        report.made(unasked, asked, None, "UTC")  # type: ignore[arg-type]
+        report.made(Database(unasked), asked, None, "UTC")
