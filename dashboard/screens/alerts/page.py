@@ -81,8 +81,7 @@ def _listing(kind: Kind, asked: tuple[Any, ...]) -> None:
             st.button(label, key="renew", on_click=_renew, icon=icon, type="tertiary")
     text_of = st.column_config.TextColumn
     look: Any = {"looks": {"Message": text_of(width=330), "No": text_of(width="small")}}
-    beside = chosen is not None and len(shown) > 7
-    look["height"] = 300 if beside else live.height(len(shown), 17, 720)
+    look["height"] = 300 if chosen is not None and len(shown) > 7 else live.height(len(shown), 17, 720)
     # a new turn, a new table: the old mark would stand on another row
     key = f"{kind.name}s_{state.get(TURN, 0)}"
     look |= {"tint": text.BY_SEVERITY, "choose": lambda place: detail.choose(kind, numbers[place])}

@@ -33,7 +33,7 @@ def _listing() -> None:
         "No crash record matches. A simulated vehicle makes one: `odograph simulate --fault crash=1`.",
     )
     keys = tuple(found["record_name"])
-    table_key = f"crashes_{hash(keys)}"  # another list is another table: no mark on the wrong row
+    key = f"crashes_{hash(keys)}"  # another list is another table: no mark on the wrong row
     more = f"; the first {len(found)} are shown" if len(found) == queries.RECORD_LIMIT else ""
     many = "1 record" if len(found) == 1 else f"{len(found)} records"
     st.caption(f"{many}{more}. Click a row, or move with the arrow keys, to open it below.")
@@ -42,8 +42,7 @@ def _listing() -> None:
     def choose(place: int) -> None:
         st.query_params[RECORD] = keys[place]
 
-    look: Any = {"height": high, "tint": charts.BY_VERDICT}
-    live.open_list(found, charts.RECORDS, table_key, "Crash records", choose, **look)
+    live.open_list(found, charts.RECORDS, key, "Crash records", choose, height=high, tint=charts.BY_VERDICT)
 
 
 def _opened() -> None:
