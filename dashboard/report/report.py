@@ -142,9 +142,8 @@ def of_hours(since: datetime, until: datetime) -> pd.DatetimeIndex:
 
 def fleet(hours: pd.DataFrame, driven: pd.DataFrame, of: pd.DatetimeIndex) -> Section:
     """Who reported, how long and how far."""
-    sums = (
-        driven[["distance_km", "moving_s", "idle_s", "fuel_l", "energy_kwh"]].astype(float).sum(min_count=1)
-    )
+    measured = ["distance_km", "moving_s", "idle_s", "fuel_l", "energy_kwh"]
+    sums = driven[measured].astype(float).sum(min_count=1)
     figures = {
         "Vehicles": number(len(driven)),
         "Distance": number(sums["distance_km"], "km", 1),
@@ -181,10 +180,8 @@ def driving(driven: pd.DataFrame, zone: ZoneInfo) -> Section:
         "Harsh cornering": number(driven["corner"].sum()),
         "Over the limit": text.duration(driven["speeding_s"].astype(float).sum(min_count=1)),
     }
-    none = "No vehicle has driven."
-    return Section(
-        "Driving", figures, tables=[table("By vehicle, most harsh events first", driven, DRIVING, zone, none)]
-    )
+    title, none = "By vehicle, most harsh events first", "No vehicle has driven."
+    return Section("Driving", figures, tables=[table(title, driven, DRIVING, zone, none)])
 
 
 def health(trends: pd.DataFrame, codes: pd.DataFrame, zone: ZoneInfo) -> Section:
@@ -200,9 +197,8 @@ def routing(hours: pd.DataFrame, roads: pd.DataFrame, of: pd.DatetimeIndex, zone
     title = "Time over that at free flow, by hour"
     drawn = [bars(title, hours, "hour", "travel_time_index", of, 2)] if len(hours) else []
     none = "No delay is known: free-flow speeds are still being learned, or all was free."
-    return Section(
-        "Routing", bars=drawn, tables=[table("Where most time was lost", roads, ROADS, zone, none)]
-    )
+    listed = table("Where most time was lost", roads, ROADS, zone, none)
+    return Section("Routing", bars=drawn, tables=[listed])
 
 
 def quality(ledger: Record, rejected: pd.DataFrame, zone: ZoneInfo) -> Section:

@@ -527,7 +527,6 @@ def vehicle_button(label: str, vehicle_id: str, **options: Any) -> None:
 
 def report_button(day: date | None = None, vehicle_id: str | None = None) -> None:
     """A button that opens the report of a day (today) of the fleet or one vehicle, in a tab of its own."""
-    asked = {"day": str(day or now().tz_convert(tz()).date())} | (
-        {"vehicle": vehicle_id} if vehicle_id else {}
-    )
-    st.link_button("Day's report", f"{REPORT_PATH}?{urlencode(asked)}", icon=":material/description:")
+    whose = {"vehicle": vehicle_id} if vehicle_id else {}
+    asked = urlencode({"day": str(day or now().tz_convert(tz()).date())} | whose)
+    st.link_button("Day's report", f"{REPORT_PATH}?{asked}", icon=":material/description:")

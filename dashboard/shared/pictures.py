@@ -39,9 +39,7 @@ def atlas(mode: Mode) -> tuple[str, dict[str, dict[str, int]]]:
     for place, name in enumerate(icons):
         foot = CELL_PX if name in SEVERITIES else CELL_PX // 2
         mapping[name] = {"x": place * CELL_PX, "y": 0, "width": CELL_PX, "height": CELL_PX, "anchorY": foot}
-    drawn = (
-        f'<g transform="translate({100 * place})">{icon}</g>' for place, icon in enumerate(icons.values())
-    )
+    drawn = (f'<g transform="translate({100 * k})">{icon}</g>' for k, icon in enumerate(icons.values()))
     many = len(icons)
     return _data_url(_svg("".join(drawn), CELL_PX * many, CELL_PX, f"0 0 {100 * many} 100")), mapping
 

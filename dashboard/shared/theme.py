@@ -72,6 +72,5 @@ def options() -> dict[str, Any]:
     """Streamlit's options of theme.toml, by their whole names."""
     theme = tomllib.loads(Path(__file__).with_name("theme.toml").read_text())
     named = pd.json_normalize({"theme": theme}).to_dict("records")[0]
-    return {str(name): value for name, value in named.items()} | {
-        "theme.chartCategoricalColors": list(SERIES)
-    }
+    colours = {"theme.chartCategoricalColors": list(SERIES)}
+    return {str(name): value for name, value in named.items()} | colours

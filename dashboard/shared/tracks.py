@@ -51,9 +51,8 @@ def to_geojson(points: pd.DataFrame) -> bytes:
         }
         shape = line if len(places) > 1 else {"type": "Point", "coordinates": places[0]}
         features.append({"type": "Feature", "geometry": shape, "properties": properties})
-    return orjson.dumps(
-        {"type": "FeatureCollection", "features": features}, option=orjson.OPT_SERIALIZE_NUMPY
-    )
+    whole = {"type": "FeatureCollection", "features": features}
+    return orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _iso(at: Any) -> str:

@@ -93,10 +93,8 @@ def incidents_of(fleet: pd.DataFrame, incidents: pd.DataFrame, least: str = "WAR
 
 def of_fleet(row: Record, zone: ZoneInfo, now: pd.Timestamp) -> str:
     """An incident of the fleet in a line."""
-    since = text.clock(row["opened_at"], zone, now)
-    return (
-        f"{text.severity(row['severity'])} · {row['vehicles']:,} vehicles · {row['message']} · since {since}"
-    )
+    who = f"{text.severity(row['severity'])} · {row['vehicles']:,} vehicles"
+    return f"{who} · {row['message']} · since {text.clock(row['opened_at'], zone, now)}"
 
 
 CLUSTERS_PATH: Final = "/map/clusters"

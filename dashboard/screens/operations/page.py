@@ -71,9 +71,8 @@ def _now() -> None:
     if waiting is not None and not waiting.empty:
         waiting, columns = tables.places(waiting, settings().watch)
     live.listed(title, waiting, NOT_MEASURED, columns, "partitions", tint=BY_STATE)
-    live.listed(
-        "Vehicles that send most", ask_slowly(queries.top_keys), NOT_MEASURED, tables.TOP_KEYS, "keys"
-    )
+    title, keys = "Vehicles that send most", ask_slowly(queries.top_keys)
+    live.listed(title, keys, NOT_MEASURED, tables.TOP_KEYS, "keys")
     none = "None has been reported yet: `odograph maintenance` does not run; `odograph up` starts it."
     look: Any = {"looks": {"Failures": FAILURES}, "tint": BY_STATE}
     high = live.height(0 if tasks is None else len(tasks), *MANY)

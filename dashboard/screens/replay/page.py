@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard import auth, player
 from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, fetch, settings
 from dashboard.screens.replay import frames, queries
-from dashboard.shared import live, pictures, text
+from dashboard.shared import live, maps, pictures, text
 from dashboard.shared import queries as shared_queries
 from dashboard.shared.text import Record
 
@@ -67,9 +67,7 @@ def _player(day: date, speed: int, follow: str | None) -> None:
         st.query_params["at"] = f"{datetime.fromtimestamp(state['at'] / 1000, zone):%H:%M:%S}"
     sheet, mapping = pictures.atlas(live.mode())
     roads = live.network()
-    corners = [
-        [roads[x], roads[y]] for x, y in (("west", "south"), ("east", "north")) if roads.get("version")
-    ]
+    corners = [[roads[x], roads[y]] for y, x in maps.ENDS if roads.get("version")]
     data = {
         "tone": player.tone(live.mode()),
         "icons": {"sheet": sheet, "mapping": mapping},

@@ -57,9 +57,8 @@ def _hours(at: datetime) -> None:
 
 
 def _flows() -> None:
-    newest = live.rows(
-        ask_slowly(queries.last_trip_day, str(live.tz())), f"No trip is over yet. {text.DRIVE}"
-    )
+    none = f"No trip is over yet. {text.DRIVE}"
+    newest = live.rows(ask_slowly(queries.last_trip_day, str(live.tz())), none)
     last: date = newest["day"].iloc[0]
     found = live.rows(ask_slowly(queries.flows, live.day("Day", last, "trip_day") or last))
     named = charts.names(found)

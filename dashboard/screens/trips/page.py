@@ -68,9 +68,8 @@ def _one() -> None:
     if found is None:
         if not away():
             auth.page_not_theirs("a trip", st.query_params["trip"])
-            live.nothing(
-                "No trip has this number: a restated trip that begins at another time has another one."
-            )
+            gone = "No trip has this number: a restated trip that begins at another time has another one."
+            live.nothing(gone)
             _back()
         return
     _title(found)

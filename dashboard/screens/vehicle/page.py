@@ -51,9 +51,8 @@ def _spanned(silently: bool = False) -> tuple[str, Span, Record]:
         start, end = (t.replace(tzinfo=zone).astimezone(UTC) for t in (since, until))
         return vehicle_id, queries.between(start, end, window_s), extent
     if not silently and (extent is not None or not away()):
-        live.nothing(
-            f"No window of this vehicle yet. {text.DRIVE}" if extent is None else "Choose from when to when."
-        )
+        none = f"No window of this vehicle yet. {text.DRIVE}"
+        live.nothing(none if extent is None else "Choose from when to when.")
     raise live.NoRowsError
 
 
@@ -175,10 +174,8 @@ def _trends(vehicle_id: str) -> None:
         with column, live.section():
             hours = live.rows(ask_rarely(queries.trend_hours, vehicle_id, metric, since, as_of))
             st.markdown(f"**{queries.METRICS[metric]}: {charts.days(trend['days_to_threshold'])}**")
-            drawn = charts.forecast(
-                text.local(hours, zone, "bucket"), trend | {"as_of": text.wall(as_of, zone)}
-            )
-            live.chart(drawn, f"trend_{metric}")
+            line = trend | {"as_of": text.wall(as_of, zone)}
+            live.chart(charts.forecast(text.local(hours, zone, "bucket"), line), f"trend_{metric}")
 
 
 def _health() -> None:
