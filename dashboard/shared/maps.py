@@ -143,10 +143,8 @@ def vehicle_rows(fleet: pd.DataFrame) -> list[Record]:
 def alert_pins(fleet: pd.DataFrame, mode: Mode, name: str = "alerts", fade: bool = False) -> pdk.Layer:
     """A pin over each vehicle with incidents, by the worst severity; ``fade``: small from afar."""
     rows = [_vehicle(row, row["severity"], "incidents") for row in rows_of(placed(fleet))]
-    size: Any = {
-        "get_size": FADING_M if fade else PIN_PX,
-        "size_units": literal("meters" if fade else "pixels"),
-    }
+    high, units = (FADING_M, "meters") if fade else (PIN_PX, "pixels")
+    size: Any = {"get_size": high, "size_units": literal(units)}
     size |= {"size_min_pixels": SMALL_PX, "size_max_pixels": PIN_PX}
     return _icons(rows, name, mode, get_pixel_offset=[0, -9], **size)
 

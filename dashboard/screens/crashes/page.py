@@ -28,10 +28,8 @@ def _listing() -> None:
     live.renew()
     state = st.session_state
     wanted = ((state.get("vehicle") or "").strip() or None, state.get("verdict"))
-    found = live.rows(
-        ask(queries.crash_list, *wanted),
-        "No crash record matches. A simulated vehicle makes one: `odograph simulate --fault crash=1`.",
-    )
+    none = "No crash record matches. A simulated vehicle makes one: `odograph simulate --fault crash=1`."
+    found = live.rows(ask(queries.crash_list, *wanted), none)
     keys = tuple(found["record_name"])
     key = f"crashes_{hash(keys)}"  # another list is another table: no mark on the wrong row
     more = f"; the first {len(found)} are shown" if len(found) == queries.RECORD_LIMIT else ""
