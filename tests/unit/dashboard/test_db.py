@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from dashboard import db
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError, OdographError
 
 
 class Answering:
@@ -39,12 +39,10 @@ def test_a_connection_is_used_again_but_after_an_error_of_its_own(monkeypatch: p
 
     monkeypatch.setattr(db, "open_connection", opened)
     database = db.Database(lambda: "")
-    for error, told in (
-        (ConfigError("the day has not begun"), ConfigError),  # whoever asked had no use for the rows
-        (psycopg.OperationalError("the server closed it"), ServiceError),
-        (ConfigError("the day has not begun"), ConfigError),
-    ):
-        with pytest.raises(told), database.connection():
+    no_use = ConfigError("whoever asked has no use for the rows")
+    errors = (no_use, psycopg.OperationalError("the server closed the connection"), no_use)
+    for error in errors:
+        with pytest.raises(OdographError), database.connection():
             raise error
     database.close()
     assert [(len(made), one.closed) for one in made] == [(2, True), (2, True)]
