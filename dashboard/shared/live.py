@@ -202,7 +202,7 @@ def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
     return text.joined(
         f"Data as of **{text.clock(fresh['data_as_of'], zone, at)}** ({age} ago)",
         f"watermark {behind} behind" if behind else "no watermark",
-        f"late frames {fresh['late_open']:,} open of {fresh['late_frames']:,}",
+        f"late frames {fresh['late_frames']:,} in 24 h, {fresh['late_open']:,} open",
         f"times in {zone.key}",
     )
 
