@@ -177,6 +177,5 @@ def queries_of(module: str) -> dict[str, Any]:
         if head.startswith("{"):
             parts[head] = sql
         else:
-            made = query(head, sql)
-            found[made.__name__] = made
+            found[head.partition("(")[0]] = query(head, sql)
     return found
