@@ -195,20 +195,22 @@ def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: f
     kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
     connection = kind(url.hostname or "", url.port, timeout=timeout_s)
     late = threading.Event()
+    line: socket.socket | None = None  # the connection forgets it once an answer ends with it
 
     def cut() -> None:
         """A server that drips a byte now and then keeps every single read within its time-out."""
         late.set()
-        if isinstance(connection.sock, socket.socket):
+        if line is not None:
             with suppress(OSError):
                 # an SSLSocket's own would pull TLS from under a read
-                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+                socket.socket.shutdown(line, socket.SHUT_RDWR)
 
     watch = threading.Timer(timeout_s, cut)
     watch.daemon = True
     try:
         watch.start()
         connection.connect()
+        line = connection.sock
         if late.is_set():  # a name of many addresses: each has the whole time
             raise TimeoutError
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")

@@ -156,8 +156,9 @@ def test_an_answer_is_its_status_and_when_to_come_again() -> None:
         assert post(urlsplit(f"http://127.0.0.1:{port}/in?a=1"), {}, b"{}", 5.0) == Answer(429, "3")
 
 
-def test_a_server_that_drips_a_byte_now_and_then_is_left_at_the_deadline() -> None:
-    with a_server(b"HTTP/1.1 200 OK\r\nX: ", endless=True) as port:
+@pytest.mark.parametrize("head", ["X: ", "Connection: close\r\n\r\n"], ids=["header", "body to the end"])
+def test_a_server_that_drips_a_byte_now_and_then_is_left_at_the_deadline(head: str) -> None:
+    with a_server(b"HTTP/1.1 200 OK\r\n" + head.encode(), endless=True) as port:
         answer = post(urlsplit(f"http://127.0.0.1:{port}/"), {}, b"{}", 0.3)
     assert (answer.status, str(answer)) == (0, "no answer within 0.3 s")
 
