@@ -85,10 +85,10 @@ class Webhook(BaseModel):
     def model_post_init(self, file: Any) -> None:
         """Check the address and read the secret; raises ConfigError."""
         option = f"downlink.webhooks {file}: {self.name}"
-        url = urlsplit(self.url)
         try:
+            url = urlsplit(self.url)
             right = url.scheme in ("http", "https") and url.hostname and url.port != 0
-        except ValueError:  # a port that is no number
+        except ValueError:  # a port that is no number, half an IPv6 address
             right = False
         if not right or url.username is not None or url.fragment or _PLAIN.fullmatch(self.url) is None:
             raise ConfigError(

@@ -50,6 +50,7 @@ def test_a_file_of_webhooks_has_its_defaults_and_its_secret_shows_nowhere(tmp_pa
         (ONE, 0o640, "chmod 600"),
         (ONE.replace("ops.secret", "none"), 0o600, "No such file"),
         (ONE.replace("https://example.org", "ftp://example.org"), 0o600, "ops: url"),
+        (ONE.replace("example.org", "[::1"), 0o600, "ops: url"),
         (ONE.replace("org/x", "org/a b"), 0o600, "ops: url"),
         (ONE.replace("org/x", "org/x#part"), 0o600, "ops: url"),
         (ONE + ONE, 0o600, "a name of its own"),
