@@ -218,15 +218,13 @@ def _letters() -> "DeadLetters":
 def _since_ms(since: str | None) -> int | None:
     """So long before now (``10m``), or a time, UTC unless it has a zone; raises ConfigError."""
     import time
-    from datetime import datetime
 
     if since is None:
         return None
     try:
-        datetime.fromisoformat(since)
-    except ValueError:
-        return time.time_ns() // 1_000_000 - duration_ms(since, "--since")
-    at_ms = moment_ms(since, "--since")
+        at_ms = moment_ms(since, "--since")
+    except ConfigError:  # no time: how long ago
+        at_ms = time.time_ns() // 1_000_000 - duration_ms(since, "--since")
     if at_ms < 0:
         raise ConfigError(f"--since {since}: a time after 1970 is wanted")
     return at_ms
