@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress, count, pairwise
+from itertools import compress, count
 from typing import Any
 
 import numpy as np
@@ -91,13 +91,10 @@ class Emitter:
         self._encoder = Encoder(vehicle_ids, powertrains)
         self._rows = np.arange(n)
         self._seq, self._status_seq = np.zeros((2, n), dtype=np.int64)
-        self._bounds = [n * p // period for p in range(period + 1)]
-        """First vehicles of the slots of a period; in its slot each has its time: frames leave one by one."""
-        turns_ms = [
-            np.arange(end - begin) * scenario.cadence.dt_ms // max(end - begin, 1)
-            for begin, end in pairwise(self._bounds)
-        ]
-        self._offset_ms = np.concatenate(turns_ms)
+        # slot p begins with vehicle n * p // period; in it each has its time, so that frames leave one by one
+        slot = ((self._rows + 1) * period - 1) // n
+        first, end = n * slot // period, n * (slot + 1) // period
+        self._offset_ms = (self._rows - first) * scenario.cadence.dt_ms // (end - first)
         self._reporting = ReportingSchedule(scenario)
         self._order = count(1)
         self.queue: list[Outgoing] = []
@@ -192,7 +189,8 @@ class Emitter:
 
     def _group(self, phase: int, slot_ms: int) -> Rows:
         """The vehicles that report in this slot: a slice when all of the slot's do."""
-        turn = slice(self._bounds[phase], self._bounds[phase + 1])
+        n, period = self.scenario.vehicles, self.scenario.cadence.period
+        turn = slice(n * phase // period, n * (phase + 1) // period)
         rows: Rows = turn
         if not self._reporting.everybody:
             rows = self._reporting.reporting(turn, self._instruments.parked(), slot_ms)
