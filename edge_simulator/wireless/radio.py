@@ -31,8 +31,9 @@ class Clocks:
 
     def __init__(self, settings: LinkShares, rng: np.random.Generator, n: int) -> None:
         self._set, self._rng = settings, rng
-        self.right = not settings.has_clock_errors
-        """Whether every clock shows true time: nothing has to be asked then."""
+        astray = settings.gnss_sync < 1 and (settings.clock_offset_s > 0 or settings.clock_far_share > 0)
+        self.right = not (astray or settings.clock_drift_ppm > 0 or settings.clock_boot_share > 0)
+        """Whether every clock shows true time (but for a frame's fate): nothing has to be asked then."""
         self._offset_ms, self._ppm, self._boot_ms = np.zeros((3, n))
         self._unset_until_ms: Floats = np.full(n, -np.inf)
         self.free: Bools = np.zeros(n, dtype=np.bool_)

@@ -81,9 +81,3 @@ class LinkShares(BaseModel, frozen=True, strict=True, extra="forbid"):
     def fates(self) -> list[float]:
         """The exclusive shares in the order of FATES."""
         return [getattr(self, name) for name in FATES]
-
-    @property
-    def has_clock_errors(self) -> bool:
-        """Whether any device's clock can be wrong on its own (not by a frame's fate)."""
-        free = self.gnss_sync < 1 and (self.clock_offset_s > 0 or self.clock_far_share > 0)
-        return free or self.clock_drift_ppm > 0 or self.clock_boot_share > 0
