@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import statistics
 import threading
 import time
@@ -18,8 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
 from infra.settings.settings import Endpoints, Settings
+from infra.stack.processes import cpu_s
 from load_tests.filling import SAMPLES
-from load_tests.rate_support import tree_cpu_s
 from stream_jobs.app import jobs, queries
 from stream_jobs.app.progress import Listener, line_of
 from stream_jobs.frames.reading import read
@@ -100,7 +101,7 @@ class Figures(Listener):
         """Keep the line."""
         line = line_of(progress)
         if line["input_rows"]:
-            spent = {"cpu_s": tree_cpu_s(), "took_ms": progress["durationMs"]}
+            spent = {"cpu_s": cpu_s(os.getpid()), "took_ms": progress["durationMs"]}
             self.batches[line["query"]].append(line | spent)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  Spark's name

@@ -38,27 +38,6 @@ def cpu_s(task: int | Path) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def tree_cpu_s() -> float:
-    """CPU time of this process and all that it started and that still runs, s."""
-    parents: dict[int, int] = {}
-    times: dict[int, float] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # ended meanwhile
-            continue
-        pid = int(stat.parent.name)
-        parents[pid] = int(fields[1])
-        times[pid] = (int(fields[11]) + int(fields[12])) / TICKS
-
-    def ours(pid: int) -> bool:
-        while pid in parents and pid != os.getpid():
-            pid = parents[pid]
-        return pid == os.getpid()
-
-    return sum(spent for pid, spent in times.items() if ours(pid))
-
-
 def rss_mb(pid: int) -> float:
     """Peak resident memory, MiB."""
     status = Path(f"/proc/{pid}/status").read_text()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -26,8 +27,8 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from infra.settings.settings import load
+from infra.stack.processes import cpu_s
 from load_tests.filling import bodies, payload, vehicle
-from load_tests.rate_support import tree_cpu_s
 from stream_jobs.app.jobs import STREAM_CONF
 from stream_jobs.app.processor import HEAD, Processor
 from stream_jobs.app.session import build_session
@@ -144,7 +145,7 @@ def run(spark: SparkSession, folder: Path, name: str, batches: int) -> list[floa
 
     def sink(batch: DataFrame, _number: int) -> None:
         batch.toArrow()
-        ends.append(tree_cpu_s())
+        ends.append(cpu_s(os.getpid()))
 
     checkpoint = tempfile.mkdtemp()
     query = transform(rows).writeStream.outputMode(mode).foreachBatch(sink)
