@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -63,16 +64,11 @@ class Watch:
 
 
 def tree_s(pid: int) -> float:
-    """CPU time of a process and of its children, those that ended included, s; 0 when it is gone."""
-    total, todo = 0, [pid]
-    while todo:
-        one = todo.pop()
-        try:
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            todo += [int(c) for c in Path(f"/proc/{one}/task/{one}/children").read_text().split()]
-        except OSError:  # ended meanwhile
-            continue
-        total += sum(map(int, fields[11:15]))
+    """CPU time of a process and of all below it, those that ended included, s; 0 when it is gone."""
+    total = 0
+    for one in processes.tree(pid):
+        with suppress(OSError):  # ended meanwhile
+            total += sum(map(int, Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:15]))
     return total / TICKS
 
 

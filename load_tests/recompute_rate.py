@@ -42,9 +42,9 @@ WHERE abs(hashtext(vehicle_id || window_start)) % 10 = 0
 
 @dataclass(slots=True)
 class Watch:
-    """CPU seconds and resident memory of a process group, seen now and then."""
+    """CPU seconds and resident memory of a session, seen now and then: Spark's workers are a group apart."""
 
-    group: int
+    session: int
     cpu_s: dict[int, float] = field(default_factory=dict)
     rss_mb: list[float] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class Watch:
                 fields = stat.read_text().rpartition(")")[2].split()
             except OSError:  # ended meanwhile
                 continue
-            if int(fields[2]) == self.group:
+            if int(fields[3]) == self.session:
                 self.cpu_s[int(stat.parent.name)] = (int(fields[11]) + int(fields[12])) / TICKS
                 total += int(fields[21]) * PAGE_MB
         self.rss_mb.append(total)
