@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import urlsplit
 
 from PIL import Image
@@ -30,7 +30,6 @@ COLOURS: Final = 256
 PROBE: Final = "/_stcore/"
 """Asked for below a page opened by its own address first: 404 is the right answer there."""
 OVERLAP_PX: Final = 40
-Theme = Literal["light", "dark"]
 
 
 def main(wanted: argparse.Namespace) -> int:

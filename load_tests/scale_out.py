@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -29,7 +28,7 @@ from infra.stack.service import HOST
 from infra.stack.supervisor import odograph
 from load_tests.drills.site import Site, opened, until
 from load_tests.filling import Filling, fill
-from load_tests.query_rate import EMPTY
+from load_tests.query_rate import EMPTY, say
 from load_tests.queues import scaled_out
 
 EXECUTORS: Final = (1, 2)
@@ -55,11 +54,6 @@ class Point:
     frames_per_s: float
     batch_s: float
     us: dict[str, float]
-
-
-def say(text: str) -> None:
-    """Progress, on standard error."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def measured(site: Site, partitions: int, executors: int, filling: Filling, place: int) -> Point:

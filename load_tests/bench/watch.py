@@ -23,7 +23,6 @@ from infra.stack.service import HOST
 from load_tests.bench.ticks import Load, Tick
 
 HTTP_S = 3.0
-"""Commit once a minute or less and work at once: their lag says nothing, crash to alert does."""
 _IN_FLIGHT = "odograph_bridge_in_flight_messages"
 _BATCHES = """
 SELECT query, count(*) AS batches, sum(batch_ms) / 1000.0 AS busy_s, max(batch_ms) / 1000.0 AS longest_s,

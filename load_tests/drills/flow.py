@@ -18,8 +18,6 @@ from load_tests.mqtt_flood import Flood, frame, vehicle_id
 
 MARKER: Final = 999_999
 MARK_AGAIN_S: Final = 10.0
-SIMULATOR_S: Final = 120.0
-"""More than the simulator needs to begin, and to wait for its last PUBACKs."""
 
 
 @dataclass(frozen=True, slots=True)

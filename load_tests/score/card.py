@@ -11,8 +11,6 @@ from load_tests.score.definition import Definition
 from load_tests.score.events import Claim, Judged, Truth
 
 CRASHES = ("crash", "multi_crash")
-UNTRUE = ("clone", "clock")
-"""Kinds of truth about vehicles whose data does not tell their own way, or not when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Happened:
     trips: Sequence[Truth]
     stops: Sequence[Truth]
     harsh: Sequence[Truth]
-    untrue: Sequence[Truth]
+    untrue: Sequence[Truth]  # of vehicles whose data does not tell their own way, or not when
     clones: Sequence[Truth]
     harsh_near: Sequence[Truth] = ()
 
