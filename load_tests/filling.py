@@ -108,12 +108,7 @@ def fill(bootstrap: str, topic: str, filling: Filling) -> None:
     settings = {"compression.type": "lz4", "linger.ms": 50, "queue.buffering.max.messages": 200_000}
     producer = kafka.producer(bootstrap, settings)
     for place, (key, value, received_ms) in enumerate(messages(filling, time.time_ns() // 1_000_000)):
-        while True:
-            try:
-                producer.produce(topic, value, key, timestamp=received_ms)
-                break
-            except BufferError:
-                producer.poll(0.1)
+        kafka.produce(producer, topic, value, key, timestamp=received_ms)
         if place % POLL_EVERY == 0:
             producer.poll(0)
     if producer.flush(FLUSH_S):

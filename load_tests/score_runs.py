@@ -30,7 +30,7 @@ from edge_simulator.faults.kinds import KINDS
 from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import World
-from infra.clients.kafka import LogEnds, producer
+from infra.clients.kafka import LogEnds, produce, producer
 from infra.contract.errors import ServiceError
 from infra.contract.topics import HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, kafka_topic, mqtt_topic
 from infra.settings.settings import Endpoints, Settings, load
@@ -136,9 +136,8 @@ class Feed:
                 (HEADER_RECEIVED_MS, b"%d" % item.due_ms),
             ]
             name = kafka_topic(self._settings.kafka.prefix, item.channel)
-            self._producer.produce(
-                name, item.payload, vehicle_id.encode(), timestamp=item.due_ms, headers=headers
-            )
+            record = (name, item.payload, vehicle_id.encode())
+            produce(self._producer, *record, timestamp=item.due_ms, headers=headers)
             self.sent += 1
         self._producer.poll(0)
 
