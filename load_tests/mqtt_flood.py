@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import chain, islice
-from types import TracebackType
 
 import orjson
 
@@ -82,9 +81,7 @@ class Flood:
     def __enter__(self) -> Flood:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._sock, suppress(ConnectionError):  # the broker may have closed it
             self._sock.sendall(mqtt_packets.DISCONNECT)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import dataclass
 
 import numpy as np
 import orjson
@@ -46,13 +45,7 @@ class Percentiles:
         if not values_ms:
             return cls(0, *(float("nan"),) * 4)
         p50, p95, p99 = np.percentile(values_ms, (50, 95, 99))
-        return cls(
-            len(values_ms),
-            round(float(p50), 1),
-            round(float(p95), 1),
-            round(float(p99), 1),
-            round(max(values_ms), 1),
-        )
+        return cls(len(values_ms), *(round(float(ms), 1) for ms in (p50, p95, p99, max(values_ms))))
 
 
 class _Probe(threading.Thread):
@@ -78,9 +71,7 @@ class _Probe(threading.Thread):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.done.set()
         self.join(timeout=30)
         if self._error is not None and kind is None:
@@ -119,12 +110,6 @@ class ViewProbe(_Probe):
                     newest[vehicle_id] = event_s
 
 
-@dataclass
-class _Sent:
-    at_s: dict[int, float] = field(default_factory=dict)
-    """Wall clock of publishing by sequence number."""
-
-
 class CrashProbe(_Probe):
     """Publishes crash records of a vehicle of its own and reads the alerts topic as any consumer would.
 
@@ -138,7 +123,8 @@ class CrashProbe(_Probe):
         self._settings = settings
         self._endpoints = endpoints
         self._interval_s = interval_s
-        self._sent = _Sent()
+        self._sent_s: dict[int, float] = {}
+        """Wall clock of publishing by sequence number, of those without an alert."""
 
     def measure(self) -> None:
         consumer = _at_end(
@@ -160,9 +146,9 @@ class CrashProbe(_Probe):
     def _drive(self, client: mqtt.Client, consumer: Consumer) -> None:
         topic = topics.mqtt_topic(self._settings.mqtt.root, self.vehicle_id, "crash")
         boot_id, seq, due_s = int(time.time()), 0, time.monotonic()
-        while not self.done.is_set() or (self._sent.at_s and time.monotonic() < due_s + 10):
+        while not self.done.is_set() or (self._sent_s and time.monotonic() < due_s + 10):
             if time.monotonic() >= due_s and not self.done.is_set():
-                self._sent.at_s[seq] = time.time()
+                self._sent_s[seq] = time.time()
                 client.publish(topic, crash_message(self.vehicle_id, boot_id, seq), qos=1)
                 seq, due_s = seq + 1, due_s + self._interval_s
             self._collect(consumer, boot_id)
@@ -175,7 +161,7 @@ class CrashProbe(_Probe):
         alert = orjson.loads(value)
         if alert["vehicle_id"] != self.vehicle_id or alert["boot_id"] != boot_id:
             return
-        sent_s = self._sent.at_s.pop(alert["seq"], None)
+        sent_s = self._sent_s.pop(alert["seq"], None)
         if sent_s is not None:
             self.values_ms.append((time.time() - sent_s) * 1000)
 

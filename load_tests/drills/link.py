@@ -6,7 +6,6 @@ import contextlib
 import select
 import socket
 import threading
-from types import TracebackType
 
 
 class Link:
@@ -37,9 +36,7 @@ class Link:
         self._accepting.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close all."""
         self._ended.set()
         self._accepting.join()

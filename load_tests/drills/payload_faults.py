@@ -7,7 +7,6 @@ import statistics
 import threading
 import time
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -47,9 +46,7 @@ class Latencies:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._consumer.close()
