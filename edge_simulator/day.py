@@ -152,18 +152,20 @@ def make(scenario: Scenario, settings: Settings, run_id: str, say: Say) -> Mappi
 def _batches(world: World, say: Say) -> Iterator[tuple[list[Outgoing], list[Truth]]]:
     """All that the world sends, and what truly happened; a line now and then on how far the day is."""
     begun, said = time.monotonic(), 0.0
-    start_ms, span_ms = world.scenario.start_ms, world.scenario.span_ms
+    end_ms = start_ms = world.scenario.start_ms
+    span_ms = world.scenario.span_ms
     for slot in world.slots():
+        end_ms = slot.end_ms
         yield slot.messages, slot.truth
         passed = time.monotonic() - begun
         if passed - said >= line_s():
-            said, share = passed, (slot.end_ms - start_ms) / span_ms
-            at = datetime.fromtimestamp(slot.end_ms / 1000, UTC)
+            said, share = passed, (end_ms - start_ms) / span_ms
+            at = datetime.fromtimestamp(end_ms / 1000, UTC)
             say(
                 f"{at:%Y-%m-%d %H:%M}Z  {100 * share:.1f} %  {world.counts['generated']} frames  "
                 f"{share * span_ms / 1000 / passed:.0f} x real time  {passed * (1 / share - 1):.0f} s to go"
             )
-    yield world.end(start_ms + span_ms)
+    yield world.end(end_ms)
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:

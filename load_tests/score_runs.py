@@ -172,8 +172,7 @@ def drive(plan: Plan, settings: Settings, found: Endpoints, run: tuple[str, int]
                 passed_s = (slot.end_ms - start_ms) / 1000
                 say(f"seed {seed}: {passed_s:.0f} of {plan.span_ms / 1000:.0f} s, {feed.sent} messages, "
                     f"{passed_s / (said_s - begun_s):.0f} x real time")  # fmt: skip
-        end_ms = start_ms + plan.span_ms
-        rest, rows = world.end(end_ms)
+        rest, rows = world.end(slot.end_ms)
         feed.put(rest)
         file.writelines(orjson.dumps(row) + b"\n" for row in rows)
     feed.flush()

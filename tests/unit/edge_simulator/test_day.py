@@ -86,6 +86,12 @@ def test_the_digests_in_run_json_are_those_of_the_files(made: Path) -> None:
         assert about == {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
 
 
+def test_truth_ends_with_the_last_step_that_was_driven_and_nothing_ends_before_it_begins(made: Path) -> None:
+    rows = [orjson.loads(line) for line in (made / "truth.jsonl").read_bytes().splitlines()]
+    assert max(row["to_ms"] for row in rows if row["kind"] == "trip") == START_MS + 250_000
+    assert all(row["from_ms"] <= row["to_ms"] for row in rows if row["to_ms"] is not None)
+
+
 def test_the_payloads_are_those_of_the_run_that_would_have_been_sent(made: Path) -> None:
     world = World(SHORT)
     sent = [m for slot in world.slots() for m in slot.messages] + take_due(world.emitter.queue)
