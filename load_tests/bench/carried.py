@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from bridge.uplink import service
 from edge_simulator.scenario import SAMPLES
 from infra.settings.settings import Settings
 from load_tests.bench import bottleneck
@@ -57,9 +58,7 @@ def limits(seen: Seen, batches: Batches, settings: Settings) -> list[Limit]:
     """Each stage's use of its limit, the nearest to it first."""
     seconds = seen.seconds
     cores = {part: used / seconds for part, used in seen.cpu_s.items()}
-    # What the bridge asks the broker for: half of what may be in flight.
-    window = max(1, min(65_535, settings.bridge.max_in_flight // 2))
-    jobs = settings.jobs
+    window, jobs = service.window(settings.bridge.max_in_flight), settings.jobs
     found = [
         bottleneck.of_machine(cores, seen.machine.busy_s / seconds, os.cpu_count() or 1),
         bottleneck.of_bridge([t.in_flight for t in seen.ticks if t.in_flight is not None], window),
