@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from confluent_kafka import TopicPartition
 from infra.clients import kafka
 from infra.contract.topics import kafka_topic, mqtt_topic
 from load_tests.bridge_rate import Variant, establish, running
+from load_tests.drills.site import until
 from load_tests.mqtt_flood import sized_messages, vehicle_id
 from load_tests.rate_support import Ends, Services, services_in
 
@@ -124,19 +125,10 @@ def measure(
             sent[first + at] = time.monotonic()
             vehicle.publish([(topic, crash(first + at))])
     seconds, stored = time.monotonic() - begun_s, (ends.total() if ends else 0) - stored
-    until(lambda: all(seq in reader.seen for seq in sent), "every crash record is readable")
+    until(lambda: all(seq in reader.seen for seq in sent), WAIT_S, "every crash record is readable")
     taken = sorted(1000 * (reader.seen[seq] - at_s) for seq, at_s in sent.items())
     figures = (taken[count // 2], taken[int(count * 0.99)], taken[-1], stored / seconds, os.getloadavg()[0])
     return Latency(state, count, *(round(value, 2) for value in figures))
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for it; raises TimeoutError."""
-    deadline_s = time.monotonic() + WAIT_S
-    while not holds():
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"not within {WAIT_S:g} s: {what}")
-        time.sleep(0.02)
 
 
 def block(services: Services, topic: str) -> None:
