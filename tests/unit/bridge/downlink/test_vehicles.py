@@ -1,4 +1,4 @@
-"""Which offsets may be committed; brokers that do not answer."""
+"""Which offsets may be committed; brokers that do not answer; a notice that cannot be noted."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import select
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
+from bridge import cli
 from bridge.downlink import vehicles
 from bridge.downlink.vehicles import AllBrokers, Progress
 from infra.clients.mqtt_broker import MqttBroker
+from infra.contract.errors import ServiceError
+from infra.sql import queries
 from tests.support import eventually
 
 
@@ -71,3 +75,20 @@ def test_a_broker_that_does_not_answer_holds_up_nobody_and_hears_what_is_publish
                     return bool(select.select([late], [], [], 0.05)[0]) and b"second" in late.recv(4096)
 
                 eventually(heard, 30, "what is published later")
+
+
+def test_a_notice_that_is_out_is_no_failure_where_the_audit_log_is_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def away(*_: object) -> None:
+        raise ServiceError("database: away")
+
+    monkeypatch.setattr(cli.settings, "load", lambda: None)
+    monkeypatch.setattr(cli.settings, "endpoints", lambda *_: SimpleNamespace(db_dispatch_url="url"))
+    monkeypatch.setattr(vehicles, "notify", lambda *_: "n1")
+    monkeypatch.setattr(queries, "note", away)
+    cli.notify("stop here")
+    told = capsys.readouterr()
+    assert (told.out, told.err) == (
+        "notice n1 published\n", "the notice is not in the audit log: database: away\n"
+    )  # fmt: skip
