@@ -36,6 +36,6 @@ def show(summary: Mapping[str, Any], as_json: bool) -> None:
 
 @contextmanager
 def stop_flag(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
-    """What tells whether Ctrl-C or SIGTERM came; a second one ends at once."""
+    """What tells whether Ctrl-C or SIGTERM came; the same one again ends at once."""
     with stopped_by_signals(True, partial(say, "stopping: finishing what is in flight")) as stopped:
         yield stopped.is_set

@@ -149,7 +149,7 @@ def window(in_flight: int) -> int:
 
 
 def run(settings: Settings, endpoints: Endpoints) -> int:
-    """Serve until SIGTERM or SIGINT (a second ends at once); 0 when all that was read is stored, else 1."""
+    """Serve until SIGTERM or SIGINT (the same again: at once); 0 when all that was read is stored, else 1."""
     log = structlog.get_logger()
     gc.set_threshold(GC_ALLOCATIONS)
     sys.setswitchinterval(SWITCH_S)

@@ -172,16 +172,20 @@ def stopped_by_signals(
 ) -> Iterator[threading.Event]:
     """An event that SIGINT and SIGTERM set; handlers are as before at the end. Main thread only.
 
-    ``second_ends``: the second signal ends the process at once. ``told`` is called at each before that.
+    ``second_ends``: the same signal once more ends the process at once. The other one does not: Ctrl-C in a
+    terminal reaches a child as SIGINT, then as its parent's SIGTERM. ``told`` is called at the first.
     """
     stop = threading.Event()
+    come: set[int] = set()
 
     def heard(number: int, _frame: object) -> None:
-        if second_ends and stop.is_set():
+        if second_ends and number in come:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        stop.set()
-        told()
+        come.add(number)
+        if not stop.is_set():
+            stop.set()
+            told()
 
     before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 
@@ -108,3 +111,20 @@ def test_a_page_for_all_answers_under_addresses_and_the_names_of_the_settings(ad
     with HealthServer(Listen(0, address, ("jobs",)), {}, CollectorRegistry()) as server:
         told = {host: status(server.port, "GET /livez", f"Host: {host}:1") for host in HOSTS}
     assert told == dict(zip(HOSTS, (200, 200, 200, 200, 403), strict=True))
+
+
+STOPPED = """
+import signal
+from infra.clients.health import stopped_by_signals
+with stopped_by_signals(True, lambda: print("told")) as stop:
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGTERM)
+    print(stop.is_set(), flush=True)
+    signal.raise_signal(signal.SIGINT)
+    print("not reached", flush=True)
+"""
+
+
+def test_ctrl_c_with_a_parents_sigterm_is_one_order_to_stop_and_a_second_ctrl_c_ends_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, "told\nTrue\n")
