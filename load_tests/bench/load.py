@@ -112,12 +112,10 @@ def watch(
     run_file, home = load.run_file(chain.home), chain.home
     time.sleep(settle_s)
     begun_wall_s = time.time()
+    ticks = [chain.tick(noted(run_file), parts.memory(home))]
     cpu, machine, active_s = parts.cpu_s(home), parts.machine_time(), chain.db_active_s()
-    ticks: list[Tick] = []
-    due_s = begun_s = time.monotonic()
+    due_s = begun_s = ticks[0].at_s
     while True:
-        memory = parts.memory(home) if len(ticks) % MEMORY_EVERY == 0 else None
-        ticks.append(chain.tick(noted(run_file), memory))
         if len(ticks) % LINE_EVERY == 1:
             say(_line(label, ticks, begun_s))
         lost = not endure and _hopeless(ticks, load.rate, growth)
@@ -125,6 +123,8 @@ def watch(
             break
         due_s += TICK_S
         time.sleep(max(0.0, due_s - time.monotonic()))
+        memory = parts.memory(home) if len(ticks) % MEMORY_EVERY == 0 else None
+        ticks.append(chain.tick(noted(run_file), memory))
     used = {name: after - cpu[name] for name, after in parts.cpu_s(home).items() if name in cpu}
     now = parts.machine_time()
     spent = parts.MachineTime(
