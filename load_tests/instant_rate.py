@@ -45,6 +45,7 @@ TICK_S: Final = 0.005
 CRASH_S: Final = 0.25
 READY_S: Final = 600.0
 SETTLE_S: Final = 2.0
+LATE_S: Final = 30.0
 
 
 class Spent(NamedTuple):
@@ -189,7 +190,7 @@ def loaded(
 
 
 def measure(load: Load, variants: list[Variant], seconds: float) -> dict[str, Found]:
-    """One round."""
+    """One round. A crash record that is no alert LATE_S after it counts with how long it has waited."""
     before, first, begun = [each.cpu_s() for each in variants], load.frames, len(load.crashed)
     time.sleep(seconds)
     after, frames, crashes = (
@@ -197,10 +198,12 @@ def measure(load: Load, variants: list[Variant], seconds: float) -> dict[str, Fo
         load.frames - first,
         range(begun, len(load.crashed)),
     )
-    time.sleep(SETTLE_S)
+    late_s = time.monotonic() + LATE_S
+    while (now_s := time.monotonic()) < late_s and not all(k in v.seen for v in variants for k in crashes):
+        time.sleep(0.1)
     found = {}
     for each, was, now in zip(variants, before, after, strict=True):
-        waits_ms = [1e3 * (each.seen[k] - load.crashed[k]) for k in crashes]
+        waits_ms = [1e3 * (each.seen.get(k, now_s) - load.crashed[k]) for k in crashes]
         cpu_us, compilers_us = (1e6 * (b - a) / frames for a, b in zip(was, now, strict=True))
         found[each.name] = Found(cpu_us, compilers_us, waits_ms)
     return found
