@@ -121,7 +121,7 @@ def _ring(rng: np.random.Generator, bend: Callable[[Floats], Floats], first_node
 
 
 def _ramps(grid: Plan, ring: Plan) -> Plan:
-    """Ramps from every third ring node to the nearest arterial junction, where one is near."""
+    """Ramps from every second ring node to the nearest arterial junction, where one is near."""
     on_arterial = np.unique(grid.link[grid.road_class == ARTERIAL])
     ends = []
     for k in range(0, RING_NODES, 2):
