@@ -129,6 +129,8 @@ def measure(found: report.Report, base: str, pids: tuple[int, int], wanted: argp
                 say(f"paint {path}")
                 found.paints += paint.visits(opened, base, path, VISITS)
     if "alone" in wanted.only:
+        with spending(found, "nobody: the rows that change", pids):
+            time.sleep(ALONE_S)
         for path in pages:
             say(f"alone {path}")
             alone(found, base, path, pids)
@@ -138,14 +140,21 @@ def measure(found: report.Report, base: str, pids: tuple[int, int], wanted: argp
             crowd(found, base, pids[0], pages, wanted, page)
 
 
-def alone(found: report.Report, base: str, path: str, pids: tuple[int, int]) -> None:
-    """One reader of one page; the CPU time of server and database meanwhile, by a refresh."""
-    asyncio.run(reader.crowd(base, [path], 1, WARM_S))
+@contextmanager
+def spending(found: report.Report, name: str, pids: tuple[int, int]) -> Iterator[None]:
+    """The CPU time of server and database in a block of ALONE_S, by a refresh."""
     before_s = [cpu_s(pid) for pid in pids]
-    notes = asyncio.run(reader.crowd(base, [path], 1, ALONE_S))
+    yield
     spent_s = [cpu_s(pid) - before for pid, before in zip(pids, before_s, strict=True)]
     rounds = max(1.0, ALONE_S / found.refresh_every_s)
-    found.cpu_ms[path] = tuple(1000 * seconds / rounds for seconds in spent_s)
+    found.cpu_ms[name] = tuple(1000 * seconds / rounds for seconds in spent_s)
+
+
+def alone(found: report.Report, base: str, path: str, pids: tuple[int, int]) -> None:
+    """One reader of one page."""
+    asyncio.run(reader.crowd(base, [path], 1, WARM_S))
+    with spending(found, path, pids):
+        notes = asyncio.run(reader.crowd(base, [path], 1, ALONE_S))
     found.alone.extend(notes.runs)
     found.wrong.extend(notes.wrong)
 

@@ -31,7 +31,9 @@ class Report:
     memory: list[tuple[float, float, float]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     cpu_ms: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """By page: CPU time of server and database by refresh of one reader, a first run among them."""
+    """By page: CPU time of server and database by refresh of one reader, a first run among them. The
+    database's is also of the rows that go on changing: the first entry, without a reader, says how much.
+    """
     refresh_every_s: float = 2.0
 
     def missed(self) -> list[str]:
