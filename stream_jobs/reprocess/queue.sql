@@ -19,7 +19,7 @@ WHERE t0_ms < %(until_ms)s AND t0_ms + span_ms >= %(from_ms)s AND repaired_at IS
   AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
 
 -- name: late_hours
-SELECT DISTINCT extract(epoch FROM l.received_at)::bigint * 1000 / %(hour_ms)s * %(hour_ms)s
+SELECT DISTINCT (extract(epoch FROM l.received_at) * 1000)::bigint / %(hour_ms)s * %(hour_ms)s
 FROM odograph.late_frame l
 JOIN unnest(%(vehicles)s::text[], %(from_ms)s::bigint[], %(until_ms)s::bigint[])
      AS w (vehicle_id, from_ms, until_ms)

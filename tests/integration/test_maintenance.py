@@ -28,7 +28,7 @@ from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
 from stream_jobs.maintenance.process import drop_expired, work
 from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.maintenance.task import TaskRunner
-from stream_jobs.reprocess.queue import Grid, late_starts, open_late
+from stream_jobs.reprocess.queue import Grid, late_hours, late_starts, open_late
 from stream_jobs.windows import vehicle as windows
 from tests.integration.stream_support import drive, query
 from tests.support import Lane, eventually, open_lane
@@ -249,3 +249,10 @@ def test_a_late_frame_is_due_when_the_queries_are_past_its_listing_whatever_come
     assert due(199_000) == ([], [])
     assert due(300_000) == ([60_000], [0])
     assert due(310_000) == ([60_000, 120_000], [0, 1])
+
+
+def test_a_late_frame_is_looked_for_in_the_hour_of_its_receipt_to_the_last_millisecond(
+    lane: Lane, database: Database
+) -> None:
+    listed(lane, 1, 0, after_ms=HOUR_MS - 1)
+    assert database.run(lambda c: late_hours(c, [(None, 0, 60_000)])) == [0]
