@@ -12,6 +12,7 @@ import time
 import urllib.request
 from dataclasses import dataclass, field
 from functools import lru_cache
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
@@ -68,7 +69,7 @@ class Copies:
         if time.monotonic() - self._checked_s >= CHECK_S:
             try:
                 self._refresh()
-            except (OSError, ValueError) as error:
+            except (OSError, HTTPException, ValueError) as error:  # an answer may be cut short
                 if self._versions is None:
                     raise ServiceError(
                         f"{self.page} gives no lookups ({error}): is `odograph maintenance` running there?"

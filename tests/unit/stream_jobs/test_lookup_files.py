@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,26 @@ def test_a_page_that_gives_nothing_is_an_error(tmp_path: Path) -> None:
             Copies(f"http://127.0.0.1:{port}/other", tmp_path).file("vehicle.arrow")
     with pytest.raises(ServiceError, match="is `odograph maintenance` running there"):
         Copies(f"http://127.0.0.1:{port}/lookups", tmp_path).file("vehicle.arrow")
+
+
+class Killed(BaseHTTPRequestHandler):
+    """A page whose process ends in the midst of its answer."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "100")
+        self.end_headers()
+        self.wfile.write(b"{")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_an_answer_that_is_cut_short_is_as_none(tmp_path: Path) -> None:
+    with HTTPServer(("127.0.0.1", 0), Killed) as page:
+        threading.Thread(target=page.handle_request).start()
+        with pytest.raises(ServiceError, match="gives no lookups"):
+            Copies(f"http://127.0.0.1:{page.server_port}/lookups", tmp_path).file("vehicle.arrow")
 
 
 def test_lookups_lie_in_a_folder_or_on_a_page(tmp_path: Path) -> None:
