@@ -51,12 +51,12 @@ def translated(text: str) -> str:
     """Spark SQL as DuckDB's. Raises UntranslatableError."""
     try:
         tree = sqlglot.parse_one(text, read="spark")
-    except SqlglotError as error:
+        for node in tree.walk():
+            if isinstance(node, sx.Query) or (isinstance(node, sx.Func) and not isinstance(node, CALLS)):
+                raise UntranslatableError(f"may not use {node.sql(dialect='spark')}")
+        return tree.transform(_as_spark).sql(dialect="duckdb")
+    except (SqlglotError, RecursionError) as error:
         raise UntranslatableError(f"is not understood: {str(error).splitlines()[0]}") from error
-    for node in tree.walk():
-        if isinstance(node, sx.Query) or (isinstance(node, sx.Func) and not isinstance(node, CALLS)):
-            raise UntranslatableError(f"may not use {node.sql(dialect='spark')}")
-    return tree.transform(_as_spark).sql(dialect="duckdb")
 
 
 def _as_spark(node: sx.Expression) -> sx.Expression:

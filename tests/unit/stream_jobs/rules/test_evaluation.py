@@ -153,6 +153,8 @@ def test_a_frame_of_which_no_rule_can_tell_anything_gives_nothing() -> None:
         ("(SELECT max(x) FROM t) > 1", "SELECT"),
         ("rand() < 0.5", "RAND"),
         ("speed_kmh >", "not understood"),
+        ("(" * 2000 + "true" + ")" * 2000, "not understood: maximum recursion depth"),
+        ("gear" + " + gear" * 5000 + " > 1", "not understood|cannot be evaluated"),
         ("no_such_column > 1", "no_such_column"),
         ("transform(speed_kmh, x -> x + 1)", "TRANSFORM"),
     ],
