@@ -46,7 +46,7 @@ TOPICS: Final = {"frame": "telemetry", "crash": "crash"}  # the topic that a rul
 FINDINGS_OF: Final = {"frame": spark_rules.frame_findings, "crash": spark_rules.crash_findings}
 GATHERING: Final = {
     "frame": {"kafka.fetch.min.bytes": "1000000", "kafka.fetch.max.wait.ms": "200"},
-    "crash": {},
+    "crash": {"includeHeaders": "true"},
 }
 """How a topic is read: an answer of Kafka costs the same however few records it has, so frames may wait for
 one another. A crash record waits for nothing.
@@ -148,8 +148,6 @@ def findings(
     options = kafka_options(settings, where, topic or TOPICS[source]) | GATHERING[source]
     if since_ms is not None:
         options |= {"startingTimestamp": f"{since_ms}", "startingOffsetsByTimestampStrategy": "latest"}
-    if source == "crash":
-        options["includeHeaders"] = "true"
     raw = spark.readStream.format("kafka").options(**options).load()
     if source == "crash":  # what was appended again was judged when it came
         raw = raw.where(~F.coalesce(F.exists("headers", lambda h: h["key"] == HEADER_AGAIN), F.lit(False)))

@@ -143,10 +143,7 @@ def rehearsal(
 
 
 def rehearsed(
-    spark: SparkSession,
-    settings: Settings,
-    starts: Iterable[Callable[[str], StreamingQuery]],
-    times: int = 1,
+    spark: SparkSession, settings: Settings, starts: Iterable[Callable[[str], StreamingQuery]], times: int = 1
 ) -> Generator[None, None, None]:
     """Run queries until each has had a batch or this is closed: what Spark and Python load is then there.
 

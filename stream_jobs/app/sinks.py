@@ -27,7 +27,6 @@ SQL: Final = sql_of(__file__)
 ALERT: Final = "alert"
 LATE_TABLE: Final = "odograph.late_frame"
 
-
 VEHICLE = Table(
     "odograph.vehicle_window", ("vehicle_id", "window_start"), "window_start", "reopen", NOTE_CHANGES
 )

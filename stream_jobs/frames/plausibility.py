@@ -73,9 +73,8 @@ def plausible_columns(table: pa.Table, names: Sequence[str]) -> dict[str, pa.Arr
     jumps: Flags | None = None
     if set(POSITION) & set(names):
         n, dt_ms = (table[name].to_numpy() for name in ("n", "dt_ms"))
-        fixes = [by_sample(table[name].combine_chunks(), n) for name in POSITION]
-        known = [counts(name, *pair) for name, pair in zip(POSITION, (fixes, fixes[::-1]), strict=True)]
-        lat, lon = (np.where(holds, values, np.nan) for holds, values in zip(known, fixes, strict=True))
+        fixes = {name: by_sample(table[name].combine_chunks(), n) for name in POSITION}
+        lat, lon = (np.where(counts(k, v, fixes[PARTNER[k]]), v, np.nan) for k, v in fixes.items())
         jumps = strays(lat, lon, n, dt_ms) if len(n) else None
     return {name: _plausible(table, name, jumps if name in POSITION else None) for name in names}
 

@@ -156,15 +156,11 @@ def _best(index: RoadIndex, x: Reals, y: Reals, east: Reals, north: Reals, first
     off2 = (dx - along * ux) ** 2 + (dy - along * uy) ** 2
     cosine = east[of] * ux + north[of] * uy
     edge = np.where(cosine >= 0, index.ahead[part], index.back[part])
-    fit = index.fit
-    slant = 1 - np.abs(cosine)
-    cost = off2 / np.float32(fit.match_sigma_m**2) + slant * np.float32(
-        2 / np.radians(fit.match_sigma_deg) ** 2
-    )
-    wrong = (
-        (off2 > fit.match_radius_m**2) | (slant > 1 - np.cos(np.radians(fit.match_angle_deg))) | (edge < 0)
-    )
-    cost[wrong] = np.inf
+    fit, slant = index.fit, 1 - np.abs(cosine)
+    turned = slant * np.float32(2 / np.radians(fit.match_sigma_deg) ** 2)
+    cost = off2 / np.float32(fit.match_sigma_m**2) + turned
+    widest = 1 - np.cos(np.radians(fit.match_angle_deg))
+    cost[(off2 > fit.match_radius_m**2) | (slant > widest) | (edge < 0)] = np.inf
     least = np.minimum.reduceat(cost, begins)
     at = np.flatnonzero(cost == least[of])
     best = at[np.flatnonzero(np.diff(of[at], prepend=-1))]

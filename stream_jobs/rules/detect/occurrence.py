@@ -135,10 +135,8 @@ class SilenceDetector(base.Detector[Silence]):
 
     def expire(self, memory: base.Memory, places: Ints, now_ms: Floats) -> base.Detections:
         """What is found because nothing came up to ``now_ms`` [k], however late that is asked."""
-        lanes, silent_ms = (
-            np.flatnonzero(self.due_ms(memory, places) < now_ms),
-            base.ms(self.spec.silent_for_s),
-        )
+        lanes = np.flatnonzero(self.due_ms(memory, places) < now_ms)
+        silent_ms = base.ms(self.spec.silent_for_s)
         end_ms, limit_s = memory.rows["end"][places[lanes]], silent_ms / 1000
         memory.rows["found"][places[lanes]] = end_ms + silent_ms
         return [
