@@ -209,14 +209,18 @@ def grade(connection: db.Connection, settings: Settings, now: datetime) -> int:
     return arrived
 
 
-def predict_open(connection: db.Connection, settings: Settings) -> int:
-    """A new prediction for each open request, where one can be made; how many are open."""
-    waiting = fetch(connection, SQL["open"])
+def predict_open(database: Database, settings: Settings) -> int:
+    """A new prediction for each open request, where one can be made; how many are open.
+
+    Transactions of their own: all ways of a busy fleet take longer than one may last.
+    """
+    waiting = database.run(lambda c: fetch(c, SQL["open"]))
     forecast: Forecast | None = None
     for number, vehicle_id, *to in waiting:
         try:
-            forecast = forecast or Forecast(connection, settings)
-            keep(connection, number, forecast.predict(connection, vehicle_id, (to[0], to[1])))
+            forecast = forecast or database.run(partial(Forecast, settings=settings))
+            found = database.run(partial(forecast.predict, vehicle_id=vehicle_id, to=(to[0], to[1])))
+            database.run(partial(keep, request_no=number, prediction=found))
         except ConfigError as error:
             log.info("no arrival time for now", request=number, reason=str(error))
     return len(waiting)
@@ -228,4 +232,4 @@ def predict_arrivals(database: Database, settings: Settings) -> None:
     The grade first, so that nobody is predicted who has arrived.
     """
     database.run(lambda c: grade(c, settings, datetime.now().astimezone()))
-    database.run(lambda c: predict_open(c, settings))
+    predict_open(database, settings)

@@ -183,7 +183,7 @@ def test_an_arrival_time_is_predicted_stored_and_graded(lane: Lane, database: Da
     assert found.way.length_m == pytest.approx(744.0, rel=1e-3)
     assert found.way.time_s == pytest.approx(744 / (60 * 0.7) * 3.6, rel=1e-3)
     number = database.run(lambda c: ask_for(c, vin(1), to, found))
-    assert database.run(lambda c: predict_open(c, lane.settings)) == 1
+    assert predict_open(database, lane.settings) == 1
     assert database.run(lambda c: grade(c, lane.settings, MONDAY)) == 0
     insert(database, "odograph.trip", [trip(1, "a", "b", MONDAY - timedelta(minutes=9), minutes=10)])
     assert database.run(lambda c: grade(c, lane.settings, MONDAY)) == 1
@@ -192,7 +192,7 @@ def test_an_arrival_time_is_predicted_stored_and_graded(lane: Lane, database: Da
     assert (quality["from_min"], quality["predictions"]) == (Decimal("0.5"), 1)
     assert quality["bias_s"] == pytest.approx(late_s, abs=0.001)
     assert quality["mape_pct"] == pytest.approx(abs(late_s) / 60 * 100, abs=0.01)
-    assert database.run(lambda c: predict_open(c, lane.settings)) == 0
+    assert predict_open(database, lane.settings) == 0
     [told] = query(lane, "SELECT * FROM serving.eta")
     assert (told["request_no"], told["outcome"], told["arrived_at"]) == (
         number,
