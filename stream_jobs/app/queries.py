@@ -195,11 +195,5 @@ def kafka_options(settings: Settings, endpoints: Endpoints, *topics: str) -> dic
 
 def record_columns(raw: DataFrame) -> DataFrame:
     """The record's columns out of Spark's Kafka columns; the Kafka timestamp is the bridge's receive time."""
-    return raw.select(
-        "topic",
-        "partition",
-        F.col("offset").alias("log_offset"),
-        "key",
-        F.unix_millis("timestamp").alias("received_ms"),
-        "value",
-    )
+    log_offset, received_ms = F.col("offset").alias("log_offset"), F.unix_millis("timestamp")
+    return raw.select("topic", "partition", log_offset, "key", received_ms.alias("received_ms"), "value")

@@ -53,13 +53,9 @@ def as_arrow(records: "pd.DataFrame") -> pa.RecordBatch:
     return pa.record_batch({name: pa.array(records[name], kind) for name, kind in kinds.items()})
 
 
-RANGES: Final = {
-    "boot_id": (0, MAX_INT),
-    "seq": (0, MAX_INT),
-    "t0_ms": (0, MAX_INT),
-    "dt_ms": (1, MAX_DT_MS),
-    "n": (1, MAX_SAMPLES),
-}
+RANGES: Final = dict.fromkeys(("boot_id", "seq", "t0_ms"), (0, MAX_INT)) | {
+    "dt_ms": (1, MAX_DT_MS), "n": (1, MAX_SAMPLES),
+}  # fmt: skip
 """What the contract allows a head's number to be; no arithmetic on it can overflow then."""
 VIN: Final = rf"\A{VEHICLE_ID.pattern}\z"  # as RE2 and Java read it
 NUL: Final = "\0"

@@ -199,15 +199,12 @@ class VehicleStage:
         known = lookups.current(self.lookup).of_vehicles(batch.vehicles)
         believed, of_samples = batch.believed, sample_features(batch)
         columns = of_samples | {
-            "boot_id": batch.boot_id,
-            "seq": batch.seq,
-            "t0_ms": batch.t0_ms,
-            "end_ms": batch.t0_ms + batch.n * batch.dt_ms,
-            "received_ms": batch.received_ms,
+            "boot_id": batch.boot_id, "seq": batch.seq, "t0_ms": batch.t0_ms,
+            "end_ms": batch.t0_ms + batch.n * batch.dt_ms, "received_ms": batch.received_ms,
             "believed": believed,
             "vehicle_class": lookups.index_among(known["vehicle_class"], CLASSES),
             "powertrain": lookups.index_among(known["powertrain"], POWERTRAINS),
-        }
+        }  # fmt: skip
         runs = harsh_runs(batch, columns["vehicle_class"], self.journeys)
         coded = batch.vehicles.dictionary_encode()
         return Features(

@@ -167,35 +167,19 @@ def trip_row(
         is_enough = distance_m >= limits.consumption_from_m
         return number(round(amount / distance_m * 100_000, 3)) if is_enough else None
 
+    trip_id = hashlib.sha256(f"{vehicle_id}|{started_ms}".encode()).hexdigest()[:16]
     return TripRow(
-        vehicle_id=vehicle_id,
-        started_ms=started_ms,
-        ended_ms=ended_ms,
-        trip_id=hashlib.sha256(f"{vehicle_id}|{started_ms}".encode()).hexdigest()[:16],
-        phase=phase,
-        **_place(start[1], "start_"),
-        **_place(end[1], "end_"),
-        distance_m=round(distance_m, 1),
-        unseen_m=round(unseen_m, 1),
-        known_m=round(t["known_m"], 1),
-        odometer_m=number(t["odometer_to_m"] - t["odometer_from_m"]),
-        duration_s=duration_s,
-        moving_s=moving_s,
-        standing_s=max(0.0, round(duration_s - moving_s, 3)),
-        idle_s=t["idle_ms"] / MS_PER_S,
-        halts=int(t["halts"]),
-        speed_mean_kmh=kmh(distance_m, duration_s),
-        speed_moving_kmh=kmh(distance_m - unseen_m, moving_s),
-        speed_max_kmh=number(t["speed_max_kmh"]),
+        vehicle_id, started_ms, ended_ms, trip_id, phase, **_place(start[1], "start_"),
+        **_place(end[1], "end_"), distance_m=round(distance_m, 1), unseen_m=round(unseen_m, 1),
+        known_m=round(t["known_m"], 1), odometer_m=number(t["odometer_to_m"] - t["odometer_from_m"]),
+        duration_s=duration_s, moving_s=moving_s, standing_s=max(0.0, round(duration_s - moving_s, 3)),
+        idle_s=t["idle_ms"] / MS_PER_S, halts=int(t["halts"]), speed_mean_kmh=kmh(distance_m, duration_s),
+        speed_moving_kmh=kmh(distance_m - unseen_m, moving_s), speed_max_kmh=number(t["speed_max_kmh"]),
         speeding_s=number(t["speeding_ms"] / MS_PER_S),
-        fuel_l=number(round(t["fuel_l"], 4)),
-        fuel_l_per_100km=per_100_km(t["fuel_l"]),
-        energy_kwh=number(round(t["energy_kwh"], 4)),
-        energy_kwh_per_100km=per_100_km(t["energy_kwh"]),
-        co2_g=_co2_g(t["powertrain"], t["fuel_l"], limits),
-        frames=int(t["frames"]),
-        **harsh,
-    )
+        fuel_l=number(round(t["fuel_l"], 4)), fuel_l_per_100km=per_100_km(t["fuel_l"]),
+        energy_kwh=number(round(t["energy_kwh"], 4)), energy_kwh_per_100km=per_100_km(t["energy_kwh"]),
+        co2_g=_co2_g(t["powertrain"], t["fuel_l"], limits), frames=int(t["frames"]), **harsh,
+    )  # fmt: skip
 
 
 def _co2_g(powertrain: float, fuel_l: float, limits: Journeys) -> float | None:

@@ -323,14 +323,9 @@ def judge(
 def alert_row(news: News, now_ms: int) -> AlertRow:
     """The record; ``now_ms`` stands for its receipt: found long after its bucket, it is marked late."""
     residual = news.residual
-    found = Detection(
-        news.event_ms,
-        news.state.since_ms,
-        None if residual is None else residual.value,
-        None if residual is None else residual.limit(news.state.side),
-        detail=_evidence(news.metric.unit, residual),
-        ended=residual is None,
-    )
+    value, limit = (None, None) if residual is None else (residual.value, residual.limit(news.state.side))
+    detail, is_over = _evidence(news.metric.unit, residual), residual is None
+    found = Detection(news.event_ms, news.state.since_ms, value, limit, detail=detail, ended=is_over)
     return rows.alert_row(news.metric, found, news.vehicle_id, 0, 0, now_ms)
 
 
