@@ -133,11 +133,7 @@ def rehearsal(
     def start(query: Query, folder: str) -> StreamingQuery:
         most = min(REHEARSED, query.max_offsets(settings))
         records = kafka_stream(spark, settings, where, most, *query.topics)
-
-        def sink(batch: DataFrame, _number: int) -> None:
-            batch.toArrow()
-
-        return started(query, records, settings, sink, f"{folder}/{query.name}")
+        return started(query, records, settings, lambda rows, _: rows.toArrow(), f"{folder}/{query.name}")
 
     return rehearsed(spark, settings, [partial(start, query) for query in queries], times=2)
 

@@ -9,6 +9,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -63,9 +64,7 @@ class BucketState:
         """What was kept; nothing at first."""
         head = self._head.get()
         fleet, memory = load(None if head is None else raw_of(head[0]), rule_set)
-        self._stored = {(False, start) for start in memory.vehicles} | {
-            (True, start) for start in memory.places
-        }
+        self._stored = {*product((False,), memory.vehicles), *product((True,), memory.places)}
         memory.vehicles = Blocks(memory.vehicles, partial(self._block, False))
         memory.places = Blocks(memory.places, partial(self._block, True))
         return fleet, memory

@@ -25,7 +25,6 @@ DOUBLE_DIGITS: Final = 308
 DEPTH: Final = 1024  # deeper orjson reads nothing; Arrow passes over any depth of a field nobody asks for
 STRIDE: Final = 13  # prime: samples of equal width do not hide what is between them
 
-
 _KINDS: Final = {"number": pa.float64(), "flag": pa.bool_(), "codes": pa.list_(pa.string())}
 _FAST: Final = pa.list_(pa.float64())
 HEAD_SCHEMA: Final = pa.schema([(name, pa.string() if name == "vehicle_id" else pa.int64()) for name in HEAD])

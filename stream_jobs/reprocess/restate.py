@@ -63,7 +63,6 @@ BATCH_ID: Final = -1  # in place of the speed layer's batch: a restated row belo
 STOPPED: Final = "recompute was asked to stop; the same command goes on where it was"
 LOCK_POLL_S: Final = 0.2
 
-
 log = structlog.get_logger("stream_jobs.reprocess")
 
 

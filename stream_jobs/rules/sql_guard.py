@@ -23,7 +23,6 @@ _ALLOWED: Final = {
     for what, names in read_yaml(Path(__file__).with_suffix(".yaml"), "what SQL may hold").items()
 }
 
-
 Objection = tuple[str, int | None]
 """Why a text is refused, and the line, counted from 1; None where Spark does not tell it."""
 

@@ -39,7 +39,6 @@ from stream_jobs.rules.sql_guard import foreign_relation, query_objection
 MEMORY_MB: Final = 1024
 _AT: Final = re.compile(r"\(line (\d+), pos \d+\)|line (\d+) pos \d+")
 _MESSAGE_CHARS: Final = 500
-SIGNAL_NAMES: Final = tuple(signal.name for signal in SIGNALS)
 VIEWS: Final = ("frames", "samples")
 KEYS: Final = ("over", "key", "watermark_s", "about")
 SKEW_FACTOR: Final = 4  # times ``receipt_skew_s`` a partition may be ahead of another before rows are dropped
@@ -287,7 +286,7 @@ def view(definition: Definition, records: DataFrame, limits: ClockLimits) -> Dat
 
     Spark forgets that a time computed from the watermarked one is event time: its metadata says so.
     """
-    signals = definition.reads(SIGNAL_NAMES)
+    signals = definition.reads([signal.name for signal in SIGNALS])
     received_ms = T.StructField("received_ms", T.LongType())
     fields = [*(FRAME[name] for name in HEAD), received_ms, *(FRAME[name] for name in signals)]
     asked = records.select("key", "received_ms", "value")

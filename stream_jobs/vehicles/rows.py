@@ -120,7 +120,6 @@ pack: Final[Callable[[Row], bytes]] = msgspec.json.encode
 unpack: Final[Callable[[bytes], Row]] = msgspec.json.Decoder(Row).decode
 """The row that ``pack`` made a body of."""
 
-
 TOTALS: Final = (
     "frames", "distance_m", "unseen_m", "known_m", "moving_ms", "idle_ms", "speeding_ms", "speed_max_kmh",
     "fuel_l", "energy_kwh", "halts", *HARSH, "odometer_from_m", "odometer_to_m", "powertrain",
@@ -233,8 +232,6 @@ TABLES: Final[Mapping[type, Table]] = {
         "odograph.late_vehicle_frames", ("vehicle_id", "from_time", "received_at"), "from_time"
     ),
 }
-
-
 RESTATED: Final = tuple(kind for kind, table in TABLES.items() if table.reopen)  # by the batch layer
 
 

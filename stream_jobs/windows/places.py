@@ -34,7 +34,6 @@ SHARE: Final = pa.schema(
 )
 """Columns of shares: sums of windows of places over some vehicles, and how many vehicles they were."""
 
-
 RoadRows = Mapping[str, Ints]
 """Partial rows by column: ``of_frame``, the frame of each, and SHARE's start, place, direction and sums."""
 
