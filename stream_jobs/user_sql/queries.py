@@ -181,7 +181,7 @@ def columns_of(definition: Definition, schema: T.StructType) -> dict[str, str]:
             reason = f" is a {given.simpleString()}: take {name}.start AS {name}_start instead"
         elif kind is None:
             reason = f" is a {given.simpleString()}, which has no column type: take it apart or cast it"
-        elif not name.isidentifier() or name != name.lower() or len(name) > _NAME_BYTES:
+        elif not name.isidentifier() or name != name.lower() or len(name.encode()) > _NAME_BYTES:
             reason = ": name it by `AS name`, of a-z, 0-9 and _"
         elif name in columns:
             reason = " is there twice"

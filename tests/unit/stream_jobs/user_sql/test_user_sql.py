@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import types as T
 
 import stream_jobs
 from infra.contract.errors import ConfigError
@@ -202,6 +203,13 @@ def test_what_a_select_over_the_view_needs_is_taken(spark: SparkSession, tmp_pat
     schema = check(spark, read_file(written(tmp_path, HEAD + statement), 60), LIMITS)
     assert schema.names == ["vehicle_id", "seq", "plain", "word", "v", "sum", "longer"]
     assert spark.sql("SELECT '${env:HOME}'").head()[0] == "${env:HOME}"
+
+
+def test_a_columns_name_that_postgresql_would_cut_is_refused(tmp_path: Path) -> None:
+    definition = read_file(written(tmp_path, HEAD + GROUPED), 60)
+    schema = T.StructType([T.StructField("ä" * 32, T.LongType())])
+    with pytest.raises(ConfigError, match="name it by `AS name`"):
+        columns_of(definition, schema)
 
 
 def test_two_rows_of_a_batch_with_one_key_are_refused(tmp_path: Path) -> None:
