@@ -38,6 +38,7 @@ ROAD, EDGE = (
     )
 )
 LATEST = Table("odograph.vehicle_latest", ("vehicle_id",), "event_time")
+SHARES = Table("odograph.road_share", ("start_ms", "place", "heading_sector", "bucket"), "start_ms")
 
 
 @dataclass(slots=True)
@@ -96,8 +97,8 @@ class TelemetrySink:
         moved = execute(connection, SQL["note_buckets"], query | dict(named))
         if shares.num_rows:
             told = pa.concat_tables(map(_share, *_columns(shares, "bucket", "body")))
-            stage(connection, "odograph.road_share", told)
-            execute(connection, SQL["add_shares"])
+            stage(connection, SHARES.name, told)
+            execute(connection, SHARES.put(told.column_names))
             columns = zip(*fetch(connection, SQL["sum_shares"]), strict=True)
             sums = pa.table([pa.array(column, pa.int64()) for column in columns], schema=SHARE)
             for table, of in zip((ROAD, EDGE), place_rows(sums, self.road_window_s), strict=True):

@@ -17,14 +17,6 @@ WHERE b.open_from_ms <> excluded.open_from_ms
 DELETE FROM odograph.road_share
 WHERE start_ms < (SELECT min(open_from_ms) FROM odograph.road_share_bucket) - %(margin_ms)s
 
--- name: add_shares
-INSERT INTO odograph.road_share SELECT * FROM staged_road_share
-ORDER BY start_ms, place, heading_sector, bucket
-ON CONFLICT (start_ms, place, heading_sector, bucket) DO UPDATE SET
-    samples = excluded.samples, time_ms_sum = excluded.time_ms_sum,
-    speed_over_time_sum = excluded.speed_over_time_sum, vehicles = excluded.vehicles,
-    vehicle_bits = excluded.vehicle_bits
-
 -- name: sum_shares
 -- By the key, place by place: the planner knows nothing of staged rows and would read the whole table.
 SELECT t.*, s.*

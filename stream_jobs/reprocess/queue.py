@@ -245,10 +245,11 @@ def begin(connection: Connection, kind: str, span: Span, late_until: datetime | 
 def add(connection: Connection, run: Run, counts: Counts, done_ms: int | None = None) -> None:
     """Add to the counts in the transaction that changed something; windows before ``done_ms`` are done."""
     values = dict.fromkeys(COUNTED, 0) | counts
-    execute(connection, SQL["add"], values | {"run_no": run.run_no, "done_ms": done_ms})
+    statement = SQL["add"].format(sums=", ".join(f"{name} = {name} + %({name})s" for name in COUNTED))
+    execute(connection, statement, values | {"run_no": run.run_no, "done_ms": done_ms})
 
 
 def finish(connection: Connection, run: Run) -> Counts:
     """The run is over; what it changed in all, also before it was killed."""
-    (row,) = fetch(connection, SQL["finish"], {"run_no": run.run_no})
+    (row,) = fetch(connection, SQL["finish"].format(counted=", ".join(COUNTED)), {"run_no": run.run_no})
     return Counts(dict(zip(COUNTED, row, strict=True)))

@@ -72,17 +72,9 @@ INSERT INTO odograph.recompute_run (kind, from_at, until_at, vehicle_id, late_un
 VALUES (%(kind)s, %(from_at)s, %(until_at)s, %(vehicle_id)s, %(late_until)s) RETURNING run_no, NULL
 
 -- name: add
-UPDATE odograph.recompute_run SET
-    late_frames = late_frames + %(late_frames)s, vehicle_windows = vehicle_windows + %(vehicle_windows)s,
-    place_windows = place_windows + %(place_windows)s, orphaned = orphaned + %(orphaned)s,
-    vehicles = vehicles + %(vehicles)s, journeys = journeys + %(journeys)s,
-    alerts_added = alerts_added + %(alerts_added)s, alerts_changed = alerts_changed + %(alerts_changed)s,
-    alerts_withdrawn = alerts_withdrawn + %(alerts_withdrawn)s,
+UPDATE odograph.recompute_run SET {sums},
     done_until = coalesce(to_timestamp(%(done_ms)s::bigint / 1000.0), done_until)
 WHERE run_no = %(run_no)s
 
 -- name: finish
--- In the order of queue.COUNTED.
-UPDATE odograph.recompute_run SET finished_at = now() WHERE run_no = %(run_no)s
-RETURNING late_frames, vehicle_windows, place_windows, orphaned, vehicles, journeys, alerts_added, alerts_changed,
-          alerts_withdrawn
+UPDATE odograph.recompute_run SET finished_at = now() WHERE run_no = %(run_no)s RETURNING {counted}
