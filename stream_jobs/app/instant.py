@@ -49,7 +49,7 @@ GATHERING: Final = {
     "crash": {"includeHeaders": "true"},
 }
 """How a topic is read: an answer of Kafka costs the same however few records it has, so frames may wait for
-one another. A crash record waits for nothing.
+one another. A crash record waits for nothing, and comes with its headers.
 """
 POLL_S: Final = 1
 EXECUTORS_S: Final = 120.0
