@@ -3,6 +3,7 @@
 At each start of the query Spark starts a Python on the driver's machine that opens the state and ends. It
 loads this module and nothing that the operator needs, which is 2 s of CPU of every start and takeover.
 """
+# ruff: noqa: N802, N803  Spark's names
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -51,20 +52,14 @@ class Processor(StatefulProcessor):
         """Open the state."""
         self._state = opened(handle)
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802  Spark's name
-        self,
-        key: Any,
-        rows: "Iterator[pd.DataFrame]",
-        timerValues: TimerValues,  # noqa: N803
+    def handleInputRows(  # type: ignore[override]
+        self, key: Any, rows: "Iterator[pd.DataFrame]", timerValues: TimerValues
     ) -> "Iterator[pd.DataFrame]":
         """Records of a bucket."""
         return self._rows(key, rows, timerValues, None)
 
-    def handleExpiredTimer(  # noqa: N802  Spark's name
-        self,
-        key: Any,
-        timerValues: TimerValues,  # noqa: N803
-        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> "Iterator[pd.DataFrame]":
         """A bucket without records whose timer is due."""
         return self._rows(key, (), timerValues, expiredTimerInfo.getExpiryTimeInMs())
@@ -73,8 +68,6 @@ class Processor(StatefulProcessor):
         self, key: Any, rows: "Iterable[pd.DataFrame]", timers: TimerValues, expired_ms: int | None
     ) -> "Iterator[pd.DataFrame]":
         operator, store = self._unpacked
-        watermark_ms = timers.getCurrentWatermarkInMs()
-        found: Iterator[pd.DataFrame] = operator(
-            int(key[0]), rows, store(self._state, expired_ms), watermark_ms
-        )
+        state, watermark_ms = store(self._state, expired_ms), timers.getCurrentWatermarkInMs()
+        found: Iterator[pd.DataFrame] = operator(int(key[0]), rows, state, watermark_ms)
         return found
