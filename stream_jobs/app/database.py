@@ -152,10 +152,8 @@ def _connect(url: str, name: str, attempt_s: float, stop: threading.Event) -> Co
 
 def stage(connection: Connection, table: str, rows: pa.Table) -> None:
     """``rows`` into the temporary table before ``table``; where rows are left out, those that it takes."""
-    connection.execute(
-        f"CREATE TEMP TABLE IF NOT EXISTS {sql.staged(table)} (LIKE {table} INCLUDING DEFAULTS) "
-        "ON COMMIT DELETE ROWS"
-    )
+    made = f"CREATE TEMP TABLE IF NOT EXISTS {sql.staged(table)} (LIKE {table} INCLUDING DEFAULTS)"
+    execute(connection, f"{made} ON COMMIT DELETE ROWS")
     if connection.refused is not None and rows.num_rows:
         rows = _storable(connection, table, rows, connection.refused)
     copy_rows(connection, table, rows)

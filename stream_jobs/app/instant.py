@@ -132,14 +132,9 @@ def start(settings: Settings, where: Endpoints, query: str, rows: DataFrame) -> 
 
 
 def findings(
-    spark: SparkSession,
-    settings: Settings,
-    where: Endpoints,
-    rules: Sequence[Rule],
-    query: str,
-    topic: str | None = None,
-    since_ms: int | None = None,
-) -> DataFrame:
+    spark: SparkSession, settings: Settings, where: Endpoints, rules: Sequence[Rule], query: str,
+    topic: str | None = None, since_ms: int | None = None,
+) -> DataFrame:  # fmt: skip
     """What a query makes of the records of its topic, or of another, for the topic ``alerts``.
 
     ``since_ms``: without a checkpoint, of those received since.
@@ -160,12 +155,9 @@ def started(
     settings: Settings, where: Endpoints, query: str, rows: DataFrame, checkpoint: str, trigger_s: float
 ) -> StreamingQuery:
     """Start a query that writes ``rows``."""
-    sink = {
-        **java_access(where.kafka_bootstrap),
-        "topic": kafka_topic(settings.kafka.prefix, "alerts"),
-        "checkpointLocation": checkpoint,
-    }
-    timed: Any = rows.writeStream.format("kafka").options(**sink).outputMode("update").queryName(query)
+    sink = {"topic": kafka_topic(settings.kafka.prefix, "alerts"), "checkpointLocation": checkpoint}
+    writer = rows.writeStream.format("kafka").options(**java_access(where.kafka_bootstrap), **sink)
+    timed: Any = writer.outputMode("update").queryName(query)
     running: StreamingQuery = timed.trigger(realTime=f"{trigger_s:g} seconds").start()  # unknown to the stubs
     return running
 

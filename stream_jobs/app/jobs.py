@@ -98,12 +98,9 @@ class Application:
     """The session, the queries and the periodic tasks, from start to stop."""
 
     def __init__(
-        self,
-        settings: Settings,
-        addresses: Endpoints,
-        stop: threading.Event,
+        self, settings: Settings, addresses: Endpoints, stop: threading.Event,
         queries: Sequence[Query] = QUERIES,
-    ) -> None:
+    ) -> None:  # fmt: skip
         grid_of(settings)
         self._settings = settings
         self._addresses = addresses

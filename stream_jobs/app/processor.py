@@ -10,14 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import cloudpickle
-from pyspark.sql.streaming.stateful_processor import (
-    ExpiredTimerInfo,
-    MapState,
-    StatefulProcessor,
-    StatefulProcessorHandle,
-    TimerValues,
-    ValueState,
-)
+from pyspark.sql.streaming import stateful_processor as states
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,16 +18,16 @@ if TYPE_CHECKING:
 HEAD: Final = "memory string"
 BLOCKS: Final = ("of_places boolean, start_ms long", "block string")
 
-Opened = tuple[StatefulProcessorHandle, ValueState, MapState]
+Opened = tuple[states.StatefulProcessorHandle, states.ValueState, states.MapState]
 """A bucket's values in Spark's state store; see ``telemetry.BucketState``."""
 
 
-def opened(handle: StatefulProcessorHandle) -> Opened:
+def opened(handle: states.StatefulProcessorHandle) -> Opened:
     """The values, opened while a processor begins."""
     return handle, handle.getValueState("head", HEAD), handle.getMapState("blocks", *BLOCKS)
 
 
-class Processor(StatefulProcessor):
+class Processor(states.StatefulProcessor):
     """An operator as Spark calls it: for a bucket with records, and for one whose timer is due.
 
     ``operator``: called with bucket, records, what ``store`` makes of ``Opened`` and the expired timer [ms]
@@ -48,24 +41,24 @@ class Processor(StatefulProcessor):
     def _unpacked(self) -> Any:
         return cloudpickle.loads(self._packed)
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
+    def init(self, handle: states.StatefulProcessorHandle) -> None:
         """Open the state."""
         self._state = opened(handle)
 
     def handleInputRows(  # type: ignore[override]
-        self, key: Any, rows: "Iterator[pd.DataFrame]", timerValues: TimerValues
+        self, key: Any, rows: "Iterator[pd.DataFrame]", timerValues: states.TimerValues
     ) -> "Iterator[pd.DataFrame]":
         """Records of a bucket."""
         return self._rows(key, rows, timerValues, None)
 
     def handleExpiredTimer(
-        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+        self, key: Any, timerValues: states.TimerValues, expiredTimerInfo: states.ExpiredTimerInfo
     ) -> "Iterator[pd.DataFrame]":
         """A bucket without records whose timer is due."""
         return self._rows(key, (), timerValues, expiredTimerInfo.getExpiryTimeInMs())
 
     def _rows(
-        self, key: Any, rows: "Iterable[pd.DataFrame]", timers: TimerValues, expired_ms: int | None
+        self, key: Any, rows: "Iterable[pd.DataFrame]", timers: states.TimerValues, expired_ms: int | None
     ) -> "Iterator[pd.DataFrame]":
         operator, store = self._unpacked
         state, watermark_ms = store(self._state, expired_ms), timers.getCurrentWatermarkInMs()

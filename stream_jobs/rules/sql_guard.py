@@ -18,10 +18,8 @@ from infra.settings.files import read_yaml
 
 _TERMS: Final = "org.apache.spark.sql.catalyst.expressions"
 """Package of all terms that need no resolution: literals, operators, casts, CASE, LIKE, lambdas, windows."""
-_ALLOWED: Final = {
-    what: frozenset(names)
-    for what, names in read_yaml(Path(__file__).with_suffix(".yaml"), "what SQL may hold").items()
-}
+_LISTS: Final = read_yaml(Path(__file__).with_suffix(".yaml"), "what SQL may hold")
+_ALLOWED: Final = {what: frozenset(names) for what, names in _LISTS.items()}
 
 Objection = tuple[str, int | None]
 """Why a text is refused, and the line, counted from 1; None where Spark does not tell it."""

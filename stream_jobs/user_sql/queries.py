@@ -207,11 +207,8 @@ def ensure_table(connection: Connection, definition: Definition, columns: Mappin
         execute(connection, f"GRANT SELECT ON {table} TO odograph_dashboard")
     elif found != columns:
         stands, given = (", ".join(f"{n} {kind}" for n, kind in sorted(c.items())) for c in (found, columns))
-        raise wrong(
-            definition.path,
-            f"table {table} has the columns {stands}, the query gives {given}; "
-            "drop the table or give the file another name",
-        )
+        reason = f"table {table} has the columns {stands}, the query gives {given}; "
+        raise wrong(definition.path, f"{reason}drop the table or give the file another name")
 
 
 def user_queries(settings: Settings, spark: SparkSession) -> tuple[Query, ...]:
@@ -385,8 +382,5 @@ def refuse_doubles(definition: Definition, rows: pa.Table) -> None:
     keys = rows.select(definition.key).group_by(list(definition.key)).aggregate([])
     if keys.num_rows < rows.num_rows:
         several, key = rows.num_rows - keys.num_rows, ", ".join(definition.key)
-        raise wrong(
-            definition.path,
-            f"`key` ({key}) does not tell rows apart: {several} of a batch are others'; "
-            "add columns to it, or GROUP BY it",
-        )
+        reason = f"`key` ({key}) does not tell rows apart: {several} of a batch are others'; "
+        raise wrong(definition.path, f"{reason}add columns to it, or GROUP BY it")

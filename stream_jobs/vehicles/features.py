@@ -169,13 +169,10 @@ def joined(parts: Sequence[Features]) -> Features:
     ids = dict.fromkeys(vehicle_id for part in parts for vehicle_id in part.ids)
     place = {vehicle_id: k for k, vehicle_id in enumerate(ids)}
     vehicle = [np.array([place[each] for each in part.ids], np.int64)[part.vehicle] for part in parts]
-    return Features(
-        [*ids],
-        np.concatenate(vehicle),
-        np.concatenate([part.frame_features for part in parts]),
-        [run for part in parts for run in part.runs],
-        concatenated([part.rules for part in parts if part.rules is not None]),
-    )
+    frame_features = np.concatenate([part.frame_features for part in parts])
+    runs = [run for part in parts for run in part.runs]
+    rules = concatenated([part.rules for part in parts if part.rules is not None])
+    return Features([*ids], np.concatenate(vehicle), frame_features, runs, rules)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,10 +139,8 @@ class SilenceDetector(base.Detector[Silence]):
         silent_ms = base.ms(self.spec.silent_for_s)
         end_ms, limit_s = memory.rows["end"][places[lanes]], silent_ms / 1000
         memory.rows["found"][places[lanes]] = end_ms + silent_ms
-        return [
-            (lane, base.Detection(int(at_ms) + silent_ms, int(at_ms), limit_s, limit_s))
-            for lane, at_ms in zip(lanes.tolist(), end_ms.tolist(), strict=True)
-        ]
+        each = zip(lanes.tolist(), end_ms.astype(np.int64).tolist(), strict=True)
+        return [(lane, base.Detection(at + silent_ms, at, limit_s, limit_s)) for lane, at in each]
 
 
 class Boot(NamedTuple):
