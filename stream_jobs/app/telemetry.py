@@ -200,13 +200,11 @@ def _out(rows: list[Row], found: Found, bucket: int, open_from_ms: int) -> pd.Da
     kinds, vehicles, packed = zip(*bodies, strict=True)
     missed = sum(table.num_rows for table in found.missed)
     numbers = {"open_from_ms": open_from_ms, "copies": found.copies, "missed": missed}
-    return pd.DataFrame(
-        {
-            "kind": kinds, "vehicle_id": vehicles, "body": packed,
-            "bucket": pd.array([bucket] * len(bodies), "Int32"),
-            **{k: pd.array([None] * (len(bodies) - 1) + [v], "Int64") for k, v in numbers.items()},
-        }
-    )  # fmt: skip
+    return pd.DataFrame({
+        "kind": kinds, "vehicle_id": vehicles, "body": packed,
+        "bucket": pd.array([bucket] * len(bodies), "Int32"),
+        **{k: pd.array([None] * (len(bodies) - 1) + [v], "Int64") for k, v in numbers.items()},
+    })  # fmt: skip
 
 
 def ipc_of(table: pa.Table) -> bytes:

@@ -162,15 +162,12 @@ def by_rule(comparison: Comparison) -> dict[str, Mapping[str, int]]:
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """All of it for a machine."""
-    return {
-        "rules": by_rule(comparison),
-        "raised": [*map(_told, comparison.raised)],
-        "lost": [*map(_told, comparison.lost)],
-        "kept": [
-            _told(change.after) | {"later_s": change.later_s, "severity_before": change.before.severity}
-            for change in comparison.kept
-        ],
-    }
+    raised, lost = ([*map(_told, alerts)] for alerts in comparison[:2])
+    kept = [
+        _told(change.after) | {"later_s": change.later_s, "severity_before": change.before.severity}
+        for change in comparison.kept
+    ]
+    return {"rules": by_rule(comparison), "raised": raised, "lost": lost, "kept": kept}
 
 
 def _told(alert: Alert) -> dict[str, Any]:

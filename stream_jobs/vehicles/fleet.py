@@ -18,13 +18,11 @@ from stream_jobs.vehicles.journeys.journey import JourneyMemory, unknown
 from stream_jobs.vehicles.sequencer import NO_BOOT, Order
 from stream_jobs.windows.open_windows import Memory as WindowMemory
 
-VEHICLE: Final = np.dtype(
-    [
-        ("boot", "i8"), ("next", "i8"), ("boot_from", "i8"), ("filled", "i8"),
-        ("clock", "f8"), ("due", "f8"),
-        ("seen", "?"), ("last_boot", "i8"), ("last_seq", "i8"), ("lat", "f8"), ("lon", "f8"),
-    ]
-)  # fmt: skip
+VEHICLE: Final = np.dtype([
+    ("boot", "i8"), ("next", "i8"), ("boot_from", "i8"), ("filled", "i8"),
+    ("clock", "f8"), ("due", "f8"),
+    ("seen", "?"), ("last_boot", "i8"), ("last_seq", "i8"), ("lat", "f8"), ("lon", "f8"),
+])  # fmt: skip
 """Order (see sequencer.Order); newest receipt and when it is due (receive clock, ms); the newest frame in
 order, if there was one (``seen``).
 """

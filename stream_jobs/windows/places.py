@@ -137,22 +137,16 @@ def place_rows(sums: pa.Table, window_s: int) -> tuple[pa.Table, pa.Table]:
     """Rows of odograph.road_cell_window and .road_edge_window out of ``summed`` shares."""
     time_ms, speed = sums["time_ms_sum"].to_numpy(), sums["speed_over_time_sum"].to_numpy()
     place, known = sums["place"].to_numpy(), np.ones(sums.num_rows, np.bool_)
-    rows = pa.table(
-        {
-            "place": place,
-            "heading_sector": sums["heading_sector"],
-            "network_no": place >> EDGE_BITS,
-            "edge_id": (place & ((1 << EDGE_BITS) - 1)) - EDGE_OFFSET,
-            "window_start": sums["start_ms"].cast(pa.timestamp("ms", tz="UTC")),
-            "window_s": np.full(sums.num_rows, window_s),
-            VEHICLES: sums[VEHICLES],
-            "vehicle_bits": sums["vehicle_bits"],
-            "samples": sums["samples"],
-            "distance_m": quotient(speed, STEP_MS_PER_M, known),
-            "time_s": quotient(time_ms, 1000.0, known),
-            "speed_kmh": quotient(speed, time_ms * steps("speed_kmh"), known),
-        }
-    )
+    rows = pa.table({
+        "place": place, "heading_sector": sums["heading_sector"], "network_no": place >> EDGE_BITS,
+        "edge_id": (place & ((1 << EDGE_BITS) - 1)) - EDGE_OFFSET,
+        "window_start": sums["start_ms"].cast(pa.timestamp("ms", tz="UTC")),
+        "window_s": np.full(sums.num_rows, window_s), VEHICLES: sums[VEHICLES],
+        "vehicle_bits": sums["vehicle_bits"], "samples": sums["samples"],
+        "distance_m": quotient(speed, STEP_MS_PER_M, known),
+        "time_s": quotient(time_ms, 1000.0, known),
+        "speed_kmh": quotient(speed, time_ms * steps("speed_kmh"), known),
+    })  # fmt: skip
     is_edge = pc.equal(rows["heading_sector"], NO_SECTOR)
     edges, cells = (rows.filter(chosen) for chosen in (is_edge, pc.invert(is_edge)))
     names = pa.array([f"{cell:x}" for cell in cells["place"].to_pylist()], pa.string())
