@@ -260,8 +260,8 @@ class Rule:
         return self.spec.follows if isinstance(self.spec, Unchanged) else None
 
     def words(self) -> set[str]:
-        """Every word of the expressions: the columns it reads are among them."""
-        return {word for _, sql, _ in self.expressions() for word in _WORD.findall(sql)}
+        """Every word of the expressions, in small letters: the columns it reads are among them."""
+        return {word.lower() for _, sql, _ in self.expressions() for word in _WORD.findall(sql)}
 
 
 class Fleet(NamedTuple):

@@ -16,6 +16,7 @@ from infra.contract.signals import BY_NAME, SIGNALS
 from infra.contract.verdict import ClockLimits, clock_limits
 from infra.settings.sections import Journeys
 from infra.settings.settings import Settings
+from stream_jobs.app.schema import HEAD
 from stream_jobs.frames.arrays import Floats, Frames, Ints, Known
 from stream_jobs.frames.batch import frame_batch
 from stream_jobs.frames.lookup_files import Place, place_of
@@ -216,7 +217,8 @@ class VehicleStage:
         if not self.rules:
             return unknown_inputs(0, len(batch))
         named = {word for rule in self.rules for word in rule.words()}
-        columns = known | plausible_columns(batch.table, [s.name for s in SIGNALS if s.name in named])
+        columns = known | {name: batch.table[name] for name in HEAD if name in named}
+        columns |= plausible_columns(batch.table, [s.name for s in SIGNALS if s.name in named])
         where = tuple(of_samples[name] for name in ("lat_deg", "lon_deg", "heading_deg"))
         columns |= lookups.current(self.lookup).history(named, batch.vehicles, where)
         return _evaluator(self.rules)(pa.table(columns))

@@ -25,6 +25,7 @@ from stream_jobs.vehicles.features import (
 )
 from stream_jobs.vehicles.rows import HarshRow
 from tests.support_frames import frame, vin
+from tests.unit.stream_jobs.rules.traces import rule
 
 T0 = 1_780_000_000_000
 SETTINGS = Settings()
@@ -140,6 +141,17 @@ def test_a_speed_in_whole_kmh_that_reads_the_gate_may_be_above_it(last_kmh: floa
     assert of_car is not None
     run = [KINDS.index("corner"), T0 + 400, T0 + 800, 4.2, last_kmh]
     assert of_car["runs"] == (run if curves else [])
+
+
+def test_a_rule_sees_what_a_frames_head_says_and_names_are_those_of_sql(tmp_path: Path) -> None:
+    whose = f"vehicle_id = '{vin(2)}' AND N > 1"
+    hot = rule(tmp_path, kind="level", condition=whose, value="Coolant_Temp_C", limit=110, beyond="above")
+    stage = VehicleStage(clock_limits(SETTINGS), SETTINGS.journeys, NOBODY, (hot,))
+    frames = stage.frames(records([frame(k, 0, T0, coolant_temp_c=120.0) for k in (1, 2)]))
+    assert frames is not None
+    rules = stage.features(frames).rules
+    assert rules is not None
+    assert rules.of(0).holds.tolist() == [-1, 1]
 
 
 def test_the_lookup_is_written_at_once_and_read_again_when_it_changed(tmp_path: Path) -> None:

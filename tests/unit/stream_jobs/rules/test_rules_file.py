@@ -60,6 +60,11 @@ def test_a_rule_knows_the_columns_it_reads() -> None:
     assert {"engine_rpm", "battery_voltage_v"} <= rule.words()
 
 
+def test_the_case_of_a_columns_name_means_nothing_as_in_sql(tmp_path: Path) -> None:
+    (rule,) = load(tmp_path, GOOD.replace("coolant_temp_c", "Coolant_Temp_C"))
+    assert {"engine_rpm", "coolant_temp_c"} <= rule.words()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
