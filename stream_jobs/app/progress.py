@@ -14,7 +14,14 @@ from typing import Any, Final
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from pyspark import SparkContext
-from pyspark.sql.streaming import listener as spark
+from pyspark.sql.streaming.listener import (
+    JStreamingQueryListener,
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 
 from infra.clients.db import sql_of
 from stream_jobs.app.database import Connection, Database, execute, fetch
@@ -25,14 +32,14 @@ BACKLOG = 10_000  # lines kept for the table while the database is away; the old
 BREAK_MS = 10_000  # looks for records that lie further apart, and two triggers more: Kafka could not be asked
 
 
-class Listener(spark.StreamingQueryListener):
+class Listener(StreamingQueryListener):
     """A listener that is given the progress of a batch as a mapping, in the words of Spark's JSON."""
 
     @abstractmethod
     def progressed(self, progress: Mapping[str, Any]) -> None:
         """A batch is done."""
 
-    def onQueryProgress(self, event: spark.QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
         """PySpark's own way in: dear, and the same."""
         self.progressed(orjson.loads(event.progress.json))
 
@@ -43,7 +50,7 @@ class Listener(spark.StreamingQueryListener):
         return jvm.PythonStreamingQueryListenerWrapper(_Calls(self))
 
 
-class _Calls(spark.JStreamingQueryListener):
+class _Calls(JStreamingQueryListener):
     """The calls that come from Java."""
 
     pylistener: Listener
@@ -82,7 +89,7 @@ class Board(Listener):
         self._quiet_ms: dict[str, tuple[int, int]] = {}  # since when nothing came, and the last look
         self._lines: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
 
-    def onQueryStarted(self, event: spark.QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
         with self._lock:
             self._names[str(event.id)] = event.name or str(event.id)
 
@@ -103,7 +110,7 @@ class Board(Listener):
             if value in values:
                 self._gauges[name].labels(line["query"]).set(values[value])
 
-    def onQueryIdle(self, event: spark.QueryIdleEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
         """A query found nothing to do: all that was there before is done."""
         with self._lock:
             name = self._names.get(str(event.id))
@@ -126,7 +133,7 @@ class Board(Listener):
             self._quiet_ms[query] = (at_ms, at_ms)
             return at_ms
 
-    def onQueryTerminated(self, event: spark.QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """A query ended; the main loop sees it by itself."""
 
     def degraded(self, query: str) -> None:

@@ -58,10 +58,15 @@ def network_of(number: int, rows: Iterable[EdgeRow]) -> RoadNetwork:
     kept = sorted((row for row in rows if len(row[4]) > 1), key=lambda row: row[0])
     points = np.array([point for row in kept for point in row[4]], float).reshape(-1, 2)
     return RoadNetwork(
-        number, np.array([row[0] for row in kept], np.int64), np.array([row[1] for row in kept], np.str_),
-        np.array([row[2] for row in kept], float), np.array([row[3] for row in kept], float),
-        np.cumsum([0, *(len(row[4]) for row in kept)]), lat_deg=points[:, 1], lon_deg=points[:, 0],
-    )  # fmt: skip
+        number=number,
+        edge_id=np.array([row[0] for row in kept], np.int64),
+        road_class=np.array([row[1] for row in kept], np.str_),
+        limit_kmh=np.array([row[2] for row in kept], float),
+        length_m=np.array([row[3] for row in kept], float),
+        first_point=np.cumsum([0, *(len(row[4]) for row in kept)]),
+        lat_deg=points[:, 1],
+        lon_deg=points[:, 0],
+    )
 
 
 def save(network: RoadNetwork, path: Path) -> None:

@@ -89,8 +89,9 @@ def _harsh_row(limits: Journeys, vehicle: str, kind: int, event: HarshRun) -> ro
     peak_g = event.peak_mps2 / G_MPS2
     grade = 1 + sum(peak_g >= share * limit_g for share in limits.harsh_grades)
     return rows.HarshRow(
-        vehicle, event.from_ms, event.to_ms, KINDS[kind], grade, peak_g=round(peak_g, 3), limit_g=limit_g,
-        speed_kmh=event.speed_kmh, lat_deg=event.lat_deg, lon_deg=event.lon_deg,
+        vehicle_id=vehicle, began_ms=event.from_ms, ended_ms=event.to_ms, kind=KINDS[kind], grade=grade,
+        peak_g=round(peak_g, 3), limit_g=limit_g, speed_kmh=event.speed_kmh,
+        lat_deg=event.lat_deg, lon_deg=event.lon_deg,
     )  # fmt: skip
 
 
