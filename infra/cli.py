@@ -8,7 +8,6 @@ import sys
 import warnings
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 
 import typer
 from rich.console import Console
@@ -40,8 +39,7 @@ def main() -> None:
     """Run the command line; an error meant for the user is one message, not a trace."""
     warnings.formatwarning = _warning
     for package in PACKAGES:
-        if find_spec(f"{package}.cli") is not None:
-            import_module(f"{package}.cli").register(app)
+        import_module(f"{package}.cli").register(app)
     try:
         if os.geteuid() == 0:
             _among_programs()

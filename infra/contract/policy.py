@@ -150,14 +150,11 @@ TABLES: Final[tuple[tuple[str, Mapping[str, tuple[str, ...]]], ...]] = (
 the SQL files grant. DISPATCH has functions only."""
 
 
-_DATABASE: Final = {
+SECRETS: Final[Mapping[str, tuple[str, ...]]] = {
     "db_owner_url": (),
     "db_ingest_url": ("downlink", "jobs", "instant", "events", "maintenance", "watch", COPIER),
     "db_dashboard_url": ("dashboard",),
     "db_dispatch_url": ("dashboard",),
-}
-SECRETS: Final[Mapping[str, tuple[str, ...]]] = {
-    **_DATABASE,
     "mqtt_access": ("bridge", "downlink", "watch"),
     "kafka_bootstrap": ("bridge", "downlink", "jobs", "instant", "events", "maintenance", "watch", COPIER),
     "region.other_ca_file": (COPIER,),

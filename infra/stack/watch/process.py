@@ -8,12 +8,11 @@ import shutil
 import threading
 import time
 from collections import Counter as Keys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from contextlib import ExitStack
+from typing import Final
 
-import psycopg
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -89,8 +88,11 @@ class Watch:
             begun_s = time.monotonic()
             try:
                 with service_errors():
-                    if self._connection is None:
-                        self._connection = _connect(self._found.db_ingest_url)
+                    self._connection = self._connection or open_connection(
+                        self._found.db_ingest_url, Connection, statement_timeout_s=5,
+                        session={"timezone": "UTC"}, autocommit=True, application_name="odograph-watch",
+                        tcp_user_timeout=5000,
+                    )  # fmt: skip
                     self._slowly(self._connection, self._look(self._connection))
                 self._looks.inc()
                 self.problem = None
@@ -123,14 +125,11 @@ class Watch:
         appended = samples.Figures(passed=sum(sum(end.values()) for end in ends.values()))
         counts = self._newest()
         silent = None if counts else f"{self._found.mqtt_host} publishes nothing under $SYS"
+        told = samples.broker(counts, self._settings) if counts else samples.NOTHING
         at_s = time.monotonic()
         found = {
             "postgres": (at_s, None, own),
-            "mosquitto": (
-                at_s,
-                silent,
-                samples.broker(counts, self._settings) if counts else samples.NOTHING,
-            ),
+            "mosquitto": (at_s, silent, told),
             "kafka": (at_s, kafka_trouble, samples.NOTHING if kafka_trouble else appended),
         }
         with ThreadPoolExecutor(max_workers=max(1, len(self._pages))) as pool:  # none holds up another
@@ -146,7 +145,7 @@ class Watch:
         rows = [samples.sample(now, self._before.get(stage)) for stage, now in readings.items()]
         good_s = GOOD * self._settings.watch.interval_s + ANSWER_S
         places_ = self._places(connection, ends, read_to)
-        with _transaction(connection) as cursor:
+        with connection.transaction(), connection.cursor() as cursor:
             cursor.executemany(SQL["sample"], [row | {"good_s": good_s} for row in rows])
             if places_:
                 cursor.executemany(SQL["place"], [(*place, acting, good_s) for place in places_])
@@ -182,8 +181,7 @@ class Watch:
 
     def _judge(self, connection: Connection) -> None:
         """Which partitions are hot: seen so in two looks. That it begins and ends is logged."""
-        with service_errors():
-            skews = [samples.Skew(*row) for row in connection.execute(status.SQL["skews"])]
+        skews = [samples.Skew(*row) for row in connection.execute(status.SQL["skews"])]
         for skew in skews:
             self._skew.labels(skew.reader, skew.topic).set(skew.ratio)
         now = {(skew.reader, skew.topic): skew for skew in skews if skew.hot(self._settings.watch)}
@@ -200,7 +198,7 @@ class Watch:
         for partition, (low, end) in self._ends.spans(topic).items():
             newest = self._ends.messages(topic, partition, max(low, end - TAIL), end)
             tails[partition] = Keys((message.key() or b"").decode(errors="replace") for message in newest)
-        with _transaction(connection) as cursor:
+        with connection.transaction(), connection.cursor() as cursor:
             cursor.execute("DELETE FROM odograph.top_key")
             found = samples.top_keys(KEYED, tails, self._rates, TOP)
             cursor.executemany(SQL["key"], [(*key, acting) for key in found])
@@ -211,34 +209,19 @@ class Watch:
         self._slow_due_s = time.monotonic() + self._settings.watch.slow_interval_s
         self._memory, folders = status.sizes(self._home, self._pids())
         free = shutil.disk_usage(self._home).free
-        with _transaction(connection) as cursor:
+        with connection.transaction(), connection.cursor() as cursor:
             rows = [(place, size, free) for place, size in folders.items()]
             cursor.executemany(SQL["storage"], rows)
         if self._log_before[1]:  # Kafka answers
             self._top_keys(connection, acting)
 
 
-def _connect(url: str) -> Connection:
-    with service_errors():
-        return open_connection(
-            url, Connection, statement_timeout_s=5, session={"timezone": "UTC"}, autocommit=True,
-            application_name="odograph-watch", tcp_user_timeout=5000,
-        )  # fmt: skip
-
-
 def _ask(connection: Connection) -> tuple[samples.Figures, dict[str, dict[int, int]], str]:
     """The database's own figures, the event store's next offset by topic and partition, and who acts."""
-    with service_errors():
-        *counts, acting = connection.execute(SQL["own"]).fetchone() or (None,) * 5
-        read: dict[str, dict[int, int]] = {}
-        for topic, partition, offset in connection.execute(SQL["read_to"]):
-            read.setdefault(topic, {})[partition] = offset
+    *counts, acting = connection.execute(SQL["own"]).fetchone() or (None,) * 5
+    read: dict[str, dict[int, int]] = {}
+    for topic, partition, offset in connection.execute(SQL["read_to"]):
+        read.setdefault(topic, {})[partition] = offset
     commits, failures, clients, most = counts
     share = samples.share(clients, most or 0)
     return samples.Figures(passed=commits, errors=failures, saturation=share), read, acting or ""
-
-
-@contextmanager
-def _transaction(connection: Connection) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
-    with service_errors(), connection.transaction(), connection.cursor() as cursor:
-        yield cursor

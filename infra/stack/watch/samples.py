@@ -49,44 +49,36 @@ class Metrics:
         return {labels[label]: value for labels, value in self._samples.get(name, ()) if label in labels}
 
 
-class _Names(NamedTuple):
-    """Metrics of one kind of part, after ``odograph_``; a counter with labels is absent until it counts."""
-
-    passed: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    lag: tuple[str, ...] = ()
-    rate_per_s: tuple[str, ...] = ()
-    zero_if_absent: tuple[str, ...] = ()
-
-
+ZERO_IF_ABSENT: Final = "zero if absent"
 _FAILURES: Final = ("maintenance_task_failures_total",)
-_NAMES: Final = {
-    "bridge": _Names(
-        passed=("bridge_produced_total",),
-        errors=("bridge_rejected_total", "bridge_lost_total"),
-        lag=("bridge_in_flight_messages",),
-        zero_if_absent=("errors",),
-    ),
-    "jobs": _Names(errors=("query_dropped_late_total", "query_degraded", *_FAILURES)),
-    "instant": _Names(rate_per_s=("instant_records_per_second",)),  # of the last checkpoint interval
-    "events": _Names(
-        passed=("events_records_total",),
-        errors=("events_rejected_total", "events_retries_total"),
-        lag=("events_lag_records",),
-        zero_if_absent=("passed",),
-    ),
-    "downlink": _Names(
-        passed=("downlink_delivered_total",),
-        errors=("downlink_undelivered_total",),
-        lag=("downlink_lag_records",),
-        zero_if_absent=("passed", "errors"),
-    ),
-    "maintenance": _Names(
-        passed=("maintenance_task_runs_total",), errors=_FAILURES, zero_if_absent=("passed",)
-    ),
-    "mirror": _Names(lag=("mirror_lag_records",)),
-    "dashboard": _Names(passed=("dashboard_question_seconds_count",), zero_if_absent=("passed",)),
-}
+_NAMES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "bridge": {
+        "passed": ("bridge_produced_total",),
+        "errors": ("bridge_rejected_total", "bridge_lost_total"),
+        "lag": ("bridge_in_flight_messages",),
+        ZERO_IF_ABSENT: ("errors",),
+    },
+    "jobs": {"errors": ("query_dropped_late_total", "query_degraded", *_FAILURES)},
+    "instant": {"rate_per_s": ("instant_records_per_second",)},  # of the last checkpoint interval
+    "events": {
+        "passed": ("events_records_total",),
+        "errors": ("events_rejected_total", "events_retries_total"),
+        "lag": ("events_lag_records",),
+        ZERO_IF_ABSENT: ("passed",),
+    },
+    "downlink": {
+        "passed": ("downlink_delivered_total",),
+        "errors": ("downlink_undelivered_total",),
+        "lag": ("downlink_lag_records",),
+        ZERO_IF_ABSENT: ("passed", "errors"),
+    },
+    "maintenance": {
+        "passed": ("maintenance_task_runs_total",), "errors": _FAILURES, ZERO_IF_ABSENT: ("passed",)
+    },
+    "mirror": {"lag": ("mirror_lag_records",)},
+    "dashboard": {"passed": ("dashboard_question_seconds_count",), ZERO_IF_ABSENT: ("passed",)},
+}  # fmt: skip
+"""Metrics by kind of part and figure, after ``odograph_``; one with labels is absent until it counts."""
 
 
 def of_process(name: str, text: str, settings: Settings) -> Figures:
@@ -97,8 +89,8 @@ def of_process(name: str, text: str, settings: Settings) -> Figures:
     names, metrics = _NAMES[kind], Metrics(text)
     found: dict[str, float | None] = {}
     for figure in ("passed", "errors", "lag", "rate_per_s"):
-        value = metrics.total(*(f"odograph_{metric}" for metric in getattr(names, figure)))
-        found[figure] = 0.0 if value is None and figure in names.zero_if_absent else value
+        value = metrics.total(*(f"odograph_{metric}" for metric in names.get(figure, ())))
+        found[figure] = 0.0 if value is None and figure in names.get(ZERO_IF_ABSENT, ()) else value
     if kind == "bridge":  # the fuller of its two limits
         most, held_bytes = settings.bridge, metrics.total("odograph_bridge_in_flight_bytes")
         shares = [share(found["lag"], most.max_in_flight), share(held_bytes, most.max_in_flight_bytes)]
