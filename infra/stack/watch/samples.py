@@ -52,29 +52,16 @@ class Metrics:
 ZERO_IF_ABSENT: Final = "zero if absent"
 _FAILURES: Final = ("maintenance_task_failures_total",)
 _NAMES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "bridge": {
-        "passed": ("bridge_produced_total",),
-        "errors": ("bridge_rejected_total", "bridge_lost_total"),
-        "lag": ("bridge_in_flight_messages",),
-        ZERO_IF_ABSENT: ("errors",),
-    },
+    "bridge": {"passed": ("bridge_produced_total",), "errors": ("bridge_rejected_total", "bridge_lost_total"),
+               "lag": ("bridge_in_flight_messages",), ZERO_IF_ABSENT: ("errors",)},
     "jobs": {"errors": ("query_dropped_late_total", "query_degraded", *_FAILURES)},
     "instant": {"rate_per_s": ("instant_records_per_second",)},  # of the last checkpoint interval
-    "events": {
-        "passed": ("events_records_total",),
-        "errors": ("events_rejected_total", "events_retries_total"),
-        "lag": ("events_lag_records",),
-        ZERO_IF_ABSENT: ("passed",),
-    },
-    "downlink": {
-        "passed": ("downlink_delivered_total",),
-        "errors": ("downlink_undelivered_total",),
-        "lag": ("downlink_lag_records",),
-        ZERO_IF_ABSENT: ("passed", "errors"),
-    },
-    "maintenance": {
-        "passed": ("maintenance_task_runs_total",), "errors": _FAILURES, ZERO_IF_ABSENT: ("passed",)
-    },
+    "events": {"passed": ("events_records_total",), "lag": ("events_lag_records",),
+               "errors": ("events_rejected_total", "events_retries_total"), ZERO_IF_ABSENT: ("passed",)},
+    "downlink": {"passed": ("downlink_delivered_total",), "errors": ("downlink_undelivered_total",),
+                 "lag": ("downlink_lag_records",), ZERO_IF_ABSENT: ("passed", "errors")},
+    "maintenance": {"passed": ("maintenance_task_runs_total",), ZERO_IF_ABSENT: ("passed",),
+                    "errors": _FAILURES},
     "mirror": {"lag": ("mirror_lag_records",)},
     "dashboard": {"passed": ("dashboard_question_seconds_count",), ZERO_IF_ABSENT: ("passed",)},
 }  # fmt: skip
