@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
+from infra.clients import health
 from infra.clients.health import Check, HealthServer, Listen
 from infra.contract.errors import ServiceError
 from infra.stack.probes import readiness as readiness_of
@@ -35,6 +37,12 @@ def serve(checks: dict[str, Check] | None = None) -> HealthServer:
 def test_a_free_port_is_taken_when_none_is_given() -> None:
     with serve() as server:
         assert server.port > 0
+
+
+def test_who_connects_and_asks_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health._Handler, "timeout", 0.05)
+    with serve() as server, socket.create_connection(("127.0.0.1", server.port), 5) as silent:
+        assert silent.recv(1) == b""
 
 
 def test_livez_is_200_even_when_not_ready() -> None:
