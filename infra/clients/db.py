@@ -4,6 +4,7 @@ import heapq
 import itertools
 import os
 import pwd
+import re
 import socket
 import threading
 import time
@@ -44,10 +45,12 @@ def open_connection(
     if statement_timeout_s is not None:
         settings["statement_timeout"] = str(int(statement_timeout_s * 1000))
     if actor is not None:
-        settings["odograph.actor"] = actor.replace("\\", r"\\").replace(" ", r"\ ")
+        settings["odograph.actor"] = actor
     given = conninfo_to_dict(url)
     if settings:
-        ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        # The server parts options at any white space: whose name has a tab must not add one.
+        texts = {name: re.sub(r"[\\\s]", r"\\\g<0>", value) for name, value in settings.items()}
+        ours = " ".join(f"-c {name}={text}" for name, text in texts.items())
         driver["options"] = f"{given.get('options', '')} {ours}".lstrip()  # of two the server takes the last
     if connect_timeout_s is not None:
         driver["connect_timeout"] = given.get("connect_timeout", connect_timeout_s)

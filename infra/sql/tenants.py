@@ -82,9 +82,8 @@ def lend(owner_url: str, driver: str, vehicle: str, seconds: float) -> None:
 
 def session_of(fleets: Sequence[str] = (), driver: str = "") -> dict[str, str]:
     """Settings of a session that sees these fleets' vehicles and the driver's, and nothing else."""
-    escaped = driver.replace("\\", r"\\").replace(" ", r"\ ")
     named = ",".join(fleet for fleet in fleets if re.fullmatch(FLEET, fleet))
-    return {"role": ROLE, "odograph.fleets": named, "odograph.driver": escaped}
+    return {"role": ROLE, "odograph.fleets": named, "odograph.driver": driver}
 
 
 def empty(connection: Connection) -> None:

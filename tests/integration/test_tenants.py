@@ -156,9 +156,11 @@ def test_a_driver_sees_the_vehicle_that_was_lent_and_only_so_long(filled: tuple[
     lane, fleets = filled
     vin, asked = min(fleets[A]), "SELECT vehicle_id FROM tenant.fleet_latest"
     assert lane.run("fleet", "lend", "dan o\\x", vin, "--for", "1h").returncode == 0
-    with session(lane, driver="dan o\\x") as reader, session(lane, driver="eve") as other:
+    with session(lane, driver="dan o\\x") as reader:
         assert reader.execute(asked).fetchall() == [(vin,)]
-        assert other.execute(asked).fetchall() == []
+        for driver in ("eve", f"eve\t-c\todograph.fleets={A}", "eve\t-c\nrole=none"):
+            with session(lane, driver=driver) as other:
+                assert other.execute(asked).fetchall() == []
         with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
             connection.execute(
                 "UPDATE odograph.driver_grant SET from_at = now() - interval '1 h', until_at = now()"

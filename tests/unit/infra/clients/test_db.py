@@ -58,6 +58,14 @@ def test_an_error_is_described_in_one_line_with_its_sqlstate() -> None:
     assert described(too_long) == "54000: index row requires 40048 bytes, maximum size is 8191"
 
 
+class Asked(psycopg.Connection[Any]):
+    """Tells what it was to connect by."""
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **driver: Any) -> NoReturn:
+        raise psycopg.OperationalError(driver)
+
+
 @pytest.mark.parametrize(
     ("parameters", "asked"),
     [
@@ -70,15 +78,16 @@ def test_an_error_is_described_in_one_line_with_its_sqlstate() -> None:
 def test_what_an_address_asks_for_is_kept_before_what_we_ask_for(
     parameters: str, asked: dict[str, Any]
 ) -> None:
-    class Asked(psycopg.Connection[Any]):
-        @classmethod
-        def connect(cls, conninfo: str = "", **driver: Any) -> NoReturn:
-            raise psycopg.OperationalError(driver)
-
     terms: dict[str, Any] = {"statement_timeout_s": 7, "session": {"role": "r"}}
     with pytest.raises(psycopg.OperationalError) as told:
         open_connection(f"postgresql://me@h/d{parameters}", Asked, **terms)
     assert told.value.args == (asked,)
+
+
+def test_no_name_under_which_somebody_signs_in_adds_an_option() -> None:
+    with pytest.raises(psycopg.OperationalError) as told:
+        open_connection("postgresql://me@h/d", Asked, actor="a\\b c\t-c\nrole=none", connect_timeout_s=None)
+    assert told.value.args == ({"options": "-c odograph.actor=a\\\\b\\ c\\\t-c\\\nrole=none"},)
 
 
 def test_a_reader_who_waits_too_long_is_told_that_the_connection_ended() -> None:
