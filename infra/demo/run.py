@@ -118,7 +118,7 @@ def run(settings: Settings, demo_fleet: "Fleet", say: Say, announce: Say) -> Led
                 reasons = supervisor.still_late(late, say)
                 refuse_late(reasons, time.monotonic() - begun_s)
                 if "dashboard" in late and "dashboard" not in reasons:
-                    announce(f"dashboard: {probes.page(late['dashboard'])[0]}")
+                    announce(f"dashboard: {probes.page(late['dashboard'])}")
                 late = {name: late[name] for name in reasons}
                 say(pulse.line())
                 if pulse.first_map_s is not None:

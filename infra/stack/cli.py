@@ -104,7 +104,7 @@ def _begin(stack: "Stack", services_only: bool, wait_s: float) -> None:
     pages = stack.pages()
     late = supervisor.wait_ready(pages, wait_s, _say)
     if not stack.passive:
-        typer.echo(page(pages.get("proxy", pages["dashboard"]))[0])
+        typer.echo(page(pages.get("proxy", pages["dashboard"])))
     if late:
         raise typer.Exit(1)
 

@@ -155,14 +155,13 @@ def session_losses(url: str, hours: int) -> list[tuple[datetime, str]]:
     return _asked(url, SQL["session_losses"], (hours,))
 
 
-def page(where: int | str) -> tuple[str, ssl.SSLContext | None]:
-    """The address of a process's page, and how it must show who it is; raises OSError.
+def page(where: int | str) -> str:
+    """The address of a process's page.
 
     ``where``: a port of this machine, or ``host:port[?ca=FILE]``, with the authority's file where it is TLS.
     """
-    place, _, ca = str(where if isinstance(where, str) else f"{HOST}:{where}").partition(kafka.CA)
-    context = ssl.create_default_context(cafile=ca) if ca else None
-    return f"http{'s' if ca else ''}://{place}", context
+    place, tls, _ = (where if isinstance(where, str) else f"{HOST}:{where}").partition(kafka.CA)
+    return f"http{'s' if tls else ''}://{place}"
 
 
 def readyz(where: int | str) -> str | None:
@@ -186,7 +185,7 @@ def foreign_host(where: int | str) -> int:
     try:
         return got(where, "/livez", "rebound.invalid")[0]
     except OSError as error:
-        raise ServiceError(f"{page(where)[0]} does not answer ({error})") from error
+        raise ServiceError(f"{page(where)} does not answer ({error})") from error
 
 
 def got(where: int | str, path: str, host: str = "") -> tuple[int, bytes]:
@@ -194,9 +193,10 @@ def got(where: int | str, path: str, host: str = "") -> tuple[int, bytes]:
 
     ``host``: the name under which it is asked, if not its address.
     """
-    address, context = page(where)
+    ca = str(where).partition(kafka.CA)[2]
+    context = ssl.create_default_context(cafile=ca) if ca else None
     headers = {"Host": host} if host else {}
-    asked = urllib.request.Request(f"{address}{path}", headers=headers)  # noqa: S310  http or https
+    asked = urllib.request.Request(f"{page(where)}{path}", headers=headers)  # noqa: S310  http or https
     handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
     try:
         try:
@@ -212,7 +212,7 @@ def got(where: int | str, path: str, host: str = "") -> tuple[int, bytes]:
 def _reasons(body: bytes) -> str:
     try:
         said = json.loads(body)
-    except json.JSONDecodeError:
+    except ValueError:
         return body.decode(errors="replace").strip()[:200] or "not ready"
     if not isinstance(said, dict):
         return str(said)[:200]

@@ -111,7 +111,7 @@ def _service(
 def _process(stack: Stack, name: str, where: str, kept: dict[str, int | None]) -> Part:
     """``kept`` is what the supervisor noted of it: restarts and last exit code."""
     running, log = stack.runner.find(name), stack.runner.log(name)
-    part = Part(name, "process", "stopped", page(where)[0], restarts=kept.get("restarts"))
+    part = Part(name, "process", "stopped", page(where), restarts=kept.get("restarts"))
     if running is None and part.restarts:
         trouble = f"ended with {kept.get('last_exit')}, is started again and again; its log: {log}"
         return replace(part, state="failing", trouble=trouble)

@@ -265,7 +265,7 @@ def still_late(pages: Mapping[str, str | int], say: Callable[[str], None]) -> di
     """Those of the programs that are not ready, with the reason; the others are announced."""
     reasons = {name: readyz(where) for name, where in pages.items()}
     for name in (name for name, reason in reasons.items() if reason is None):
-        say(f"{name}: ready, {page(pages[name])[0]}")
+        say(f"{name}: ready, {page(pages[name])}")
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 

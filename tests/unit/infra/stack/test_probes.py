@@ -43,3 +43,7 @@ def test_a_server_that_stands_still_before_tls_takes_nobody(
     ca = Authority(tmp_path, SERVICES).folder / "ca.pem"
     with socket.create_server(("127.0.0.1", 0)) as still, pytest.raises(ServiceError, match="no TLS by our"):
         probes.tls_server(still.getsockname()[1], str(ca))
+
+
+def test_what_a_foreign_server_says_in_another_encoding_is_shown_as_far_as_it_can_be() -> None:
+    assert probes._reasons("Dienst läuft nicht".encode("latin-1")) == "Dienst l\ufffduft nicht"
