@@ -1,4 +1,4 @@
-"""Values as people write them: durations, moments, and the host names under which a server answers."""
+"""Values as people write them: durations, moments, vehicles, the host names under which a server answers."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -8,21 +8,23 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from infra.contract.errors import ConfigError
+from infra.contract.topics import VEHICLE_ID
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})  # no name server can lead these elsewhere
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+LONGEST_MS: Final = 36_525 * _UNIT_MS["d"]  # 100 years: calendars and waits end soon after
 _AUTHORITY: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(:[0-9]{1,5})?")
 
 
 def duration_ms(text: str, option: str) -> int:
     """``500ms``, ``10s``, ``1.5m``, ``2h``, ``7d`` in ms; raises ConfigError naming ``option``."""
     match = _DURATION.fullmatch(text.strip())
-    value = round(float(match[1]) * _UNIT_MS[match[2]]) if match else 0
-    if value <= 0:
+    value = float(match[1]) * _UNIT_MS[match[2]] if match else 0.0
+    if not 0.5 < value <= LONGEST_MS:
         raise ConfigError(f"{option} {text!r}: a duration such as 500ms, 10s, 5m or 2h is wanted")
-    return value
+    return round(value)
 
 
 def moment_at(text: str, option: str) -> datetime:
@@ -42,11 +44,18 @@ def moment_ms(text: str, option: str) -> int:
 def day_ms(text: str, option: str, tz: str) -> tuple[int, int]:
     """The day ``2026-11-20`` from midnight to midnight in zone ``tz``, ms since 1970; raises ConfigError."""
     try:
-        day = date.fromisoformat(text)
-    except ValueError as error:
+        days = (day := date.fromisoformat(text)), day + timedelta(days=1)
+    except (ValueError, OverflowError) as error:
         raise ConfigError(f"{option} {text!r}: a day such as 2026-11-20 is wanted") from error
-    begin, end = (datetime.combine(at, time(), ZoneInfo(tz)) for at in (day, day + timedelta(days=1)))
+    begin, end = (datetime.combine(at, time(), ZoneInfo(tz)) for at in days)
     return int(begin.timestamp() * 1000), int(end.timestamp() * 1000)
+
+
+def vehicle_id(text: str) -> str:
+    """The id, if it is one; raises ConfigError."""
+    if VEHICLE_ID.fullmatch(text) is None:
+        raise ConfigError(f"{text!r} is no vehicle id: 17 digits and capitals without I, O and Q (ISO 3779)")
+    return text
 
 
 def host_name(authority: str, port: bool = True) -> str | None:

@@ -6,7 +6,7 @@ import typer
 
 from infra.contract.downlink import Fleets
 from infra.settings import settings
-from infra.settings.values import duration_ms
+from infra.settings.values import duration_ms, vehicle_id
 
 fleet_app = typer.Typer(no_args_is_help=True, help="Whose vehicles are whose, for readers of the dashboard.")
 truth_app = typer.Typer(no_args_is_help=True, help="Ground truth of simulated runs, in the database.")
@@ -47,6 +47,7 @@ def give(
     """Put vehicles into a fleet: who signs in for it sees these and nothing else. Each is in one fleet."""
     from infra.sql import tenants
 
+    vehicles = [*dict.fromkeys(map(vehicle_id, vehicles))]
     in_force = settings.load()
     known = tenants.give(settings.endpoints(in_force, ("db_owner_url",)).db_owner_url, fleet, vehicles)
     Fleets.write(in_force.paths.home, known)
@@ -62,8 +63,8 @@ def lend(
     """Let a driver look at one vehicle for a while."""
     from infra.sql import tenants
 
-    url = settings.endpoints(settings.load(), ("db_owner_url",)).db_owner_url
-    tenants.lend(url, driver, vehicle, duration_ms(for_, "--for") / 1000)
+    wanted = driver, vehicle_id(vehicle), duration_ms(for_, "--for") / 1000
+    tenants.lend(settings.endpoints(settings.load(), ("db_owner_url",)).db_owner_url, *wanted)
     typer.echo(f"{vehicle}: lent to {driver} for {for_}")
 
 

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from infra.contract.errors import ConfigError, ServiceError
-from infra.contract.topics import VEHICLE_ID
+from infra.contract.errors import ServiceError
 from infra.settings.settings import endpoints, load
-from infra.settings.values import duration_ms
+from infra.settings.values import duration_ms, vehicle_id
 
 
 def register(app: typer.Typer) -> None:
@@ -34,11 +33,9 @@ def trace(
     from infra.sql import queries
     from infra.trace.follow import Wanted, follow, text
 
-    if VEHICLE_ID.fullmatch(vehicle) is None:
-        raise ConfigError(f"{vehicle!r} is no vehicle id: 17 characters, digits and capitals without I, O, Q")
+    wanted = Wanted(vehicle_id(vehicle), seq, boot)
     settings = load()
     span = timedelta(milliseconds=duration_ms(look_back, "--look-back"))
-    wanted = Wanted(vehicle, seq, boot)
     places = endpoints(settings)
     found = follow(settings, places, wanted, span, partial(typer.echo, err=True))
     if not found.found:

@@ -31,6 +31,7 @@ from infra.contract.topics import EVENT_TOPICS, LIVE, kafka_topic, mqtt_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.files import read_json, write_private
 from infra.settings.settings import Endpoints, Settings, endpoints
+from infra.settings.values import vehicle_id
 from infra.stack.access import devices, identity
 from infra.stack.stack import Stack
 from stream_jobs.app.session import spark_when_asked
@@ -105,7 +106,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
 
     Raises ConfigError where the vehicle still sends, or a replay run holds a copy of its data, ServiceError.
     """
-    export.vehicle_id(vehicle)
+    vehicle_id(vehicle)
     runs = [run.run_id for run in all_runs(settings.paths.home)]
     if runs:
         raise ConfigError(f"runs have copies of the log: drop them first: odograph replay drop {runs[0]}")

@@ -18,8 +18,8 @@ from infra.clients.db import Connection, connected, sql_of
 from infra.clients.duck import connected as duck
 from infra.contract.errors import ConfigError
 from infra.contract.legal_basis import LAW, LegalBasis
-from infra.contract.topics import VEHICLE_ID
 from infra.settings.settings import Settings, endpoints
+from infra.settings.values import vehicle_id
 from infra.sql import queries
 from infra.sql.tenants import OF_ROWS
 from infra.stack.access.identity import DEVICES, FOLDER
@@ -45,13 +45,6 @@ class Table(NamedTuple):
 
     def __str__(self) -> str:
         return self.name if self.schema == "odograph" else f"{self.schema}.{self.name}"
-
-
-def vehicle_id(text: str) -> str:
-    """The id, if it is one. Raises ConfigError."""
-    if VEHICLE_ID.fullmatch(text) is None:
-        raise ConfigError(f"{text!r} is no vehicle id: 17 characters by ISO 3779, without I, O and Q")
-    return text
 
 
 def of_vehicle(connection: Connection, vehicle: str) -> Iterator[Table]:

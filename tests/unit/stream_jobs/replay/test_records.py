@@ -172,6 +172,8 @@ def test_days_are_cut_in_the_zone_of_the_installation() -> None:
     )  # fmt: skip
     with pytest.raises(ConfigError, match=r"--day '20\.11\.2026'"):
         day_ms("20.11.2026", "--day", "UTC")
+    with pytest.raises(ConfigError, match="--day '9999-12-31'"):
+        day_ms("9999-12-31", "--day", "UTC")
 
 
 def test_of_today_only_what_is_over_is_replayed() -> None:
