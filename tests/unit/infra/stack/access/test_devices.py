@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import load
+from infra.stack import cli
 from infra.stack.access import devices, identity
 from infra.stack.stack import Stack
 
@@ -35,6 +37,12 @@ def test_a_revocation_of_which_the_broker_was_not_told_is_told_when_it_is_given_
     assert told == [(True, [True])]
     with pytest.raises(ConfigError, match="no such certificate"):
         devices.revoke(stack, VIN, "FFFF")
+
+
+@pytest.mark.parametrize("days", ["-1", "3651", "1e9"])
+def test_a_certificate_ends_no_later_than_its_authority(days: str) -> None:
+    told = CliRunner().invoke(cli.device, ["enrol", VIN, "--days", days])
+    assert (told.exit_code, "--days" in told.output) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["*", "?" * 17, "[A-Z]*"])
