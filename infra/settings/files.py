@@ -46,11 +46,16 @@ def read_secret(path: Path, option: str) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What a program of ours keeps in a JSON file; {} where it is not there (yet)."""
+    """What a program of ours keeps in a JSON file; {} where it is not there (yet).
+
+    Raises ConfigError where it is another user's.
+    """
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
         return {}
+    except PermissionError as error:
+        raise ConfigError(f"{path}: {error.strerror}; run as the user who gave `odograph up`") from error
 
 
 def write_whole(path: Path, content: bytes | memoryview, mode: int = 0o666) -> None:

@@ -35,7 +35,7 @@ from infra.clients.tables import rendered, table
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.policy import OPERATOR
 from infra.settings import sections
-from infra.settings.files import wanted
+from infra.settings.files import read_json, wanted
 
 PREFIX = "ODOGRAPH_"
 CONFIG_FILE, HOME_FILE = ".odograph.toml", "settings.toml"
@@ -298,27 +298,27 @@ def endpoints(settings: Settings, needs: Iterable[str] = SETTING_OF, who: str = 
     """Addresses of the running stack, of one that is starting once it runs; else those of the settings.
 
     ``needs``: the addresses that a program uses; it starts without the others. ``who``: its name in the
-    policy, as which it logs in. Raises ServiceError where no
-    stack was started; ConfigError where the settings name some services and not all that it needs, or others
-    than the stack was started with.
+    policy, as which it logs in. Raises ServiceError where no stack was started; ConfigError where the
+    settings name some services and not all that it needs, or others than the stack was started with, and for
+    another user's stack.
     """
     path, lock = (settings.paths.home / name for name in (ENDPOINTS_FILE, LOCK_FILE))
     if not path.exists() and lock.exists():
         with locked(lock, shared=True):
             pass
     try:
-        found = Endpoints(**json.loads(path.read_text()))
-    except FileNotFoundError as error:
-        found = external(settings)
+        written = read_json(path)
+        found = Endpoints(**written) if written else external(settings)
+    except (json.JSONDecodeError, TypeError) as error:
+        raise ServiceError(f"{path} cannot be read ({error}); run: odograph down && odograph up") from error
+    if not written:
         lacking = [SETTING_OF[name] for name in needs if not getattr(found, name)]
         no_stack = f"no running stack here ({path} is missing); start it: odograph up"
         if lacking and not any(getattr(found, name) for name in SETTING_OF):
-            raise ServiceError(no_stack) from error
+            raise ServiceError(no_stack)
         if lacking:
-            raise ConfigError(f"{', '.join(lacking)}: not set, and {no_stack}") from error
+            raise ConfigError(f"{', '.join(lacking)}: not set, and {no_stack}")
         return found
-    except (json.JSONDecodeError, TypeError) as error:
-        raise ServiceError(f"{path} cannot be read ({error}); run: odograph down && odograph up") from error
     other = _disagreeing(settings, found)
     if other:
         raise ConfigError(f"{', '.join(other)}: not what {path} was written with; take it over: odograph up")

@@ -371,6 +371,19 @@ def test_a_level_that_would_go_before_the_one_below_is_refused(days: tuple[int, 
         Retention(windows_days=windows, minutes_days=minutes, hours_days=hours)
 
 
+def test_addresses_of_another_users_stack_are_told_as_such(
+    empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    found = settings.load(paths={"home": str(empty_folder)})
+    (empty_folder / settings.ENDPOINTS_FILE).touch()
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(ConfigError, match=r"endpoints\.json: Permission denied; run as the user"):
+        settings.endpoints(found)
+
+
 def test_addresses_of_a_stack_that_is_starting_come_when_it_runs(tmp_path: Path) -> None:
     where = settings.Endpoints("127.0.0.1", 1883, "127.0.0.1:9092", "", "", "")
     with ThreadPoolExecutor(1) as pool:
