@@ -183,9 +183,7 @@ class Kafka(Section):
         0, "copies of each topic; 0: 3, or one a broker where there are fewer", ge=0, le=32_767
     )
     min_insync: int = setting(
-        0,
-        "copies that have a record before it counts as stored; 0: one less than there are, at least 1",
-        ge=0,
+        0, "copies that have a record before it counts as stored; 0: one less than all, at least 1", ge=0
     )
 
     @field_validator("bootstrap")
@@ -229,8 +227,7 @@ class Db(Section):
     """TimescaleDB. Owner, dashboard and dispatch log in by themselves, and each program that writes."""
 
     url: DatabaseUrl = setting(
-        NO_URL,
-        "external TimescaleDB as the owner, postgresql://user:password@host/database; empty: the embedded",
+        NO_URL, "external TimescaleDB as the owner, postgresql://user:password@host/database; empty: ours"
     )
     ingest_url: DatabaseUrl = setting(
         NO_URL, "likewise for all that writes, in odograph_ingest; empty: a login each, made by `up`"
@@ -276,9 +273,7 @@ class Bridge(Section):
     guarantee: Literal["at-least-once", "at-most-once"] = setting(
         "at-least-once", "at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost"
     )
-    shards: int = setting(
-        1, "bridges that share the fleet's slots; `odograph up` starts so many", ge=1, le=64
-    )
+    shards: int = setting(1, "bridges sharing the fleet's slots; `odograph up` starts so many", ge=1, le=64)
     shard: int = setting(1, "which of them this one is: it names log and health port, nothing else", ge=1)
     max_in_flight: int = setting(20_000, "messages between MQTT and Kafka, at most", ge=1)
     max_in_flight_bytes: int = setting(64 << 20, "bytes between MQTT and Kafka, at most", ge=1 << 16)
@@ -370,24 +365,18 @@ class Profile(Section):
 
     kafka: int = setting(0, "Kafka brokers, beside one controller; 0: one node that is both", ge=0, le=9)
     mqtt: int = setting(0, "MQTT brokers; 0: one that may be secure", ge=0, le=9)
-    postgres: int = setting(
-        0, "2: a primary and a synchronous standby; 0: one PostgreSQL", ge=0, le=2, multiple_of=2
-    )
+    postgres: int = setting(0, "2: a primary and a synchronous standby; 0: one", ge=0, le=2, multiple_of=2)
     workers: int = setting(
         0, "Spark workers, beside a master and HDFS; 0: jobs work in their own process", ge=0, le=9
     )
-    hosts: int = setting(
-        1, "hosts of programs: each beyond the first has hot standbys and a dashboard", ge=1, le=3
-    )
+    hosts: int = setting(1, "hosts; each beyond the first has hot standbys and a dashboard", ge=1, le=3)
 
 
 class Watch(Section):
     """The process that measures all others, for the page Operations."""
 
     interval_s: float = setting(5.0, "pause between two measurements of every part, s", gt=0)
-    slow_interval_s: float = setting(
-        300.0, "pause between two measurements of memory, disk, top keys, s", gt=0
-    )
+    slow_interval_s: float = setting(300.0, "pause between measurements of memory, disk, top keys, s", gt=0)
     parts: str = setting("", "parts elsewhere, name=host:port[,...]; empty: those of this home's stack")
     hot_ratio: float = setting(4.0, "a partition is hot from so many times the median of its topic on", gt=1)
     hot_records: int = setting(5000, "and from so many waiting records on", ge=1)
@@ -416,9 +405,7 @@ class Dashboard(Section):
         IPv4Address("127.0.0.1"), "address it listens on; any but loopback asks for ODOGRAPH_DASHBOARD_OIDC"
     )
     hosts: HostNames = setting("", "more host names, host[,host], under which it answers; any other gets 403")
-    redirect_port: int = setting(
-        0, "where TLS is on, port where plain http is led to https; 0: none", ge=0, le=65_535
-    )
+    redirect_port: int = setting(0, "with TLS: port that leads plain http to https; 0: none", ge=0, le=65_535)
     oidc: Path | None = setting(None, "TOML file for OpenID Connect, [auth] and [roles]; none: local only")
     basemap: str = setting("", "ground of maps: URL of a MapLibre style or .pmtiles file; empty: coast lines")
 
@@ -620,9 +607,7 @@ class Ledger(Section):
 class Overload(Section):
     """When the fleet sends more than the stream carries: whose telemetry goes to the archive only."""
 
-    classes: str = setting(
-        "", "vehicle classes whose telemetry may be put off, car[,van][,heavy]; empty: none"
-    )
+    classes: str = setting("", "classes whose telemetry may be put off, car[,van][,heavy]; empty: none")
     lag_records: int = setting(200_000, "it begins when more records wait for the query telemetry", ge=1)
     grow_s: float = setting(30.0, "and their number has grown for so long, s", gt=0)
     calm_records: int = setting(10_000, "it ends when no more records wait", ge=0)
