@@ -70,9 +70,7 @@ class MqttBroker:
                 "check ODOGRAPH_MQTT_CA_FILE and the host's name in ODOGRAPH_MQTT_URL"
             )
         if isinstance(error, ssl.SSLError):
-            return (
-                f"{self}: no TLS connection ({error.reason or error}); does it listen with TLS on this port?"
-            )
+            return f"{self}: no TLS connection ({error.reason or error}); does it speak TLS on this port?"
         return f"{self} does not answer ({error})"
 
 
@@ -99,14 +97,12 @@ def of_url(url: str) -> tuple[MqttBroker, ...]:
     for host in hosts.removesuffix("/").split(","):
         try:
             parts = urlsplit(f"//{host}")
-            port = parts.port
+            port = DEFAULT_PORTS[scheme] if parts.port is None else parts.port
         except ValueError:
             raise ValueError(f"{FORM}; the port is a number from 1 to 65535") from None
         if parts.path or parts.query or parts.fragment:
             raise ValueError(f"{FORM}; nothing may follow host and port")
         if not parts.hostname or port == 0:
             raise ValueError(FORM)
-        found.append(
-            MqttBroker(parts.hostname, port or DEFAULT_PORTS[scheme], user, password, scheme == "mqtts")
-        )
+        found.append(MqttBroker(parts.hostname, port, user, password, tls=scheme == "mqtts"))
     return tuple(found)

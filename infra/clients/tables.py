@@ -65,11 +65,9 @@ def table(*heads: str, rows: Iterable[Sequence[object]] = ()) -> Table:
 
 def rendered(*parts: Table | str) -> str:
     """Tables and lines, which may hold markup, as text for standard output."""
-    console, out = Console(highlight=False), io.StringIO()
-    width = console.width if console.is_terminal else WIDTH
-    Console(file=out, highlight=False, force_terminal=console.is_terminal, width=width).print(
-        *parts, sep="\n"
-    )
+    screen, out = Console(), io.StringIO()
+    width = screen.width if screen.is_terminal else WIDTH
+    Console(file=out, highlight=False, force_terminal=screen.is_terminal, width=width).print(*parts, sep="\n")
     return out.getvalue()
 
 

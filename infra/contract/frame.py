@@ -227,13 +227,9 @@ def decoder(samples: int) -> Callable[[bytes], Any]:
         ("n", whole(max(samples, 1), min(samples, MAX_SAMPLES))), ("sent_ms", number),
     ]  # fmt: skip
     column: Any = Annotated[list[float | None], Meta(min_length=samples, max_length=samples)]
-    kinds: dict[str, Any] = {
-        "number": float,
-        "flag": bool,
-        "codes": Annotated[list[code], Meta(max_length=CODES)],
-    }
-    signals = [(s.name, column | None, None) for s in FAST] + [
-        (s.name, kinds[s.kind] | None, None) for s in SLOW
-    ]
+    codes: Any = Annotated[list[code], Meta(max_length=CODES)]
+    kinds: dict[str, Any] = {"number": float, "flag": bool, "codes": codes}
+    signals = [(s.name, column | None, None) for s in FAST]
+    signals += [(s.name, kinds[s.kind] | None, None) for s in SLOW]
     sound = defstruct(f"SoundFrame{samples}", [*head, *signals], forbid_unknown_fields=True, gc=False)
     return json.Decoder(sound).decode

@@ -86,9 +86,7 @@ def refuse_late(late: Mapping[str, str], waited_s: float) -> None:
     """Raise ServiceError where programs are late, by reason, after their time is over."""
     if late and waited_s >= READY_S:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in late.items())
-        raise ServiceError(
-            f"not ready after {READY_S:g} s: {reasons}. Logs: <home>/logs; see odograph doctor"
-        )
+        raise ServiceError(f"not ready in {READY_S:g} s: {reasons}. Logs: <home>/logs; see odograph doctor")
 
 
 NEEDED = ("bridge",)  # what a fleet waits for; what the other programs have to do waits in Kafka
@@ -183,9 +181,7 @@ class Fleet:
         head = ("simulate", "-c", str(self.vehicles), "--rate", str(self.rate), "--seed", str(self.seed))
         place = ("--lat", str(LAT_DEG), "--lon", str(LON_DEG), "--run-id", self.run_id)
         until = () if self.duration_s is None else ("--duration", f"{self.duration_s:g}s")
-        return supervisor.odograph(
-            *head, *place, *until, *faults, *link, *(("--roads",) if self.roads else ())
-        )
+        return supervisor.odograph(*head, *place, *until, *faults, *link, *["--roads"] * self.roads)
 
     def run_file(self, home: Path) -> Path:
         """Where the simulator says what it did."""

@@ -117,9 +117,7 @@ def _check_size(text: str) -> None:
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise yaml.YAMLError(
-                    f"the alias {event.anchor} stands for what it is a part of, or for nothing"
-                )
+                raise yaml.YAMLError(f"the alias {event.anchor} stands for what it is a part of, or nothing")
             total += sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             total += 1

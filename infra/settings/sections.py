@@ -249,12 +249,8 @@ class Db(Section):
 
     def given(self) -> dict[str, str]:
         """The addresses that are set, by key; of several servers, one that takes writes."""
-        urls = {key: getattr(self, key).get_secret_value() for key in DB_URLS}
-        return {
-            key: database_url.to_primary(url, reads=key == "dashboard_url")
-            for key, url in urls.items()
-            if url
-        }
+        urls = {key: url for key in DB_URLS if (url := getattr(self, key).get_secret_value())}
+        return {key: database_url.to_primary(url, reads=key == "dashboard_url") for key, url in urls.items()}
 
 
 def bridges(count: int) -> tuple[str, ...]:
@@ -366,9 +362,7 @@ class Profile(Section):
     kafka: int = setting(0, "Kafka brokers, beside one controller; 0: one node that is both", ge=0, le=9)
     mqtt: int = setting(0, "MQTT brokers; 0: one that may be secure", ge=0, le=9)
     postgres: int = setting(0, "2: a primary and a synchronous standby; 0: one", ge=0, le=2, multiple_of=2)
-    workers: int = setting(
-        0, "Spark workers, beside a master and HDFS; 0: jobs work in their own process", ge=0, le=9
-    )
+    workers: int = setting(0, "Spark workers, with master and HDFS; 0: jobs run in their process", ge=0, le=9)
     hosts: int = setting(1, "hosts; each beyond the first has hot standbys and a dashboard", ge=1, le=3)
 
 

@@ -101,9 +101,7 @@ def refresh(url: str, since: datetime, until: datetime, piece_s: float) -> int:
         if license_of(connection) != "timescale":
             return 0
         if connection.execute(SQL["ours"], AGGREGATES[:1]).fetchone() != (True,):
-            log.warning(
-                "continuous aggregates are not refreshed: they are another role's", to=until.isoformat()
-            )
+            log.warning("continuous aggregates of another role are not refreshed", to=until.isoformat())
             return 0
         found = pieces(*connection.execute(SQL["span"], {"since": since, "until": until}).fetchall()[0])
         for name in AGGREGATES:

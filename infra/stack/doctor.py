@@ -79,9 +79,7 @@ def _machine(stack: Stack) -> Iterable[Finding]:
     basemap = stack.settings.dashboard.basemap
     if basemap:
         problem = find(basemap).problem
-        yield Finding(
-            "basemap", not problem, problem or "can be used", f"set {OPTION} right, or leave it out"
-        )
+        yield Finding("basemap", not problem, problem or "can be used", f"mend {OPTION}, or leave it out")
     if in_rootfs and os.geteuid() != 0:
         yield Finding("mount namespace", False, "not root", "run as root" + fetch.WITHOUT_ROOT)
     elif in_rootfs:  # the embedded services need a private one

@@ -95,10 +95,8 @@ def kafka(
         "java", "-cp", str(classpath), f"-Dlog4j2.configurationFile={ours}", f"-Djava.io.tmpdir={data / TMP}",
     )  # fmt: skip
     config = place / CONFIG
-    listeners = {
-        "broker": f"PLAINTEXT://{HOST}:{port}",
-        "controller": f"CONTROLLER://{HOST}:{controller_port}",
-    }
+    listeners = {"broker": f"PLAINTEXT://{HOST}:{port}",
+                 "controller": f"CONTROLLER://{HOST}:{controller_port}"}  # fmt: skip
     text = TEMPLATE.read_text().format(
         host=HOST, controller_port=controller_port, data=data, roles=node.roles, number=node.number,
         listeners=",".join(listeners[role] for role in node.roles.split(",")),
@@ -110,12 +108,10 @@ def kafka(
         text = text.replace("PLAINTEXT", "SSL") + SECURE.read_text().format(folder=certificates, **names)
 
     def run(*words: str) -> tuple[str, ...]:
-        home, archives = data.parents[1], (Path(option.partition("=")[2]) for option in options)
-        if own is None:
-            return (*java, *words, str(config))
-        return rootfs.as_user(
-            USER, (*java, *words, str(config)), home, (jars, home, *archives), {"HOME": data}
-        )
+        command, home = (*java, *words, str(config)), data.parents[1]
+        archives = (Path(option.partition("=")[2]) for option in options)
+        seen = (jars, home, *archives)
+        return command if own is None else rootfs.as_user(USER, command, home, seen, {"HOME": data})
 
     new = f"--cluster-id={node.cluster_id or new_cluster_id()}"
     tool = ("kafka.tools.StorageTool", "format", "--ignore-formatted", new, "-c")

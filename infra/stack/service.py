@@ -88,12 +88,10 @@ class Runner:
 
     def spawn(self, service: Service) -> subprocess.Popen[bytes]:
         """Start a service that is prepared; wait for nothing."""
-        name = service.name
+        name, log = service.name, self.log(service.name)
         if (old := self._children.pop(name, None)) is not None:
             old.wait(STOP_S)
-        child = processes.spawn(
-            self.run_dir, name, service.command, self.log(name), stop_signal=service.stop_signal
-        )
+        child = processes.spawn(self.run_dir, name, service.command, log, stop_signal=service.stop_signal)
         self._children[name] = child
         return child
 

@@ -191,10 +191,8 @@ class Stack:
             link.unlink(missing_ok=True)
             link.symlink_to(self.home / name)
         ports = addresses.http_ports
-        own = replace(
-            addresses, http_ports={n: ports.get(f"{n}-{number}", port) for n, port in ports.items()}
-        )
-        write_private(home / ENDPOINTS_FILE, json.dumps(asdict(own), indent=1))
+        own = {name: ports.get(f"{name}-{number}", port) for name, port in ports.items()}
+        write_private(home / ENDPOINTS_FILE, json.dumps(asdict(replace(addresses, http_ports=own)), indent=1))
 
     def programs(self) -> list[Program]:
         """What runs beside the services, each with the home of its host."""
@@ -290,10 +288,7 @@ class Stack:
         valid = {one.name for one in issued if one.state(now) in identity.GOOD}
         named = {n: v for n, v in identity.gateways(self.home).items() if n in valid}
         gone = {one.name for one in issued if one.revoked} - valid
-        files = {
-            **self._server(),
-            "acl": policy.mosquitto_acl(mqtt.root, named, tuple(sorted(gone))),
-        }
+        files = self._server() | {"acl": policy.mosquitto_acl(mqtt.root, named, tuple(sorted(gone)))}
         for one in (devices, services):
             files |= {f"{one.kind}.pem": one.pem, f"{one.kind}.crl": one.revocations()}
         return Secure(str(mqtt.address), device_port, files, MqttBroker(HOST, port, **self._access()))

@@ -201,7 +201,6 @@ COMMANDS = {
     "dashboard": ("dashboard",),
     "watch": ("watch",),
 }
-ONE_A_MACHINE = ("watch",)
 PROXY = "proxy"  # one address for the dashboards of several hosts
 MIRROR = "mirror"  # copies the other region's log, where there are two
 
@@ -214,7 +213,8 @@ def odograph(*arguments: str) -> tuple[str, ...]:
 def programs(bridges: int = 1, hosts: int = 1) -> tuple[Program, ...]:
     """What ``odograph up`` keeps running; ``bridges`` of them share the fleet.
 
-    On each host beyond the first one a second of each, called ``jobs-2``: a standby, or a dashboard.
+    On each host beyond the first one a second of each, called ``jobs-2``: a standby, or a dashboard. There
+    is one watch.
     """
     commands: dict[str, tuple[str, ...]] = {
         name: ("bridge", "--shard", f"{number}") if bridges > 1 else ("bridge",)
@@ -224,9 +224,7 @@ def programs(bridges: int = 1, hosts: int = 1) -> tuple[Program, ...]:
     if hosts > 1:
         commands[PROXY] = (PROXY,)
     for number in range(2, hosts + 1):
-        commands |= {
-            f"{name}-{number}": words for name, words in COMMANDS.items() if name not in ONE_A_MACHINE
-        }
+        commands |= {f"{name}-{number}": words for name, words in COMMANDS.items() if name != "watch"}
     return tuple(Program(name, odograph(*words)) for name, words in commands.items())
 
 

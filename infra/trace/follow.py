@@ -377,12 +377,8 @@ def follow(settings: Settings, endpoints: Endpoints, wanted: Wanted, look_back: 
         for number, copy in enumerate(copies, 1):
             hops += follower.in_log(copy, number)
         for r in dead:
-            reason, detail = (
-                r.headers.get(name, "?") for name in (topics.HEADER_REASON, topics.HEADER_DETAIL)
-            )
-            hops.append(
-                Hop("dead letter", "done", f"{r.topic}@{r.offset}: {reason}: {detail}", r.received_ms)
-            )
+            why = ": ".join(r.headers.get(name, "?") for name in (topics.HEADER_REASON, topics.HEADER_DETAIL))
+            hops.append(Hop("dead letter", "done", f"{r.topic}@{r.offset}: {why}", r.received_ms))
         if copies:
             hops += follower.in_queries(copies[0], judged) + follower.in_tables(copies, judged)
     return Trace(wanted.vehicle_id, wanted.boot_id, wanted.seq, judged, len(copies), len(dead), hops, notes)

@@ -145,9 +145,7 @@ def give_folder(folder: Path, user: str) -> None:
     itself is no folder, or this process is not root.
     """
     if os.geteuid() != 0:
-        raise ServiceError(
-            f"{folder} cannot be given to the user {user}: run as root, or use infra/compose.yaml"
-        )
+        raise ServiceError(f"{folder} cannot be given to user {user}: run as root, or use infra/compose.yaml")
     uid, gid = ids(user)
     with _opened(folder) as top:
         owner = os.fstat(top).st_uid
@@ -222,9 +220,7 @@ def unfollow(folders: Iterable[Path]) -> None:
     for call in calls if left else ():
         if call():
             why = os.strerror(ctypes.get_errno())
-            raise ServiceError(
-                f"links in folders of programs cannot be closed to root: {why}; Linux 5.10 can"
-            )
+            raise ServiceError(f"links in programs' folders cannot be closed to root: {why}; Linux 5.10 can")
 
 
 def write_config(folder: Path, user: str, files: Mapping[str, str], *, own: bool = False) -> None:

@@ -69,9 +69,7 @@ def role(url: str) -> Role | None:
     except psycopg.errors.UndefinedTable:  # before the first migration
         return None
     except psycopg.Error as error:
-        raise ServiceError(
-            f"database: {str(error).strip()}; after a failure promote its standby first"
-        ) from error
+        raise ServiceError(f"database: {str(error).strip()}; after a failure promote the standby") from error
     return None if row is None else Role(*row)
 
 
@@ -107,9 +105,7 @@ def fail_over(settings: Settings, to: str, catch_up_s: float, say: Say) -> None:
         say(f"region {to} acts already")
         return
     if now.copies_to != to:
-        raise ConfigError(
-            f"the log here is no copy of that of {now.active}: first, here: odograph failover --follow"
-        )
+        raise ConfigError(f"this log is no copy of {now.active}'s: first, here: odograph failover --follow")
     spans = _caught_up(settings, where.kafka_bootstrap, catch_up_s)
     copied = mirror.copied(where.kafka_bootstrap, region.other_name, prefix)
     with connected(where.db_owner_url) as database:
@@ -172,9 +168,7 @@ def known_spans(database: Connection, prefix: str) -> dict[Place, Span]:
 def _known_role(url: str) -> Role:
     now = role(url)
     if now is None:
-        raise ConfigError(
-            "the database knows of one region only: ODOGRAPH_REGION_OTHER, odograph up, in both"
-        )
+        raise ConfigError("the database knows one region only: ODOGRAPH_REGION_OTHER, odograph up, in both")
     return now
 
 
