@@ -16,16 +16,9 @@ from infra.contract.errors import ConfigError, OdographError
 from infra.settings.settings import load
 
 PACKAGES = (
-    "infra.stack",
-    "infra.sql",
-    "infra.demo",
-    "infra.trace",
-    "edge_simulator",
-    "bridge",
-    "stream_jobs",
-    "dashboard",
-    "load_tests",
-)
+    "infra.stack", "infra.sql", "infra.demo", "infra.trace", "edge_simulator", "bridge", "stream_jobs",
+    "dashboard", "load_tests",
+)  # fmt: skip
 
 app = typer.Typer(
     name="odograph",

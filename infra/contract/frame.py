@@ -29,9 +29,8 @@ HEAD: Final = ("schema", "vehicle_id", "boot_id", "seq", "t0_ms", "dt_ms", "n", 
 _FAST_NAMES: Final = tuple(s.name for s in FAST)
 _NUMERIC: Final = frozenset((int, float, type(None)))
 _BY_KIND: Final = {
-    "number": (_NUMERIC, "a number or null"),
-    "flag": (frozenset((bool, type(None))), "true, false or null"),
-}
+    "number": (_NUMERIC, "a number or null"), "flag": (frozenset((bool, type(None))), "true, false or null"),
+}  # fmt: skip
 _PLAIN: Final = tuple((s.name, *_BY_KIND[s.kind]) for s in SLOW if s.kind in _BY_KIND)
 _CODES: Final = tuple(s.name for s in SLOW if s.kind == "codes")
 

@@ -43,9 +43,8 @@ class Migration(NamedTuple):
     def stands_in(self, applied: dict[str, str]) -> bool:
         """Whether the database has it as it is now; ``applied``: checksums by name."""
         found = applied.get(self.name)
-        return found == self.sha256 or any(
-            found == sha and after in applied for sha, after in FORMER.findall(self.text)
-        )
+        former = {sha for sha, after in FORMER.findall(self.text) if after in applied}
+        return found in {self.sha256, *former}
 
 
 def migrations(folder: Path = FOLDER) -> list[Migration]:

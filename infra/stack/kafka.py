@@ -41,11 +41,8 @@ TMP = "tmp"
 USER = "odograph-kafka"
 FORMAT_S = 60
 JVM_OPTIONS = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-XX:+ExitOnOutOfMemoryError",
-    "-Djava.awt.headless=true",
-)
+    "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true"
+)  # fmt: skip
 """Java's quick compiler only: for minutes after each start the second one took as much processor time as the
 broker's work, and what it gave was requests that are a fifth cheaper."""
 FIRST_HEAP: Final = ("-Xms128m", "-Xmn64m")

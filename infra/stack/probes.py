@@ -136,10 +136,8 @@ def database_tls(url: str) -> str:
     """The version of TLS at an address; raises ServiceError where it takes plain connections too."""
     if not (versions := _asked(url, SQL["tls"])):
         raise ServiceError("sessions are not encrypted")
-    with (
-        suppress(psycopg.OperationalError),
-        session(url, sslmode="disable", connect_timeout_s=int(TIMEOUT_S)),
-    ):
+    plain = partial(session, url, sslmode="disable", connect_timeout_s=int(TIMEOUT_S))
+    with suppress(psycopg.OperationalError), plain():
         raise ServiceError("plain connections are taken too")
     return str(versions[0][0])
 

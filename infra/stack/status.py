@@ -300,9 +300,8 @@ def _lag_lines(
 
 def _partition_lines(skews: Sequence[Skew], keys: Sequence[TopKey], terms: Watch) -> list[str]:
     """The most uneven reader, each hot partition, and the keys that send most."""
-    lines = [f"[red]hot: {skew}[/]" for skew in skews if skew.hot(terms)] or [
-        f"most uneven: {skew}" for skew in skews[:1]
-    ]
+    hot = [f"[red]hot: {skew}[/]" for skew in skews if skew.hot(terms)]
+    lines = hot or [f"most uneven: {skew}" for skew in skews[:1]]
     each = (
         f"{key.vehicle_id} {100 * key.share:.1f} % (partition {key.partition})" for key in keys[:TOP_SHOWN]
     )

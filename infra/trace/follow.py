@@ -184,9 +184,8 @@ class Follower:
         for place, log, topic, partition, offset, received_ms, value in self._archived(look_back):
             here = topic in live and log in ours
             record = self.log.at(topic, partition, offset) if here else None
-            copies["" if here else log, topic, partition, offset] = Copy(
-                topic, partition, offset, received_ms, value, record, place
-            )
+            copy = Copy(topic, partition, offset, received_ms, value, record, place)
+            copies["" if here else log, topic, partition, offset] = copy
         newest = query_offsets.committed(self.database, "archive")
         for topic in live:
             partition = topics.partition_of(self.wanted.vehicle_id.encode(), self.log.partitions(topic))

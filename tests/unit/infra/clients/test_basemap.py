@@ -98,11 +98,7 @@ def test_a_file_is_known_with_its_zooms_layers_and_attribution(town: Path) -> No
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [
-        (b"lat,lon\n48.0,8.0\n" * 20, NO_FILE),
-        (b"", NO_FILE),
-        (b"PMTiles\x02" + bytes(600), NO_FILE),
-    ],
+    [(b"lat,lon\n48.0,8.0\n" * 20, NO_FILE), (b"", NO_FILE), (b"PMTiles\x02" + bytes(600), NO_FILE)],
 )
 def test_a_file_that_is_no_pmtiles_is_said(tmp_path: Path, body: bytes, reason: str) -> None:
     path = tmp_path / "map.pmtiles"

@@ -12,11 +12,7 @@ def at(day: int, hour: int) -> datetime:
 
 
 def test_a_span_is_cut_into_days_of_which_the_last_is_shorter() -> None:
-    assert pieces(at(1, 6), at(3, 8)) == [
-        (at(1, 6), at(2, 6)),
-        (at(2, 6), at(3, 6)),
-        (at(3, 6), at(3, 8)),
-    ]
+    assert pieces(at(1, 6), at(3, 8)) == [(at(1, 6), at(2, 6)), (at(2, 6), at(3, 6)), (at(3, 6), at(3, 8))]
 
 
 def test_a_span_whose_windows_are_all_gone_has_no_pieces() -> None:
