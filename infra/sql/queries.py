@@ -9,7 +9,6 @@ import structlog
 from psycopg.rows import dict_row
 
 from infra.clients.db import asked, connected, sql_of, system_user
-from infra.contract.errors import ServiceError
 from infra.sql.migrate import license_of
 
 SQL: Final = sql_of(__file__)
@@ -38,18 +37,12 @@ class Reinjected(NamedTuple):
 
 def ledger(url: str) -> dict[str, int]:
     """The row of serving.ledger."""
-    return _one(url, SQL["ledger"])
+    return dict(asked(url, SQL["ledger"], row_factory=dict_row)[0])
 
 
 def pulse(url: str) -> dict[str, Any]:
     """One row of live figures: frames counted, late, lag, watermark lag, alerts, vehicles reporting."""
-    return _one(url, SQL["pulse"])
-
-
-def _one(url: str, query: str) -> dict[str, Any]:
-    for row in asked(url, query, row_factory=dict_row):
-        return dict(row)
-    raise ServiceError("database: a view with one row has none")
+    return dict(asked(url, SQL["pulse"], row_factory=dict_row)[0])
 
 
 def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
