@@ -111,7 +111,7 @@ def _file(path: Path) -> Basemap:
         vector = [str(layer["id"]) for layer in metadata.get("vector_layers", ())]
         attribution = _plain([metadata.get("attribution")])
     except OSError as error:
-        raise ConfigError(f"cannot be read ({error.strerror})") from error
+        raise ConfigError(f"cannot be read ({error.strerror or error})") from error
     except _NONE as error:
         raise ConfigError("no PMTiles file of version 3, nor the http(s):// address of a style") from error
     except _BROKEN as error:
