@@ -181,7 +181,7 @@ def failover(
 
 Name = Annotated[str, typer.Argument(help="a vehicle's id, or gateway-...")]
 Days = Annotated[float, typer.Option(min=0, max=3650, help="how long it is valid")]
-Request = Annotated[Path | None, typer.Option(exists=True, help="the device's own certificate request (PEM)")]
+Request = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="the device's own CSR (PEM)")]
 
 
 @device.command()
