@@ -180,7 +180,5 @@ class DeadLetters:
 
 def _note(passed: Passed) -> Reinjected:
     message, letter = passed.message, passed.letter
-    return Reinjected(
-        0, letter.offset, letter.digest, topics.KAFKA_TOPIC_OF[passed.channel],
-        message["vehicle_id"], message["boot_id"], message["seq"],
-    )  # fmt: skip
+    identity = (message["vehicle_id"], message["boot_id"], message["seq"])
+    return Reinjected(0, letter.offset, letter.digest, passed.channel, *identity)

@@ -39,7 +39,7 @@ RECEIVE_MAXIMUM: Final = 65_535  # MQTT's own limit
 TELEMETRY_LINGER_MS: Final = 5.0
 TELEMETRY_GATHER_S: Final = 0.05  # at 1,200 messages/s a turn, and its four requests to Kafka, is for sixty
 PRIORITY_IN_FLIGHT: Final = 1000
-ROUTED: Final = (*topics.KAFKA_TOPIC_OF.values(), topics.DEFERRED, "policy", "dead-letter")
+ROUTED: Final = (*topics.UPLINK_CHANNELS, topics.DEFERRED, "policy", "dead-letter")
 LEAST_WINDOW: Final = 100  # messages the broker may send a slot's session unacknowledged, at least
 DIALLERS: Final = 4
 

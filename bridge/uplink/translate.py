@@ -232,7 +232,7 @@ class Translator:
             vehicle_id, channel = topics.parse_mqtt_topic(self._root, text)
         except ContractError as error:
             return Rejection(error.reason, error.detail, key)
-        name = topics.kafka_topic(self._prefix, topics.KAFKA_TOPIC_OF[channel])
+        name = topics.kafka_topic(self._prefix, channel)
         passes = validator(vehicle_id, self._samples) if channel == "telemetry" else None
         header = (topics.HEADER_MQTT_TOPIC, topic)
         more = self._of_status if channel == "status" else (SCHEMA_HEADER,)

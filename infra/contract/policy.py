@@ -63,7 +63,7 @@ _READS: Final = {
     "watch": ("telemetry",),
 }
 _WRITES: Final = {
-    "bridge": (*topics.KAFKA_TOPIC_OF.values(), topics.DEFERRED, "dead-letter"),
+    "bridge": (*topics.UPLINK_CHANNELS, topics.DEFERRED, "dead-letter"),
     "downlink": ("dead-delivery",),
     "jobs": ("alerts", "clock", "dead-letter"),
     "instant": ("alerts",),

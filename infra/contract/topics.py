@@ -55,7 +55,7 @@ DAY_MS = 24 * HOUR_MS
 
 VEHICLE_ID = re.compile(r"[A-HJ-NPR-Z0-9]{17}")  # by ISO 3779: 17 characters, without I, O and Q
 
-UPLINK_CHANNELS = ("telemetry", "crash", "status")
+UPLINK_CHANNELS = ("telemetry", "crash", "status")  # each flows into the Kafka topic of its name
 DOWNLINK_CHANNELS = ("alert", "notice")
 EVERYBODY = "all"  # in the place of a vehicle id: a notice to all vehicles. No VIN is so short
 
@@ -152,10 +152,6 @@ COPIED = tuple(topic.name for topic in KAFKA_TOPICS if topic.name not in (CLOCK,
 a region decides: its maintenance tells that when it begins to act, and what the other one decided would come
 behind it.
 """
-KAFKA_TOPIC_OF = {"telemetry": "telemetry", "crash": "crash", "status": "status"}
-"""Which Kafka topic an MQTT channel flows into."""
-
-
 SLOT_LEVEL = "s"  # before a slot, in the place of a vehicle id
 UNSLOTTED = SLOTS  # stands for the topics of devices that know no slots, in the place of a slot
 
