@@ -158,7 +158,11 @@ class Watch:
 
     def _asked(self, name: str) -> tuple[float, str | None, samples.Figures]:
         where = self._pages[name]
-        trouble, figures = readyz(where), samples.of_process(name, metrics(where), self._settings)
+        trouble, figures = readyz(where), samples.NOTHING
+        try:
+            figures = samples.of_process(name, metrics(where), self._settings)
+        except ValueError as error:  # another program answers there
+            trouble = trouble or f"no metrics of ours: {error}"
         return time.monotonic(), trouble, figures
 
     def _pids(self) -> dict[str, int]:
