@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from infra.contract.errors import ServiceError
+from infra.contract.errors import OdographError, ServiceError
 from infra.settings.files import read_json, write_private
 from infra.settings.sections import bridges as bridge_names
 from infra.stack import processes
@@ -74,7 +74,7 @@ class Supervisor:
     Logs go to ``<home>/logs/<name>.log``, pids to ``<home>/run/<name>.pid``. ``say`` gets each start and
     exit. Services that run here are started by somebody else and go on when the supervisor ends: one that
     ends though nobody stopped it (its pid file stays) is started again by ``respawn``, which returns None
-    where that must wait and raises ServiceError where it cannot be. ``later`` are programs that begin when it
+    where that must wait and raises OdographError if it cannot be. ``later`` are programs that begin when it
     is ``due``, at ``alone_s`` at the latest.
     """
 
@@ -152,7 +152,7 @@ class Supervisor:
         elif now >= kept.due_s:
             try:
                 kept.child = self.respawn(name) if kept.is_service else self._spawn(kept.program)
-            except (ServiceError, OSError) as error:
+            except (OdographError, OSError) as error:
                 self._note_exit(kept, now, str(error))
             if kept.child is not None:
                 kept.runs, kept.started_s = True, now

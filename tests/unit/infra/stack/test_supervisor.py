@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from infra.clients.health import in_background
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ConfigError, ServiceError
 from infra.stack import processes
 from infra.stack.processes import guarded
 from infra.stack.supervisor import Backoff, Program, Supervisor, read_state
@@ -162,7 +162,7 @@ def test_a_service_that_cannot_be_started_is_said_and_tried_again(tmp_path: Path
     def respawn(name: str) -> None:
         tries.append(name)
         if len(tries) < 3:
-            raise ServiceError("the disk is full")
+            raise (ServiceError, ConfigError)[len(tries) % 2]("the disk is full")
 
     with Supervisor(tmp_path, [], said.append, QUICK, services=["sleeper"], respawn=respawn) as supervisor:
         pid_of(tmp_path, "sleeper")
