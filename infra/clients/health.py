@@ -125,8 +125,7 @@ class HealthServer(ThreadingHTTPServer):
                 checks = {**({} if lease.standby else checks), **(away if needed else {})}
                 remarks = {"standby": lambda: lease.standby, **remarks, **away}
             status, reasons = readiness(checks)
-            shown = readiness(remarks)[1] | reasons
-            return status, "application/json", json.dumps(shown).encode() + b"\n"
+            return status, "application/json", json.dumps(readiness(remarks)[1] | reasons).encode() + b"\n"
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
         if self._lookups is not None and path.startswith(LOOKUPS):

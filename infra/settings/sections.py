@@ -631,8 +631,7 @@ class Retention(Section):
 
     @model_validator(mode="after")
     def _longer_above(self) -> Self:
-        levels = ("windows_days", "minutes_days", "hours_days", "days_days")
-        for below, above in pairwise(levels):
+        for below, above in pairwise(("windows_days", "minutes_days", "hours_days", "days_days")):
             low, high = getattr(self, below), getattr(self, above)
             if high and (not low or high < low + APART_DAYS):
                 under = f"{below} ({low or 'for ever'})"

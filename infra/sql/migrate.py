@@ -107,8 +107,7 @@ def make_roles(connection: Connection, owner: str) -> None:
     """
     for role in ROLES:
         if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
-            login = "LOGIN" if role == policy.AGGREGATES else "NOLOGIN"
-            connection.execute(f"CREATE ROLE {role} {login}")
+            connection.execute(f"CREATE ROLE {role} {'LOGIN' if role == policy.AGGREGATES else 'NOLOGIN'}")
     for role, member in (*policy.MEMBERS, (policy.JOBS, owner)):
         if connection.execute("SELECT pg_has_role(%s, %s, 'USAGE')", (member, role)).fetchone() != (True,):
             grant = sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member))

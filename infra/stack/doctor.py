@@ -165,8 +165,7 @@ ON = "TLS on ({}), certificates on: a client without one is refused"
 
 
 def _open(stack: Stack, name: str) -> Answer:
-    found = _listeners(stack, name)
-    words = f"TLS off, login off: open to every program of this machine, {_reach(found)}"
+    words = f"TLS off, login off: open to every program of this machine, {_reach(_listeners(stack, name))}"
     return "BEYOND" not in words, words, "certificates: odograph up --secure"
 
 

@@ -106,8 +106,7 @@ def kafka(
 
     def run(*words: str) -> tuple[str, ...]:
         command, home = (*java, *words, str(config)), data.parents[1]
-        archives = (Path(option.partition("=")[2]) for option in options)
-        seen = (jars, home, *archives)
+        seen = (jars, home, *(Path(option.partition("=")[2]) for option in options))
         return command if own is None else rootfs.as_user(USER, command, home, seen, {"HOME": data})
 
     new = f"--cluster-id={node.cluster_id or new_cluster_id()}"

@@ -234,8 +234,7 @@ def check_logins(db: Db, words: Passwords) -> None:
         setting = f"ODOGRAPH_DB_{key}".upper()
         try:
             with session(url, connect_timeout_s=CONNECT_S) as connection:
-                query = "SELECT pg_has_role(current_user, %s, 'member')"
-                row = connection.execute(query, (role,)).fetchone()
+                row = connection.execute("SELECT pg_has_role(current_user, %s, 'member')", (role,)).fetchone()
         except psycopg.Error as error:
             own = "" if key in db.given() else f" (not set: {role} with this home's password)"
             raise ConfigError(f"{setting}{own}: {str(error).strip()}") from error
@@ -287,8 +286,7 @@ class PostgresPair:
     def url(self) -> str:
         """How the owner logs in, at both addresses."""
         one, other = (f"{HOST}:{self.ports[name]}" for name in BOTH)
-        made = url(OWNER, self._words["owner"], self.ports[BOTH[0]])
-        return made.replace(one, f"{one},{other}")
+        return url(OWNER, self._words["owner"], self.ports[BOTH[0]]).replace(one, f"{one},{other}")
 
     def begin(self) -> None:
         """Start both, with database and roles. Who was promoted by hand is the primary.

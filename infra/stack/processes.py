@@ -163,8 +163,7 @@ def finished(what: str, command: Sequence[str], limit_s: float, env: Mapping[str
 
 def uptime_s(running: Running) -> float:
     """Time since the program started [s]."""
-    since_boot_s = float(Path("/proc/uptime").read_text().split()[0])
-    return since_boot_s - running.start_ticks / TICKS_PER_S
+    return float(Path("/proc/uptime").read_text().split()[0]) - running.start_ticks / TICKS_PER_S
 
 
 def memory_mb(pid: int) -> float:
@@ -211,8 +210,7 @@ def log_tail(log: Path, lines: int = 12, start: int = 0) -> str:
     """The last lines of a log, not before byte ``start``."""
     try:
         with log.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(start, size - 16_384))
+            file.seek(max(start, file.seek(0, os.SEEK_END) - 16_384))
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return "(no log)"

@@ -244,8 +244,7 @@ class Stack:
         services = identity.Authority(self.home, identity.SERVICES)
         for who in (*self.principals, policy.SERVER):
             ours = services.current(who, hosts=self._hosts(who))
-            both = ours.certificate.read_text() + ours.key.read_text()
-            write_private(services.folder / f"{who}.pem", both)
+            write_private(services.folder / f"{who}.pem", ours.certificate.read_text() + ours.key.read_text())
         found = {name: self.runner.find(name) for name in self.embedded if name != "kafka"}
         running = {name: one for name, one in found.items() if one is not None}
         for each in self.services().values() if running else ():
@@ -404,10 +403,8 @@ class Stack:
         if self.settings.mqtt.brokers():
             return
         port, home = service.free_port(self.ports().values()), self.home / "config" / "sessions"
-        there = replace(addresses, mqtt_port=port)
-        write_private(home / ENDPOINTS_FILE, json.dumps(asdict(there)))
-        device_port = service.free_port({*self.ports().values(), port})
-        self.runner.start(self._broker(port, device_port))
+        write_private(home / ENDPOINTS_FILE, json.dumps(asdict(replace(addresses, mqtt_port=port))))
+        self.runner.start(self._broker(port, service.free_port({*self.ports().values(), port})))
         try:
             env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(home)}
             command = odograph("bridge", "--prepare")

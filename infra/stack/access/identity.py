@@ -191,8 +191,7 @@ class Authority(Trust):
         kept, gone = self.folder / "ca.crl", self._revocations()
         if kept.exists():
             text = kept.read_text()
-            listed = {one.serial_number for one in x509.load_pem_x509_crl(text.encode())}
-            if listed == gone.keys():
+            if {one.serial_number for one in x509.load_pem_x509_crl(text.encode())} == gone.keys():
                 return text
         now, end = dt.datetime.now(dt.UTC), self._certificate.not_valid_after_utc
         builder = x509.CertificateRevocationListBuilder().issuer_name(self._certificate.subject)
@@ -251,8 +250,7 @@ def ensure_keys(settings: Settings) -> None:
         write_private(home / KEY_FILE, private_pem(Ed25519PrivateKey.generate()))
     if settings.crash.pseudonym_key_file is None and not (home / PSEUDONYM_KEY_FILE).exists():
         write_private(home / PSEUDONYM_KEY_FILE, token_urlsafe(32))
-    signer = Signer(private_key(home / KEY_FILE, KEY_FILE))
-    (home / PUBLIC_KEY_FILE).write_bytes(signer.public_pem())
+    (home / PUBLIC_KEY_FILE).write_bytes(Signer(private_key(home / KEY_FILE, KEY_FILE)).public_pem())
     Authority(home, DEVICES)  # vehicles sign crash records
     pem = downlink.signer(settings).public_pem()
     path = downlink.public_key_file(settings)
@@ -351,8 +349,7 @@ def _requested(request: bytes, name: str) -> Ed25519PublicKey:
     except ValueError as error:
         raise ConfigError(f"--request: no certificate request (PEM): {error}") from error
     if not sound or names != [name] or not isinstance(public, Ed25519PublicKey):
-        wanted = f"a request for CN={name}, signed, with an Ed25519 key, is wanted"
-        raise ConfigError(f"--request: {wanted}")
+        raise ConfigError(f"--request: a request for CN={name}, signed, with an Ed25519 key, is wanted")
     return public
 
 

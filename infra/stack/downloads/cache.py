@@ -30,8 +30,7 @@ POSTGRES_BIN = "/usr/lib/postgresql/17/bin"
 
 def pins() -> str:
     """Stands for the pinned versions: what was fetched by other pins is fetched again."""
-    text = IVY_FILE.read_bytes() + " ".join((SUITE, *PACKAGES)).encode()
-    return hashlib.sha256(text).hexdigest()[:16]
+    return hashlib.sha256(IVY_FILE.read_bytes() + " ".join((SUITE, *PACKAGES)).encode()).hexdigest()[:16]
 
 
 def jar_dir(cache: Path, name: str) -> Path:
@@ -148,8 +147,7 @@ def hashed(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, str]]:
 def recorded(folder: Path) -> Mapping[str, str]:
     """SHA-256 by name of what programs load of a folder, as it must be; raises ServiceError without any."""
     if folder == pyspark_jars():
-        files = metadata.files("pyspark") or ()
-        jars_of = (file for file in files if file.match("pyspark/jars/*.jar"))
+        jars_of = (file for file in metadata.files("pyspark") or () if file.match("pyspark/jars/*.jar"))
         texts = {file.name: file.hash.value for file in jars_of if file.hash}
         return {name: base64.urlsafe_b64decode(f"{text}==").hex() for name, text in texts.items()}
     pinned = {f"{j.artifact}-{j.version}.jar": j.sha256 for j in pinned_jars() if j.kind == folder.name}

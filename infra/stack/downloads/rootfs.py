@@ -59,12 +59,10 @@ def as_user(
     pairs = (f"{name}={text}" for name, text in {**kept, **env}.items())
     # Root's environment goes before root does: another process of the user may read a process of its own.
     whole = ("env", "-i", *pairs, *become, "--inh-caps=-all", *command)
-    java = Path(which("java") or "/").resolve()
-    places = [*seen, *java.parents[1:2]]
+    places = [*seen, *Path(which("java") or "/").resolve().parents[1:2]]
     wanted = [place for path in places for place in (path.absolute(), path.resolve())]
     hidden = {path: root for path in wanted if path.exists() and (root := _closed(path)) is not None}
-    stage = "/mnt" if hidden else ""
-    begun = ("/bin/sh", "-c", _BEGIN, "begin", stage, str(folder), *whole)
+    begun = ("/bin/sh", "-c", _BEGIN, "begin", "/mnt" if hidden else "", str(folder), *whole)
     shown = {path: path for path in hidden if not hidden.keys() & {*path.parents}}
     return apart(shown, {*hidden.values()}, Path("/"), begun) if hidden else begun
 

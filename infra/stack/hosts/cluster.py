@@ -217,8 +217,7 @@ class Cluster:
         file = self.base / "kafka-cluster-id"
         if not file.exists():
             file.write_text(new_cluster_id())
-        role = "controller" if number == 1 else "broker"
-        node = Node(role, number, self.profile.kafka, file.read_text())
+        node = Node("controller" if number == 1 else "broker", number, self.profile.kafka, file.read_text())
         jars, own = cache.jars(self._cache, "kafka")[0].parent, self.base / name
         classes = cache.class_options(self._cache, "kafka")
         ports = (self._ports[name], self._ports["kafka-controller"])
@@ -251,8 +250,7 @@ class Cluster:
         """What drivers are given: Spark's defaults, and the workers' environment as it is now."""
         conf = self.base / "conf"
         conf.mkdir(exist_ok=True)
-        text = SPARK_CONF.read_text().format(workers=self.profile.workers)
-        (conf / SPARK_CONF.name).write_text(text)
+        (conf / SPARK_CONF.name).write_text(SPARK_CONF.read_text().format(workers=self.profile.workers))
         if not self.runner.find("spark-master"):
             command = odograph("jobs", "package", str(conf / ENVIRONMENT))
             processes.finished("the workers' environment failed", command, PACK_S)
@@ -321,8 +319,7 @@ def _page(host: str, port: int, key: str) -> str:
 
 def _name_node(port: int, least: int) -> str:
     """Raises ServiceError unless the NameNode answers and knows of so many DataNodes that live."""
-    query = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
-    beans = _asked(f"{HOST}:{port}", query)["beans"]
+    beans = _asked(f"{HOST}:{port}", "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState")["beans"]
     live = int(beans[0]["NumLiveDataNodes"]) if beans else -1
     if live < least:
         raise ServiceError(f"the NameNode knows of {live} DataNodes")

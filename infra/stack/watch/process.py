@@ -214,8 +214,7 @@ class Watch:
         self._memory, folders = status.sizes(self._home, self._pids())
         free = shutil.disk_usage(self._home).free
         with connection.transaction(), connection.cursor() as cursor:
-            rows = [(place, size, free) for place, size in folders.items()]
-            cursor.executemany(SQL["storage"], rows)
+            cursor.executemany(SQL["storage"], [(place, size, free) for place, size in folders.items()])
         if self._log_before[1]:  # Kafka answers
             self._top_keys(connection, acting)
 
