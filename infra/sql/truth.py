@@ -30,11 +30,10 @@ def load(url: str, run_id: str, path: Path) -> int:
 
     A last line that is still being written is left for the next time. Raises ConfigError, ServiceError.
     """
-    rows = list(_rows(path))
     with connected(url) as connection, connection.cursor() as cursor:
         cursor.execute(SQL["incoming"])
         with cursor.copy("COPY incoming FROM STDIN") as copy:
-            for row in rows:
+            for row in _rows(path):
                 copy.write_row(row)
         cursor.execute(SQL["take_in"], (run_id,))
         return cursor.rowcount
@@ -46,15 +45,15 @@ def counts(url: str, run_id: str | None) -> list[Any]:
 
 
 def _rows(path: Path) -> Iterator[tuple[object, ...]]:
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-        if not line.endswith(b"\n"):
-            return
-        try:
-            yield (number, *_columns(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"{path}, line {number}: not a row of truth ({type(error).__name__}: {error})"
-            ) from error
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield (number, *_columns(json.loads(line)))
+            except (ValueError, KeyError, TypeError) as error:
+                why = f"{type(error).__name__}: {error}"
+                raise ConfigError(f"{path}, line {number}: not a row of truth ({why})") from error
 
 
 def _columns(row: Mapping[str, Any]) -> tuple[object, ...]:
