@@ -147,7 +147,7 @@ class HealthServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: HealthServer
-    timeout = 10.0  # s: who connects and says nothing holds a thread
+    timeout = 60.0  # s to ask, and s to take the answer: who does not holds a thread
 
     def do_GET(self) -> None:
         hosts = self.headers.get_all("Host", [])
