@@ -296,12 +296,12 @@ class Cluster:
 
 
 def toml(sections: Sections) -> str:
-    """Texts, numbers and whether are written as JSON writes them."""
-    tables = {
-        name: "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-        for name, values in sections.items()
-    }
-    return "\n".join(f"[{name}]\n{text}" for name, text in tables.items())
+    """Texts, numbers and whether are written as JSON writes them, but for its pairs of surrogates."""
+    lines: list[str] = []
+    for name, values in sections.items():
+        pairs = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items())
+        lines += [f"[{name}]", *pairs, ""]
+    return "\n".join(lines)
 
 
 def _asked(where: str, path: str) -> dict[str, Any]:

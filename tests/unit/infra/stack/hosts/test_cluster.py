@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,17 @@ import pytest
 from infra.contract.errors import ConfigError
 from infra.settings.settings import load
 from infra.stack.downloads.rootfs import apart
+from infra.stack.hosts.cluster import toml
 from infra.stack.stack import Stack
+
+
+def test_settings_that_a_home_keeps_are_read_back_whatever_its_folder_is_called() -> None:
+    kept: dict[str, dict[str, object]] = {
+        "paths": {"home": '/srv/"a" \\ \U0001f600'},
+        "jobs": {"eta": 1.5, "on": True},
+    }
+    assert tomllib.loads(toml(kept)) == kept
+    assert toml({"a": {"b": 1}, "c": {"d": "e"}}) == '[a]\nb = 1\n\n[c]\nd = "e"\n'
 
 
 def test_a_host_sees_its_own_folder_and_what_it_is_shown_and_no_other(tmp_path: Path) -> None:
