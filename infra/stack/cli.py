@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 device = typer.Typer(name="device", help="Certificates of vehicles and gateways.", no_args_is_help=True)
 cluster = typer.Typer(
-    name="cluster",
-    no_args_is_help=True,
-    help="Several of each server on this machine, as on hosts of their own.",
+    no_args_is_help=True, help="Several of each server on this machine, as on hosts of their own."
 )
 Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
 Number = Annotated[int | None, typer.Option(show_default=False)]
@@ -35,7 +33,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(device)
     for command in (status, down):
         cluster.command()(command)
-    app.add_typer(cluster)
+    app.add_typer(cluster, name="cluster")
 
 
 def setup(
