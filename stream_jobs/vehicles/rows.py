@@ -170,7 +170,8 @@ def trip_row(
     return TripRow(
         vehicle_id=vehicle_id, started_ms=started_ms, ended_ms=ended_ms, trip_id=trip_id, phase=phase,
         **_place(start[1], "start_"), **_place(end[1], "end_"),
-        distance_m=round(distance_m, 1), unseen_m=round(unseen_m, 1), known_m=round(t["known_m"], 1), odometer_m=number(t["odometer_to_m"] - t["odometer_from_m"]),
+        distance_m=round(distance_m, 1), unseen_m=round(unseen_m, 1), known_m=round(t["known_m"], 1),
+        odometer_m=number(t["odometer_to_m"] - t["odometer_from_m"]),
         duration_s=duration_s, moving_s=moving_s, standing_s=max(0.0, round(duration_s - moving_s, 3)),
         idle_s=t["idle_ms"] / MS_PER_S, halts=int(t["halts"]), speed_mean_kmh=kmh(distance_m, duration_s),
         speed_moving_kmh=kmh(distance_m - unseen_m, moving_s), speed_max_kmh=number(t["speed_max_kmh"]),
