@@ -1,4 +1,4 @@
-"""One frame's hops in all that holds a trace of it: log, dead letters, archive, checkpoints, tables."""
+"""One frame's hops in all that holds a trace of it: log, dead letters, archive, ledger, tables."""
 
 import hashlib
 import time
