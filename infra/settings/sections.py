@@ -86,7 +86,7 @@ class Paths(Section):
         "downloads shared by all checkouts of a user",
     )
     checkpoints: str = setting("", "checkpoints of the queries: folder or Hadoop URL; empty: in the home")
-    lookups: str = setting("", "vehicles and road network: folder or Hadoop URL; empty: in the home")
+    lookups: str = setting("", "vehicles and roads: folder, or page of maintenance; empty: in the home")
 
     @field_validator("home", "cache", mode="before")
     @classmethod

@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 def setup(
     browser: Annotated[bool, typer.Option("--browser", help="Chromium too, for the browser tests")] = False,
 ) -> None:
-    """Fetch what the local stack runs on (about 0.6 GB, once a user): jars, PostgreSQL, Mosquitto, Java."""
+    """Fetch what the local stack runs on (about 0.9 GB, once a user): jars, PostgreSQL, Mosquitto, Java."""
     from infra.stack.downloads import fetch
 
     stack = _stack()
