@@ -222,6 +222,11 @@ def test_who_may_be_evicted_is_said_of_each_program_that_runs_more_than_once() -
     assert {e["metadata"]["name"] for e in OBJECTS if e["kind"] == "PodDisruptionBudget"} == several
 
 
+def test_an_upgrade_runs_no_program_twice_that_must_exist_once() -> None:
+    alone = [e["spec"] for e in OBJECTS if e["kind"] == "Deployment" and e["spec"]["replicas"] == 1]
+    assert [spec["strategy"]["type"] for spec in alone] == ["Recreate"]
+
+
 @pytest.mark.parametrize("name", ["downlink", "events"])
 def test_a_program_with_a_standby_is_given_the_database_that_holds_its_lease(name: str) -> None:
     container = CONTAINERS[f"Deployment odograph-{name} {name}"]
