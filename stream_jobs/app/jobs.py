@@ -1,4 +1,4 @@
-"""The micro-batch application: three queries over one topic, and the periodic tasks that need Spark."""
+"""The micro-batch application: its queries and users', and the periodic tasks that need Spark."""
 
 import gc
 import threading

@@ -30,7 +30,7 @@ ASIDE: Final = ".old"  # ends the name of the folder, beside the checkpoints', o
 
 NEVER_RESET: Final = {
     "archive": "its files and its lines in the ledger hang on its checkpoint: see Reset and back-fill in "
-    "stream_jobs/README.md"
+    "stream_jobs/recovery/README.md"
 }
 ALL: Final = "all"  # in the place of a query's name
 PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}  # a query's program, if not jobs
