@@ -30,7 +30,7 @@ SAMPLE_S = 5.0
 STANDING_MPS = 0.3
 WIDTH, HEIGHT, MARGIN = 1300, 760, 70
 COLOURS = ((26, 152, 80), (166, 217, 106), (253, 174, 97), (215, 48, 39))
-"""Free, slow, congested, severe: speed ratio above 0.9, 0.7, 0.5, below (domain.md)."""
+"""Free, slow, congested, severe: speed ratio above 0.9, 0.7, 0.5, below."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The health rules of domain.md section 3 on a drive's history: where each holds, [seconds, n_vehicles]."""
+"""The health rules on a drive's history: where each holds, [seconds, n_vehicles]."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class State:
             setattr(self, name, getattr(self, name).copy())
 
 
-SPREAD = 0.2  # log-normal spread of one driver's habits around the style's (domain.md, section 5)
+SPREAD = 0.2  # log-normal spread of one driver's habits around the style's (eng.)
 COMFORT_FLOOR_MPS2 = np.array([-3.5, -3.0, -2.4])  # of a car, a van, a heavy vehicle
 HARDEST_MPS2 = np.array([8.5, 7.5, 6.0])  # what tyres and brakes give in an emergency
 

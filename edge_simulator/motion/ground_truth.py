@@ -92,7 +92,7 @@ class Harsh:
 
 
 Row = dict[str, Any]
-STOP_MS = 120_000  # A stop is at least this long (domain.md, section 3: idling)
+STOP_MS = 120_000  # A stop is at least this long, as idling is
 STANDING_MPS = 1 / 3.6
 
 

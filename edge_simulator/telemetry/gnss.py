@@ -1,7 +1,7 @@
 """The satellite receivers: slow and white error, canyons of houses, jumps, tunnels; course held when slow.
 
-Figures: domain facts of the project (Gauss-Markov 2 m and 60 s, 0.5 m white, canyon 6-10 m, 1 % jumps of
-20-60 m). NaN means "no fix" and becomes null on the wire.
+Engineering figures: Gauss-Markov 2 m and 60 s, 0.5 m white, canyon 6-10 m, 1 % jumps of
+20-60 m. NaN means "no fix" and becomes null on the wire.
 """
 
 from typing import Annotated, Self

@@ -19,7 +19,7 @@ from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
 
 BEGIN_S: Final = 120.0
 RECOVERY_S: Final = 30.0
-"""What reliability.md grants: from the kill to the readiness page."""
+"""At most, from the kill to the readiness page."""
 READY_S: Final = 240.0
 UP_S: Final = (0.2, 10.0)
 """An application that is ready lives for so long."""

@@ -23,7 +23,7 @@ def test_an_address_that_others_reach_is_refused_without_sign_in(monkeypatch: py
 def test_streamlit_reads_no_file_of_secrets_but_the_one_that_is_set(tmp_path: Path) -> None:
     assert options(1, Dashboard())["secrets.files"] == []
     assert options(1, Dashboard())["server.address"] == "127.0.0.1"
-    assert options(1, Dashboard())["runner.postScriptGC"] is False  # see README, How fast
+    assert options(1, Dashboard())["runner.postScriptGC"] is False  # see README, Key design decisions
     assert options(1, Dashboard())["runner.magicEnabled"] is False  # else a constant's words are drawn
     assert options(1, Dashboard(oidc=tmp_path / "o.toml"))["secrets.files"] == [str(tmp_path / "o.toml")]
 

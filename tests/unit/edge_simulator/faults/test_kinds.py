@@ -1,4 +1,4 @@
-"""Each fault crosses its rule of domain.md, at any severity; health crosses none; no fault touches others."""
+"""Each fault crosses its rule, at any severity; health crosses none; no fault touches others."""
 
 from __future__ import annotations
 
