@@ -31,7 +31,8 @@ REFRESH_S = 5.0
 HELD_S = 600.0
 """The dashboard takes a connection for one question; tests hold one for all of theirs."""
 SILENT = (36, 37, 38)
-STOPPED = (10, 11)
+STOPPED = 10
+SPEED = "UPDATE odograph.vehicle_latest SET speed_kmh = %s WHERE vehicle_id = %s"
 
 
 Known = tuple[Connection, datetime]
@@ -51,9 +52,9 @@ class Site:
         with psycopg.connect(self.lane.endpoints.db_ingest_url) as connection:
             connection.execute(statement.encode(), values)
 
-    def stop(self, vehicle: str) -> None:
-        """The vehicle stands still with its ignition on."""
-        self.execute("UPDATE odograph.vehicle_latest SET speed_kmh = 0 WHERE vehicle_id = %s", vehicle)
+    def stop(self) -> None:
+        """A vehicle that drives stands still with its ignition on, until the fleet has reported."""
+        self.execute(SPEED, 0.0, vehicle_id(STOPPED))
 
     def report(self) -> None:
         """The fleet has reported this moment, whatever an earlier test changed; the silent ones have not."""
@@ -61,12 +62,7 @@ class Site:
             "UPDATE odograph.vehicle_latest SET event_time = now() WHERE vehicle_id <> ALL (%s)",
             [ROVER, *(vehicle_id(n) for n in SILENT)],
         )
-        for n in STOPPED:
-            self.execute(
-                "UPDATE odograph.vehicle_latest SET speed_kmh = %s WHERE vehicle_id = %s",
-                speed_kmh(n),
-                vehicle_id(n),
-            )
+        self.execute(SPEED, speed_kmh(STOPPED), vehicle_id(STOPPED))
 
 
 def traffic_of_now(site: Site) -> None:
