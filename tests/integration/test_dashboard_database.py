@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
@@ -16,12 +17,20 @@ from dashboard.screens.vehicle import queries as vehicle_queries
 from dashboard.shared import queries as shared_queries
 from infra.contract.errors import ServiceError
 from infra.sql import tenants
+from infra.stack.stack import Stack
 from load_tests.drills.link import Link
 from tests.integration.dashboard_support import reading
 from tests.rows.town import vehicle_id
-from tests.support import Lane, eventually
+from tests.support import Lane, eventually, open_lane
 
-pytestmark = [pytest.mark.integration, pytest.mark.tables]
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def lane(stack: Stack) -> Iterator[Lane]:
+    """An empty database: no test of this module writes a row."""
+    with open_lane(stack, topics=False) as opened:
+        yield opened
 
 
 def test_an_empty_database_answers_every_query_with_nothing_known(lane: Lane) -> None:
