@@ -89,6 +89,7 @@ def test_folders_tell_their_growth(connection: Connection) -> None:
     assert found.loc["archive", "growth_per_day"] == pytest.approx(240 * 24 / 23 * 2**20)
 
 
+@pytest.mark.tables
 def test_a_delay_is_needed_where_more_than_one_in_a_thousand_comes_late(lane: Lane) -> None:
     with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
         ingest.execute(

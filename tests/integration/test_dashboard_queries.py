@@ -20,7 +20,7 @@ from tests.rows.fleet import empty_window
 from tests.rows.town import ROVER, ROVER_START, vehicle_id
 from tests.support import Lane
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 
 def test_the_fleet_in_figures(now: datetime, connection: Connection) -> None:
