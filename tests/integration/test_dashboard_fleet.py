@@ -1,4 +1,4 @@
-"""The page of the fleet: figures with their trend, search and card; rows that maps fetch."""
+"""The page of the fleet: search and card, many silent vehicles; rows that maps fetch."""
 
 from __future__ import annotations
 
@@ -9,20 +9,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
 from playwright.sync_api import expect
 
-from dashboard.db import Connection
-from dashboard.screens.fleet import queries as fleet_queries
-from dashboard.shared import queries as shared_queries
 from dashboard.shared.theme import SEVERITIES, STATES
 from tests import support_rows
 from tests.integration.browser_support import SEEN_S, Visit, drawn
-from tests.integration.dashboard_support import Site, minute_of_data, traffic_of_now
+from tests.integration.dashboard_support import Site, traffic_of_now
 from tests.rows.fleet import SILENT_FROM, silence, speed_kmh
 from tests.rows.town import vehicle_id
 from tests.support import eventually
@@ -33,43 +30,6 @@ pytestmark = pytest.mark.integration
 def fetched(site: Site, path: str) -> Any:
     with urllib.request.urlopen(site.base + path, timeout=10) as answer:
         return json.loads(gzip.decompress(answer.read()))
-
-
-def test_the_last_hour_of_the_fleet_is_a_row_a_minute(now: datetime, connection: Connection) -> None:
-    last = fleet_queries.fleet_hour(connection).iloc[-1]
-    assert last["minute"] == minute_of_data(now) - timedelta(minutes=1)
-    assert (last["vehicles"], last["on_road"], last["frames"]) == (37, 30, 2220)
-    assert last["idle_share"] == pytest.approx(6 / 30)
-
-
-def test_today_is_the_sum_of_its_minutes_since_midnight(now: datetime, connection: Connection) -> None:
-    today = fleet_queries.fleet_today(connection).iloc[0]
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    assert (today["tz"], today["since"]) == ("UTC", midnight)
-    summed = connection.execute(
-        "SELECT sum(distance_m) / 1000, sum(fuel_l) FROM serving.vehicle_window WHERE window_start >= %s",
-        (midnight,),
-    ).fetchone()
-    assert summed is not None
-    assert today["distance_km"] == pytest.approx(summed[0], abs=0.01)
-    assert today["fuel_l"] == pytest.approx(summed[1], abs=0.001)
-
-
-def test_a_vehicle_is_found_by_a_part_of_its_id_or_model_and_the_whole_id_comes_first(
-    connection: Connection,
-) -> None:
-    found = shared_queries.find_vehicles(connection, "actros")
-    assert found["vehicle_id"].tolist()[:2] == [vehicle_id(3), vehicle_id(8)]
-    assert set(found["model"]) == {"Actros 1845"}
-    assert shared_queries.find_vehicles(connection, vehicle_id(4).lower())["vehicle_id"].tolist() == [
-        vehicle_id(4)
-    ]
-    assert len(shared_queries.find_vehicles(connection, "TESTFLEET")) == 20
-    assert shared_queries.find_vehicles(connection, "%").empty
-
-
-def test_traffic_by_road_without_a_network_in_use_is_nothing(connection: Connection) -> None:
-    assert fleet_queries.road_edge_traffic(connection).empty
 
 
 def test_search_and_card_lead_to_any_vehicle(reader: Visit) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -12,8 +13,10 @@ from dashboard.report import queries as report_queries
 from dashboard.screens.crashes import queries as crash_queries
 from dashboard.screens.fleet import queries as fleet_queries
 from dashboard.screens.operations import queries as operations_queries
+from dashboard.screens.operations import tables
 from dashboard.screens.vehicle import queries as vehicle_queries
 from dashboard.shared import queries as shared_queries
+from dashboard.shared import text
 from tests import support_rows
 from tests.integration.dashboard_support import minute_of_data, reading
 from tests.rows.fleet import empty_window
@@ -21,6 +24,8 @@ from tests.rows.town import ROVER, ROVER_START, vehicle_id
 from tests.support import Lane
 
 pytestmark = [pytest.mark.integration, pytest.mark.tables]
+
+PARTS = {"mosquitto", "bridge", "kafka", "jobs", "instant", "events", "downlink", "postgres", "dashboard"}
 
 
 def test_the_fleet_in_figures(now: datetime, connection: Connection) -> None:
@@ -69,7 +74,34 @@ def test_the_fleet_by_minute_leaves_out_the_minute_still_running(
     this_minute = minute_of_data(now)
     assert minutes["minute"].max() == this_minute - timedelta(minutes=1)
     last = minutes.iloc[-1]
-    assert (last["vehicles"], last["frames_per_s"]) == (37, 37.0)
+    assert (last["vehicles"], last["on_road"], last["frames"], last["frames_per_s"]) == (37, 30, 2220, 37.0)
+    assert last["idle_share"] == pytest.approx(6 / 30)
+
+
+def test_today_is_the_sum_of_its_minutes_since_midnight(now: datetime, connection: Connection) -> None:
+    today = fleet_queries.fleet_today(connection).iloc[0]
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    assert (today["tz"], today["since"]) == ("UTC", midnight)
+    summed = connection.execute(
+        "SELECT sum(distance_m) / 1000, sum(fuel_l) FROM serving.vehicle_window WHERE window_start >= %s",
+        (midnight,),
+    ).fetchone()
+    assert summed is not None
+    assert today["distance_km"] == pytest.approx(summed[0], abs=0.01)
+    assert today["fuel_l"] == pytest.approx(summed[1], abs=0.001)
+
+
+def test_a_vehicle_is_found_by_a_part_of_its_id_or_model_and_the_whole_id_comes_first(
+    connection: Connection,
+) -> None:
+    found = shared_queries.find_vehicles(connection, "actros")
+    assert found["vehicle_id"].tolist()[:2] == [vehicle_id(3), vehicle_id(8)]
+    assert set(found["model"]) == {"Actros 1845"}
+    assert shared_queries.find_vehicles(connection, vehicle_id(4).lower())["vehicle_id"].tolist() == [
+        vehicle_id(4)
+    ]
+    assert len(shared_queries.find_vehicles(connection, "TESTFLEET")) == 20
+    assert shared_queries.find_vehicles(connection, "%").empty
 
 
 def test_roads_have_a_version_and_an_extent(now: datetime, connection: Connection) -> None:
@@ -85,6 +117,10 @@ def test_traffic_is_judged_against_free_flow(now: datetime, connection: Connecti
     cells = fleet_queries.road_cells(connection)
     assert set(cells["congestion"]) == {"free", "slow", "severe", "unknown"}
     assert set(cells.loc[cells["congestion"] == "severe", "speed_kmh"]) == {10.0, 20.0}
+
+
+def test_traffic_by_road_without_a_network_in_use_is_nothing(connection: Connection) -> None:
+    assert fleet_queries.road_edge_traffic(connection).empty
 
 
 def test_active_and_unacknowledged_alerts_come_first_then_the_worst(
@@ -206,6 +242,7 @@ def test_a_crash_record_comes_whole(now: datetime, connection: Connection) -> No
 def test_the_last_batch_of_each_query(now: datetime, connection: Connection) -> None:
     batches = operations_queries.queries_now(connection)
     assert batches["query"].tolist() == ["archive", "routing", "telemetry"]
+    assert batches["batch_id"].tolist() == [1000] * 3
     assert batches["batch_ms"].tolist() == [600, 220, 300]
     assert batches["lag_records"].tolist() == [12, 12, 12]
     assert batches["watermark"].iloc[2] == now - timedelta(seconds=62)
@@ -233,3 +270,73 @@ def test_alert_latency_by_rule(now: datetime, connection: Connection) -> None:
     assert found["rule"].tolist() == ["coolant_high", "speeding"]
     assert found["received_p50_ms"].tolist() == pytest.approx([14.0, 15.0])
     assert found["event_p50_ms"].tolist() == pytest.approx([1114.0, 1115.0])
+
+
+def test_each_part_has_its_newest_sample_and_an_old_one_is_not_measured(connection: Connection) -> None:
+    found = operations_queries.stages(connection).set_index("stage")
+    assert set(found.index) == PARTS
+    assert found.index[~found["measured"]].tolist() == ["downlink"]
+    assert found.loc["events", ["ready", "reason", "errors"]].tolist() == [False, "database: waiting", 4]
+    assert found.loc["jobs", ["rate_per_s", "lag", "cores"]].tolist() == [40.0, 12, 0.82]
+
+
+def test_rates_are_of_the_last_minutes(connection: Connection) -> None:
+    found = operations_queries.stage_rates(connection)
+    assert set(found["stage"]) == PARTS - {"downlink"}
+    assert 50 < (found["stage"] == "bridge").sum() <= 61  # of the 120 of half an hour
+
+
+def test_records_waiting_are_told_by_partition(connection: Connection) -> None:
+    found = operations_queries.partition_lag(connection)
+    archive = found[found["reader"] == "archive"]
+    assert dict(zip(archive["partition"], archive["lag"], strict=True)) == {0: 40, 1: 30, 2: 30, 3: 500}
+
+
+def test_a_task_that_fails_stands_before_those_that_work_with_its_error(connection: Connection) -> None:
+    found = operations_queries.tasks(connection)
+    shown = text.table(found, tables.TASKS, ZoneInfo("UTC"))
+    assert shown[["Task", "Process", "State", "Failures", "Error"]].to_numpy().tolist() == [
+        ["trends", "maintenance", "✕ does not work", 7, "UndefinedTable: no vehicle_baseline"],
+        ["repair", "jobs", "✓ works", 0, text.NONE],
+        ["rollups", "maintenance", "✓ works", 0, text.NONE],
+    ]
+
+
+def test_the_defence_counts_what_was_off_time(connection: Connection) -> None:
+    (told,) = operations_queries.watermark_defence(connection).to_dict("records")
+    assert (told["frames"], told["late"], told["quarantined"]) == (36_000, 5, 4)
+    assert told["late_worst_s"] == pytest.approx(300, abs=0.01)
+    assert told["ahead_worst_s"] == pytest.approx(315_576_120, abs=0.01)  # received two minutes ago
+    assert told["needed_s"] is None  # 5 of 36,000 are fewer than one in a thousand
+
+
+def test_late_and_quarantined_frames_are_told_by_vehicle(connection: Connection) -> None:
+    found = operations_queries.off_time_vehicles(connection).set_index("vehicle_id")
+    assert found[["late", "late_open", "quarantined"]].to_dict("index") == {
+        vehicle_id(0): {"late": 5, "late_open": 3, "quarantined": 0},
+        vehicle_id(5): {"late": 0, "late_open": 0, "quarantined": 3},
+        vehicle_id(6): {"late": 0, "late_open": 0, "quarantined": 1},
+    }
+    assert found["unset"].tolist() == [False, False, True]
+
+
+def test_folders_tell_their_growth(connection: Connection) -> None:
+    found = operations_queries.storage(connection).set_index("place")
+    assert found.loc["archive", "bytes"] == 1000 << 20
+    assert found.loc["archive", "growth_per_day"] == pytest.approx(240 * 24 / 23 * 2**20)
+
+
+def test_a_delay_is_needed_where_more_than_one_in_a_thousand_comes_late(lane: Lane) -> None:
+    with psycopg.connect(lane.endpoints.db_ingest_url) as ingest:
+        ingest.execute(
+            "INSERT INTO odograph.query_progress (query, at, query_id, batch_id, input_rows) VALUES "
+            "('telemetry', now(), '00000000-0000-4000-8000-000000000000', 1, 2000)"
+        )
+        ingest.execute(
+            "INSERT INTO odograph.late_frame (topic, partition, log_offset, vehicle_id, boot_id, seq, t0_ms,"
+            " span_ms, received_at) SELECT 'telemetry', 0, n, 'V', 1, n,"
+            " (extract(epoch FROM now()) - 100 * n) * 1000, 900, now() FROM generate_series(1, 5) n"
+        )
+    with psycopg.connect(lane.endpoints.db_dashboard_url) as reader:
+        (told,) = operations_queries.watermark_defence(reader).to_dict("records")
+    assert told["needed_s"] == pytest.approx(300, abs=0.01)  # 500 and 400 may stay late: two of 2,000
