@@ -101,9 +101,9 @@ def run(settings: Settings, demo_fleet: "Fleet", say: Say, announce: Say) -> Led
     Raises ServiceError where a part does not become ready or the simulator fails.
     """
     begun_s = time.monotonic()
-    home, on_the_map = settings.paths.home.resolve(), threading.Event()
+    home, others_due = settings.paths.home.resolve(), threading.Event()
     with (
-        running(settings, say, NEEDED, on_the_map.is_set) as endpoints,
+        running(settings, say, NEEDED, others_due.is_set) as endpoints,
         stopped_by_signals() as stop,
         LogEnds(endpoints.kafka_bootstrap, settings.kafka.prefix) as ends,
     ):
@@ -120,7 +120,7 @@ def run(settings: Settings, demo_fleet: "Fleet", say: Say, announce: Say) -> Led
                 late = {name: late[name] for name in reasons}
                 say(pulse.line())
                 if pulse.first_map_s is not None:
-                    on_the_map.set()
+                    others_due.set()
         finally:
             code = stop_simulator(home, child)
         stop.clear()
@@ -138,6 +138,8 @@ def run(settings: Settings, demo_fleet: "Fleet", say: Say, announce: Say) -> Led
             waited_s = time.monotonic() - begun_s
             if ledger.residual == 0 and (ledger.late_open <= 0 or waited_s > REPAIR_S):
                 return ledger
+            if ledger.late_open > 0:  # who repairs them is among the others
+                others_due.set()
             if stop.wait(TICK_S) or waited_s > SETTLE_S:
                 return ledger
 
