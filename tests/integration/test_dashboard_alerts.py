@@ -92,9 +92,10 @@ def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
 def signed_in(
     browser: Browser, site: Site, name: str, path: str, fleets: tuple[str, ...] = ()
 ) -> Iterator[Visit]:
-    """A reader who asks for ``path`` and is asked to sign in first."""
+    """A reader who asks for ``path`` and is asked to sign in first; of ``fleets`` in a small window."""
     site.issuer.claims = {"sub": name, "email": name, "email_verified": True, "fleets": [*fleets]}
-    with desk(browser) as context, visit(context, site.base) as reader:
+    width, height = (1000, 600) if fleets else (1500, 800)
+    with desk(browser, width=width, height=height) as context, visit(context, site.base) as reader:
         reader.page.goto(site.base + path)
         reader.page.get_by_role("button", name="Sign in").click()
         expect(reader.page.get_by_role("button", name="Sign out")).to_be_visible()
