@@ -40,8 +40,13 @@ def test_every_page_opens_without_an_error(reader: Visit) -> None:
 
 def check_map(reader: Visit, road: str) -> None:
     least = {road: 1500, STATES["moving"]: 300, STATES["idling"]: 40, STATES["parked"]: 200}
-    for colour, count in least.items():
-        eventually(lambda c=colour, n=count: drawn(reader, c, n), SEEN_S, f"{colour} on the map")
+
+    def complete() -> bool:
+        seen = canvas(reader)
+        assert [colour for colour, count in least.items() if near(seen, colour).sum() < count] == []
+        return True
+
+    eventually(complete, SEEN_S, "roads and vehicles on the map")
 
 
 def test_figures_map_and_charts_equal_the_rows_and_follow_them_and_the_zoom_stays(
