@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from edge_simulator import cli
 from edge_simulator.recordings import checks, drives, frames
 from edge_simulator.recordings.drives import Row
 from infra.contract import frame
@@ -133,17 +134,15 @@ def test_no_bytes_raise_anything_but_a_named_error(tmp_path: Path, tail: bytes, 
     check_file(tmp_path, HEADER.encode() + b"\n1,a,1,1,1,1\n" + tail if headed else tail)
 
 
-def odograph(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "infra.cli", "drives", "check", *arguments], cwd=ROOT, capture_output=True,
-        text=True, timeout=60, check=False,
-    )  # fmt: skip
+def check(*arguments: str) -> Any:
+    """What ``odograph drives check`` comes to."""
+    return CliRunner().invoke(cli.drives, ["check", *arguments])
 
 
 def test_drives_check_tells_files_that_can_and_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "mapping.yaml").write_text(MAPPING)
     (tmp_path / "good.csv").write_text(f"{HEADER},note\n5,a,10,10,1,1,\n6,a,10,,1,1,\nx,a,10,10,1,1,\n")
-    assert odograph(str(tmp_path)).stdout.splitlines() == [
+    assert check(str(tmp_path)).stdout.splitlines() == [
         "good.csv  rows 3",
         "  columns without a meaning: note",
         "  optional columns that are not there: c",
@@ -155,12 +154,12 @@ def test_drives_check_tells_files_that_can_and_cannot_be_used(tmp_path: Path) ->
         "    speed sources: the second lags 0 s, correlation unknown; disagree 0 times, 0 s",
     ]
     (tmp_path / "bad.csv").write_text("nothing\n")
-    second = odograph(str(tmp_path), "--json")
-    assert second.returncode == 1
+    second = check(str(tmp_path), "--json")
+    assert second.exit_code == 1
     bad, good = orjson.loads(second.stdout)
     assert "bad.csv, row 1: no column g, id, t, v, x, y" in bad["error"]
     assert good["drives"][0]["good_rows"] == 2
-    assert odograph(str(tmp_path / "none")).returncode == 2
+    assert isinstance(check(str(tmp_path / "none")).exception, ConfigError)
 
 
 def test_the_real_drives_have_lagging_speeds_and_repeated_positions() -> None:
