@@ -252,21 +252,31 @@ def random_trace(vehicle: str, seed: int) -> Trace:
     return trace
 
 
-FLEET = [random_trace(f"V{seed}", seed) for seed in range(20)]
+@pytest.fixture(scope="module")
+def fleet() -> list[Trace]:
+    return [random_trace(f"V{seed}", seed) for seed in range(20)]
+
+
+@pytest.fixture(scope="module")
+def together(fleet: list[Trace]) -> dict[str, list[Row]]:
+    return told(fleet)
 
 
 @pytest.mark.slow
-def test_many_vehicles_at_once_have_the_journeys_that_each_has_alone() -> None:
-    together = told(FLEET)
-    assert together == {trace.vehicle: told([trace])[trace.vehicle] for trace in FLEET}
+def test_many_vehicles_at_once_have_the_journeys_that_each_has_alone(
+    fleet: list[Trace], together: dict[str, list[Row]]
+) -> None:
+    assert together == {trace.vehicle: told([trace])[trace.vehicle] for trace in fleet}
     assert {type(row).__name__ for each in together.values() for row in each} == {
         "TripRow", "StopRow", "IdleRow", "HarshRow",
     }  # fmt: skip
 
 
 @pytest.mark.slow
-def test_a_memory_that_is_written_and_read_before_every_frame_gives_the_same() -> None:
-    assert told(FLEET, range(5000)) == told(FLEET)
+def test_a_memory_that_is_written_and_read_before_every_frame_gives_the_same(
+    fleet: list[Trace], together: dict[str, list[Row]]
+) -> None:
+    assert told(fleet, range(5000)) == together
 
 
 def test_what_is_due_is_told_once_and_goes_on_when_more_comes() -> None:
