@@ -14,7 +14,6 @@ from edge_simulator.motion.fleet import Fleet
 from edge_simulator.town.roads import city
 from edge_simulator.vehicle import vehicles
 from edge_simulator.vehicle.machine import Machine
-from load_tests.cycles import idle_l_per_h
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +125,3 @@ def test_charge_falls_by_the_power_drawn(log: Log) -> None:
 
 def test_fuel_only_ever_falls(log: Log) -> None:
     assert (np.diff(log.fuel_l, axis=0) <= 0).all()
-
-
-def test_idle_of_the_1_8_litre_car_burns_two_thirds_of_a_litre_an_hour() -> None:
-    assert idle_l_per_h(vehicles.MODELS[:1])[0] == pytest.approx(0.68, abs=0.02)
