@@ -9,7 +9,6 @@ from psycopg.types.json import Jsonb
 
 from tests.rows.town import CENTRE, Row, vehicle_id
 
-COOLANT_LIMIT_C = 105.0
 FRAMES = 60
 
 
