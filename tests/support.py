@@ -11,7 +11,9 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -180,13 +182,14 @@ def open_lane(stack: Stack, topics: bool = True, **overrides: dict[str, object])
     }
     for section, values in overrides.items():
         sections.setdefault(section, {}).update({k: str(v) for k, v in values.items()})
-    with postgres.as_superuser(stack.superuser_url()) as connection:
-        # Files as they are: page by page through the log it takes three times as long, to drop it too.
-        of_template = f"OWNER {postgres.OWNER} TEMPLATE {TEMPLATE_DATABASE} STRATEGY FILE_COPY"
-        connection.execute(f"CREATE DATABASE {name} {of_template}")
+    # Files as they are: page by page through the log it takes three times as long, to drop it too.
+    of_template = f"OWNER {postgres.OWNER} TEMPLATE {TEMPLATE_DATABASE} STRATEGY FILE_COPY"
     addresses = replace(with_database(stack.endpoints(), name), http_ports=_http_ports())
-    if topics:
-        kafka.create_topics(addresses.kafka_bootstrap, f"{name}.")
+    log = (addresses.kafka_bootstrap, f"{name}.") if topics else None
+    _at_once(
+        partial(_administer, stack, f"CREATE DATABASE {name} {of_template}"),
+        log and partial(kafka.create_topics, *log),
+    )
     write_private(home / ENDPOINTS_FILE, orjson.dumps(asdict(addresses)).decode())
     settings = load(**sections)
     ensure_keys(settings)
@@ -194,10 +197,23 @@ def open_lane(stack: Stack, topics: bool = True, **overrides: dict[str, object])
         yield Lane(name, home, settings, addresses, _environment(sections))
     finally:
         processes.stop_all(home / "run", STOP_S)
-        if topics:
-            kafka.delete_topics(addresses.kafka_bootstrap, f"{name}.")
-        with postgres.as_superuser(stack.superuser_url()) as connection:
-            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        _at_once(
+            partial(_administer, stack, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
+            log and partial(kafka.delete_topics, *log),
+        )
+
+
+def _at_once(*steps: Callable[[], object] | None) -> None:
+    """Take these steps at the same time, each to its end; the first error is raised."""
+    with ThreadPoolExecutor() as pool:
+        taken = [pool.submit(step) for step in steps if step is not None]
+    for one in taken:
+        one.result()
+
+
+def _administer(stack: Stack, statement: str) -> None:
+    with postgres.as_superuser(stack.superuser_url()) as connection:
+        connection.execute(statement.encode())
 
 
 def _http_ports() -> dict[str, int]:
