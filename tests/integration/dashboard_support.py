@@ -98,13 +98,16 @@ def reading(lane: Lane) -> Iterator[Connection]:
 @contextmanager
 def open_site(stack: Stack) -> Iterator[Site]:
     """A dashboard over the known rows, with a link to the database that can be cut."""
-    with open_lane(stack, topics=False, dashboard={"refresh_s": REFRESH_S}) as lane:
-        with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
+    with (
+        open_lane(stack, topics=False, dashboard={"refresh_s": REFRESH_S}) as lane,
+        link_to_database(lane) as link,
+        lane.process("dashboard") as process,
+    ):
+        with psycopg.connect(lane.endpoints.db_ingest_url) as connection:  # while the dashboard starts
             support_rows.fill(connection, datetime.now(UTC))
-        with link_to_database(lane) as link, lane.process("dashboard") as process:
-            base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
-            eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
-            yield Site(lane, base, link)
+        base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
+        eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
+        yield Site(lane, base, link)
 
 
 def link_to_database(lane: Lane) -> Link:

@@ -81,9 +81,9 @@ def site(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sit
         base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
         file.touch(0o600)
         file.write_text(settings_file(issuer, base, ROLES))
-        with psycopg.connect(lane.endpoints.db_ingest_url) as connection:
-            support_rows.fill(connection, datetime.now(UTC))
         with lane.process("dashboard") as process:
+            with psycopg.connect(lane.endpoints.db_ingest_url) as connection:  # while the dashboard starts
+                support_rows.fill(connection, datetime.now(UTC))
             eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
             yield Site(lane, base, issuer)
 
