@@ -19,6 +19,7 @@ from infra.stack import kafka
 from infra.stack.downloads.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.stack import SERVICES, Stack
+from tests.forked import begin_to_load
 from tests.support import Lane, make_template, open_lane, without_fsync
 
 hypothesis.settings.register_profile(
@@ -132,6 +133,7 @@ def stack(clean_environment: None, pytestconfig: pytest.Config) -> Iterator[Stac
     home = Path(tempfile.mkdtemp(prefix="odograph-test-"))
     settings = load(paths={"home": str(home)}, kafka={"heap_mb": 512})
     fetch_all(settings.paths.cache, SERVICES)
+    begin_to_load()  # while the services start
     with guarded(home, remove=True), pytest.MonkeyPatch.context() as patch:
         quick = home / kafka.TEMPLATE.name
         quick.write_text(kafka.TEMPLATE.read_text().replace("check.interval.ms=60000", QUICK_KAFKA))

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from pathlib import Path
 from typing import Final
 
@@ -36,13 +36,18 @@ FILES: Final = 65_536
 BEGUN_S: Final = 0.005
 
 
+def begin_to_load() -> None:
+    """Start the server that processes are forked from, where it does not run: it loads for seconds."""
+    get_context("forkserver").set_forkserver_preload([*LOADED])
+    forkserver.ensure_running()
+
+
 class Child:
     """A forked process, as ``subprocess.Popen`` has it."""
 
     def __init__(self, work: Callable[..., object], *given: object) -> None:
-        context = get_context("forkserver")
-        context.set_forkserver_preload([*LOADED])
-        self._process = context.Process(target=work, args=given)
+        begin_to_load()
+        self._process = get_context("forkserver").Process(target=work, args=given)
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
