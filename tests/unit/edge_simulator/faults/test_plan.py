@@ -114,24 +114,28 @@ def test_the_same_seed_plans_the_same() -> None:
     assert planned(*wanted, n=80) == planned(*wanted, n=80)
 
 
-def test_a_rate_is_met_by_a_poisson_process_that_never_ends() -> None:
-    machine = a_machine(1000)
-    rng = np.random.default_rng(11)
-    (process,) = faults.arrivals([Wanted("pothole", rate=36.0)], machine, rng)
-    times = []
-    while process.next_ms <= 100 * 3_600_000:
-        times.append(process.next_ms)
-        assert process.draw(np.ones(1000, dtype=np.bool_), process.next_ms) is not None
-    gaps = np.diff(times)
-    assert len(times) == pytest.approx(3600, rel=0.05)  # 100 h, 1000 vehicles, 36 in 1000 vehicle-hours
+def test_a_rate_is_met_by_a_poisson_process_that_never_ends_and_is_the_seeds_own() -> None:
+    machine, free = a_machine(1000), np.ones(1000, dtype=np.bool_)
+
+    def begun() -> list[tuple[int, int, float]]:
+        (process,) = faults.arrivals([Wanted("pothole", rate=36.0)], machine, np.random.default_rng(11))
+        found = []
+        while process.next_ms <= 100 * 3_600_000:
+            fault = process.draw(free, process.next_ms)
+            assert fault is not None
+            found.append((fault.onset_ms, fault.vehicle, fault.severity))
+        return found
+
+    found = begun()
+    gaps = np.diff([onset_ms for onset_ms, _, _ in found])
+    assert len(found) == pytest.approx(3600, rel=0.05)  # 100 h, 1000 vehicles, 36 in 1000 vehicle-hours
     assert gaps.std() == pytest.approx(gaps.mean(), rel=0.06)  # as an exponential has it
+    assert begun() == found
 
 
 def test_what_comes_at_a_rate_is_repaired_and_may_come_again() -> None:
     want = Wanted("overcharge", rate=6000.0, lasts_s=(60, 120))
     there = drive([want], 12, 900)
-    again = drive([want], 12, 900)
-    assert there.begun == again.begun
     assert len(there.begun) > len({f.vehicle for f in there.begun})
     for fault in there.begun:
         assert fault.end_ms is not None
