@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from functools import lru_cache
@@ -32,6 +33,8 @@ roads.region = lru_cache(maxsize=16)(roads.region.__wrapped__)
 KEPT = ("ODOGRAPH_PATHS_CACHE",)
 WITHOUT_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 """Of a container's image: hundreds of programs would compile our code at each start, 0.1 to 0.5 s of CPU."""
+sys.dont_write_bytecode = False
+"""And a worker 42,000 lines of tests, whose asserts pytest rewrites, in each run."""
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 LIGHT_JAVA = {
     "JDK_JAVA_OPTIONS": QUICK_COMPILER,
