@@ -55,6 +55,11 @@ class Visit:
         expect(self.page.get_by_text("Data as of")).to_be_visible()
         return self
 
+    def small(self) -> Visit:
+        """In a window where a map costs half: for words and figures, not for pixels."""
+        self.page.set_viewport_size({"width": 1000, "height": 600})
+        return self
+
     def still(self) -> None:
         """Wait until no run of the page is under way: a click into a table that is drawn anew is lost."""
         expect(self.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_attached()

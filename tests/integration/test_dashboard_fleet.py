@@ -49,7 +49,7 @@ def test_search_and_card_lead_to_any_vehicle(reader: Visit) -> None:
 def test_a_card_is_part_of_the_address_and_maps_fetch_vehicles_and_bubbles_by_theirs(
     reader: Visit, site: Site
 ) -> None:
-    reader.open(f"/?card={vehicle_id(0)}")
+    reader.small().open(f"/?card={vehicle_id(0)}")
     card = reader.page.locator(".st-key-card")
     expect(card.get_by_text("Coolant 112.5 degC, limit 105")).to_be_visible()
     expect(card.get_by_text("63 km/h where 50 is allowed")).to_be_visible()

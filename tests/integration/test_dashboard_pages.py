@@ -32,7 +32,7 @@ def status_of(reader: Visit) -> Locator:
 
 def test_every_page_opens_without_an_error(reader: Visit) -> None:
     for path in PAGES:
-        reader.open(path)
+        reader.small().open(path)
         expect(reader.page.get_by_test_id("stException")).to_have_count(0)
         reader.still()
     assert reader.complaints == []
@@ -89,14 +89,14 @@ def test_the_map_draws_in_the_dark_theme_too(browser: Browser, site: Site) -> No
 
 
 def test_pause_holds_the_figures_and_going_on_brings_the_new_ones(reader: Visit, site: Site) -> None:
-    reader.open("/")
+    reader.small().open("/")
     expect(reader.metric("Idling")).to_have_text("6")
     reader.page.get_by_text("Pause", exact=True).click()
     expect(status_of(reader)).to_contain_text("PAUSED")
     as_of = reader.page.get_by_text("Data as of").inner_text()
     site.stop()
     with visit(reader.page.context, reader.base) as other:
-        expect(other.open("/").metric("Idling")).to_have_text("7")
+        expect(other.small().open("/").metric("Idling")).to_have_text("7")
     expect(reader.metric("Idling")).to_have_text("6")
     assert reader.page.get_by_text("Data as of").inner_text() == as_of
     reader.page.get_by_text("Pause", exact=True).click()
@@ -155,7 +155,7 @@ def test_a_click_on_a_row_leads_to_the_vehicle_and_the_pause_goes_along(reader: 
 
 
 def test_filters_survive_in_the_address(reader: Visit) -> None:
-    reader.open("/?states=parked&states=idling")
+    reader.small().open("/?states=parked&states=idling")
     expect(reader.page.get_by_text("parked 6")).to_be_visible()
     expect(reader.page.get_by_text("moving 24")).to_have_count(0)
     reader.open("/alerts?severity=MAJOR&status_filter=all")
@@ -173,7 +173,7 @@ def test_a_vehicle_silent_for_years_is_shown_where_and_when_it_drove(reader: Vis
 
 
 def test_text_of_a_device_is_shown_as_text(reader: Visit) -> None:
-    reader.open(f"/vehicle?vehicle={vehicle_id(23)}")
+    reader.small().open(f"/vehicle?vehicle={vehicle_id(23)}")
     expect(reader.page.get_by_text('<b onclick="x()">b</b> ![i](http://198.51.100.1/i.png)')).to_be_visible()
     assert reader.page.locator("a[href*='198.51']").count() == 0
 

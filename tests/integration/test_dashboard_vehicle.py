@@ -147,6 +147,6 @@ def test_the_page_shows_limits_trends_trips_and_quality(reader: Visit, site: Sit
 
 
 def test_a_leaking_tyre_is_told_with_the_time_to_its_threshold(reader: Visit) -> None:
-    reader.open(f"/vehicle?vehicle={vehicle_id(3)}")
+    reader.small().open(f"/vehicle?vehicle={vehicle_id(3)}")
     expect(reader.page.get_by_text("Tyre, rear left: threshold in 6 h 14 min")).to_be_visible()
     assert reader.complaints == []
