@@ -76,17 +76,17 @@ def test_each_vehicle_is_remembered_where_its_records_go(session: SparkSession, 
     old.write("commits/0", f"{version}\n{json.dumps(json.loads(commit) | {'nextBatchWatermarkMs': 42})}")
     old.write("sources/0/0", "\0v1\n" + json.dumps({"t": {"0": 0, "1": 0}}))
     old.write(MARK, "4\n2\n")
-    session.conf.set("spark.sql.shuffle.partitions", "6")
+    session.conf.set("spark.sql.shuffle.partitions", "4")
     ledger: Any = Ledger()
     query_id, remembered = old.query_id(), vehicles(session, settings, old)
     assert remembered.keys() == {*FLEET}
     with pytest.raises(ConfigError, match="5 is no multiple of 2"):
         rescale(settings, files, ledger, session, 5)
-    assert "lies in 6 buckets now" in rescale(settings, files, ledger, session, 6)
-    assert rescale(settings, files, ledger, session, 6) == "the state of telemetry lies in 6 buckets"
+    assert "lies in 4 buckets now" in rescale(settings, files, ledger, session, 4)
+    assert rescale(settings, files, ledger, session, 4) == "the state of telemetry lies in 4 buckets"
 
     assert files.names("") == ["telemetry"]
-    new, numbers, of = Checkpoint(files, "telemetry"), bucket_numbers(session, 6, 6), places(session, 6)
+    new, numbers, of = Checkpoint(files, "telemetry"), bucket_numbers(session, 4, 4), places(session, 4)
     assert new.query_id() not in (None, query_id)
     assert (new.ends_of(0), new.batches("commits")) == ({"t": {0: 70, 1: 50}}, [0])
     assert json.loads((new.read("commits/0") or "").splitlines()[1])["nextBatchWatermarkMs"] == 42
