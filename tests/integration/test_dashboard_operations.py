@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from dashboard.screens.operations import queries as operations_queries
+from dashboard.screens.operations import tables
 from infra.clients.kafka import producer
 from infra.contract.topics import kafka_topic, partition_of
 from infra.stack.probes import metrics, readiness, readyz
@@ -14,7 +15,7 @@ from infra.stack.stack import Stack
 from tests.integration.browser_support import Visit, charts_drawn
 from tests.integration.dashboard_support import START_S, Site, batches_until_now
 from tests.rows.town import vehicle_id
-from tests.support import eventually, open_lane
+from tests.support import Lane, eventually, open_lane
 
 pytestmark = pytest.mark.integration
 
