@@ -135,7 +135,8 @@ class HealthServer(ThreadingHTTPServer):
     @staticmethod
     def _lookup(folder: Path, name: str) -> Answer:
         """The version of each file by name; a file by its name."""
-        there = {path.name: path for path in folder.glob("[!.]*.*") if path.suffix != ".new"}
+        others = (".new", ".json")  # half written; the downlink's alone
+        there = {path.name: path for path in folder.glob("[!.]*.*") if path.suffix not in others}
         if not name:
             stats = {name: path.stat() for name, path in there.items()}
             versions = {name: f"{stat.st_mtime_ns}-{stat.st_ino}" for name, stat in stats.items()}

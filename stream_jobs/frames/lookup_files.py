@@ -1,8 +1,8 @@
 """Files that workers read beside the records: in a folder, or as copies of what maintenance serves.
 
-The process that writes them serves them under /lookups of its health page, so that workers of any host can
-have them (ODOGRAPH_PATHS_LOOKUPS=http://host:port/lookups). There a file that cannot be had is an error,
-never an empty one; a copy that a worker has stays in force while the page is away.
+The process that writes them serves them under /lookups of its health page where that is how programs have
+them (ODOGRAPH_PATHS_LOOKUPS=http://host:port/lookups, workers of a cluster). There a file that cannot be had
+is an error, never an empty one; a copy that a worker has stays in force while the page is away.
 """
 
 import json
@@ -35,6 +35,14 @@ def folder_of(settings: Settings) -> Path:
     """Where the files are written."""
     place = settings.paths.place(LOOKUPS)
     return settings.paths.home.absolute() / LOOKUPS if "://" in place else Path(place)
+
+
+def served(settings: Settings) -> Path | None:
+    """What maintenance serves; nothing where nobody has it by the page: it names vehicles, and asks for no
+    login.
+    """
+    by_page = settings.cluster.workers or "://" in settings.paths.lookups
+    return folder_of(settings) if by_page else None
 
 
 def place_of(settings: Settings) -> Place:

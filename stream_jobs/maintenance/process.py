@@ -24,7 +24,7 @@ from stream_jobs.archive.upkeep import upkeep
 from stream_jobs.audit_log.chain import anchored
 from stream_jobs.audit_log.refusals import Refusals
 from stream_jobs.crashes.tables import anchor_log
-from stream_jobs.frames.lookup_files import folder_of
+from stream_jobs.frames.lookup_files import folder_of, served
 from stream_jobs.maintenance.copies import write_history, write_vehicle_lookup
 from stream_jobs.maintenance.evidence import copy_evidence
 from stream_jobs.maintenance.ledger import HourlyLedger
@@ -55,7 +55,7 @@ def run(settings: Settings) -> None:
         runner = TaskRunner(NAME, settings, addresses, registry)
         lease = Lease(settings, addresses.db_ingest_url, NAME, stop)
         checks, remarks = {"database": runner.database_problem}, {"tasks": runner.problem}
-        with HealthServer(addresses.health(NAME), checks, registry, remarks, folder_of(settings), lease):
+        with HealthServer(addresses.health(NAME), checks, registry, remarks, served(settings), lease):
             lease.run(partial(work, settings, addresses, runner))
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,10 +15,10 @@ from infra.clients.health import HealthServer, Listen
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import Settings
 from stream_jobs.frames import lookup_files
-from stream_jobs.frames.lookup_files import Copies, place_of
+from stream_jobs.frames.lookup_files import Copies, place_of, served
 
 
-def served(folder: Path) -> HealthServer:
+def page_of(folder: Path) -> HealthServer:
     return HealthServer(Listen(), {}, CollectorRegistry(), lookups=folder)
 
 
@@ -30,7 +31,8 @@ def test_a_worker_has_the_newest_version_and_what_it_has_stays_while_the_page_is
         folder.mkdir()
     (there / "vehicle.arrow").write_bytes(b"first")
     (there / ".vehicle.arrow.17").write_bytes(b"half of it")
-    with served(there) as page:
+    (there / "fleets.json").write_bytes(b"{}")  # whose vehicles are whose is no worker's business
+    with page_of(there) as page:
         copies = Copies(f"http://127.0.0.1:{page.port}/lookups", here)
         assert copies.file("vehicle.arrow").read_bytes() == b"first"
         assert not copies.file("roads.npz").exists(), "it is not written yet, and the page says so"
@@ -42,7 +44,7 @@ def test_a_worker_has_the_newest_version_and_what_it_has_stays_while_the_page_is
 
 
 def test_a_page_that_gives_nothing_is_an_error(tmp_path: Path) -> None:
-    with served(tmp_path) as page:
+    with page_of(tmp_path) as page:
         port = page.port
         with pytest.raises(ServiceError, match="gives no lookups"):
             Copies(f"http://127.0.0.1:{port}/other", tmp_path).file("vehicle.arrow")
@@ -70,10 +72,15 @@ def test_an_answer_that_is_cut_short_is_as_none(tmp_path: Path) -> None:
             Copies(f"http://127.0.0.1:{page.server_port}/lookups", tmp_path).file("vehicle.arrow")
 
 
-def test_lookups_lie_in_a_folder_or_on_a_page(tmp_path: Path) -> None:
-    def settings(place: str) -> Settings:
-        return Settings(paths={"home": str(tmp_path), "lookups": place})  # type: ignore[arg-type]
+def test_lookups_lie_in_a_folder_or_on_a_page_which_serves_them_then_only(tmp_path: Path) -> None:
+    def settings(place: str, workers: int = 0) -> Settings:
+        given: Any = {"paths": {"home": str(tmp_path), "lookups": place}, "cluster": {"workers": workers}}
+        return Settings(**given)
 
+    assert served(settings("")) is None
+    assert served(settings(str(tmp_path / "there"))) is None
+    own = tmp_path / "lookups"
+    assert served(settings("http://host:81/lookups")) == served(settings("", workers=3)) == own
     assert place_of(settings("")) == tmp_path / "lookups"
     assert place_of(settings("http://host:81/lookups")) == "http://host:81/lookups"
     with pytest.raises(ConfigError, match="the page of `odograph maintenance`"):
