@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from bridge.uplink.translate import Record, Rejection, Translator
-from infra.clients.tables import aligned
+from infra.clients.tables import aligned, plain
 from infra.contract import topics
 from infra.contract.errors import ContractError
 from infra.contract.messages import PART_SET, decode_crash, join_crash
@@ -222,7 +222,7 @@ def letter_text(letter: Letter, limit: int) -> str:
     """Its offset, its headers, its bytes; of more bytes than ``limit`` the first."""
     lines = [
         f"offset {letter.offset}, received {utc(letter.at_ms)}, vehicle {letter.vehicle_id or '-'}",
-        *(f"{name}: {value.decode(errors='backslashreplace')}" for name, value in letter.headers.items()),
+        *(plain(f"{k}: {v.decode(errors='backslashreplace')}") for k, v in letter.headers.items()),
         f"sha256: {letter.digest}",
         f"{len(letter.value)} bytes" + (f", the first {limit}:" if len(letter.value) > limit else ":"),
         dump(letter.value[:limit]),

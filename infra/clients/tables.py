@@ -1,20 +1,29 @@
 """Reports as text: plain columns by ``aligned``; ``table`` and ``rendered`` where a terminal shows colours.
 
 Cells may be any values: None is ``-``, 12345 ``12,345``, 2.345 ``2.3``, True ``yes``, a datetime
-``2026-11-20 08:00:00`` in UTC. Columns of numbers are flush right. ``aligned(totals.items())`` is a list of
-names and values; ``aligned(rows, {"vehicle": "", "km": ".2f", "state": ">"})`` has heads with formats.
+``2026-11-20 08:00:00`` in UTC; of a text control characters are spaces. Columns of numbers are flush right.
+``aligned(totals.items())`` is a list of names and values; ``aligned(rows, {"vehicle": "", "km": ".2f",
+"state": ">"})`` has heads with formats.
 """
 
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from numbers import Integral, Real
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 WIDTH = 200  # of what is no terminal, characters
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def plain(text: str) -> str:
+    """Nothing in it can move a terminal's cursor or break a line: much of what is told a vehicle has said."""
+    return _CONTROL.sub(" ", text)
 
 
 def cell(value: object, form: str = "") -> str:
@@ -27,7 +36,7 @@ def cell(value: object, form: str = "") -> str:
         value, form = value.astimezone(UTC), form or "%Y-%m-%d %H:%M:%S"
     elif isinstance(value, Real):
         form = form or (",d" if isinstance(value, Integral) else ",.1f")
-    return format(value, form)
+    return plain(format(value, form))
 
 
 def aligned(

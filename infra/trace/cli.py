@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from datetime import timedelta
 from functools import partial
 from typing import Annotated
 
@@ -35,9 +34,9 @@ def trace(
 
     wanted = Wanted(vehicle_id(vehicle), seq, boot)
     settings = load()
-    span = timedelta(milliseconds=duration_ms(look_back, "--look-back"))
+    look_back_ms = duration_ms(look_back, "--look-back")
     places = endpoints(settings)
-    found = follow(settings, places, wanted, span, partial(typer.echo, err=True))
+    found = follow(settings, places, wanted, look_back_ms, partial(typer.echo, err=True))
     if not found.found:
         of = "" if boot is None else f" of boot {boot}"
         raise ServiceError(

@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -15,6 +15,7 @@ from psycopg.rows import dict_row
 from infra.clients import duck
 from infra.clients.db import connected, sql_of
 from infra.clients.kafka import LogReader, Record, identity, record_of
+from infra.clients.tables import plain
 from infra.contract import topics
 from infra.contract.verdict import LATE, OK, UNREADABLE, clock_limits, verdict
 from infra.settings.settings import Endpoints, Settings
@@ -67,7 +68,7 @@ def text(trace: Trace) -> str:
         delta = "" if hop.at_ms is None or before is None else f"{(hop.at_ms - before) / 1000:+.3f} s"
         lines.append(f"  {hop.name:<{width}}  {moment:<23}  {delta:>12}  {hop.detail}".rstrip())
         before = before if hop.at_ms is None else hop.at_ms
-    return "\n".join([*lines, *(f"  note: {note}" for note in trace.notes)])
+    return "\n".join(map(plain, [*lines, *(f"  note: {note}" for note in trace.notes)]))
 
 
 def _clock(at_ms: int) -> str:
@@ -177,11 +178,11 @@ class Follower:
         """The row of a query by key; None without one."""
         return self.database.execute(query.encode(), values).fetchone()
 
-    def copies(self, look_back: timedelta) -> list[Copy]:
+    def copies(self, look_back_ms: int) -> list[Copy]:
         """All records of the frame, in the order of the log."""
         live, copies = [self.topic(name) for name in topics.LIVE], dict[tuple[str, str, int, int], Copy]()
         ours = ("", *(self.log.generation(topic) for topic in live))
-        for place, log, topic, partition, offset, received_ms, value in self._archived(look_back):
+        for place, log, topic, partition, offset, received_ms, value in self._archived(look_back_ms):
             here = topic in live and log in ours
             record = self.log.at(topic, partition, offset) if here else None
             copy = Copy(topic, partition, offset, received_ms, value, record, place)
@@ -197,14 +198,14 @@ class Follower:
                 copies.setdefault(("", topic, partition, found.offset), copy)
         return sorted(copies.values(), key=lambda copy: (copy.received_ms, copy.topic, copy.offset))
 
-    def _archived(self, look_back: timedelta) -> list[tuple[str, str, str, int, int, int, bytes]]:
+    def _archived(self, look_back_ms: int) -> list[tuple[str, str, str, int, int, int, bytes]]:
         """File and row, log, topic, partition, offset, receipt and bytes of archived copies, oldest first.
 
         Searched by hour of receipt, the newest first. The hour before the one that has it is looked into
         too: copies may lie on both sides of a full hour.
         """
         archive, wanted = archive_of(self.home), self.wanted
-        oldest_ms = (datetime.now(UTC) - look_back).timestamp() * 1000
+        oldest_ms = int(time.time() * 1000) - look_back_ms
         stored = [hour_ms for hour_ms in reversed(hours(archive)) if hour_ms + HOUR_MS > oldest_ms]
         found: list[tuple[str, str, str, int, int, int, bytes]] = []
         for number, hour_ms in enumerate(stored):
@@ -349,14 +350,14 @@ def _ms(moment: datetime | None) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1000)
 
 
-def follow(settings: Settings, endpoints: Endpoints, wanted: Wanted, look_back: timedelta, say: Say) -> Trace:
+def follow(settings: Settings, endpoints: Endpoints, wanted: Wanted, look_back_ms: int, say: Say) -> Trace:
     """The frame's hops; ``found`` is False where nothing has it. Raises ServiceError."""
     with (
         LogReader(endpoints.kafka_bootstrap, "odograph-trace") as log,
         connected(endpoints.db_owner_url, row_factory=dict_row) as database,
     ):
         follower = Follower(settings, log, database, say, wanted)
-        copies, dead = follower.copies(look_back), follower.dead()
+        copies, dead = follower.copies(look_back_ms), follower.dead()
         met = [(copy.received_ms, copy.value) for copy in copies] + [(r.received_ms, r.value) for r in dead]
         ids = [identity(value) for _, value in sorted(met, reverse=True)]
         boots = list(dict.fromkeys(found[0] for found in ids if found is not None))

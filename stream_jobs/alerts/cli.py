@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -113,7 +112,7 @@ def silence(
         raise ConfigError("alerts silence: --rule or --vehicle is wanted, or both")
     seconds = _quiet_s(length, why, "alerts")
     with _store() as store:
-        done = store.silence(rule, vehicle, seconds, by or getpass.getuser(), why.strip())
+        done = store.silence(rule, vehicle, seconds, _who(by), why.strip())
         _write_silences(store)
     text = f"silence {done['silence_no']}: until {done['until_at']:%Y-%m-%d %H:%M:%S %Z}"
     _tell(done if as_json else text, as_json)
@@ -127,7 +126,7 @@ def unsilence(
 ) -> None:
     """End silences before their time: alerts are told again from now on."""
     with _store() as store:
-        done = store.end_silences(numbers, by or getpass.getuser())
+        done = store.end_silences(numbers, _who(by))
         _write_silences(store)
     _report("ended", numbers, done, as_json)
 
@@ -239,7 +238,7 @@ def silence_incidents(
     """Tell nobody of what their causes raise for their vehicles, for the fleet's of any, for a while."""
     seconds = _quiet_s(length, why, "incidents")
     with _store() as store:
-        done = store.silence_incidents(numbers, seconds, by or getpass.getuser(), why.strip())
+        done = store.silence_incidents(numbers, seconds, _who(by), why.strip())
         _write_silences(store)
     _report("silenced", numbers, [row["incident_no"] for row in done], as_json)
 
@@ -252,8 +251,14 @@ def close(numbers: Incidents, by: By = None, note: Note = None, as_json: Json = 
 
 def _do(deed: Deed, word: str, numbers: list[int], by: str | None, words: str | None, as_json: bool) -> None:
     with _store() as store:
-        done = store.do(deed, numbers, by or getpass.getuser(), words)
+        done = store.do(deed, numbers, _who(by), words)
     _report(word, numbers, done, as_json)
+
+
+def _who(by: str | None) -> str:
+    from infra.clients.db import system_user
+
+    return by or system_user()
 
 
 def _quiet_s(length: str, why: str, group: str) -> float:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from infra.clients.tables import aligned, cell
+from infra.clients.tables import aligned, cell, plain
 from stream_jobs.reprocess.backtest import Comparison, by_rule
 
 Row = Mapping[str, Any]
@@ -53,7 +53,7 @@ def alert_page(row: Row) -> str:
             for frame in row["evidence"]
         ),
     ]  # fmt: skip
-    return "\n".join(lines)
+    return "\n".join(map(plain, lines))
 
 
 def incident_table(rows: Sequence[Row]) -> str:
@@ -83,7 +83,7 @@ def incident_page(row: Row) -> str:
     )  # fmt: skip
     seen = f"seen by {row['acknowledged_by']} {cell(row['acknowledged_at'])}"
     return "\n".join([
-        f"incident {number}  {severity}  {cause}: {row['message']}",
+        plain(f"incident {number}  {severity}  {cause}: {row['message']}"),
         f"{whose}  {state}  {seen if row['acknowledged_at'] else 'seen by nobody'}  "
         f"with {row['assigned_to'] or 'nobody'}",
         f"opened {cell(row['opened_at'])}  last {cell(row['last_at'])}  closed {cell(row['closed_at'])}  "

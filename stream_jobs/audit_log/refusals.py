@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from psycopg.types.json import Jsonb
 
 from infra.clients.locks import locked
+from infra.clients.tables import plain
 from infra.contract.topics import VEHICLE_ID
 from stream_jobs.app.database import Database, fetch
-from stream_jobs.crashes.custody import plain
 
 MINUTE_S: Final = 60
 SETTLED_S: Final = 5.0  # a line is in the log by then

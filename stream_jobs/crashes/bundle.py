@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import orjson
 
-from infra.clients.tables import cell
+from infra.clients.tables import cell, plain
 from infra.contract.errors import ConfigError
 from infra.contract.legal_basis import LAW, LegalBasis
 from infra.contract.messages import PRE_CRASH, SEALS
-from stream_jobs.crashes.custody import Entry, Verified, plain, sha256_hex
+from stream_jobs.crashes.custody import Entry, Verified, sha256_hex
 
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the oldest time a zip can tell: all its files have it
 MODE: Final = 0o100644 << 16
@@ -179,7 +179,7 @@ def evidence_text(found: Evidence) -> str:
         f"  custody {e.entry}: {cell(e.at)}Z {e.action} by {e.actor} {e.digest[:12]} {e.detail}".rstrip()
         for e in found.custody
     ]
-    return "\n".join(lines)
+    return "\n".join(map(plain, lines))
 
 
 def as_json(found: Evidence | Iterable[Row] | Verified) -> str:

@@ -1,6 +1,5 @@
 """The commands ``odograph crash list|show|verify|anchor|lock|export``."""
 
-import getpass
 from pathlib import Path
 from typing import Annotated
 
@@ -95,12 +94,13 @@ def lock(
     by: By = None,
 ) -> None:
     """Lock a record for good: no role can change or delete it any more. Again is fine."""
+    from infra.clients.db import system_user
     from infra.stack.access import identity
     from stream_jobs.crashes import bundle, tables
 
     url = endpoints(load()).db_ingest_url
     key = tables.named(url, record)
-    who, reason = bundle.one_line("--by", by or getpass.getuser()), bundle.one_line("--why", why)
+    who, reason = bundle.one_line("--by", by or system_user()), bundle.one_line("--why", why)
     typer.echo(
         "locked" if tables.lock(url, key, who, reason, identity.notary(load())) else "was locked before"
     )
@@ -118,11 +118,12 @@ def export(
     The same record and basis give the same bytes. The custody log notes the export, with basis and hash. For
     research and investigations the vehicle has a pseudonym in it, and nothing tells which one it is.
     """
+    from infra.clients.db import system_user
     from infra.contract.legal_basis import legal_basis
     from infra.settings.files import write_whole
     from stream_jobs.crashes import bundle, tables
 
-    url, who = endpoints(load()).db_ingest_url, bundle.one_line("--by", by or getpass.getuser())
+    url, who = endpoints(load()).db_ingest_url, bundle.one_line("--by", by or system_user())
     right = legal_basis(basis)
     name, body, digest = tables.export(load(), (url, url), tables.named(url, record), who, right)
     write_whole(out / name, body, 0o600)

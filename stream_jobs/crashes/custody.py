@@ -6,7 +6,6 @@ of the vault with all that names it, changes it in one of two places.
 """
 
 import hashlib
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from infra.clients.kafka import LogReader, Record
+from infra.clients.tables import plain
 from infra.contract import evidence
 from infra.contract.downlink import Verifier
 from infra.contract.errors import ContractError, ServiceError
@@ -33,15 +33,9 @@ MICROSECOND: Final = timedelta(microseconds=1)
 TOPIC, DEAD_LETTER = "crash", "dead-letter"
 DEPLOYED: Final = "recorder: a restraint that does not reverse was deployed"
 EVER_MS: Final = 1 << 52
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 Key = tuple[str, int, str]  # vehicle id, boot id, crash id
 May = Mapping[str, Collection[str]]  # by action who may do it; an action that is not named anybody
-
-
-def plain(text: str) -> str:
-    """Nothing in it can move a terminal's cursor or break a line."""
-    return _CONTROL.sub(" ", text)
 
 
 def sha256_hex(body: bytes) -> str:
@@ -201,7 +195,7 @@ def _of_entries(history: Sequence[Entry], there: bool, may: May) -> Iterator[str
 
 def name_of(key: Key) -> str:
     """A record, for people."""
-    return f"record {key[2]} of {key[0]} (boot {key[1]})"
+    return f"record {plain(key[2])} of {key[0]} (boot {key[1]})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Promotion of a run: its tables into the live database, then serving reads them, in one transaction each."""
 
-import getpass
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -8,7 +7,7 @@ from typing import Final, NamedTuple
 
 from psycopg import sql
 
-from infra.clients.db import Connection, sql_of
+from infra.clients.db import Connection, sql_of, system_user
 from infra.contract.errors import ConfigError
 from infra.sql import tenants
 from stream_jobs.app.statements import insert
@@ -46,7 +45,7 @@ def promote(live: Connection, own: Connection, run: Run) -> int:
         copied = copy_in(live, own, run)
     with live.transaction():
         live.execute(SQL["lock"])
-        live.execute(SQL["promoted"], (getpass.getuser(), run.run_id))
+        live.execute(SQL["promoted"], (system_user(), run.run_id))
         _read_through(live)
     return copied
 

@@ -18,6 +18,10 @@ def test_formats_stand_beside_the_heads() -> None:
     assert aligned(rows, {"vehicle": "", "km": ".2f", "state": ">"}) == wanted
 
 
+def test_what_a_vehicle_has_said_moves_no_cursor_and_breaks_no_line() -> None:
+    assert aligned([("a\x1b[2J\nb\x9b1m", 1)]) == "a [2J b 1m  1"
+
+
 def test_without_rows_there_are_the_heads_alone() -> None:
     assert aligned([], ("a", "bc"), indent="  ") == "  a  bc"
     assert aligned([]) == ""
