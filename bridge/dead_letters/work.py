@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any, Final
 
-import orjson
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.dead_letters import letters as judging
@@ -16,8 +16,8 @@ from bridge.uplink.translate import Record
 from infra.clients import kafka
 from infra.clients.kafka import LogReader
 from infra.contract import topics
-from infra.contract.errors import ServiceError
-from infra.contract.messages import is_part
+from infra.contract.errors import ContractError, ServiceError
+from infra.contract.messages import STATUS_STATES, decode_status, is_part
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
@@ -158,8 +158,9 @@ class DeadLetters:
                 if not record.value or record.key is None:
                     newest.pop(record.key or "", None)
                     continue
-                at_ms = orjson.loads(record.value).get("at_ms", 0)
-                newest[record.key] = max(at_ms, newest.get(record.key, 0))
+                with suppress(ContractError):  # not the bridge's: nobody takes it for a status
+                    at_ms = decode_status(record.value, STATUS_STATES)["at_ms"]
+                    newest[record.key] = max(at_ms, newest.get(record.key, 0))
         return newest
 
     def _log(self) -> LogReader:
@@ -173,7 +174,7 @@ class DeadLetters:
     def _letters(self, log: LogReader, begin: int, end: int) -> Iterator[Letter]:
         message: Any
         for message in log.messages(self._topic, 0, begin, end):
-            headers = {name: value or b"" for name, value in message.headers() or []}
+            headers = {name: value or b"" for name, value in kafka.headers_of(message)}
             value = message.value() or b""
             yield Letter(message.offset(), message.timestamp()[1], message.key(), value, headers)
 

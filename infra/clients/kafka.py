@@ -188,20 +188,24 @@ class Record:
     key: str | None = None
 
 
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    """Names and values; none where a name is no text, which the client cannot read."""
+    try:
+        return cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    except UnicodeDecodeError:
+        return []
+
+
 def record_of(message: Message) -> Record:
     """The client's message as a record; what is no text is replaced."""
     key = message.key()
-    try:
-        pairs = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-    except UnicodeDecodeError:  # a name is no text
-        pairs = []
     return Record(
         topic=message.topic() or "",
         partition=int(message.partition() or 0),
         offset=int(message.offset() or 0),
         received_ms=int(message.timestamp()[1]),
         value=message.value() or b"",
-        headers={name: (value or b"").decode(errors="replace") for name, value in pairs},
+        headers={name: (value or b"").decode(errors="replace") for name, value in headers_of(message)},
         key=None if key is None else key.decode(errors="replace"),
     )
 

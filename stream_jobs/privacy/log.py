@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import orjson
 from confluent_kafka import Message, TopicPartition
@@ -157,7 +157,7 @@ class VehicleLog:
         for message in self._read(log, topic, partition, end):
             is_behind |= not first and message.value() is None and not message.key()
             first = False
-            if is_behind and len(_headers(message)) < len(message.headers() or []):
+            if is_behind and len(_headers(message)) < len(kafka.headers_of(message)):
                 found[_digest(message)].append(int(message.offset() or 0))
         return found
 
@@ -203,8 +203,7 @@ class VehicleLog:
 
 def _headers(message: Message) -> list[tuple[str, Any]]:
     """Without that of a copy."""
-    pairs = cast("list[tuple[str, Any]]", message.headers() or [])
-    return [(name, value) for name, value in pairs if name != HEADER_AGAIN]
+    return [(name, value) for name, value in kafka.headers_of(message) if name != HEADER_AGAIN]
 
 
 def _digest(message: Message) -> bytes:

@@ -115,7 +115,7 @@ def copy_crashes(
                     if vehicles and (m.key() or b"").decode(errors="replace") not in vehicles:
                         continue
                     partition = partition_of(m.key() or b"", len(there))
-                    yield partition, m.key(), m.value(), int(m.timestamp()[1]), [*(m.headers() or [])]
+                    yield partition, m.key(), m.value(), int(m.timestamp()[1]), kafka.headers_of(m)
 
         writer.write(wanted(), there)
     return writer.sent.total()
