@@ -8,11 +8,13 @@ import sys
 import warnings
 from contextlib import suppress
 from importlib import import_module
+from typing import NoReturn
 
+import structlog
 import typer
 from rich.console import Console
 
-from infra.contract.errors import ConfigError, OdographError
+from infra.contract.errors import NO_SPACE, ConfigError, OdographError, shown
 from infra.settings.settings import load
 
 PACKAGES = (
@@ -29,7 +31,11 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; an error meant for the user is one message, not a trace."""
+    """Run the command line; an error meant for the user is one message, not a trace.
+
+    So is a file that cannot be read or written, and a full disk: but for a program's log, which keeps the
+    trace. An argument that is no UTF-8 may be a path; as anything else it is told.
+    """
     warnings.formatwarning = _warning
     for package in PACKAGES:
         import_module(f"{package}.cli").register(app)
@@ -38,9 +44,24 @@ def main() -> None:
             _among_programs()
         app()
     except OdographError as error:
-        console = Console(stderr=True, highlight=False)
-        console.print(f"error: {error}", markup=False, soft_wrap=True, style="red")
-        sys.exit(error.exit_code)
+        _end(str(error), error.exit_code)
+    except OSError as error:
+        if error.filename is None and error.errno not in NO_SPACE:
+            raise
+        if structlog.is_configured() and not sys.stderr.isatty():
+            raise
+        _end(shown(str(error)), 1)
+    except UnicodeEncodeError:
+        odd = [word for word in sys.argv[1:] if word != word.encode(errors="replace").decode()]
+        if not odd:
+            raise
+        _end(f"{shown(odd[0])}: no UTF-8 text", 2)
+
+
+def _end(problem: str, exit_code: int) -> NoReturn:
+    console = Console(stderr=True, highlight=False)
+    console.print(f"error: {problem}", markup=False, soft_wrap=True, style="red")
+    sys.exit(exit_code)
 
 
 def _among_programs() -> None:

@@ -7,6 +7,12 @@ OdographError
 └── ContractError      a payload does not follow the contract; ``reason`` is the dead-letter label
 """
 
+import errno
+from typing import Final
+
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+"""Of an OSError that names no file: the disk is full, or what one may have of it."""
+
 
 class OdographError(Exception):
     """Base of all errors that carry a message meant for the user: what, where, what to do."""

@@ -48,7 +48,7 @@ def read_secret(path: Path, option: str) -> str:
 def read_json(path: Path) -> Any:
     """What a program of ours keeps in a JSON file; {} where it is not there (yet).
 
-    Raises ConfigError where it is another user's.
+    Raises ConfigError where it is another user's or somebody else wrote it.
     """
     try:
         return json.loads(path.read_text())
@@ -56,6 +56,8 @@ def read_json(path: Path) -> Any:
         return {}
     except PermissionError as error:
         raise ConfigError(f"{path}: {error.strerror}; run as the user who gave `odograph up`") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is no JSON: {error}") from error
 
 
 def write_whole(path: Path, content: bytes | memoryview, mode: int = 0o666) -> None:

@@ -1,6 +1,5 @@
 """What ``odograph replay`` does, from the options of the command line on."""
 
-import errno
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ from infra.clients import database_url
 from infra.clients.db import Connection, system_user
 from infra.clients.health import stopped_by_signals
 from infra.clients.tables import aligned
-from infra.contract.errors import ConfigError, OdographError, ServiceError
+from infra.contract.errors import NO_SPACE, ConfigError, OdographError, ServiceError
 from infra.contract.topics import kafka_topic
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import PREFIX, Endpoints, Settings, endpoints, known_variables, load
@@ -36,7 +35,6 @@ from stream_jobs.replay.shadow import JOBS, TOPIC, Say
 
 LIVE_SPEED: Final = "60"
 PROGRAMS: Final = "stream,instant,events"
-NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 ROOT: Final = Path(infra.__file__).parents[1]
 
 

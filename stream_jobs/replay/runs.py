@@ -139,7 +139,10 @@ def all_runs(home: Path) -> list[Run]:
 
 
 def _read(path: Path) -> Run:
-    return msgspec.json.decode(path.read_bytes(), type=Run)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Run)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path} is of no run that this version knows ({error}): move it away") from error
 
 
 def held(home: Path, run_id: str) -> AbstractContextManager[None]:
