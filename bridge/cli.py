@@ -225,9 +225,9 @@ def _since_ms(since: str | None) -> int | None:
     if since is None:
         return None
     try:
-        at_ms = moment_ms(since, "--since")
-    except ConfigError:  # no time: how long ago
         at_ms = time.time_ns() // 1_000_000 - duration_ms(since, "--since")
+    except ConfigError:  # no duration
+        return moment_ms(since, "--since")
     if at_ms < 0:
         raise ConfigError(f"--since {since}: a time after 1970 is wanted")
     return at_ms

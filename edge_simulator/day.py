@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from edge_simulator.console import line_s, stop_flag
-from edge_simulator.runfiles import write_sequences
+from edge_simulator.runfiles import run_name, write_sequences
 from edge_simulator.scenario import Scenario
 from edge_simulator.sending.run import LINK_COUNTS, Say
 from edge_simulator.telemetry.outbox import Outgoing
@@ -104,7 +104,7 @@ class HourFiles(RecordFile):
 
 def make(scenario: Scenario, settings: Settings, run_id: str, say: Say) -> Mapping[str, Any]:
     """Make the day of a scenario; the summary. Raises ConfigError where that day is there already."""
-    folder = settings.paths.home / "days" / run_id
+    folder = settings.paths.home / "days" / run_name(run_id)
     if folder.exists():
         raise ConfigError(f"--run-id: {folder} exists; give another id or remove it")
     draft = folder.with_name(f".{run_id}.partial")

@@ -13,11 +13,18 @@ from infra.contract.errors import ConfigError
 from infra.settings.files import write_whole
 
 
+def run_name(text: str) -> str:
+    """A run's id, if a folder can have it for its name; raises ConfigError."""
+    if text in ("", ".", "..") or "/" in text:
+        raise ConfigError(f"--run-id {text!r}: the name of a folder is wanted, without /")
+    return text
+
+
 class RunFiles:
     """The files of one run; use as a context manager."""
 
     def __init__(self, home: Path, run_id: str, log_frames: bool) -> None:
-        self.folder = home / "runs" / run_id
+        self.folder = home / "runs" / run_name(run_id)
         self._log_frames = log_frames
 
     def __enter__(self) -> Self:

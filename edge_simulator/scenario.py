@@ -21,7 +21,7 @@ from infra.contract.errors import ConfigError
 from infra.contract.messages import MIN_CHUNK_BYTES
 from infra.settings.files import parse_yaml, read_yaml, wanted
 from infra.settings.settings import Settings
-from infra.settings.values import day_ms, duration_ms
+from infra.settings.values import LONGEST_MS, day_ms, duration_ms
 from infra.stack.access.identity import record_signer
 
 Profile = Literal["steady", "day"]
@@ -38,7 +38,7 @@ def _length_ms(value: object) -> int:
 Length = Annotated[int, BeforeValidator(_length_ms)]
 
 
-class _Part(BaseModel, extra="forbid", frozen=True, populate_by_name=True):
+class _Part(BaseModel, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False):
     pass
 
 
@@ -138,6 +138,8 @@ def cadence(vehicles: int, rate: float | None, interval_ms: int | None) -> Caden
     if rate is not None and interval_ms is not None:
         raise ConfigError("--rate and --interval exclude each other: give one of them")
     wanted_ms = 1000.0 * vehicles / rate if rate is not None else float(interval_ms or 1000)
+    if wanted_ms > LONGEST_MS:
+        raise ConfigError(f"rate {rate:g}: a vehicle would report less than once in 36525d")
     if wanted_ms <= LONGEST_COVERED_MS:
         found = Cadence(max(1, round(wanted_ms / SAMPLES)), SAMPLES)
     else:
@@ -197,8 +199,8 @@ class ScenarioFile(_Part):
 
     title: str = ""
     seed: int = Field(1, ge=0)
-    vehicles: int = Field(100, ge=1)
-    rate: float | None = Field(None, gt=0, allow_inf_nan=False)
+    vehicles: int = Field(100, ge=1, le=10_000_000)
+    rate: float | None = Field(None, gt=0)
     interval: Length | None = None
     duration: Length | None = None
     limit: int | None = Field(None, ge=1)

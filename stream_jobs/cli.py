@@ -104,7 +104,9 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
 
 @jobs.command()
 def rescale(
-    buckets: Annotated[int, typer.Argument(help="buckets of vehicles, a multiple of those in force")],
+    buckets: Annotated[
+        int, typer.Argument(min=1, max=1024, help="buckets of vehicles, a multiple of those in force")
+    ],
 ) -> None:
     """Split the state of the query telemetry into more buckets, while `odograph jobs stream` does not run.
 

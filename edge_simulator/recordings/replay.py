@@ -20,7 +20,7 @@ from edge_simulator.recordings.checks import drive_report, told
 from edge_simulator.recordings.drives import Recording, iso, look_into, read
 from edge_simulator.recordings.frames import prepare
 from edge_simulator.recordings.mapping import Meaning
-from edge_simulator.runfiles import RunFiles, write_sequences
+from edge_simulator.runfiles import RunFiles, run_name, write_sequences
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.run import RunOptions, Say, Sender, Stopped
@@ -137,9 +137,8 @@ def parse_start(text: str) -> Start:
     """``now``, ``kept``, or a time as 2026-11-20T08:00 (UTC unless it has a zone); raises ConfigError."""
     if text in {"now", "kept"}:
         return "now" if text == "now" else "kept"
-    with suppress(ConfigError, OverflowError):
-        if (start_ms := moment_ms(text, "--start")) >= 0:
-            return start_ms
+    with suppress(ConfigError):
+        return moment_ms(text, "--start")
     raise ConfigError(f"--start {text}: now, kept or a time as 2026-11-20T08:00 (UTC) is wanted")
 
 
@@ -219,7 +218,7 @@ def make(drives: Convoy, folder: Path, settings: Settings, run_id: str, days: Pa
     It may span any number of days. ``days``: where it is to lie, else among the home's generated days. Raises
     ConfigError where a day of that name was made of others.
     """
-    day = (days or settings.paths.home.absolute() / "days") / run_id
+    day = (days or settings.paths.home.absolute() / "days") / run_name(run_id)
     names = {one.drive.file for one in drives.drives}
     paths = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".csv" and path.stem in names)
     hashes = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}

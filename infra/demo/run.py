@@ -182,7 +182,7 @@ class Fleet:
         faults = [text for fault in self.faults for text in ("--fault", fault)]
         head = ("simulate", "-c", str(self.vehicles), "--rate", str(self.rate), "--seed", str(self.seed))
         place = ("--lat", str(LAT_DEG), "--lon", str(LON_DEG), "--run-id", self.run_id)
-        until = () if self.duration_s is None else ("--duration", f"{self.duration_s:g}s")
+        until = () if self.duration_s is None else ("--duration", f"{self.duration_s:f}s")
         return supervisor.odograph(*head, *place, *until, *faults, *link, *["--roads"] * self.roads)
 
     def run_file(self, home: Path) -> Path:

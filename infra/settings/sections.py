@@ -72,9 +72,9 @@ def port(meaning: str = "port of /livez /readyz /metrics; 0: a free one, kept") 
 
 
 class Section(BaseModel):
-    """Values that belong together: frozen, unknown keys are refused."""
+    """Values that belong together: frozen; unknown keys and numbers that are none are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Paths(Section):

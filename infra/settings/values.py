@@ -28,12 +28,18 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def moment_at(text: str, option: str) -> datetime:
-    """``2026-11-20``, ``2026-11-20T08:00`` as a time, UTC without a zone; raises ConfigError."""
+    """``2026-11-20``, ``2026-11-20T08:00`` as a time, UTC without a zone; raises ConfigError.
+
+    Not before 1970, which Kafka takes for something else, nor at the calendar's end.
+    """
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigError(f"{option} {text!r} is no time like 2026-11-20T08:00") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment.timestamp() < 0 or moment.year > 9998:
+        raise ConfigError(f"{option} {text!r}: a time after 1970, before 9999 is wanted")
+    return moment
 
 
 def moment_ms(text: str, option: str) -> int:
@@ -51,10 +57,11 @@ def day_ms(text: str, option: str, tz: str) -> tuple[int, int]:
     return int(begin.timestamp() * 1000), int(end.timestamp() * 1000)
 
 
-def vehicle_id(text: str) -> str:
+def vehicle_id(text: str, option: str = "") -> str:
     """The id, if it is one; raises ConfigError."""
     if VEHICLE_ID.fullmatch(text) is None:
-        raise ConfigError(f"{text!r} is no vehicle id: 17 digits and capitals without I, O and Q (ISO 3779)")
+        wanted = "17 digits and capitals without I, O and Q (ISO 3779)"
+        raise ConfigError(f"{option} {text!r} is no vehicle id: {wanted}".lstrip())
     return text
 
 

@@ -47,7 +47,7 @@ def give(
     """Put vehicles into a fleet: who signs in for it sees these and nothing else. Each is in one fleet."""
     from infra.sql import tenants
 
-    vehicles = [*dict.fromkeys(map(vehicle_id, vehicles))]
+    vehicles = [*dict.fromkeys(vehicle_id(one) if fleet else one for one in vehicles)]
     in_force = settings.load()
     known = tenants.give(settings.endpoints(in_force, ("db_owner_url",)).db_owner_url, fleet, vehicles)
     Fleets.write(in_force.paths.home, known)

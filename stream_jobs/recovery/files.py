@@ -44,7 +44,7 @@ class LocalFiles:
 
     def move(self, name: str, target: str) -> None:
         Path(target).parent.mkdir(parents=True, exist_ok=True)
-        Path(self.root, name).rename(target)
+        shutil.move(Path(self.root, name), target)  # what is beside the root may be another disk
 
     def remove(self, name: str) -> None:
         shutil.rmtree(Path(self.root, name))

@@ -24,10 +24,10 @@ from infra.clients import kafka
 from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.contract.errors import ConfigError
-from infra.contract.topics import VEHICLE_ID, partition_of
+from infra.contract.topics import partition_of
 from infra.contract.verdict import ERASED, LATE, ClockLimits
 from infra.settings.files import read_json
-from infra.settings.values import day_ms
+from infra.settings.values import day_ms, vehicle_id
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import TELEMETRY, archive_of
 from stream_jobs.archive.writer import RECORD, write_files
@@ -115,10 +115,7 @@ def offsets(text: str, partitions: int) -> dict[int, int]:
 
 def vehicles(wanted: Sequence[str]) -> tuple[str, ...]:
     """The vehicles of ``--vehicle``, each once, in order; raises ConfigError where one is no VIN."""
-    wrong = [vehicle for vehicle in wanted if VEHICLE_ID.fullmatch(vehicle) is None]
-    if wrong:
-        raise ConfigError(f"--vehicle {wrong[0]!r} is not a 17-character VIN")
-    return tuple(sorted(set(wanted)))
+    return tuple(sorted({vehicle_id(vehicle, "--vehicle") for vehicle in wanted}))
 
 
 def speed_of(text: str) -> float | None:

@@ -17,7 +17,7 @@ from stream_jobs.archive.manifest import HOUR_MS, telemetry_of
 from stream_jobs.events.writes import clears_after_ms
 from stream_jobs.reprocess.alerts import finding_of
 from stream_jobs.reprocess.feed import WHOLE, Feeder, Remake, Wanted
-from stream_jobs.reprocess.queue import Span, hours_ms
+from stream_jobs.reprocess.queue import Span
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.instant import check_expressions
 from stream_jobs.rules.model import INSTANT, VEHICLES, Level, Rule
@@ -71,7 +71,7 @@ def backtest(
     first_ms = span.from_ms - lead_ms
     received = (first_ms, span.until_ms + settings.jobs.backtest_late_h * HOUR_MS)
     feeder = Feeder(settings, session, warm=bool(of_spark))
-    files = feeder.files(hours_ms([received]))
+    files = feeder.files(feeder.hours(received))
     if not files:
         folder = telemetry_of(settings.paths.home)
         raise ConfigError(f"the archive {folder} has nothing of that span; see --from and --to (UTC)")

@@ -29,7 +29,7 @@ from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.reprocess import queue
 from stream_jobs.reprocess.feed import Feeder
-from stream_jobs.reprocess.queue import Counts, Run, Span, Work, Works, grid_of, hours_ms, moment, slices
+from stream_jobs.reprocess.queue import Counts, Run, Span, Work, Works, grid_of, moment, slices
 from stream_jobs.reprocess.restate import Restater
 
 SQL: Final = sql_of(__file__)
@@ -92,7 +92,8 @@ def closed_span(settings: Settings, span: Span, caught_up_ms: int) -> Span:
 def check_archive(settings: Settings, span: Span) -> None:
     """Raises ConfigError where the archive has nothing of the span; ArchiveError where it is damaged."""
     grid = grid_of(settings)
-    if not Feeder(settings).files(hours_ms([grid.received(grid.starts_ms(span))])):
+    feeder = Feeder(settings)
+    if not feeder.files(feeder.hours(grid.received(grid.starts_ms(span)))):
         raise ConfigError(
             f"recompute: the archive {archive_of(settings.paths.home)} has nothing of "
             f"{moment(span.from_ms):%Y-%m-%dT%H:%M} to {moment(span.until_ms):%Y-%m-%dT%H:%M} (UTC)"

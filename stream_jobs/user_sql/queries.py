@@ -144,7 +144,7 @@ def read_file(path: Path, least_watermark_s: int) -> Definition:
     if len(set(key)) < len(key):
         raise wrong(path, "`key` has a column twice", line)
     line, delay = head.get("watermark_s", (0, str(least_watermark_s)))
-    if not delay.isdecimal() or int(delay) < least_watermark_s:
+    if not delay.isdecimal() or len(delay) > 9 or int(delay) < least_watermark_s:
         reason = f"`watermark_s` is {delay!r}, not whole seconds from {least_watermark_s} on (the jobs' own)"
         raise wrong(path, reason, line)
     return Definition(path, path.stem, view, key, int(delay), text)

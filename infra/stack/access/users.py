@@ -211,6 +211,8 @@ def _with_secrets(hooks: str, place: Path, own: Path) -> dict[str, str]:
     made = dict[str, str]()
 
     def taken(found: re.Match[str]) -> str:
+        if hooks[hooks.rfind("\n", 0, found.start()) + 1 : found.start()].lstrip().startswith("#"):
+            return found[0]  # a remark: of a webhook that is no more
         name = f"webhook-{len(made)}.secret"
         made[name] = read_secret(place.parent / found[3], f"{HOOKS} {place}: secret_file")
         return f"{found[1]}{found[2]}{own / name}{found[2]}"

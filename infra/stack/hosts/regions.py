@@ -5,6 +5,7 @@ run, and its mirror copies the other one's log. A log that was written to is nev
 begins anew.
 """
 
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -220,5 +221,5 @@ def _put_aside(place: str) -> str:
     aside = Path(f"{place}.old")
     for one in Path(place).glob("*"):
         aside.mkdir(parents=True, exist_ok=True)
-        one.rename(aside / f"{one.name}-{time.time_ns()}")
+        shutil.move(one, aside / f"{one.name}-{time.time_ns()}")  # which may be another disk
     return f"checkpoints of the old log were put aside: {aside}"

@@ -112,6 +112,8 @@ def test_a_broken_file_of_the_home_is_named(empty_folder: Path) -> None:
         ("COHORT_LOAD_EDGES_PCT", "20,40,60", r"a list is wanted, as \[1, 2\]"),
         ("PATHS_HOME", "", "a folder is wanted"),
         ("JOBS_CLOCK_FLOOR", "never", ".* a valid date"),
+        ("LEASE_TTL_S", "nan", "a finite number is wanted"),
+        ("BRIDGE_DRAIN_S", "inf", "a finite number is wanted"),
     ],
 )
 def test_what_no_setting_can_be_in_the_environment_is_refused_by_its_variable(

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from infra.contract.errors import ConfigError, shown
-from infra.settings.files import parse_yaml, read_yaml, write_private
+from infra.settings.files import parse_yaml, read_json, read_yaml, write_private
 
 BILLIONS = (
     "[&a [x, x, x, x], "
@@ -68,3 +68,11 @@ def test_a_configuration_error_is_short_and_printable_whatever_it_quotes() -> No
     assert (text[:9], text[-18:]) == ("file f: x", "\\x1b[2J is no number"[-18:])
     assert text.isprintable()
     assert shown("a\nb") == "a\nb"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff"])
+def test_a_file_of_ours_that_is_no_json_is_named(tmp_path: Path, content: bytes) -> None:
+    assert read_json(tmp_path / "ports.json") == {}
+    (tmp_path / "ports.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"ports\.json is no JSON: "):
+        read_json(tmp_path / "ports.json")

@@ -20,7 +20,7 @@ from stream_jobs.replay import command, shadow
 from stream_jobs.replay.cli import replays
 from stream_jobs.replay.command import Wanted
 from stream_jobs.replay.records import ARCHIVE, Bounds, Stored, of_day
-from stream_jobs.replay.runs import Run, save
+from stream_jobs.replay.runs import Run, all_runs, save
 from stream_jobs.replay.shadow import Shadow
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, batches
 
@@ -28,6 +28,16 @@ LIMITS = ClockLimits(0, 10_000, 30_000)
 DAY = "1970-01-01"
 NOWHERE = Endpoints("127.0.0.1", 1, "127.0.0.1:1", *["postgresql://x@127.0.0.1:1/x"] * 3, {})
 RUN = Run("r1", ARCHIVE, 0, 10, 0, 10, 10, (), None, ("stream",), {}, "c0de")
+
+
+def test_a_run_of_another_version_is_named(tmp_path: Path) -> None:
+    save(tmp_path, RUN)
+    assert all_runs(tmp_path) == [RUN]
+    file = tmp_path / "replays" / "r0" / "run.json"
+    file.parent.mkdir()
+    file.write_text('{"run_id": "r0"}')
+    with pytest.raises(ConfigError, match=r"r0/run\.json is of no run that this version knows"):
+        all_runs(tmp_path)
 
 
 def wanted(**other: object) -> Wanted:

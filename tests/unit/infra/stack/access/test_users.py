@@ -136,7 +136,8 @@ def test_settings_are_to_a_program_what_they_are_to_root(home: Path, monkeypatch
 def test_a_webhooks_secret_comes_along_and_a_file_that_is_not_there_is_named(home: Path) -> None:
     hooks, deep = home.parent / "hooks.toml", home.parent / "deep.secret"
     one = "[[webhook]]\nname = {0!r}\nurl = 'http://h/'\nsecret_file = {1}\n"
-    hooks.write_text(one.format("a", '"mine.key"') + one.format("b", f"'{deep}'"))
+    gone = "# " + one.format("c", "'gone.secret'").replace("\n", "\n# ")
+    hooks.write_text(one.format("a", '"mine.key"') + one.format("b", f"'{deep}'") + gone)
     settings = load(paths={"home": str(home)}, downlink={"webhooks": str(hooks)})
     with pytest.raises(ConfigError, match=r"downlink.webhooks .*hooks.toml: secret_file .*deep.secret"):
         users.files_of(home, settings, embedded(home), "downlink")
