@@ -63,7 +63,7 @@ def give(owner_url: str, fleet: str, vehicles: Sequence[str]) -> dict[str, str]:
     with connected(owner_url, actor=system_user()) as connection:
         if not is_made(connection):
             rebuild(connection)
-        connection.execute("DELETE FROM odograph.fleet_vehicle WHERE vehicle_id = ANY(%s)", (list(vehicles),))
+        connection.execute(SQL["take"], {"vehicles": list(vehicles), "fleet": fleet})
         if fleet:
             connection.cursor().executemany(
                 "INSERT INTO odograph.fleet_vehicle (vehicle_id, fleet) VALUES (%s, %s)",

@@ -6,6 +6,11 @@ SELECT c.relname, EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AN
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v') ORDER BY c.relname
 
+-- name: take
+-- Of a change of fleets the audit log is told by the new row; of one that has no new row here.
+WITH taken AS (DELETE FROM odograph.fleet_vehicle WHERE vehicle_id = ANY(%(vehicles)s) RETURNING vehicle_id, fleet)
+SELECT odograph.audit_append('fleet taken', vehicle_id, 'fleet ' || fleet) FROM taken WHERE %(fleet)s = ''
+
 -- name: served
 SELECT 'CREATE VIEW serving.' || quote_ident(c.relname) || ' WITH (security_barrier) AS '
        || pg_get_viewdef(c.oid), c.oid::bigint

@@ -171,6 +171,9 @@ def test_a_driver_sees_the_vehicle_that_was_lent_and_only_so_long(filled: tuple[
     for fleet in (A, B):  # webhooks of a fleet are told of its vehicles by this file
         assert lane.run("fleet", "set", fleet, moved).returncode == 0
         assert (known.of(moved), known.of(vin)) == (fleet, A)
+        assert lane.run("fleet", "set", "", moved).returncode == 0
+    assert lane.run("fleet", "set", B, moved).returncode == 0
+    assert lane.run("audit-log", "--vehicle", moved).stdout.count("fleet taken") == 2
     noted = lane.run("audit-log", "--vehicle", vin).stdout
     assert "vehicle lent" in noted
     assert lane.run("fleet", "list").stdout.split() == [
