@@ -64,6 +64,7 @@ class TelemetrySink:
         self.alerts.write(list(zip(*_columns(found, "vehicle_id", "body"), strict=True)))
         if rows.num_rows:
             self.database.run(lambda connection: self.write(connection, rows, batch_id))
+            self._mine = True  # not before the commit, which may be lost and tried again
 
     def write(self, connection: Connection, rows: pa.Table, batch_id: int) -> None:
         """Rows of telemetry.OUTPUT in the transaction at hand; nothing where the ledger has the batch."""
@@ -106,7 +107,6 @@ class TelemetrySink:
                     write_rows(connection, table, of, batch_id)
         if moved:
             execute(connection, SQL["close_shares"], {"margin_ms": SILENT_MS})
-        self._mine = True
 
 
 def _columns(rows: pa.Table, *names: str) -> list[list[Any]]:
