@@ -168,11 +168,12 @@ class InFlightBatch:
     def drop_stale(self, fifo: AckFifo, since: int = 0) -> list[Ticket]:
         """Take away waiting tickets of a FIFO's earlier connections: the broker sends their messages again.
 
-        Not those before ``since``, when the session began, nor those of no message: nobody has these but us.
+        Not those before ``since``, when the session began, nor those of no message, or of such as ask for no
+        acknowledgement (packet id 0): nobody has these but us.
         """
         dropped = [
             t for t in self.waiting
-            if t.fifo is fifo and since <= t.epoch < fifo.epoch and (t.packet_ids or t.frees)
+            if t.fifo is fifo and since <= t.epoch < fifo.epoch and (any(t.packet_ids) or t.frees)
         ]  # fmt: skip
         if dropped:
             gone = set(dropped)

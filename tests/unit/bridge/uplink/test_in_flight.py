@@ -132,6 +132,18 @@ def test_what_an_older_connection_received_and_did_not_send_is_left_to_the_broke
     assert (list(batch.waiting), batch.suspects) == ([new], set())
 
 
+def test_what_the_broker_does_not_send_again_is_kept_over_a_reconnect() -> None:
+    batch, fifo = InFlightBatch(), AckFifo()
+    fifo.open(1)
+    # the rest of a message too large, of which the connection ended, and what was sent at QoS 0
+    unasked = fifo.add([0], 1, [record("a")], 0.0)
+    batch.waiting.append(unasked)
+    fifo.open(2)
+    assert batch.drop_stale(fifo) == []
+    batch.send(Log().give, 0.0)
+    assert batch.finish() == [unasked]
+
+
 def test_a_remainder_without_a_report_for_30_s_is_overdue() -> None:
     batch, log = InFlightBatch(), Log()
     waiting(batch, "abc")
