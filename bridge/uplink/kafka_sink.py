@@ -37,10 +37,11 @@ ONCE: Final[dict[str, Any]] = LASTING | {
 """A producer that tries once: without an answer it is not known whether Kafka has the record."""
 
 RECORD_ERRORS: Final = frozenset({
-    "MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP", "INVALID_MSG", "INVALID_MSG_SIZE",
-    "RECORD_LIST_TOO_LARGE",
+    "MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE",
 })  # fmt: skip
 """Refusals that are about the batch's content. All others are about the cluster and pass with time."""
+CLOCK_ERROR: Final = "INVALID_TIMESTAMP"
+"""A record's time, which is our clock's, is more than an hour ahead of Kafka's: none is to blame."""
 
 PROBE_S: Final = 2.0
 GIVE_UP_S: Final = 5.0  # purged records are reported at once; this only bounds what a defect could cost

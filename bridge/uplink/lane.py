@@ -18,10 +18,10 @@ from typing import Final
 import structlog
 
 from bridge.uplink.in_flight import STUCK_S, AckFifo, InFlightBatch, Outstanding, Ticket, identity_of
-from bridge.uplink.kafka_sink import KafkaSink, RefusedError, is_about_the_record
+from bridge.uplink.kafka_sink import CLOCK_ERROR, KafkaSink, RefusedError, is_about_the_record
 from bridge.uplink.metrics import LaneStats
 from bridge.uplink.mqtt_source import MqttSource
-from bridge.uplink.translate import Letters, Record, Rejection, Translator
+from bridge.uplink.translate import Letters, Record, Rejection, Translator, received_at
 from bridge.uplink.wire import Publish
 
 TURN_MESSAGES: Final = 500  # messages taken in one turn, so that reports and acknowledgements never wait long
@@ -352,7 +352,8 @@ class Lane(BaseLane):
     def _recover(self, now_s: float) -> None:
         """Begin anew with another producer: all that was not stored goes back, in receive order.
 
-        Records of a batch refused for its content are tried one by one; the guilty one is dead-lettered.
+        Records of a batch refused for its content are tried one by one; the guilty one is dead-lettered. Of
+        one refused for its time, by our clock, all that waits counts as received now, whatever that says.
         """
         batch, sink = self._batch, self.sink
         sink.close()
@@ -365,9 +366,14 @@ class Lane(BaseLane):
             batch.suspects.discard(guilty)
             records[0] = self._send_to_dlq(records[0], str(suspects.pop(guilty).name()))
         batch.suspects.update(suspects)
-        self._resume_s = now_s if suspects or alone else now_s + RETRY_S
-        self.stats.recoveries += 1
         errors = sorted({str(error.name()) for error in failed.values()})
+        is_clock = CLOCK_ERROR in errors
+        if is_clock:
+            received_ms = time.time_ns() // 1_000_000
+            for ticket in batch.waiting:
+                ticket.records = [received_at(record, received_ms) for record in ticket.records]
+        self._resume_s = now_s if (suspects or alone) and not is_clock else now_s + RETRY_S
+        self.stats.recoveries += 1
         self._log.warning("producer replaced", records=len(failed), suspects=len(suspects), errors=errors)
         sink.begin()
 

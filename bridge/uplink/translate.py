@@ -291,6 +291,12 @@ def receipt(received_ms: int) -> Header:
     return (topics.HEADER_RECEIVED_MS, b"%d" % received_ms)
 
 
+def received_at(record: Record, received_ms: int) -> Record:
+    """The record as if its message had been received then."""
+    others = [header for header in record.headers if header[0] != topics.HEADER_RECEIVED_MS]
+    return record._replace(headers=[*others, receipt(received_ms)], timestamp_ms=received_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class SessionLoss:
     """The broker may have dropped a session's messages between ``from_ms``, last known, and ``at_ms``."""
