@@ -62,7 +62,7 @@ class TelemetrySink:
         rows = batch.toArrow()
         found = rows.filter(pc.equal(rows["kind"], ALERT))
         self.alerts.write(list(zip(*_columns(found, "vehicle_id", "body"), strict=True)))
-        if rows.num_rows:
+        if rows.num_rows or not batch_id:  # the first says where the account begins, though nothing came
             self.database.run(lambda connection: self.write(connection, rows, batch_id))
             self._mine = True  # not before the commit, which may be lost and tried again
 

@@ -119,8 +119,9 @@ def gap_of(connection: Connection, checkpoint: Checkpoint) -> Gap | None:
         return None
     (line, told), done = found[0], commits[-1]
     ends = checkpoint.ends_of(done) or {}
-    under_way = checkpoint.ends_of(line) if line == done + 1 else None  # in the tables, not committed
-    if position(told) in (position(ends), position(under_way)) and line <= done + 1:
+    # The batch behind the committed one may be in the tables.
+    possible: list[Offsets | None] = [ends, checkpoint.ends_of(line)] if line == done + 1 else [ends]
+    if line <= done + 1 and position(told) in map(position, possible):
         return None
     return Gap(query_id, line, told, done, ends)
 

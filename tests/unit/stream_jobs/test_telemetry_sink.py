@@ -1,4 +1,4 @@
-"""What the sink of the query telemetry does where the database's answer to a commit is lost."""
+"""What the sink of the query telemetry writes of an empty batch, and where the answer to a commit is lost."""
 
 from __future__ import annotations
 
@@ -44,3 +44,20 @@ def test_shares_of_another_checkpoint_are_forgotten_again_where_the_commit_was_l
     assert said.count(sinks.SQL["forget_shares"]) == 2
     sink(batch, 1)
     assert said.count(sinks.SQL["forget_shares"]) == 2, "once in a process is enough"
+
+
+def test_the_first_batch_is_in_the_ledger_though_it_brings_nothing() -> None:
+    claimed: list[int] = []
+
+    def claim(_connection: object, batch_id: int, _rows: int) -> bool:
+        claimed.append(batch_id)
+        return False
+
+    database: Any = SimpleNamespace(run=lambda work: work(None))
+    claims: Any = SimpleNamespace(claim=claim, query_id="q", logs={})
+    alerts: Any = SimpleNamespace(open=lambda: None, write=lambda _records: None)
+    batch: Any = SimpleNamespace(toArrow=lambda: BUCKET_ROW.slice(0, 0))
+    sink = sinks.TelemetrySink(database, claims, alerts, "telemetry", 60)
+    for batch_id in (0, 1):
+        sink(batch, batch_id)
+    assert claimed == [0]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from stream_jobs.recovery.checkpoints import Checkpoint
 from stream_jobs.recovery.files import LocalFiles
-from stream_jobs.recovery.ledger import BatchClaims, Gap, _move_on
+from stream_jobs.recovery.ledger import BEGUN, BatchClaims, Gap, _move_on, gap_of
 
 QUERY_ID = "11111111-2222-3333-4444-555555555555"
 
@@ -39,3 +41,20 @@ def test_a_checkpoint_without_state_that_is_older_goes_on_where_the_ledger_ends(
     _move_on(made, Gap(QUERY_ID, 4, {"t": {"0": 30}}, 1, {"t": {0: 9}}))
     assert (made.ends_of(4), made.ends_of(3)) == ({"t": {0: 30}}, {"t": {0: 9}}), "Spark asks for both"
     assert made.batches("commits") == [1, 4]
+
+
+def answering(*rows: tuple[Any, ...]) -> Any:
+    """A connection whose every statement gives these rows."""
+    return SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=lambda: [*rows]))
+
+
+def test_an_account_that_begins_before_the_checkpoint_lacks_what_that_has(tmp_path: Path) -> None:
+    made = checkpoint(tmp_path, {0: {"0": 5}, 1: {"0": 9}})
+    assert gap_of(answering((BEGUN, {})), made) is None, "the checkpoint has nothing yet either"
+    made.write("commits/1", "v1\n{}")
+    assert gap_of(answering((BEGUN, {})), made) == Gap(QUERY_ID, BEGUN, {}, 1, {"t": {0: 9}})
+    assert gap_of(answering((1, {"t": {"0": 9}})), made) is None
+    assert gap_of(answering((1, None)), made) is None, "a line of an older version says nothing"
+    made.write("offsets/2", 'v1\n{}\n{"t":{"0":12}}')
+    assert gap_of(answering((2, {"t": {"0": 12}})), made) is None, "Spark had not committed it yet"
+    assert gap_of(answering((2, {"t": {"0": 11}})), made) is not None
