@@ -7,7 +7,8 @@ and lost its last transactions). The records between them are named, and made ag
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -26,6 +27,7 @@ from stream_jobs.reprocess.queue import GAP, Span, begin, grid_of, moment
 
 SQL: Final = sql_of(__file__)
 BEGUN: Final = -1  # stands for the batch before a checkpoint's first
+GAP_S: Final = 3600.0  # time for the transaction that makes a gap good: files of days may be read in it
 log = structlog.get_logger("stream_jobs.recovery.ledger")
 
 Position = Mapping[tuple[str, int], int]  # next offset by topic and partition; those that begin are left out
@@ -156,7 +158,8 @@ def reconciled(
         enter(connection, checkpoint.query, gap.query_id, gap.batch_id, gap.done)
         again(connection, gap)
 
-    database.run(set_to_checkpoint)
+    with closing(replace(database, attempt_s=GAP_S)) as patient:
+        patient.run(set_to_checkpoint)
     return False
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from stream_jobs.app.database import Database
 from stream_jobs.recovery.checkpoints import Checkpoint
 from stream_jobs.recovery.files import LocalFiles
-from stream_jobs.recovery.ledger import BEGUN, BatchClaims, Gap, _move_on, gap_of
+from stream_jobs.recovery.ledger import BEGUN, GAP_S, BatchClaims, Gap, _move_on, gap_of, reconciled
 
 QUERY_ID = "11111111-2222-3333-4444-555555555555"
 
@@ -58,3 +62,22 @@ def test_an_account_that_begins_before_the_checkpoint_lacks_what_that_has(tmp_pa
     made.write("offsets/2", 'v1\n{}\n{"t":{"0":12}}')
     assert gap_of(answering((2, {"t": {"0": 12}})), made) is None, "Spark had not committed it yet"
     assert gap_of(answering((2, {"t": {"0": 11}})), made) is not None
+
+
+def test_what_makes_a_gap_good_has_more_time_than_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = checkpoint(tmp_path, {0: {"0": 5}})
+    made.write("commits/0", "v1\n{}")
+    asked: list[float] = []
+
+    def run(self: Database, work: Any) -> Any:
+        asked.append(self.attempt_s)
+        return work(answering((BEGUN, {})))
+
+    monkeypatch.setattr(Database, "run", run)
+    monkeypatch.setattr("stream_jobs.recovery.ledger.execute", lambda *_: 0)
+    gaps: list[Gap] = []
+    database = Database("", "telemetry", threading.Event(), attempt_s=30.0)
+    assert not reconciled(database, made, lambda _connection, gap: gaps.append(gap))
+    assert (asked, [gap.line for gap in gaps]) == ([30.0, GAP_S], [BEGUN])
