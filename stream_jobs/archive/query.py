@@ -28,7 +28,7 @@ from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import Entry, archive_of, described, telemetry_of
 from stream_jobs.archive.writer import EXCEPTION, WRITTEN, Written, files_of, hour_files, place, withdraw
-from stream_jobs.recovery.ledger import BatchClaims, Gap
+from stream_jobs.recovery.ledger import BEGUN, BatchClaims, Gap
 from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
 
 QUARANTINE_TABLE: Final = "odograph.quarantined_frame"
@@ -124,7 +124,12 @@ def note_exceptions(
 
 
 def note_again(settings: Settings, _where: Endpoints, connection: Connection, gap: Gap) -> None:
-    """The exceptions of a gap from its files, which are there, into a database that has lost them."""
+    """The exceptions of a gap from its files, which are there, into a database that has lost them.
+
+    Not those of all the archive, into one that has nothing of it: ``odograph recompute`` makes any time.
+    """
+    if gap.line == BEGUN:
+        return
     lost = gap.differing()
     for file in reader.files(archive_of(settings.paths.home)):
         offsets = () if file.entry is None else file.entry.offsets

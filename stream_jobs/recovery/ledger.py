@@ -63,13 +63,14 @@ class BatchClaims:
     def claim(self, connection: Connection, batch_id: int, rows: int) -> bool:
         """Enter the batch; False where it, or a later one, is in already.
 
-        Raises ServiceError where the line before it ends elsewhere than the batch begins.
+        Raises ServiceError where the line before it ends elsewhere than the batch begins, or is not there.
         """
         begun, ends = self.ends_of(batch_id - 1) if batch_id else None, self.ends_of(batch_id)
         line = {"query_id": self.query_id, "batch_id": batch_id, "query": self._query, "rows": rows}
         line["log"] = " ".join(sorted(self.logs.values()))
         line["ends"] = None if ends is None else _as_json(ends)
         claimed, newest, told = fetch(connection, SQL["claim"], line)[0]
+        told = {} if newest is None else told
         wanted = begun if claimed else ends if newest == batch_id else None
         if told is not None and wanted is not None and position(told) != position(wanted):
             raise ServiceError(
@@ -112,14 +113,17 @@ class Gap:
 
 
 def gap_of(connection: Connection, checkpoint: Checkpoint) -> Gap | None:
-    """What ledger and checkpoint differ in; None where they agree, or one of them has nothing yet."""
+    """What ledger and checkpoint differ in; None where they agree, or the checkpoint has nothing yet.
+
+    A ledger without a line of the checkpoint is of a time before it: the tables were brought back, or lost.
+    """
     query_id, commits = checkpoint.query_id(), checkpoint.batches("commits")
     if query_id is None or not commits:
         return None
     found = fetch(connection, SQL["newest"], {"query_id": query_id})
-    if not found or found[0][1] is None:
+    (line, told), done = found[0] if found else (BEGUN, {}), commits[-1]
+    if told is None:  # of an older version
         return None
-    (line, told), done = found[0], commits[-1]
     ends = checkpoint.ends_of(done) or {}
     # The batch behind the committed one may be in the tables.
     possible: list[Offsets | None] = [ends, checkpoint.ends_of(line)] if line == done + 1 else [ends]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infra.contract.errors import ServiceError
 from stream_jobs.app.database import Database
 from stream_jobs.recovery.checkpoints import Checkpoint
 from stream_jobs.recovery.files import LocalFiles
@@ -52,16 +53,28 @@ def answering(*rows: tuple[Any, ...]) -> Any:
     return SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=lambda: [*rows]))
 
 
-def test_an_account_that_begins_before_the_checkpoint_lacks_what_that_has(tmp_path: Path) -> None:
+def test_tables_that_know_nothing_of_the_checkpoint_lack_all_of_it(tmp_path: Path) -> None:
     made = checkpoint(tmp_path, {0: {"0": 5}, 1: {"0": 9}})
-    assert gap_of(answering((BEGUN, {})), made) is None, "the checkpoint has nothing yet either"
+    assert gap_of(answering(), made) is None, "the checkpoint has nothing yet either"
     made.write("commits/1", "v1\n{}")
-    assert gap_of(answering((BEGUN, {})), made) == Gap(QUERY_ID, BEGUN, {}, 1, {"t": {0: 9}})
+    whole = Gap(QUERY_ID, BEGUN, {}, 1, {"t": {0: 9}})
+    assert gap_of(answering(), made) == whole
+    assert gap_of(answering((BEGUN, {})), made) == whole, "no batch is in since the account began"
+    assert whole.differing() == {("t", 0): (0, 9)}
     assert gap_of(answering((1, {"t": {"0": 9}})), made) is None
     assert gap_of(answering((1, None)), made) is None, "a line of an older version says nothing"
     made.write("offsets/2", 'v1\n{}\n{"t":{"0":12}}')
     assert gap_of(answering((2, {"t": {"0": 12}})), made) is None, "Spark had not committed it yet"
     assert gap_of(answering((2, {"t": {"0": 11}})), made) is not None
+
+
+def test_no_batch_goes_into_tables_that_lack_the_ones_before_it(tmp_path: Path) -> None:
+    claims = BatchClaims("telemetry", checkpoint(tmp_path, {0: {"0": 5}, 1: {"0": 9}}))
+    nothing = answering((1, None, None))
+    assert claims.claim(nothing, 0, 1), "the first one begins the account"
+    with pytest.raises(ServiceError, match="one of them is older"):
+        claims.claim(nothing, 1, 1)
+    assert claims.claim(answering((1, 0, None)), 1, 1), "a line of an older version says nothing"
 
 
 def test_what_makes_a_gap_good_has_more_time_than_a_batch(
