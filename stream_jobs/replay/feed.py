@@ -17,7 +17,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from infra.clients import kafka
 from infra.contract.errors import ServiceError
 from infra.contract.frame import SCHEMA
-from infra.contract.topics import HEADER_FIRST_RECEIVED_MS, HEADER_RECEIVED_MS, HEADER_SCHEMA, partition_of
+from infra.contract.topics import (
+    HEADER_AGAIN,
+    HEADER_FIRST_RECEIVED_MS,
+    HEADER_RECEIVED_MS,
+    HEADER_SCHEMA,
+    partition_of,
+)
 from stream_jobs.replay.records import AT_ONCE, Bounds, Log, Slice
 
 FLUSH_S: Final = 60.0
@@ -103,6 +109,8 @@ def copy_crashes(
     """Crash records of some vehicles (none: all), received in [since, until) by the log's times, into the
     run's topic, behind those that a killed copy left there; how many. Each goes where its key belongs: the
     topics may differ in partitions.
+
+    What was appended again, when another vehicle's were erased, lies behind younger ones, and is news here.
     """
     writer = Writer(bootstrap, target)
     with Log(bootstrap) as log:
@@ -110,12 +118,13 @@ def copy_crashes(
 
         def wanted() -> Iterator[Out]:
             for origin in range(log.partitions(source)):
-                begin, end = (log.since(source, origin, at_ms) for at_ms in (since_ms, until_ms))
+                begin, end = log.since(source, origin, since_ms), log.bounds(source, origin)[1]
                 for m in log.messages(source, origin, begin, end):
-                    if vehicles and (m.key() or b"").decode(errors="replace") not in vehicles:
-                        continue
-                    partition = partition_of(m.key() or b"", len(there))
-                    yield partition, m.key(), m.value(), int(m.timestamp()[1]), kafka.headers_of(m)
+                    key, at_ms = m.key() or b"", int(m.timestamp()[1])
+                    is_wanted = not vehicles or key.decode(errors="replace") in vehicles
+                    if since_ms <= at_ms < until_ms and is_wanted:
+                        headers = [each for each in kafka.headers_of(m) if each[0] != HEADER_AGAIN]
+                        yield partition_of(key, len(there)), m.key(), m.value(), at_ms, headers
 
         writer.write(wanted(), there)
     return writer.sent.total()

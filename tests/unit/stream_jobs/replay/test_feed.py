@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pyarrow as pa
 import pytest
 
 from infra.contract.errors import ServiceError
+from infra.contract.topics import HEADER_AGAIN, HEADER_RECEIVED_MS
 from stream_jobs.replay import feed
 from stream_jobs.replay.feed import OUTSTANDING, Ends, bounds_of, line, needed
 from stream_jobs.replay.records import Bounds, Slice, Span
@@ -114,3 +118,51 @@ def test_the_line_tells_share_rate_and_time_to_go() -> None:
         "2026-11-20 06:00Z  25.0 %  2000 of 8000 records  200 records/s  30 s to go"
     )
     assert line(8_000, 0, "t", 0.0).endswith("time to go not known yet")
+
+
+class CrashLog:
+    """A log of one partition after an erasure: a young record, then older ones that were appended again."""
+
+    records = ((900, b"young", []), (100, b"before", [HEADER_AGAIN]), (200, b"of the day", [HEADER_AGAIN]))
+
+    def __init__(self, _bootstrap: str) -> None:
+        """Nothing to connect to."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def ends(self, _topic: str) -> Ends:
+        return (0,)
+
+    def partitions(self, _topic: str) -> int:
+        return 1
+
+    def bounds(self, _topic: str, _partition: int) -> tuple[int, int]:
+        return 0, len(self.records)
+
+    def since(self, _topic: str, _partition: int, at_ms: int) -> int:
+        return next(k for k, record in enumerate(self.records) if record[0] >= at_ms)
+
+    def messages(self, _topic: str, _partition: int, begin: int, end: int) -> Iterator[Any]:
+        for at_ms, value, more in self.records[begin:end]:
+            headers = [(HEADER_RECEIVED_MS, b"%d" % at_ms), *((name, b"1") for name in more)]
+            timestamp, held = (1, at_ms), (b"V", value, headers)
+            key, body, named = ((lambda each=each: each) for each in held)
+            yield SimpleNamespace(timestamp=lambda at=timestamp: at, key=key, value=body, headers=named)
+
+
+def test_crash_records_that_an_erasure_appended_again_are_in_the_run_as_if_they_had_come_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[Any] = []
+    writer = SimpleNamespace(
+        write=lambda records, _skip: written.extend(records), sent=SimpleNamespace(total=lambda: len(written))
+    )
+    monkeypatch.setattr(feed, "Log", CrashLog)
+    monkeypatch.setattr(feed, "Writer", lambda *_: writer)
+    assert feed.copy_crashes("", "crash", "run.crash", 150, 300, ()) == 1
+    assert written == [(0, b"V", b"of the day", 200, [(HEADER_RECEIVED_MS, b"200")])]
+    assert feed.copy_crashes("", "crash", "run.crash", 0, 150, ("another",)) == 1, "nothing more"
