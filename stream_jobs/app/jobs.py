@@ -163,6 +163,8 @@ class Application:
         if reconciled(database, checkpoint, again, stateless=query.operators is None):
             of_logs(checkpoint_of(*fit, counted=not query.may_fail), logs)
         fresh = checkpoint.query_id() is None
+        if fresh and query.anew is not None:
+            database.run(partial(query.anew, s, where))
         sink = query.sink(s, where, database, claims)
         records = kafka_stream(spark, s, where, query.max_offsets(s), *query.topics)
         self._locations[query.name] = checkpoint.location

@@ -22,7 +22,7 @@ from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.query import ArchiveSink, archived, note_again
 from stream_jobs.archive.writer import RECORDS_AT_ONCE
 from stream_jobs.recovery.files import HadoopStore
-from stream_jobs.recovery.ledger import BatchClaims, Gap, recompute_gap
+from stream_jobs.recovery.ledger import BatchClaims, Gap, recompute_begin, recompute_gap
 
 TOPIC: Final = "telemetry"
 ARCHIVE_BATCH_FACTOR: Final = 5  # so many times ``max_offsets`` a batch of the archive: its trigger is longer
@@ -56,6 +56,8 @@ class Query:
     at_once: int = 2_500
     again: Callable[[Settings, Endpoints, Connection, Gap], None] | None = None
     """Makes the rows of a gap between ledger and checkpoint again; None: Kafka is read again."""
+    anew: Callable[[Settings, Endpoints, Connection], None] | None = None
+    """Makes the rows again of which a new checkpoint has a part, where the log begins."""
     topics: tuple[str, ...] = (TOPIC,)
 
 
@@ -77,6 +79,7 @@ QUERIES: Final = (
         output_mode="append",
         buckets=lambda s: s.jobs.vehicle_buckets,
         again=recompute_gap,
+        anew=lambda s, where, c: recompute_begin(s, where, c, kafka_topic(s.kafka.prefix, TOPIC)),
         interpreted=True,
         topics=(TOPIC, CLOCK),
     ),

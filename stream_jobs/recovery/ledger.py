@@ -6,7 +6,7 @@ tables (brought back from a copy), or the tables are older than the checkpoint (
 and lost its last transactions). The records between them are named, and made again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -22,6 +22,8 @@ from infra.contract.errors import ServiceError
 from infra.settings.settings import Endpoints, Settings
 from infra.stack.query_offsets import Offsets, Stretches
 from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.archive.manifest import HOUR_MS, archive_of
+from stream_jobs.archive.reader import hours
 from stream_jobs.recovery.checkpoints import Checkpoint, put_aside
 from stream_jobs.reprocess.queue import GAP, Span, begin, grid_of, moment
 
@@ -184,8 +186,6 @@ def _move_on(checkpoint: Checkpoint, gap: Gap) -> None:
 
 def recompute_gap(settings: Settings, where: Endpoints, connection: Connection, gap: Gap) -> None:
     """Enter a run of the batch layer over the windows that the batches of a gap may have written."""
-    grid, jobs = grid_of(settings), settings.jobs
-    margin_ms = 2 * grid.road_window_ms + 1000 * int(jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s)
     with LogReader(where.kafka_bootstrap) as reader:
         found = [
             reader.at(topic, partition, offset)  # the first and the last that Kafka has
@@ -194,7 +194,36 @@ def recompute_gap(settings: Settings, where: Endpoints, connection: Connection, 
         ]
     times = [record.received_ms for record in found if record is not None]
     if times:
-        span = Span(min(times) - margin_ms, max(times) + grid.ahead_ms + grid.road_window_ms)
-        run = begin(connection, GAP, span)
-        named = {"since": str(moment(span.from_ms)), "until": str(moment(span.until_ms))}
-        log.warning("the windows of these records are made again", run=run.run_no, **named)
+        _enter_run(connection, _span_of(settings, times))
+
+
+def recompute_begin(settings: Settings, where: Endpoints, connection: Connection, topic: str) -> None:
+    """Enter runs over the windows in which partitions begin of which Kafka has dropped the oldest records: a
+    new checkpoint has the last frames of these, and writes that over what there was.
+
+    Only where the archive reaches further back; of two regions' archives each has what came while it acted.
+    """
+    oldest_ms = min(hours(archive_of(settings.paths.home)), default=None)
+    if oldest_ms is None or settings.region.name:
+        return
+    with LogReader(where.kafka_bootstrap) as reader:
+        found = [
+            reader.at(topic, partition, low) for partition, (low, _) in reader.spans(topic).items() if low
+        ]
+    for record in filter(None, found):
+        span = _span_of(settings, [record.received_ms])
+        if oldest_ms + HOUR_MS <= span.from_ms:
+            _enter_run(connection, span)
+
+
+def _span_of(settings: Settings, times: Sequence[int]) -> Span:
+    """The windows that records received at these times may have a part in, and those between."""
+    grid, jobs = grid_of(settings), settings.jobs
+    margin_ms = 2 * grid.road_window_ms + 1000 * int(jobs.lateness_s + jobs.receipt_skew_s + jobs.publish_s)
+    return Span(min(times) - margin_ms, max(times) + grid.ahead_ms + grid.road_window_ms)
+
+
+def _enter_run(connection: Connection, span: Span) -> None:
+    run = begin(connection, GAP, span)
+    named = {"since": str(moment(span.from_ms)), "until": str(moment(span.until_ms))}
+    log.warning("windows of this time are made again", run=run.run_no, **named)

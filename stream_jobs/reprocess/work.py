@@ -170,7 +170,8 @@ def nightly(
         return None
     database, grid = restate.database, restate.grid
     until_ms = grid.closed_until_ms(closed_ms)
-    for times in database.run(lambda c: fetch(c, SQL["gaps"], {"closed_ms": until_ms})):
+    moments = {"closed_ms": until_ms, "seen_ms": closed_ms}
+    for times in database.run(lambda c: fetch(c, SQL["gaps"], moments)):
         run, counts = recompute(restate, Span(*times), closed_ms, queue.GAP)
         log.warning("the time of a gap is made again", run=run.run_no, **counts)
     last_until, last_at = database.run(lambda c: fetch(c, SQL["last"]))[0]

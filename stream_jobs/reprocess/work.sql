@@ -12,6 +12,8 @@ SELECT (extract(epoch FROM from_at) * 1000)::bigint, (extract(epoch FROM until_a
 FROM odograph.recompute_run WHERE kind = 'nightly' AND finished_at IS NULL ORDER BY run_no DESC LIMIT 1
 
 -- name: gaps
+-- Not before the stream has taken in what it was to read when they were entered: it would write over them.
 SELECT (extract(epoch FROM from_at) * 1000)::bigint, (extract(epoch FROM until_at) * 1000)::bigint
 FROM odograph.recompute_run WHERE kind = 'gap' AND finished_at IS NULL
-  AND until_at <= to_timestamp(%(closed_ms)s / 1000.0) ORDER BY run_no
+  AND until_at <= to_timestamp(%(closed_ms)s / 1000.0) AND started_at <= to_timestamp(%(seen_ms)s / 1000.0)
+ORDER BY run_no

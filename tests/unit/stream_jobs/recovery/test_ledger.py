@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 
 from infra.contract.errors import ServiceError
+from infra.settings.settings import load
 from stream_jobs.app.database import Database
+from stream_jobs.archive.manifest import HOUR_MS, TELEMETRY, archive_of, hour_name
+from stream_jobs.recovery import ledger
 from stream_jobs.recovery.checkpoints import Checkpoint
 from stream_jobs.recovery.files import LocalFiles
 from stream_jobs.recovery.ledger import BEGUN, GAP_S, BatchClaims, Gap, _move_on, gap_of, reconciled
+from stream_jobs.reprocess.queue import Run, Span
 
 QUERY_ID = "11111111-2222-3333-4444-555555555555"
 
@@ -94,3 +98,51 @@ def test_what_makes_a_gap_good_has_more_time_than_a_batch(
     database = Database("", "telemetry", threading.Event(), attempt_s=30.0)
     assert not reconciled(database, made, lambda _connection, gap: gaps.append(gap))
     assert (asked, [gap.line for gap in gaps]) == ([30.0, GAP_S], [BEGUN])
+
+
+class CutLog:
+    """Partition 0 has all its records; of 1 the oldest were dropped, of 2 all."""
+
+    def __init__(self, _bootstrap: str) -> None:
+        """Nothing to connect to."""
+
+    def __enter__(self) -> CutLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def spans(self, _topic: str) -> dict[int, tuple[int, int]]:
+        return {0: (0, 9), 1: (5, 9), 2: (7, 7)}
+
+    def at(self, _topic: str, partition: int, offset: int) -> Any:
+        return SimpleNamespace(received_ms=FIRST_MS) if (partition, offset) == (1, 5) else None
+
+
+FIRST_MS = 500_000 * HOUR_MS + 1_800_000
+
+
+@pytest.mark.parametrize(
+    ("oldest_h", "region", "runs"), [(-1, "", 1), (0, "", 0), (-1, "A", 0), (None, "", 0)]
+)
+def test_where_a_new_checkpoint_has_a_part_of_windows_they_are_made_again_if_the_archive_has_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, oldest_h: int | None, region: str, runs: int
+) -> None:
+    if oldest_h is not None:
+        hour_ms = (500_000 + oldest_h) * HOUR_MS
+        (archive_of(tmp_path) / TELEMETRY / hour_name(hour_ms)).mkdir(parents=True)
+    spans: list[Span] = []
+
+    def begin(_connection: object, _kind: str, span: Span) -> Run:
+        spans.append(span)
+        return Run(1, span, None)
+
+    monkeypatch.setattr(ledger, "LogReader", CutLog)
+    monkeypatch.setattr(ledger, "begin", begin)
+    where: Any = SimpleNamespace(kafka_bootstrap="")
+    settings = load(paths={"home": tmp_path}, region={"name": region})
+    ledger.recompute_begin(settings, where, answering(), "telemetry")
+    assert len(spans) == runs
+    for span in spans:
+        assert span.from_ms <= FIRST_MS - 1000 * settings.jobs.lateness_s - 1000 * settings.jobs.road_window_s
+        assert span.until_ms >= FIRST_MS + 1000 * settings.jobs.ahead_s + 1000 * settings.jobs.road_window_s
