@@ -19,6 +19,7 @@ import structlog
 from infra.clients.db import sql_of
 from infra.clients.kafka import LogReader
 from infra.contract.errors import ServiceError
+from infra.contract.seq_ranges import merged
 from infra.settings.settings import Endpoints, Settings
 from infra.stack.query_offsets import Offsets, Stretches
 from stream_jobs.app.database import Connection, Database, execute, fetch
@@ -210,10 +211,10 @@ def recompute_begin(settings: Settings, where: Endpoints, connection: Connection
         found = [
             reader.at(topic, partition, low) for partition, (low, _) in reader.spans(topic).items() if low
         ]
-    for record in filter(None, found):
-        span = _span_of(settings, [record.received_ms])
-        if oldest_ms + HOUR_MS <= span.from_ms:
-            _enter_run(connection, span)
+    spans = (_span_of(settings, [record.received_ms]) for record in found if record is not None)
+    for from_ms, until_ms in merged((span.from_ms, span.until_ms) for span in spans):
+        if oldest_ms + HOUR_MS <= from_ms:
+            _enter_run(connection, Span(from_ms, until_ms))
 
 
 def _span_of(settings: Settings, times: Sequence[int]) -> Span:
