@@ -73,7 +73,7 @@ class BatchClaims:
         line["log"] = " ".join(sorted(self.logs.values()))
         line["ends"] = None if ends is None else _as_json(ends)
         claimed, newest, told = fetch(connection, SQL["claim"], line)[0]
-        told = {} if newest is None else told
+        newest, told = (BEGUN, {}) if newest is None else (newest, told)
         wanted = begun if claimed else ends if newest == batch_id else None
         if told is not None and wanted is not None and position(told) != position(wanted):
             raise ServiceError(
