@@ -214,15 +214,17 @@ def test_metrics_tell_of_each_query(app: App) -> None:
         assert f'odograph_query_lag_records{{query="{name}"}}' in text
 
 
-def test_a_day_replayed_beside_the_live_jobs_gives_its_windows_again(app: App, dirty: Dirty) -> None:
+def test_a_day_replayed_by_its_clock_beside_the_live_jobs_gives_its_windows_again(
+    app: App, dirty: Dirty
+) -> None:
+    """Sixty times as fast as it was received, a minute of it after the other; live it came all at once."""
     told = "SELECT count(*) AS n, min(window_start) AS since FROM odograph.vehicle_window "
     live = query(app.lane, told + "WHERE vehicle_id = ANY(%s)", FLEET)[0]
     assert live["since"].timestamp() * 1000 == dirty.since_ms
     wanted = [word for vehicle in FLEET for word in ("--vehicle", vehicle)]
     day = ("--day", f"{live['since']:%Y-%m-%d}")
-    run = app.lane.run(
-        "replay", *day, "--run", "same", "--jobs", "stream", "--verify", *wanted, timeout_s=DONE_S
-    )
+    words = ("--speed", "60", "--run", "same", "--jobs", "stream", "--verify")
+    run = app.lane.run("replay", *day, *words, *wanted, timeout_s=DONE_S)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"vehicle_window     equal      {live['n']} rows" in run.stdout
 
