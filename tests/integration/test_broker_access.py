@@ -27,7 +27,7 @@ from load_tests.mqtt_flood import vehicle_id
 from load_tests.secure_broker import password_file
 from tests.support import Lane, eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 ME, OTHER = vehicle_id(0), vehicle_id(1)
 NAMED_ONLY = """\
 allow_anonymous false

@@ -27,7 +27,7 @@ from tests.integration.promotion_support import (
 )
 from tests.support import Lane
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.tables]
 
 BEFORE_IT_IS_READ = (
     Point("stream_jobs.replay.promote:_copy_table", 2),  # within the first transaction

@@ -69,7 +69,7 @@ def lanes(stack: Stack, tmp_path: Path) -> Iterator[tuple[Lane, Lane]]:
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
     terms: dict[str, Any] = {"recompute": {"slice_min": 5}, "jobs": {"rules": rules}}
-    with open_lane(stack, **terms) as whole, open_lane(stack, **terms) as killed:
+    with open_lane(stack, topics=False, **terms) as whole, open_lane(stack, topics=False, **terms) as killed:
         yield whole, killed
 
 

@@ -46,7 +46,7 @@ DB = ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
 
 @pytest.fixture
 def lane(stack: Stack) -> Iterator[Lane]:
-    with open_lane(stack, lease={"ttl_s": 2}, kafka={"heap_mb": 256}) as opened:
+    with open_lane(stack, topics=False, lease={"ttl_s": 2}, kafka={"heap_mb": 256}) as opened:
         yield opened
 
 

@@ -133,6 +133,7 @@ def test_all_of_it_is_installed_once_and_each_program_runs_by_its_own_settings(
     kafka.delete_topics(stack.endpoints().kafka_bootstrap, f"{site.name}.")
 
 
+@pytest.mark.tables
 def test_a_server_that_takes_no_writes_any_more_is_left_for_the_one_that_does(database: Database) -> None:
     sessions: list[int] = []
 
