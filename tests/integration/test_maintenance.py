@@ -165,6 +165,13 @@ def task(lane: Lane, name: str) -> dict[str, Any]:
     return found[0] if found else {"success_at": None}
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks tell the database how they do, and try again after an error, as soon as a test bears."""
+    for pause in ("REPORT_S", "FIRST_PAUSE_S"):
+        monkeypatch.setattr(f"stream_jobs.maintenance.task.{pause}", 0.1)
+
+
 @contextmanager
 def maintenance(lane: Lane, holder: str = "here") -> Iterator[tuple[Lease, TaskRunner]]:
     stop, where = threading.Event(), lane.endpoints
@@ -181,6 +188,7 @@ def maintenance(lane: Lane, holder: str = "here") -> Iterator[tuple[Lease, TaskR
         thread.join()
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_task_that_fails_is_named_touches_no_other_and_succeeds_again_by_itself(stack: Stack) -> None:
     with (
         open_lane(stack, topics=False, jobs={"trend_interval_s": 0.2, "rollup_interval_s": 0.2}) as lane,
@@ -201,6 +209,7 @@ def test_a_task_that_fails_is_named_touches_no_other_and_succeeds_again_by_itsel
         assert (failing_tasks(lane.endpoints.db_ingest_url), runner.problem()) == ([], None)
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_second_process_stands_by_and_goes_on_where_the_first_one_ends(stack: Stack) -> None:
     with open_lane(stack, topics=False, jobs={"rollup_interval_s": 0.2}) as lane:
         with maintenance(lane) as (first, tasks):
