@@ -17,7 +17,7 @@ from tests.integration.broker_support import Broker, Listener
 from tests.support import eventually
 
 pytestmark = pytest.mark.integration
-CRASHING = ("simulate", "-c", "20", "--fault", "crash=1", "--seed", "5", "--crash-chunk-bytes", "2048")
+CRASHING = ("simulate", "-c", "20", "--seed", "5", "--crash-chunk-bytes", "2048")
 
 
 @pytest.fixture
@@ -29,6 +29,11 @@ def link(broker: Broker) -> Iterator[Link]:
         yield made
 
 
+def crash_at(second: int) -> tuple[str, ...]:
+    """Options of a run: one of its vehicles has an accident so long after the start, s."""
+    return *CRASHING, "--set", f"faults=[{{name: crash, count: 1, onset_s: [{second}, {second}]}}]"
+
+
 def waiting(home: Path, run: str) -> int:
     """Crash messages of a run that have no PUBACK."""
     return len(crash_store.unacked([home / "runs" / run]))
@@ -37,7 +42,7 @@ def waiting(home: Path, run: str) -> int:
 def run_into_silence(broker: Broker, link: Link, run: str, end: signal.Signals, client: str = "auto") -> None:
     """Simulate until a record was sealed, the link having failed before, then end it."""
     how = ("--run-id", run, "--drain", "1s", "--duration", "20s", "--client", client)
-    process = broker.command(*CRASHING, *how)
+    process = broker.command(*crash_at(4), *how)
     folder = broker.home / "runs" / run
     eventually((folder / "run.json").exists, 90, "a run that publishes")
     link.refuse()
@@ -102,7 +107,7 @@ def test_a_killed_simulators_record_stays_while_the_broker_is_away_and_is_offere
 @pytest.mark.parametrize("client", ["paho", "lean"])
 def test_an_acknowledged_record_is_not_kept_waiting(broker: Broker, link: Link, client: str) -> None:
     run = f"fine-{client}"
-    summary = broker.run(*CRASHING, "--run-id", run, "--duration", "5s", "--client", client)
+    summary = broker.run(*crash_at(1), "--run-id", run, "--duration", "3s", "--client", client)
     assert (summary["crashes"], summary["finished"]) == (1, True)
     acked = (broker.home / "runs" / run / crash_store.FOLDER).glob(f"*{crash_store.ACKED}")
     assert len(list(acked)) > 2
