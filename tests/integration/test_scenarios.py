@@ -32,7 +32,7 @@ def test_stages_bring_vehicles_on_line_with_births_and_let_them_leave(broker: Br
 
 def test_options_win_over_a_ready_scenario(broker: Broker) -> None:
     summary = broker.run(
-        "simulate", "--scenario", "radio-outage", "-c", "12", "-I", "500ms", "--duration", "8s",
+        "simulate", "--scenario", "radio-outage", "-c", "12", "-I", "500ms", "--duration", "5s",
         "--set", "link.outage_share=0.5", "--set", "link.outage_at_s=1", "--set", "link.outage_min_s=2",
         "--set", "link.outage_max_s=3", "--run-id", "outage",
     )  # fmt: skip

@@ -27,16 +27,16 @@ def children(pid: int) -> list[int]:
 def test_the_parts_make_one_fleet_and_one_summary(broker: Broker) -> None:
     with Listener("parts").listening(broker.port) as listener:
         summary = broker.run(
-            "simulate", "-c", "30", "--rate", "150", "--duration", "4s", "--processes", "2",
+            "simulate", "-c", "30", "--rate", "150", "--duration", "2s", "--processes", "2",
             "--run-id", "two", "--fault", "overheating=3",
         )  # fmt: skip
         assert summary["finished"] is True
         assert (summary["vehicles"], summary["processes"], summary["parts"]) == (30, 2, ["two.0", "two.1"])
-        assert summary["generated"] == summary["sent"] == summary["acked"] == 600
-        eventually(lambda: len(listener.channel("telemetry", summary["boot_id"])) == 600, 60, "600 frames")
+        assert summary["generated"] == summary["sent"] == summary["acked"] == 300
+        eventually(lambda: len(listener.channel("telemetry", summary["boot_id"])) == 300, 60, "300 frames")
         found = listener.sequences(summary["boot_id"])
         assert len(found) == 30
-        assert all(seqs == list(range(20)) for seqs in found.values())
+        assert all(seqs == list(range(10)) for seqs in found.values())
     folder = broker.home / "runs" / "two"
     assert orjson.loads((folder / "run.json").read_bytes()) == summary
     rows = [orjson.loads(line) for line in (folder / "truth.jsonl").read_bytes().splitlines()]
