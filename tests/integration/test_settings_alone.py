@@ -117,7 +117,7 @@ def test_all_of_it_is_installed_once_and_each_program_runs_by_its_own_settings(
             running.enter_context(site.program(name, ports[name], *parts))
         for name, port in ports.items():
             eventually(lambda port=port: readyz(port) is None, 120, f"{name} is ready: {tmp_path}/{name}.log")
-        words = ("simulate", "-c", "2", "--rate", "2", "--duration", "5s", "--run-id", "alone")
+        words = ("simulate", "-c", "2", "--rate", "2", "--duration", "2s", "--run-id", "alone")
         verified = {"DOWNLINK_PUBLIC_KEY_FILE": str(public)}
         drive = site.run(*words, env=site.environment("simulator", site.mqtt, verified))
         assert drive.returncode == 0, drive.stderr
