@@ -12,13 +12,11 @@ from typing import Any
 
 import orjson
 import paho.mqtt.client as mqtt
-from confluent_kafka import Producer
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bridge.downlink import webhooks
-from infra.contract.topics import kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE
-from tests.integration.events_support import until_ready
+from tests.integration.events_support import produce, until_ready
 from tests.support import Lane, LaneProcess
 from tests.support_alerts import alert
 
@@ -37,12 +35,7 @@ def fresh(alert_id: str, vehicle_id: str, **changes: Any) -> dict[str, Any]:
 
 def tell(lane: Lane, alerts: Iterable[dict[str, Any]]) -> None:
     """Alerts into Kafka, as the jobs write them."""
-    where = lane.endpoints.kafka_bootstrap
-    producer = Producer({"bootstrap.servers": where, "partitioner": "murmur2_random"})
-    for body in alerts:
-        topic = kafka_topic(lane.settings.kafka.prefix, "alerts")
-        producer.produce(topic, orjson.dumps(body), body["vehicle_id"].encode())
-    assert producer.flush(10) == 0
+    produce(lane, "alerts", [(body["vehicle_id"], orjson.dumps(body)) for body in alerts])
 
 
 @contextlib.contextmanager
