@@ -345,20 +345,18 @@ def test_only_a_lock_that_was_taken_is_released(lane: Lane, monkeypatch: pytest.
     assert warned(lane) == ["you don't own a lock of type ExclusiveLock"]
 
 
-@pytest.mark.parametrize("size", [24_000, 32_500, 57_600, 300_000])
-def test_an_answer_of_any_size_is_read_at_once(lane: Lane, size: int) -> None:
+def test_an_answer_of_any_size_is_read_at_once(lane: Lane) -> None:
     stop = threading.Event()
     given_up = threading.Timer(60, stop.set)
     given_up.start()
-    database = Database(lane.endpoints.db_ingest_url, "large", stop)
     statement = "SELECT repeat('x', %s), n FROM generate_series(1, 2) n"
-    try:
-        rows = database.run(lambda connection: fetch(connection, statement, (size,)))
-    finally:
-        given_up.cancel()
+    for size in (24_000, 32_500, 57_600, 300_000):
+        database = Database(lane.endpoints.db_ingest_url, "large", stop)
+        rows = database.run(lambda connection, size=size: fetch(connection, statement, (size,)))
+        assert [len(text) for text, _ in rows] == [size, size]
+        assert database.problem is None
         database.close()
-    assert [len(text) for text, _ in rows] == [size, size]
-    assert database.problem is None
+    given_up.cancel()
 
 
 def test_the_ledger_says_where_a_query_is_and_lets_no_batch_in_that_begins_elsewhere(
