@@ -75,6 +75,7 @@ def test_a_fleet_that_stops_is_one_incident_without_a_word_of_any_vehicle_and_cl
             assert done.returncode == 0, done.stdout + done.stderr
             assert query(lane, ALERTS) == live, done.stdout
             process.assert_running()
+            process.kill()  # nobody needs what it would still put in order
 
 
 def _iso(at_s: float) -> str:

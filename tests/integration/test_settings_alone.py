@@ -82,7 +82,7 @@ class Site:
         try:
             yield running
         finally:
-            running.stop()
+            running.kill()
 
 
 def test_all_of_it_is_installed_once_and_each_program_runs_by_its_own_settings(

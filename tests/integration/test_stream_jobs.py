@@ -61,6 +61,7 @@ def app(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]
             eventually(lambda: ready(lane, process), READY_S, "the stream application is ready")
             yield App(lane, process, link)
             process.assert_running()
+            process.kill()  # nobody needs what it would still put in order
 
 
 @pytest.fixture(scope="module")
