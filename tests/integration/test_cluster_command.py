@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 SIZE = ("--kafka", "2", "--mqtt", "2", "--workers", "1", "--services-only")
 STARTED = ("bridge-1", "bridge-2", "jobs", "maintenance", "events", "events-2")
 FRAMES = 2000
-QUICK = {"ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2", "ODOGRAPH_JOBS_PUBLISH_S": "1"}
+QUICK = {"ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2", "ODOGRAPH_JOBS_PUBLISH_S": "0"}
 IN_SYNC = re.compile(r"leads \d+ partitions, (\d+) of \1 copies in sync")
 
 
