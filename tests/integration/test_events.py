@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 import pytest
 
 from infra.settings.settings import ENDPOINTS_FILE
-from load_tests.drills.link import Link
 from tests import forked
 from tests.integration.events_support import (
     STORED_S,
@@ -31,6 +29,7 @@ from tests.integration.events_support import (
     until_read,
     until_ready,
 )
+from tests.integration.stream_support import linked
 from tests.support import Lane, LaneProcess, eventually
 
 pytestmark = pytest.mark.integration
@@ -185,23 +184,16 @@ def test_what_the_store_cannot_take_goes_to_the_dead_letters(lane: Lane) -> None
 
 
 def test_a_database_that_is_away_loses_nothing(lane: Lane) -> None:
-    url = urlsplit(lane.endpoints.db_ingest_url)
-    assert url.hostname is not None
-    assert url.port is not None
-    with Link(url.hostname, url.port) as link:
-        through = urlunsplit(url._replace(netloc=url.netloc.replace(f":{url.port}", f":{link.port}")))
-        addresses = asdict(lane.endpoints) | {"db_program_urls": {"events": through}}
-        (lane.home / ENDPOINTS_FILE).write_bytes(orjson.dumps(addresses))
-        with events(lane) as process:
-            produce(lane, "alerts", [alert(0, seq) for seq in range(50)], T0)
-            until_count(lane, "alert_event", 50)
-            link.refuse()
-            produce(lane, "alerts", [alert(0, seq) for seq in range(50, 150)], T0)
-            eventually(lambda: "database" in (health(lane, "events") or {}), STORED_S, "not ready")
-            produce(lane, "alerts", [alert(0, seq) for seq in range(150, 200)], T0)
-            link.heal()
-            until_count(lane, "alert_event", 200)
-            until_ready(lane, "events")
-            process.assert_running()
+    with linked(lane) as link, events(lane) as process:
+        produce(lane, "alerts", [alert(0, seq) for seq in range(50)], T0)
+        until_count(lane, "alert_event", 50)
+        link.refuse()
+        produce(lane, "alerts", [alert(0, seq) for seq in range(50, 150)], T0)
+        eventually(lambda: "database" in (health(lane, "events") or {}), STORED_S, "not ready")
+        produce(lane, "alerts", [alert(0, seq) for seq in range(150, 200)], T0)
+        link.heal()
+        until_count(lane, "alert_event", 200)
+        until_ready(lane, "events")
+        process.assert_running()
     (found,) = rows(lane, "SELECT findings FROM odograph.alert")
     assert found["findings"] == 200

@@ -41,13 +41,6 @@ NOW_MS = int(datetime.now(UTC).timestamp()) // 3600 * HOUR_MS
 OLD_MS = NOW_MS - 10 * 24 * HOUR_MS
 
 
-@pytest.fixture
-def database(lane: Lane) -> Iterator[Database]:
-    opened = Database(lane.endpoints.db_ingest_url, "upkeep", threading.Event())
-    yield opened
-    opened.close()
-
-
 def window_rows(t0_ms: int) -> pa.Table:
     found = expect(drive(range(1, 3), t0_ms, 60, seed=3)).vehicle
     rows = [{"vehicle_id": k[0], "window_start": k[1]} | v for k, v in found.items()]
