@@ -9,14 +9,27 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
+from infra.stack import processes
 from tests.forked import Child
 
 PATIENCE_S: Final = 480.0
+
+
+def kill(home: Path, *names: str) -> None:
+    """``kill -9`` of programs and services of a home, one after the other; of each with its group."""
+    for name in names:
+        running = processes.find(home / "run", name)
+        assert running is not None, name
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        assert processes.wait_gone(running, 30), name
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from load_tests.drills.link import Link
 from stream_jobs.recovery.checkpoints import LOGS
 from tests.integration.downlink_support import Receiver, fresh, tell
 from tests.integration.events_support import T0, VINS, change, crash, health, produce, rows, until_ready
+from tests.integration.killing import kill
 from tests.integration.test_downlink import A as VEHICLE
 from tests.integration.test_downlink import with_hooks
 from tests.support import Lane, LaneProcess, end_at_once, eventually, open_lane
@@ -80,13 +81,6 @@ def command(region: Lane, *arguments: str, services_only: bool = True) -> tuple[
     assert done.returncode == 0, done.stderr
     there = Endpoints(**json.loads((region.home / ENDPOINTS_FILE).read_text()))
     return replace(region, endpoints=there.logged_in(OPERATOR)), done.stderr
-
-
-def kill(region: Lane, name: str) -> None:
-    running = processes.find(region.home / "run", name)
-    assert running is not None
-    os.kill(running.pid, signal.SIGKILL)
-    assert processes.wait_gone(running, 30)
 
 
 def log(region: Lane, name: str) -> list[tuple[int, str | None, bytes, int]]:
@@ -148,7 +142,7 @@ def _over_and_back(lane: Lane, first: Lane, second: Lane, hook: Receiver) -> Non
             eventually(lambda: hook.accepted == ["a1", "a2", "a3"], SOON_S, "A tells what is not copied")
             reads = "SELECT sum(next_offset) AS n FROM odograph.consumer_offset WHERE topic = 'alerts'"
             eventually(lambda: rows(lane, reads)[0]["n"] == 3, SOON_S, "the store knows of it")
-        kill(first, "kafka")
+        kill(first.home, "kafka")
         second, said = command(second, "failover", "--to", "B")
         assert "at least 1 records of A were not copied" in said
         assert acting(lane) == ("B", "B")

@@ -27,7 +27,7 @@ from infra.contract.errors import ServiceError
 from infra.contract.topics import kafka_topic, mqtt_topic
 from infra.settings.settings import Endpoints, Settings, endpoints, load
 from infra.sql import queries
-from infra.stack import probes, processes, supervisor
+from infra.stack import probes, processes
 from infra.stack.access import devices, users
 from infra.stack.access.identity import SERVICES as SERVICES_AUTHORITY
 from infra.stack.access.identity import Authority
@@ -35,6 +35,7 @@ from infra.stack.downloads.fetch import fetch_all
 from infra.stack.processes import guarded
 from infra.stack.service import free_port
 from infra.stack.stack import SERVICES, Stack
+from infra.stack.supervisor import SUPERVISOR
 from load_tests import policy_trial
 from load_tests.drills.poison.gates import status
 from load_tests.mqtt_flood import vehicle_id
@@ -42,6 +43,7 @@ from stream_jobs.audit.collect import current_ledger
 from stream_jobs.audit.ledger import Ledger
 from stream_jobs.audit_log.refusals import NOBODY
 from tests import forked
+from tests.integration.killing import kill
 from tests.support import end_at_once, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -332,8 +334,9 @@ def test_what_brokers_and_programs_refuse_is_in_the_audit_log(site: Site, refuse
 
 
 def test_the_services_do_what_the_policy_says_and_nothing_else(site: Site) -> None:
-    supervisor.stop_in_background(site.home)  # programs would hear and write too
-    rows = policy_trial.trial_at(Stack(site.settings, print), site.where)
+    stack = Stack(site.settings, print)
+    kill(site.home, SUPERVISOR, *stack.pages())  # programs would hear and write too
+    rows = policy_trial.trial_at(stack, site.where)
     allowed = sum(row[3] for row in rows)
     assert policy_trial.differences(rows) == []
     assert 600 < allowed < len(rows) - allowed
