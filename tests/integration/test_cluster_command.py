@@ -33,6 +33,7 @@ from infra.stack.stack import Stack
 from load_tests.drills.cluster import executors
 from tests import forked
 from tests.forked_site import ForkedSupervisor
+from tests.integration.killing import kill
 from tests.support import end_at_once, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -62,16 +63,18 @@ def driving(home: Path) -> Iterator[None]:
     chosen = [program for program in stack.programs() if program.name in STARTED]
     ports, env = addresses(home).http_ports, {**os.environ, "ODOGRAPH_PATHS_HOME": str(home), **QUICK}
     keeper = ForkedSupervisor(home, chosen, print, env=env)
-    with keeper, in_background("watch", keeper.watch):
-        for name in STARTED:
-            eventually(lambda name=name: probes.readyz(ports[name]) is None, 300, f"{name} is ready")
-        size = ("-c", "20", "--rate", "100", "--duration", f"{FRAMES / 100:g}s", "--run-id", "one")
-        with ThreadPoolExecutor(1) as pool:
-            drive = pool.submit(odograph, home, "simulate", *size)
-            eventually(lambda: in_windows(home) > 0, 120, "the workers have taken in frames")
-            broken(stack)
-        assert drive.result().returncode == 0, drive.result().stderr
-        yield
+    with keeper:
+        with in_background("watch", keeper.watch):
+            for name in STARTED:
+                eventually(lambda name=name: probes.readyz(ports[name]) is None, 300, f"{name} is ready")
+            size = ("-c", "20", "--rate", "100", "--duration", f"{FRAMES / 100:g}s", "--run-id", "one")
+            with ThreadPoolExecutor(1) as pool:
+                drive = pool.submit(odograph, home, "simulate", *size)
+                eventually(lambda: in_windows(home) > 0, 120, "the workers have taken in frames")
+                broken(stack)
+            assert drive.result().returncode == 0, drive.result().stderr
+            yield
+        kill(home, *STARTED)  # nobody needs what they would still put in order
 
 
 def broken(stack: Stack) -> None:
