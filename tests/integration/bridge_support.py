@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
@@ -13,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import orjson
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
     ResourceType,
 )
 
+from infra.clients.kafka import LogEnds, LogReader
 from infra.contract.topics import kafka_topic, mqtt_topic
 from load_tests.drills import topic_admin
 from load_tests.mqtt_flood import Flood, frame, vehicle_id
@@ -27,6 +26,7 @@ from tests.support import Lane, LaneProcess, eventually
 
 T0_MS = 1_700_000_000_000
 READY_S = 90.0
+PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,56 +71,25 @@ def publish(lane: Lane, messages: Iterable[tuple[bytes, bytes]]) -> int:
 def read(lane: Lane, name: str) -> list[Stored]:
     """All records that lie in a topic now, partition after partition."""
     topic = kafka_topic(lane.settings.kafka.prefix, name)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": lane.endpoints.kafka_bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-        }
-    )
-    try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        found = []
-        for partition in sorted(partitions):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
-            consumer.assign([TopicPartition(topic, partition, low)])
-            found += _read_to(consumer, high) if high > low else []
-        return found
-    finally:
-        consumer.close()
+    with LogReader(lane.endpoints.kafka_bootstrap, timeout_s=PATIENCE_S) as log:
+        return [
+            Stored(
+                place,
+                message.offset() or 0,
+                message.timestamp()[1],
+                message.key(),
+                message.value() or b"",
+                dict(message.headers() or []),  # type: ignore[arg-type]
+            )
+            for place, span in log.spans(topic).items()
+            for message in log.messages(topic, place, *span)
+        ]
 
 
 def count(lane: Lane, name: str) -> int:
     """Records in a topic, by its offsets."""
-    topic = kafka_topic(lane.settings.kafka.prefix, name)
-    consumer = Consumer({"bootstrap.servers": lane.endpoints.kafka_bootstrap, "group.id": "counter"})
-    try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in partitions]
-        return sum(high - low for low, high in ends)
-    finally:
-        consumer.close()
-
-
-def _read_to(consumer: Consumer, high: int) -> list[Stored]:
-    found: list[Stored] = []
-    deadline_s = time.monotonic() + 30
-    while time.monotonic() < deadline_s:
-        for message in consumer.consume(1000, timeout=0.5):
-            assert message.error() is None, message.error()
-            found.append(
-                Stored(
-                    message.partition() or 0,
-                    message.offset() or 0,
-                    message.timestamp()[1],
-                    message.key(),
-                    message.value() or b"",
-                    dict(message.headers() or []),  # type: ignore[arg-type]
-                )
-            )
-        if found and found[-1].offset >= high - 1:
-            return found
-    raise AssertionError(f"only {len(found)} records were read")
+    with LogEnds(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix, PATIENCE_S) as log:
+        return log.kept(name)
 
 
 def sequences(records: Iterable[Stored]) -> dict[str, list[int]]:
