@@ -41,8 +41,7 @@ def words(lane: Lane) -> dict[str, list[dict[str, Any]]]:
 
 
 def states(lane: Lane, vehicle: int) -> list[str]:
-    vin = topic_of(lane, vehicle).split(b"/")[-2].decode()
-    return [word["state"] for word in words(lane).get(vin, [])]
+    return [word["state"] for word in words(lane).get(vehicle_id(vehicle), [])]
 
 
 def test_births_wills_and_silence_are_the_last_words_and_a_restart_says_none_of_them_again(
@@ -80,7 +79,9 @@ def test_vehicles_that_change_to_topics_with_a_slot_are_silent_only_when_they_se
         return f"{lane.settings.mqtt.root}/{vehicle_id(vehicle)}/status".encode(), birth(vehicle, lane)[1]
 
     def all_have(*wanted: str) -> bool:
-        return all(states(lane, vehicle) == [*wanted] for vehicle in range(VEHICLE))
+        said = words(lane)
+        all_said = [[word["state"] for word in said.get(vehicle_id(v), [])] for v in range(VEHICLE)]
+        return all_said == [[*wanted]] * VEHICLE
 
     def keep_on() -> bool:
         publish(lane, frames(lane, VEHICLE, 1))
