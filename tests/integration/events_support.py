@@ -12,12 +12,12 @@ from typing import Any
 
 import orjson
 import psycopg
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from psycopg.rows import dict_row
 
-from infra.clients.kafka import access
+from infra.clients.kafka import LogReader, access
 from infra.contract.messages import crash_digest
-from infra.contract.topics import kafka_topic, partition_of
+from infra.contract.topics import kafka_topic
 from tests.support import Lane, eventually
 
 READY_S = 300.0
@@ -107,23 +107,12 @@ def produce(lane: Lane, topic: str, messages: Sequence[tuple[str, bytes]], at_ms
     assert producer.flush(30) == 0
 
 
-def topic_values(lane: Lane, topic: str, partitions: int) -> list[dict[str, Any]]:
-    """All JSON records that a topic of the lane holds now, each where its key belongs."""
+def topic_values(lane: Lane, topic: str) -> list[dict[str, Any]]:
+    """All JSON records that a topic of one partition holds now."""
     name = kafka_topic(lane.settings.kafka.prefix, topic)
-    settings = {"bootstrap.servers": lane.endpoints.kafka_bootstrap, "group.id": "test"}
-    consumer = Consumer(settings | {"auto.offset.reset": "earliest", "enable.auto.commit": False})
-    places = [TopicPartition(name, partition, 0) for partition in range(partitions)]
-    expected = sum(consumer.get_watermark_offsets(place, timeout=10)[1] for place in places)
-    consumer.assign(places)
-    found: list[dict[str, Any]] = []
-    while len(found) < expected:
-        messages = consumer.consume(expected - len(found), 10)
-        assert messages, f"{len(found)} of {expected} records of {name} within 10 s"
-        found += [orjson.loads(message.value() or b"null") for message in messages]
-        places_of = {(m.key(), m.partition()) for m in messages if m.key() is not None}
-        assert all(p == partition_of(key, partitions) for key, p in places_of), "Java's partitioner for all"
-    consumer.close()
-    return found
+    with LogReader(lane.endpoints.kafka_bootstrap) as log:
+        messages = log.messages(name, 0, *log.bounds(name, 0))
+        return [orjson.loads(message.value() or b"null") for message in messages]
 
 
 def rows(lane: Lane, query: str, *parameters: Any) -> list[dict[str, Any]]:

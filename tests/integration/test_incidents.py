@@ -75,7 +75,7 @@ def test_400_silent_vehicles_are_one_incident_also_in_batches_and_read_again(lan
         ]
         kinds = {row["kind"] for row in rows(lane, "SELECT kind FROM serving.incident_note")}
         assert "fleet" in kinds <= {"fleet", "joined"}
-    told = {row["vehicle_id"]: row for row in topic_values(lane, "incidents", 1) if "vehicle_id" in row}
+    told = {row["vehicle_id"]: row for row in topic_values(lane, "incidents") if "vehicle_id" in row}
     (name,) = {row["incident_id"] for vin, row in told.items() if vin != "1HGCM82633A000900"}
     assert (len(told), sum(row["fleet"] for row in told.values())) == (FLEET + 1, FLEET)
     assert (
