@@ -212,5 +212,6 @@ class Dirty:
 
     records: list[tuple[int, bytes]]
     since_ms: int
+    expected: Expected
     counts: Counts
     """What they added to ``set_aside``."""

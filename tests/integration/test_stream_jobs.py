@@ -84,14 +84,13 @@ def dirty(app: App) -> Dirty:
         return {what: n for what, n in changes.items() if n}
 
     eventually(lambda: "copies" in added(), DONE_S, "the last batch is told of")
-    return Dirty(records, start_ms, added())
+    return Dirty(records, start_ms, expected, added())
 
 
 def test_windows_equal_the_oracle_with_late_double_disordered_and_impossible_frames(dirty: Dirty) -> None:
-    expected = expect(dirty.records)
-    late = expected.verdicts["late"]
-    refused = {v: expected.verdicts[v] for v in ("clock_ahead", "clock_unset", "unreadable")}
-    assert dirty.counts == {"late": late, "repaired": late, "copies": expected.duplicates} | refused
+    verdicts = dirty.expected.verdicts
+    late, refused = verdicts["late"], {v: verdicts[v] for v in ("clock_ahead", "clock_unset", "unreadable")}
+    assert dirty.counts == {"late": late, "repaired": late, "copies": dirty.expected.duplicates} | refused
 
 
 def test_a_users_sql_file_fills_its_table_with_each_frame_once(app: App, dirty: Dirty) -> None:
