@@ -104,7 +104,7 @@ def site(clean_environment: None) -> Iterator[Site]:
 def test_a_fleet_with_a_certificate_each_reaches_windows_archive_and_alerts_and_nothing_is_missing(
     site: Site,
 ) -> None:
-    fleet = ("-c", "20", "--rate", "100", "--duration", "5s", "--fault", "crash=1", "--seed", "3")
+    fleet = ("-c", "20", "--rate", "60", "--duration", "8s", "--fault", "crash=1", "--seed", "3")
     done = site.odograph("simulate", *fleet, "--connections", "per-vehicle", "--json")
     assert done.returncode == 0, done.stderr
     sent = json.loads(done.stdout)["messages"]
