@@ -79,13 +79,18 @@ def a_broker() -> Iterator[Broker]:
         places = (home / "data" / "mosquitto", home / "config")
         made = Broker(home, mosquitto(cache.rootfs(folder), *places, port))
         made.start()
-        keys = ("kafka_bootstrap", "db_owner_url", "db_ingest_url", "db_dashboard_url")
-        addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}
-        (home / "endpoints.json").write_bytes(orjson.dumps(addresses))
-        ensure_keys(load(paths={"home": str(home)}))
+        reached_at(home, port)
         yield made
         made.end_commands()
         made.stop()
+
+
+def reached_at(home: Path, port: int) -> None:
+    """Let commands with this home find a broker on the port, and nothing else."""
+    keys = ("kafka_bootstrap", "db_owner_url", "db_ingest_url", "db_dashboard_url")
+    addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}
+    (home / "endpoints.json").write_bytes(orjson.dumps(addresses))
+    ensure_keys(load(paths={"home": str(home)}))
 
 
 def simulated(home: Path, *arguments: str, before: tuple[str, ...] = ()) -> dict[str, Any]:

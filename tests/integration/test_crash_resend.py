@@ -6,14 +6,13 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
 import pytest
 
 from edge_simulator.edr import crash_store
 from infra.contract import messages
 from infra.contract.messages import join_crash
 from load_tests.drills.link import Link
-from tests.integration.broker_support import Broker, Listener
+from tests.integration.broker_support import Broker, Listener, reached_at
 from tests.support import eventually
 
 pytestmark = pytest.mark.integration
@@ -24,8 +23,7 @@ CRASHING = ("simulate", "-c", "20", "--seed", "5", "--crash-chunk-bytes", "2048"
 def link(broker: Broker) -> Iterator[Link]:
     """The way to the broker, which a test can cut."""
     with Link("127.0.0.1", broker.port) as made:
-        path = broker.home / "endpoints.json"
-        path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | {"mqtt_port": made.port}))
+        reached_at(broker.home, made.port)
         yield made
 
 

@@ -9,10 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from infra.settings.settings import load
-from infra.stack.access.identity import ensure_keys
 from tests import forked
-from tests.integration.broker_support import Broker, Listener
+from tests.integration.broker_support import Broker, Listener, reached_at
 from tests.support import eventually
 
 pytestmark = pytest.mark.integration
@@ -78,10 +76,8 @@ def test_the_parts_end_when_the_parent_is_killed(broker: Broker) -> None:
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 60, "the end of the parts")
 
 
-def test_a_part_without_a_broker_says_so(tmp_path: Path, broker: Broker) -> None:
-    addresses = orjson.loads((broker.home / "endpoints.json").read_bytes()) | {"mqtt_port": 1}
-    (tmp_path / "endpoints.json").write_bytes(orjson.dumps(addresses))
-    ensure_keys(load(paths={"home": str(tmp_path)}))
+def test_a_part_without_a_broker_says_so(tmp_path: Path) -> None:
+    reached_at(tmp_path, 1)
     env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(tmp_path)}
     run = forked.run(("simulate", "-c", "4", "--processes", "2", "--duration", "1s"), env, 60)
     assert run.returncode == 1

@@ -18,10 +18,9 @@ from edge_simulator.console import now_ms
 from edge_simulator.sending.run import RunOptions, publish
 from infra.contract import frame, messages
 from infra.settings.settings import load
-from infra.stack.access.identity import ensure_keys
 from load_tests.drills.link import Link
 from tests import forked
-from tests.integration.broker_support import ROOT, Broker, Listener, simulated
+from tests.integration.broker_support import ROOT, Broker, Listener, reached_at, simulated
 from tests.support import eventually
 
 pytestmark = pytest.mark.integration
@@ -126,10 +125,8 @@ def test_a_live_run_begins_when_all_are_connected_and_stamps_what_it_sends_then(
     broker: Broker, tmp_path: Path
 ) -> None:
     with Link("127.0.0.1", broker.port) as link, Listener("begins").listening(broker.port) as listener:
-        addresses = orjson.loads((broker.home / "endpoints.json").read_bytes()) | {"mqtt_port": link.port}
-        (tmp_path / "endpoints.json").write_bytes(orjson.dumps(addresses))
+        reached_at(tmp_path, link.port)
         in_force = load(paths={"home": str(tmp_path)}, mqtt={"root": ROOT})
-        ensure_keys(in_force)
         wanted = scenario.read(None, in_force, {"vehicles": 3, "limit": 3})
 
         def connected() -> int:
@@ -170,10 +167,7 @@ def test_without_a_broker_the_command_says_so_and_ends_with_1(tmp_path: Path) ->
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    keys = ("kafka_bootstrap", "db_owner_url", "db_ingest_url", "db_dashboard_url")
-    addresses = {"mqtt_host": "127.0.0.1", "mqtt_port": port, **dict.fromkeys(keys, "")}
-    (tmp_path / "endpoints.json").write_bytes(orjson.dumps(addresses))
-    ensure_keys(load(paths={"home": str(tmp_path)}))
+    reached_at(tmp_path, port)
     env = {**os.environ, "ODOGRAPH_PATHS_HOME": str(tmp_path)}
     run = forked.run(("simulate", "-c", "5", "--duration", "1s"), env, 60)
     assert run.returncode == 1
