@@ -26,7 +26,7 @@ from tests.support import Lane, LaneProcess, eventually
 
 T0_MS = 1_700_000_000_000
 READY_S = 90.0
-PATIENCE_S = 30.0
+READ_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def publish(lane: Lane, messages: Iterable[tuple[bytes, bytes]]) -> int:
 def read(lane: Lane, name: str) -> list[Stored]:
     """All records that lie in a topic now, partition after partition."""
     topic = kafka_topic(lane.settings.kafka.prefix, name)
-    with LogReader(lane.endpoints.kafka_bootstrap, timeout_s=PATIENCE_S) as log:
+    with LogReader(lane.endpoints.kafka_bootstrap, timeout_s=READ_S) as log:
         return [
             Stored(
                 place,
@@ -88,7 +88,7 @@ def read(lane: Lane, name: str) -> list[Stored]:
 
 def count(lane: Lane, name: str) -> int:
     """Records in a topic, by its offsets."""
-    with LogEnds(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix, PATIENCE_S) as log:
+    with LogEnds(lane.endpoints.kafka_bootstrap, lane.settings.kafka.prefix, READ_S) as log:
         return log.kept(name)
 
 

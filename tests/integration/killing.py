@@ -19,7 +19,7 @@ from typing import Any, Final
 from infra.stack import processes
 from tests.forked import Child
 
-PATIENCE_S: Final = 480.0
+REACHED_S: Final = 480.0
 
 
 def kill(home: Path, *names: str) -> None:
@@ -46,10 +46,10 @@ def kill_at(point: Point, work: Callable[..., object], *given: object) -> None:
     """Do ``work`` in a process of its own that is killed at ``point``; fails where it never comes there."""
     process = Child(_mortal, point, work, given)
     try:
-        code = process.wait(PATIENCE_S)
+        code = process.wait(REACHED_S)
     except subprocess.TimeoutExpired as late:
         process.kill()
-        raise AssertionError(f"{point}: not reached within {PATIENCE_S:g} s") from late
+        raise AssertionError(f"{point}: not reached within {REACHED_S:g} s") from late
     assert code == -signal.SIGKILL, f"{point}: the process ended with {code}"
 
 
