@@ -33,7 +33,7 @@ TEMPLATE_DATABASE = "odograph_template"
 POLL_S, LONGEST_REST_S = 0.05, 1.5
 REST = 3
 """So many times as long as a check took nobody asks again."""
-PATIENCE, LONGEST_PATIENCE_S = 0.1, 1.0
+GROWTH, LONGEST_GROWING_S = 0.1, 1.0
 """Nor for so much of the time that it has waited already: a look at the database takes 10 ms of CPU."""
 STOP_S = 60.0
 T = TypeVar("T")
@@ -59,8 +59,8 @@ def eventually(check: Callable[[], T], deadline_s: float, what: str) -> T:
         now = time.monotonic()
         if now > end:
             raise AssertionError(f"not within {deadline_s:g} s: {what}; last: {last!r}")
-        patience_s = min(PATIENCE * (now - first), LONGEST_PATIENCE_S)
-        time.sleep(min(max(POLL_S, REST * (now - begun), patience_s), LONGEST_REST_S))
+        growing_s = min(GROWTH * (now - first), LONGEST_GROWING_S)
+        time.sleep(min(max(POLL_S, REST * (now - begun), growing_s), LONGEST_REST_S))
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,8 +93,8 @@ class Lane:
         node = net.edge_to[edge]
         ramp = net.node_class[node] == streets.MOTORWAY
         lesser = (net.road_class[edge] > net.node_class[node]) & (net.signal_cycle_s[node] == 0)
-        patience = np.where(ramp, MERGE_GAP_S, GAP_S)
-        rank = eta + patience * lesser - 500.0 * impatient - 2000.0 * through
+        gap_s = np.where(ramp, MERGE_GAP_S, GAP_S)
+        rank = eta + gap_s * lesser - 500.0 * impatient - 2000.0 * through
         clears = eta + BEHIND_S + self.own_m[at] / speed
         order = np.lexsort((rank, target))
         one, two = order[:-1], order[1:]  # the one before, from another street into the same, is in the way
@@ -105,7 +105,7 @@ class Lane:
         if crossing.any():
             coming = np.full(len(net.node_lat), np.inf)
             np.minimum.at(coming, node[~lesser], eta[~lesser])
-            yields |= crossing & (coming[node] < eta + patience)
+            yields |= crossing & (coming[node] < eta + gap_s)
         return yields & ~through
 
     def wanted_v(self, pass2: Floats | None) -> Floats:

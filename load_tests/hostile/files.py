@@ -1,6 +1,6 @@
 """Hostile files given to the loaders in process: recorded drives, rules, scenarios, mappings.
 
-A file must be taken, or refused by an OdographError that names it in a few words, within ``PATIENCE_S`` and
+A file must be taken, or refused by an OdographError that names it in a few words, within ``LIMIT_S`` and
 ``MEMORY_MB``. What is taken must work: drives give frames of the contract, scenarios a run's set-up.
 """
 
@@ -35,7 +35,7 @@ from load_tests.hostile import grammar
 from load_tests.hostile.grammar import Raw
 from stream_jobs.rules import model as rules
 
-PATIENCE_S: Final = 10.0
+LIMIT_S: Final = 10.0
 """Of CPU time: a slow machine is no hang."""
 MEMORY_MB: Final = 6144
 """More address space than the process had when it began."""
@@ -263,14 +263,14 @@ class HangsError(BaseException):
 
 
 def _alarm(_number: int, _frame: FrameType | None) -> None:
-    raise HangsError(f"not done after {PATIENCE_S:g} s of CPU")
+    raise HangsError(f"not done after {LIMIT_S:g} s of CPU")
 
 
 @contextmanager
 def _bounded() -> Iterator[None]:
-    """What runs in the block is interrupted after ``PATIENCE_S``."""
+    """What runs in the block is interrupted after ``LIMIT_S``."""
     before = signal.signal(signal.SIGPROF, _alarm)
-    signal.setitimer(signal.ITIMER_PROF, PATIENCE_S)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
     try:
         yield
     finally:

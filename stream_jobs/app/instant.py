@@ -55,8 +55,8 @@ POLL_S: Final = 1
 EXECUTORS_S: Final = 120.0
 REHEARSAL_S: Final = 5.0  # length of a batch, the least that Spark takes
 REGION_MS: Final = 600_000  # after a failover the log is judged from so long before the other region went
-PATIENCE: Final = 3  # so many checkpoint intervals, and ``PATIENCE_S``, may pass without an end of a batch
-PATIENCE_S: Final = 60
+STALLED_INTERVALS: Final = 3  # so many checkpoint intervals and ``STALLED_S`` may pass without a batch's end
+STALLED_S: Final = 60
 
 
 def run(settings: Settings) -> None:
@@ -236,6 +236,6 @@ class State:
             return "the queries are starting"
         for query, trigger_s in self._trigger_s.items():
             age_s = time.monotonic() - self._last[query][1]
-            if age_s > PATIENCE * trigger_s + PATIENCE_S:
+            if age_s > STALLED_INTERVALS * trigger_s + STALLED_S:
                 return f"{query}: no batch ended for {age_s:.0f} s: stalled"
         return None

@@ -31,7 +31,7 @@ from stream_jobs.app.database import ATTEMPT_S, Database, Refused
 KEY_BYTES: Final = 64  # a longer key names no vehicle
 UPLINK_HEADERS: Final = (HEADER_MQTT_TOPIC, HEADER_RECEIVED_MS, HEADER_SCHEMA, HEADER_FIRST_RECEIVED_MS)
 """Headers of a record that its dead letter keeps."""
-PATIENCE_S: Final = 10.0
+FLUSH_S: Final = 10.0
 PAUSE_S: Final = 0.5
 TOO_LARGE: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG)
 
@@ -111,7 +111,7 @@ class TopicWriter:
         except BufferError:
             pass  # the rest goes in next time
         with suppress(KafkaException):
-            producer.flush(PATIENCE_S)
+            producer.flush(FLUSH_S)
         again = [*left.values()]
         if again:
             producer.purge()

@@ -176,7 +176,7 @@ OWN_BEFORE_S: Final = 60 + WINDOW_S
 OTHERS_BEFORE_S: Final = 300 + WINDOW_S
 OTHERS_AFTER_S: Final = 90
 LIMITS: Final = {
-    "patience_s": 120,  # where the vehicle says nothing any more, the fleet's time must be so much further
+    "silent_s": 120,  # where the vehicle says nothing any more, the fleet's time must be so much further
     "final_s": 600,  # then the verdict is taken once more: what links hold back has come by then
     "kept_days": 7,  # older records are left alone: repaired windows change nothing there any more
     "at_once": 50,

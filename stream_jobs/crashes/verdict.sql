@@ -18,7 +18,7 @@ CROSS JOIN LATERAL (
 ) b
 WHERE c.event_time > fleet.now - make_interval(days => %(kept_days)s)
   AND (l.event_time >= c.event_time + make_interval(secs => %(wait_s)s)
-       OR fleet.now >= c.event_time + make_interval(secs => %(wait_s)s + %(patience_s)s))
+       OR fleet.now >= c.event_time + make_interval(secs => %(wait_s)s + %(silent_s)s))
   AND (v.verdict IS NULL OR v.basis <> b.basis
        OR (NOT v.final AND fleet.now >= c.event_time + make_interval(secs => %(final_s)s)))
 ORDER BY c.event_time, c.vehicle_id, c.boot_id, c.crash_id LIMIT %(at_once)s

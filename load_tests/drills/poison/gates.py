@@ -18,7 +18,7 @@ from load_tests.drills.verdict import Promise
 from stream_jobs.rules import instant as instant_rules
 from stream_jobs.user_sql import queries
 
-PATIENCE_S: Final = 240.0
+COMMAND_S: Final = 240.0
 SOCKET: Final = "/_stcore/stream"
 ROUTES: Final = (
     *("GET /", "GET /vehicle", "GET /no/such/page", "GET /livez", "GET /readyz", "GET /metrics"),
@@ -135,7 +135,7 @@ def row4(site: Site, mutant: str | None) -> Iterator[Promise]:
 
 def _run(site: Site, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, env=site.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        command, env=site.env, capture_output=True, text=True, timeout=COMMAND_S, check=False
     )
 
 

@@ -196,7 +196,7 @@ def _produce(
 
 
 def _within(holds: Callable[[], bool]) -> float:
-    """Seconds until something holds; those of twice the patience where it does not."""
+    """Seconds until something holds; twice the time allowed where it does not."""
     begun = time.monotonic()
     while not holds() and time.monotonic() - begun < 2 * STORED_S:
         time.sleep(0.05)

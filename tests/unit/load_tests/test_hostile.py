@@ -40,7 +40,7 @@ def test_a_loader_without_bounds_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
         return yaml.safe_load(path.read_text())  # of Python: the one of C does not survive its interruption
 
     monkeypatch.setattr(model, "read_yaml", plain)
-    monkeypatch.setattr(files, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(files, "LIMIT_S", 0.5)
     assert sum(files.share("rules", seed=17, first=0, count=60).bad.values()) > 3
 
 
