@@ -309,7 +309,7 @@ def endpoints(settings: Settings, needs: Iterable[str] = SETTING_OF, who: str = 
     try:
         written = read_json(path)
         found = Endpoints(**written) if written else external(settings)
-    except (json.JSONDecodeError, TypeError) as error:
+    except TypeError as error:  # of another version
         raise ServiceError(f"{path} cannot be read ({error}); run: odograph down && odograph up") from error
     if not written:
         lacking = [SETTING_OF[name] for name in needs if not getattr(found, name)]
