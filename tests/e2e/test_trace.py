@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,8 +16,8 @@ pytestmark = pytest.mark.e2e
 
 
 def traced(pipeline: Lane, vehicle_id: str, seq: int, boot_id: int | None = None) -> Trace:
-    wanted = Wanted(vehicle_id, seq, boot_id)
-    return follow(pipeline.settings, pipeline.endpoints, wanted, timedelta(hours=3), print)
+    wanted, look_back_ms = Wanted(vehicle_id, seq, boot_id), 3 * 3_600_000
+    return follow(pipeline.settings, pipeline.endpoints, wanted, look_back_ms, print)
 
 
 def first(drive: Drive, flag: str, copy: bool = False) -> dict[str, Any]:
