@@ -53,7 +53,7 @@ def test_drives_at_max_give_the_windows_trips_events_and_alerts_of_what_was_driv
 
     run = runs.load(lane.home, "fast")
     with psycopg.connect(with_name(lane.endpoints.db_owner_url, run.database)) as connection:
-        rows = {}
+        rows = dict[str, int]()
         for table in filter(lambda table: table.compared, databases.TABLES):
             counted = f"SELECT count(*) FROM odograph.{table.name} WHERE {databases.within(table)}"
             (rows[table.name],) = connection.execute(counted.encode(), run.parameters()).fetchone() or (0,)
