@@ -296,12 +296,12 @@ class Cluster:
 
 
 def toml(sections: Sections) -> str:
-    """Texts, numbers and whether are written as JSON writes them, but for its pairs of surrogates."""
+    """Texts, numbers and whether are written as JSON writes them, but for pairs of surrogates, and DEL."""
     lines: list[str] = []
     for name, values in sections.items():
         pairs = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items())
         lines += [f"[{name}]", *pairs, ""]
-    return "\n".join(lines)
+    return "\n".join(lines).replace("\x7f", "\\u007f")
 
 
 def _asked(where: str, path: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from infra.stack.stack import Stack
 
 def test_settings_that_a_home_keeps_are_read_back_whatever_its_folder_is_called() -> None:
     kept: dict[str, dict[str, object]] = {
-        "paths": {"home": '/srv/"a" \\ \U0001f600'},
+        "paths": {"home": '/srv/"a" \\ \x7f \U0001f600'},
         "jobs": {"eta": 1.5, "on": True},
     }
     assert tomllib.loads(toml(kept)) == kept
