@@ -20,6 +20,7 @@ from infra.contract.messages import crash_digest
 from infra.contract.topics import kafka_topic
 from tests.support import Lane, eventually
 
+READ_S = 30.0
 READY_S = 300.0
 STORED_S = 240.0
 T0 = (time.time_ns() // 1_000_000 // 60_000 - 60) * 60_000
@@ -110,7 +111,7 @@ def produce(lane: Lane, topic: str, messages: Sequence[tuple[str, bytes]], at_ms
 def topic_values(lane: Lane, topic: str) -> list[dict[str, Any]]:
     """All JSON records that a topic of one partition holds now."""
     name = kafka_topic(lane.settings.kafka.prefix, topic)
-    with LogReader(lane.endpoints.kafka_bootstrap) as log:
+    with LogReader(lane.endpoints.kafka_bootstrap, timeout_s=READ_S) as log:
         messages = log.messages(name, 0, *log.bounds(name, 0))
         return [orjson.loads(message.value() or b"null") for message in messages]
 
