@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
+import structlog
 from sqlglot import expressions as sx
 from sqlglot.errors import SqlglotError
 
@@ -27,6 +28,7 @@ from stream_jobs.rules.inputs import Answers, Names, RuleInputs, unknown_inputs
 from stream_jobs.rules.model import Gives, Rule
 from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
+log = structlog.get_logger("stream_jobs.rules")
 CALLS: Final = (
     sx.Abs, sx.Array, sx.ArrayMax, sx.ArrayMin, sx.ArraySize, sx.Case, sx.Cast, sx.Coalesce, sx.Connector,
     sx.Greatest, sx.If, sx.Least, sx.VarMap,
@@ -117,13 +119,26 @@ class Evaluator:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._wanted = tuple(dict.fromkeys(each[1:] for rule in rules for each in rule.expressions()))
-        columns = (f"{_column(*pair)} AS c{k}" for k, pair in enumerate(self._wanted))
-        statement = f"SELECT {', '.join(columns)} FROM frames"  # noqa: S608  translated expressions
-        self._query = PlannedQuery(statement, "frames")
+        self._query = self._planned(_column)
+        self._guarded: PlannedQuery | None = None
+
+    def _planned(self, column: Callable[[str, Gives], str]) -> PlannedQuery:
+        columns = (f"{column(*pair)} AS c{k}" for k, pair in enumerate(self._wanted))
+        return PlannedQuery(f"SELECT {', '.join(columns)} FROM frames", "frames")  # noqa: S608  translated
+
+    def _answers(self, frames: pa.Table) -> pa.Table:
+        """A column an expression, null for a frame for which it fails (an overflow), as in Spark."""
+        try:
+            return self._query(frames)
+        except duckdb.Error as error:
+            if self._guarded is None:
+                log.error("an expression fails and is null there", reason=str(error).partition("\n")[0])
+                self._guarded = self._planned(_guarded_column)
+            return self._guarded(frames)
 
     def __call__(self, frames: pa.Table) -> RuleInputs:
         """What all rules say of ``frames``: a row a frame, with the columns that the rules name."""
-        columns = (column.combine_chunks() for column in self._query(frames).columns)
+        columns = (column.combine_chunks() for column in self._answers(frames).columns)
         answers = {pair: _READ[pair[1]](each) for pair, each in zip(self._wanted, columns, strict=True)}
         inputs = unknown_inputs(len(self._rules), frames.num_rows)
         named = {k: rule.names for k, rule in enumerate(self._rules) if rule.names}
@@ -139,6 +154,12 @@ def _column(text: str, gives: Gives) -> str:
     """An expression as a column of DuckDB; a name that is not known (a gear) is no name."""
     column = f"({translated(text)})::{gives}"
     return f"coalesce(list_filter({column}, lambda x: x IS NOT NULL), [])" if gives == "VARCHAR[]" else column
+
+
+def _guarded_column(text: str, gives: Gives) -> str:
+    """The same, null (of names none) for a frame for which it fails; costs more."""
+    column = f"TRY({_column(text, gives)})"
+    return f"coalesce({column}, [])" if gives == "VARCHAR[]" else column
 
 
 def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[Any, Any, Any]:

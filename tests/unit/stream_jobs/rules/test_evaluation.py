@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from stream_jobs.rules.model import (
 from stream_jobs.vehicles.features import CLASSES, POWERTRAINS
 from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 from tests.support_vehicles import Evaluation, evaluation
+from tests.unit.stream_jobs.rules.traces import rule as rule_of
 
 RULES = of_query(load_rules(), VEHICLES)
 WORDS = {word for rule in RULES for word in rule.words()}
@@ -137,6 +139,17 @@ def test_spark_and_the_evaluator_agree_on_every_shipped_rule(query_spark: SparkS
         assert rule.limit is None or any(w.limit is not None for w in wanted), rule.id
     answers = {name for row in judged for name, value in row.items() if value not in (None, [])}
     assert len(answers) > 100  # the frames do tell
+
+
+def test_an_expression_that_fails_for_a_frame_is_not_known_of_that_frame_and_ends_nothing(
+    tmp_path: Path,
+) -> None:
+    terms = {"condition": "CAST(n * 1e9 AS INT) > 0", "value": "n", "limit": 0, "beyond": "above"}
+    large = rule_of(tmp_path, kind="level", **terms)
+    inputs = Evaluator((large,))(pa.table({"n": pa.array([1, 10], pa.int64())}))
+    assert inputs.values[0].tolist() == [1.0, 10.0]
+    assert evaluation(inputs, 0, 0).holds is True
+    assert evaluation(inputs, 0, 1).holds is None
 
 
 def test_a_frame_of_which_no_rule_can_tell_anything_gives_nothing() -> None:
