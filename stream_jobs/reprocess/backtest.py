@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
-from stream_jobs.archive.manifest import HOUR_MS, telemetry_of
+from stream_jobs.archive import reader
+from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.events.writes import clears_after_ms
 from stream_jobs.reprocess.alerts import finding_of
 from stream_jobs.reprocess.feed import WHOLE, Feeder, Remake, Wanted
@@ -70,13 +71,13 @@ def backtest(
     both = of_rules([*old, *(replace(rule, id=rule.id + MARK) for rule in new)])
     first_ms = span.from_ms - lead_ms
     received = (first_ms, span.until_ms + settings.jobs.backtest_late_h * HOUR_MS)
-    feeder = Feeder(settings, session, warm=bool(of_spark))
-    files = feeder.files(feeder.hours(received))
+    folder = archive_of(settings.paths.home)
+    files = [str(file.path) for file in reader.files(folder, received[0], received[1] + 1)]
     if not files:
-        folder = telemetry_of(settings.paths.home)
         raise ConfigError(f"the archive {folder} has nothing of that span; see --from and --to (UTC)")
     times = [] if span.vehicle_id is None else [(span.vehicle_id, 0, 0)]
     wanted = Wanted((first_ms, span.until_ms), received, span.vehicle_id is None, times)
+    feeder = Feeder(settings, session, warm=bool(of_spark))
     made = feeder(files, wanted, Remake(settings, both, None, span.until_ms))
     found = (unpack(body) for kind, _, body in made if kind == WHOLE)
     plain, marked = parted(row for row in found if isinstance(row, AlertRow))

@@ -19,7 +19,7 @@ from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import HOUR_MS, archive_of
+from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.queue import Interval, Work
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.rules.rule_set import RuleSet
@@ -193,11 +193,6 @@ class Feeder:
     def files(self, hours_ms: Sequence[int]) -> list[str]:
         """The archive's files of these hours of receipt. Raises ArchiveError."""
         return [str(file.path) for file in reader.of_hours(self._archive, hours_ms)]
-
-    def hours(self, received: Interval) -> list[int]:
-        """Starts of those hours of receipt that the archive has, of an interval however long."""
-        low_ms, high_ms = received
-        return [hour for hour in reader.hours(self._archive) if hour + HOUR_MS > low_ms and hour <= high_ms]
 
     def vehicles(self, files: Sequence[str], wanted: Wanted) -> list[str]:
         """Vehicles of which there is something, in order."""

@@ -23,6 +23,7 @@ from stream_jobs.app.database import Connection, Database, fetch
 from stream_jobs.app.progress import complete_until_ms
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
+from stream_jobs.archive import reader
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.maintenance.copies import write_vehicle_lookup
@@ -91,11 +92,11 @@ def closed_span(settings: Settings, span: Span, caught_up_ms: int) -> Span:
 
 def check_archive(settings: Settings, span: Span) -> None:
     """Raises ConfigError where the archive has nothing of the span; ArchiveError where it is damaged."""
-    grid = grid_of(settings)
-    feeder = Feeder(settings)
-    if not feeder.files(feeder.hours(grid.received(grid.starts_ms(span)))):
+    grid, folder = grid_of(settings), archive_of(settings.paths.home)
+    since_ms, last_ms = grid.received(grid.starts_ms(span))
+    if not reader.files(folder, since_ms, last_ms + 1):
         raise ConfigError(
-            f"recompute: the archive {archive_of(settings.paths.home)} has nothing of "
+            f"recompute: the archive {folder} has nothing of "
             f"{moment(span.from_ms):%Y-%m-%dT%H:%M} to {moment(span.until_ms):%Y-%m-%dT%H:%M} (UTC)"
         )
 

@@ -109,13 +109,6 @@ def test_small_groups_make_the_same(settings: Settings, monkeypatch: pytest.Monk
     assert [by_group[v] for v in WORKS] == [whole[v] for v in WORKS]
 
 
-def test_of_an_interval_however_long_there_are_the_hours_of_the_archive(settings: Settings) -> None:
-    feeder, hour = Feeder(settings), T0 // 3_600_000 * 3_600_000
-    assert feeder.hours((0, 253_000_000_000_000)) == feeder.hours((hour, hour)) == [hour]
-    assert feeder.hours((hour + 3_599_999, hour + 3_600_000)) == [hour]
-    assert feeder.hours((hour - 3_600_000, hour - 1)) == feeder.hours((hour + 3_600_000, 1 << 50)) == []
-
-
 def test_vehicles_of_a_time_are_named_without_reading_what_they_said(settings: Settings) -> None:
     feeder, windows = Feeder(settings), (T0, T0 + MINUTE)
     files = feeder.files([T0])
