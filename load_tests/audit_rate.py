@@ -1,9 +1,10 @@
 """What the archive's side of an audit costs: CPU time and memory by the number of records.
 
-Run: python -m load_tests.audit_rate [--vehicles 1000] [--frames 1000,4000,8000]
+Run: python -m load_tests.audit_rate [--vehicles 1000] [--frames 1000,4000,8000] [--missing 100]
 
-Writes archives of made-up records (no payloads: an audit reads none) into a temporary folder, one gap in each
-hundred frames, and asks for everything and for the last hour, each in a process of its own, single-threaded.
+Writes archives of made-up records (no payloads: an audit reads none) into a temporary folder, without
+one frame in ``--missing`` (0: with all), and asks for everything and for the last hour, each in a process of
+its own, single-threaded.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ COPY (
            7::BIGINT AS boot_id, s AS seq, $begin + s * $interval AS t0_ms,
            $begin + s * $interval + 1000 AS received_ms, 900::BIGINT AS span_ms,
            CASE WHEN hash(v, s) % 50 = 0 THEN 'late' ELSE 'ok' END AS verdict
-    FROM range($first, $stop) a(s), range($vehicles) b(v) WHERE (s + v) % 100 <> 0 ORDER BY s, v
+    FROM range($first, $stop) a(s), range($vehicles) b(v)
+    WHERE $missing = 0 OR (s + v) % $missing <> 0 ORDER BY s, v
 ) TO '{path}' (FORMAT parquet, COMPRESSION zstd)
 """
 
 
-def fill(home: Path, vehicles: int, frames: int) -> None:
+def fill(home: Path, vehicles: int, frames: int, missing: int) -> None:
     """An archive of ``frames`` frames of each vehicle, a file an hour."""
     each = HOUR_MS // INTERVAL_MS
     with connected() as connection:
@@ -44,7 +46,12 @@ def fill(home: Path, vehicles: int, frames: int) -> None:
             day, rest = divmod(hour, 24)
             folder = home / "archive" / "telemetry" / f"date=2025-11-{20 + day}" / f"hour={rest:02}"
             folder.mkdir(parents=True)
-            bounds = {"vehicles": vehicles, "first": first, "stop": min(frames, first + each)}
+            bounds = {
+                "vehicles": vehicles,
+                "first": first,
+                "stop": min(frames, first + each),
+                "missing": missing,
+            }
             times = {"begin": T0_MS, "interval": INTERVAL_MS}
             connection.execute(_HOUR.format(path=folder / "a.parquet"), bounds | times)
 
@@ -70,12 +77,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vehicles", type=int, default=1000)
     parser.add_argument("--frames", default="1000,4000,8000")
+    parser.add_argument("--missing", type=int, default=100)
     chosen = parser.parse_args()
     fresh = multiprocessing.get_context("spawn")
     for frames in map(int, chosen.frames.split(",")):
         with tempfile.TemporaryDirectory() as folder:
             home = Path(folder)
-            fill(home, chosen.vehicles, frames)
+            fill(home, chosen.vehicles, frames, chosen.missing)
             end_ms = T0_MS + frames * INTERVAL_MS
             for name, scope in (("whole", WHOLE), ("last hour", Scope(end_ms - HOUR_MS, end_ms))):
                 child = fresh.Process(target=ask, args=(home, scope, name))

@@ -1,9 +1,11 @@
 """The archive as a source of an audit: frames of each device, the gaps between their sequence numbers, holes
 in the log, vehicles that two devices claim to be.
 
-Frames are counted in shares of the fleet, so that memory does not grow with the archive.
+Where a device's numbers follow each other, sums say that none lacks and none came twice. The frames of other
+devices are counted one by one, in shares of the fleet: memory does not grow with the archive.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,17 +55,24 @@ class Clone(NamedTuple):
     overlap_ms: int
 
 
-_SHARE = "hash(vehicle_id) % $shares = $share"
-TOTALS: Final = (
-    "archived", "distinct", "duplicate", "backfilled", "backfilled_distinct", "of_other_logs", "erased"
-)  # fmt: skip
+_SHARE: Final = "hash(vehicle_id) % $shares = $share"
 COUNTED: Final = (
-    "generated", "duplicate", "in_time", "late", "quarantined", "erased", "late_records",
-    "quarantined_records",
+    "generated", "in_time", "late", "quarantined", "erased", "late_records", "quarantined_records"
 )  # fmt: skip
-_DEVICE: Final = {"vehicle_id": pa.string(), "boot_id": pa.int64()}
-_GAP: Final = pa.schema(_DEVICE | {"first_seq": pa.int64(), "last_seq": pa.int64()})
-_DEAD: Final = pa.schema({"digest": pa.string()} | _DEVICE | {"seq": pa.int64()})
+TOTALS: Final = {
+    "archived": "records", "distinct": "distinct", "backfilled": "backfilled_records",
+    "backfilled_distinct": "backfilled", "of_other_logs": "of_other_logs", "erased": "erased_records",
+}  # fmt: skip
+_DEVICE: Final = pa.schema({"vehicle_id": pa.string(), "boot_id": pa.int64()})
+_GAP: Final = pa.schema([*_DEVICE, ("first_seq", pa.int64()), ("last_seq", pa.int64())])
+_DEAD: Final = pa.schema([("digest", pa.string()), *_DEVICE, ("seq", pa.int64())])
+
+
+def follow(first: int, last: int, count: int, total: int, squares: int) -> bool:
+    """Whether numbers are all those from ``first`` to ``last``, by their count, sum and sum of squares."""
+    whole, below = last - first + 1, first - 1
+    all_squares = (last * (last + 1) * (2 * last + 1) - below * first * (2 * below + 1)) // 6
+    return (count, total, squares) == (whole, (first + last) * whole // 2, all_squares)
 
 
 class Archive:
@@ -90,32 +99,55 @@ class Archive:
     def devices(self) -> dict[Device, DeviceCount]:
         """Every device with a record in the scope."""
         found: dict[Device, DeviceCount] = {}
-        for share in self._shares():
-            self._run(SQL["identities"], share)
-            for vehicle_id, boot_id, first, last, *counts in self._run(SQL["devices"]):
-                figures = Figures(**dict(zip(COUNTED, counts, strict=True)))
-                found[vehicle_id, boot_id] = DeviceCount(figures, first, last)
-            for vehicle_id, boot_id, first, last in self._run(SQL["gaps"]):
-                found[vehicle_id, boot_id].gaps.append((first, last))
+        gaps: list[Any] = []
+        for device, n in self._numbers({"live": None, "logs": []}, gaps):
+            named = n["records"] - n["erased_nameless"]
+            if named:
+                figures = Figures(**{name: n[name] for name in COUNTED}, duplicate=named - n["generated"])
+                found[device] = DeviceCount(figures, n["first_seq"], n["last_seq"])
+        for vehicle_id, boot_id, first, last in gaps:
+            found[vehicle_id, boot_id].gaps.append((first, last))
         for vehicle_id, boot_id, seq in [] if self._scope.whole else self._run(SQL["following"]):
             if (vehicle_id, boot_id) in found:
                 found[vehicle_id, boot_id].following = seq
         return found
 
     def totals(self, *live: str, logs: Sequence[str] = ()) -> dict[str, int]:
-        """Sums of all records for the ledger, whatever the scope.
+        """Sums of the records in the scope for the ledger.
 
         Records of other topics than ``live`` are of a back-fill; none given: all are live. Those of them that
         are not of one of ``logs`` are in no topic any more.
         """
-        asked = {"live": list(live) or None, "logs": list(logs)}
-        rows = [self._run(SQL["totals"], share | asked)[0] for share in self._shares()]
-        return {name: sum(int(row[place] or 0) for row in rows) for place, name in enumerate(TOTALS)}
+        sums = Counter[str]()
+        for _, n in self._numbers({"live": list(live) or None, "logs": list(logs)}):
+            sums.update(n)
+        found = {name: sums[column] for name, column in TOTALS.items()}
+        return found | {"duplicate": sums["in_time_records"] - sums["in_time"]}
 
-    def _shares(self) -> Iterator[dict[str, Any]]:
-        ((rows,),) = self._run("SELECT count(*) FROM record")
-        shares = -(-rows // SHARE_ROWS)
-        yield from ({"shares": shares, "share": share} for share in range(shares))
+    def _numbers(
+        self, asked: Mapping[str, Any], gaps: list[Any] | None = None
+    ) -> Iterator[tuple[Device, dict[str, int]]]:
+        """The columns of ``devices`` for each; the gaps between first and last number go to ``gaps``."""
+        doubtful: dict[Device, dict[str, int]] = {}
+        for device, n in self._by_device({"rows": SQL["each"], "sums": SQL["sums"]}, asked):
+            if follow(n["first_seq"], n["last_seq"], n["records"], n["total"], n["squares"]):
+                yield device, n
+            else:
+                doubtful[device] = n
+        self._connection.register("doubtful", table_of(_DEVICE, doubtful))
+        for share in _shares(sum(n["records"] for n in doubtful.values())):
+            self._run(SQL["identities"].format(each=SQL["each"]), {**share, **asked})
+            for device, n in self._by_device({"rows": "identity", "sums": ""}, {}):
+                yield device, doubtful[device] | n
+            if gaps is not None:
+                gaps += self._run(SQL["gaps"])
+
+    def _by_device(
+        self, parts: Mapping[str, str], asked: Mapping[str, Any]
+    ) -> Iterator[tuple[Device, dict[str, int]]]:
+        rows = self._run(SQL["devices"].format(**parts), asked)
+        names = [name for name, *_ in self._connection.description or []]
+        return (((row[0], row[1]), dict(zip(names[2:], row[2:], strict=True))) for row in rows)
 
     def around(self, gaps: Mapping[Device, Ranges]) -> dict[tuple[Device, int], Span]:
         """By device and first number of a gap: when the frames before and behind it were received."""
@@ -139,8 +171,8 @@ class Archive:
         return dict(self._run(sql, {"vehicles": list(vehicles)})) if vehicles else {}
 
     def again_in_all(self) -> int:
-        sql = SQL["again"].format(vehicles=_SHARE)
-        return sum(again for share in self._shares() for _, again in self._run(sql, share))
+        sql, ((records,),) = SQL["again"].format(vehicles=_SHARE), self._run("SELECT count(*) FROM record")
+        return sum(again for share in _shares(records) for _, again in self._run(sql, share))
 
     def dead_archived(self, dead: Sequence[DeadFrame]) -> int:
         """Distinct dead letters, of those given, whose frame the archive holds."""
@@ -160,11 +192,8 @@ class Archive:
         until_ms = min(self._scope.until_ms, self._scope.seen_until_ms) if self._scope.since_ms else EVER_MS
         asked = {"until": until_ms}
         for topic, partition, log, records, first, last, *sums in self._run(SQL["partitions"], asked):
-            # Count, sum and sum of squares are those of all whole numbers from first to last: none lacks.
-            count, below = last - first + 1, first - 1
-            all_squares = (last * (last + 1) * (2 * last + 1) - below * first * (2 * below + 1)) // 6
             rows = []
-            if [records, *sums] != [count, (first + last) * count // 2, all_squares]:
+            if not follow(first, last, records, *sums):
                 place = {"topic": topic, "partition": partition, "log": log, "first": first, "last": last}
                 rows = self._run(FAULTS.format(records="record"), place)
             lacking = minus(
@@ -193,6 +222,12 @@ class Archive:
         given = {**self._scope.bounds(), **(values or {})}
         used = {name: value for name, value in given.items() if f"${name}" in sql}
         return self._connection.execute(sql, used).fetchall()
+
+
+def _shares(records: int) -> Iterator[dict[str, int]]:
+    """Values of ``_SHARE``."""
+    shares = -(-records // SHARE_ROWS)
+    return ({"shares": shares, "share": share} for share in range(shares))
 
 
 @contextmanager

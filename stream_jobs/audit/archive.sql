@@ -13,13 +13,21 @@ FROM {files} WHERE NOT (topic = {topic} AND log IN ('', {log}) AND ({beyond}))
 
 -- name: devices
 SELECT vehicle_id, boot_id,
-       coalesce(min(seq) FILTER (seq >= 0), 0), coalesce(max(seq) FILTER (seq >= 0), -1),
-       count_if(seq >= 0), sum(records) - count_if(seq >= 0), count_if(ok),
-       count_if(seq >= 0 AND NOT ok AND late > 0),
-       count_if(seq >= 0 AND NOT ok AND late = 0 AND quarantined > 0),
-       count_if(seq >= 0 AND NOT ok AND late = 0 AND quarantined = 0),
-       sum(late), sum(quarantined)
-FROM identity GROUP BY ALL
+       coalesce(min(seq) FILTER (seq >= 0), 0) AS first_seq,
+       coalesce(max(seq) FILTER (seq >= 0), -1) AS last_seq,
+       count_if(seq >= 0) AS generated, count_if(seq >= 0 OR kinds & 8 = 0) AS "distinct",
+       count_if(kinds & 16 = 0) AS backfilled, count_if(kinds & 1 > 0) AS in_time,
+       count_if(seq >= 0 AND kinds & 3 = 2) AS late, count_if(seq >= 0 AND kinds & 7 = 4) AS quarantined,
+       count_if(seq >= 0 AND kinds & 7 = 0) AS erased {sums}
+FROM {rows} GROUP BY ALL
+
+-- name: sums
+     , count(*) AS records, count_if(kinds & 8 > 0) AS erased_records,
+       count_if(seq < 0 AND kinds & 8 > 0) AS erased_nameless, count_if(kinds & 1 > 0) AS in_time_records,
+       count_if(kinds & 2 > 0) AS late_records, count_if(kinds & 4 > 0) AS quarantined_records,
+       count_if(kinds & 16 = 0) AS backfilled_records, count_if(of_other_log) AS of_other_logs,
+       sum(seq) AS total,
+       coalesce(sum(seq::HUGEINT * seq) FILTER (seq < 1::BIGINT << 40), 0) AS squares
 
 -- name: gaps
 SELECT vehicle_id, boot_id, seq + 1,
@@ -75,19 +83,15 @@ FROM boot a JOIN boot b ON a.vehicle_id = b.vehicle_id AND a.boot_id < b.boot_id
 WHERE overlap_ms > ? AND least(a.last_ms, b.last_ms) - greatest(a.first_ms, b.first_ms) > ?
 ORDER BY ALL
 
+-- name: each
+(SELECT vehicle_id, boot_id, seq,
+        CASE verdict WHEN 'ok' THEN 1 WHEN 'late' THEN 2 WHEN 'erased' THEN 8 ELSE 4 END::UTINYINT
+            | CASE WHEN coalesce(list_contains($live, topic), true) THEN 16 ELSE 0 END::UTINYINT AS kinds,
+        list_contains($live, topic) AND log <> '' AND NOT list_contains($logs, log) AS of_other_log
+ FROM record WHERE inside)
+
 -- name: identities
 CREATE OR REPLACE TEMP TABLE identity AS
-SELECT vehicle_id, boot_id, seq, count(*) AS records, count_if(verdict = 'late') AS late,
-       count_if(verdict NOT IN ('ok', 'late', 'erased')) AS quarantined,
-       bool_or(verdict = 'ok') AS ok
-FROM record WHERE inside AND hash(vehicle_id) % $shares = $share
-  AND (seq >= 0 OR verdict <> 'erased')
+SELECT vehicle_id, boot_id, seq, bit_or(kinds) AS kinds
+FROM {each} SEMI JOIN doubtful USING (vehicle_id, boot_id) WHERE hash(vehicle_id) % $shares = $share
 GROUP BY ALL
-
--- name: totals
-SELECT sum(records), count_if(seq >= 0 OR erased = 0), sum(ok) - count_if(ok > 0), sum(records - live),
-       count_if(live = 0), sum(others), sum(erased)
-FROM (SELECT seq, count(*) AS records, count_if(verdict = 'ok') AS ok, count_if(verdict = 'erased') AS erased,
-             count_if(coalesce(list_contains($live, topic), true)) AS live,
-             count_if(list_contains($live, topic) AND log <> '' AND NOT list_contains($logs, log)) AS others
-      FROM record WHERE hash(vehicle_id) % $shares = $share GROUP BY vehicle_id, boot_id, seq)

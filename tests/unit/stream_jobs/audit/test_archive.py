@@ -31,6 +31,26 @@ def test_each_frame_has_one_fate_and_its_further_records_are_copies(tmp_path: Pa
     assert found == {V: DeviceCount(figures, first_seq=0, last_seq=3)}
 
 
+def test_sums_and_the_numbers_one_by_one_say_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [Record(s, "W", topic=TOPIC if s % 3 else "other") for s in range(5, 30)]
+    broken = [Record(s, "B") for s in (0, 2, 2, 3, 3, 4, 6, 7)]  # as many as from 0 to 7
+    far = [Record((1 << 53) - s, "F", moved_ms=-1000 << 53) for s in (1, 2)]
+    mixed = [Record(2, "M"), Record(3, "M", "late"), Record(4, "M", "clock_unset", received_ms=T0_MS),
+             Record(-1, "M", "erased", received_ms=T0_MS)]  # fmt: skip
+    store(tmp_path, [*whole, *broken, *far, *mixed])
+    with archive.opened(tmp_path, WHOLE) as found:
+        by_sums = found.devices(), found.totals(TOPIC)
+    monkeypatch.setattr(archive, "follow", lambda *_: False)
+    with archive.opened(tmp_path, WHOLE) as found:
+        assert (found.devices(), found.totals(TOPIC)) == by_sums
+    assert by_sums[1] == {
+        "archived": 39, "distinct": 36, "duplicate": 2, "backfilled": 8, "backfilled_distinct": 8,
+        "of_other_logs": 0, "erased": 1,
+    }  # fmt: skip
+
+
 def test_gaps_lie_between_the_numbers_of_one_device(tmp_path: Path) -> None:
     records = [Record(s) for s in (3, 4, 8, 5, 12)] + [Record(6, vehicle_id="W")]
     found, _ = devices(tmp_path, records)
