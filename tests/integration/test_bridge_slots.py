@@ -67,6 +67,11 @@ def serves(process: LaneProcess, slots: int, times: int = 1) -> None:
     eventually(lambda: told(process, slots) >= times, 60, f"{process.command} serves {slots} slots")
 
 
+def share(*two: LaneProcess) -> None:
+    """Wait until each has its half of the slots: who came first has one more."""
+    eventually(lambda: all(told(each, 32) or told(each, 33) for each in two), 60, "each serves its half")
+
+
 def test_one_bridge_becomes_several_with_nothing_lost_and_no_order_broken(lane: Lane) -> None:
     with bridge(lane):
         part(lane, 0)

@@ -12,7 +12,7 @@ from bridge.uplink import service
 from load_tests.mqtt_flood import vehicle_id
 from tests.integration.bridge_support import bridge, count, frames, metric, publish, read, topic_of
 from tests.integration.downlink_support import now_ms
-from tests.integration.test_bridge_slots import one_of_several, serves, several
+from tests.integration.test_bridge_slots import one_of_several, several, share
 from tests.support import Lane, eventually
 
 pytestmark = pytest.mark.integration
@@ -90,8 +90,7 @@ def test_vehicles_that_change_to_topics_with_a_slot_are_silent_only_when_they_se
     service.prepare(several(lane), lane.endpoints)
     impatient = replace(lane, env=lane.env | {"ODOGRAPH_BRIDGE_SILENT_S": "6"})
     with one_of_several(impatient, 1) as first, one_of_several(impatient, 2) as second:
-        serves(first, 33)
-        serves(second, 32)
+        share(first, second)
         publish(lane, map(by_old_topic, range(VEHICLE)))
         eventually(lambda: all_have("online"), SOON_S, "they have come")
         publish(lane, [*(birth(v, lane) for v in range(VEHICLE)), by_old_topic(OTHER)])

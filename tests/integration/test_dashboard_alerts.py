@@ -372,7 +372,6 @@ def taken(reader: Visit) -> str:
     """All text of the page, of the files that it offers and of the fleet's layer."""
     expect(reader.page.get_by_text("Data as of").first).to_be_visible()
     reader.still()
-    reader.page.wait_for_load_state("networkidle")
     hrefs = reader.page.eval_on_selector_all("a.data", "links => links.map(a => a.getAttribute('href'))")
     files = [href for href in hrefs if href.endswith("CSV")]
     paths = [*files, "/map/vehicles.json"]
