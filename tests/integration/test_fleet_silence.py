@@ -9,6 +9,8 @@ import orjson
 import pytest
 
 from infra.stack.stack import Stack
+from stream_jobs.reprocess.queue import GRACE_MS
+from stream_jobs.reprocess.work import CLOSERS
 from stream_jobs.rules.model import SHIPPED
 from tests.integration.stream_support import query, ready
 from tests.support import Lane, eventually, open_lane
@@ -16,15 +18,17 @@ from tests.support_frames import frame, send
 
 pytestmark = pytest.mark.integration
 
-FLEET, SILENT_S, CLOCK_S = 40, 12, 3
+FLEET, SILENT_S, CLOCK_S, ROAD_S = 40, 12, 3, 10
 BOUND_S = SILENT_S + 2 * CLOCK_S + 15
 """The rule's time, the clock's, receive-time skew and a batch on a busy machine."""
 INCIDENTS = """
 SELECT vehicle_id, vehicles, alerts, active, cause, extract(epoch FROM opened_at)::float8 AS opened
 FROM serving.incident ORDER BY opened_at
 """
+COMPLETE = "SELECT query FROM odograph.query_completeness WHERE complete_until > to_timestamp({})"
 ALERTS = """
-SELECT vehicle_id, opened_at, cleared_at, findings, revision, withdrawn_at FROM odograph.alert ORDER BY 1, 2
+SELECT vehicle_id, opened_at, cleared_at, findings, revision, withdrawn_at FROM odograph.alert
+WHERE opened_at < to_timestamp({}) ORDER BY 1, 2
 """
 
 
@@ -40,7 +44,14 @@ def test_a_fleet_that_stops_is_one_incident_without_a_word_of_any_vehicle_and_cl
     stack: Stack,
 ) -> None:
     text = SHIPPED.read_text().replace("silent_for_s: 300", f"silent_for_s: {SILENT_S}")
-    jobs = {"clock_s": CLOCK_S, "trigger_s": 0.5, "archive_trigger_s": 1.0, "publish_s": 1.0, "lateness_s": 2}
+    jobs = {
+        "clock_s": CLOCK_S,
+        "trigger_s": 0.5,
+        "archive_trigger_s": 1.0,
+        "publish_s": 1.0,
+        "lateness_s": 2,
+        "road_window_s": ROAD_S,
+    }
     with open_lane(stack, jobs=jobs | {"receipt_skew_s": 2}) as lane:
         rules = lane.home / "rules.yaml"
         rules.write_text(text)
@@ -62,18 +73,22 @@ def test_a_fleet_that_stops_is_one_incident_without_a_word_of_any_vehicle_and_cl
             assert (found["vehicle_id"], found["vehicles"], found["cause"]) == (None, FLEET, "silence")
             assert found["opened"] == pytest.approx(stopped_s + SILENT_S, abs=1.5)
             assert took_s < BOUND_S, f"after {took_s:.1f} s"
-            report(lane, 2)
+            back_s = report(lane, 2)
             eventually(lambda: incidents(active=False), 60, "it is over")
             assert len(query(lane, INCIDENTS)) == 1
-            live = query(lane, ALERTS)
+            live = query(lane, ALERTS.format(back_s))
             assert len(live) == FLEET
-            until = (
-                "SELECT min(complete_until) > now() - interval '5 s' AS done FROM odograph.query_completeness"
-            )
-            eventually(lambda: query(lane, until)[0]["done"], 60, "all is taken in")
-            done = lane.run("recompute", "--from", _iso(stopped_s - 3600), "--to", _iso(time.time()))
+            over_s = back_s + ROAD_S  # a span of whole windows has the silence and its end
+            closed_s = over_s + jobs["lateness_s"] + GRACE_MS / 1000 + ROAD_S
+
+            def all_closed() -> bool:
+                found = query(lane, COMPLETE.format(closed_s))
+                return {row["query"] for row in found} >= set(CLOSERS)
+
+            eventually(all_closed, 120, "archive and windows have all, and nothing in time can come")
+            done = lane.run("recompute", "--from", _iso(stopped_s - 60), "--to", _iso(over_s))
             assert done.returncode == 0, done.stdout + done.stderr
-            assert query(lane, ALERTS) == live, done.stdout
+            assert query(lane, ALERTS.format(back_s)) == live, done.stdout  # the fleet may be silent again
             process.assert_running()
             process.kill()  # nobody needs what it would still put in order
 
