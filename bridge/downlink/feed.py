@@ -40,7 +40,7 @@ Skip = Literal[
 ]
 """Why an alert is not delivered: no alert at all; found late; found in time and read too late; not severe
 enough for this destination; a repetition; of an incident that was told, as severe or more; the end of an
-alert; silenced (infra.contract.downlink); dealt with before, in this region or the other one."""
+alert; silenced (infra.contract.downlink); its fleet is another; dealt with before, under the same id."""
 
 REPEATS_KEPT: Final = 100_000
 ALERT_ID: Final = re.compile(r"[!-~]{1,128}")  # it becomes a header of HTTP and a key that receivers keep

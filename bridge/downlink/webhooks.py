@@ -55,6 +55,7 @@ BATCH: Final = 50
 READ_S: Final = 0.25
 
 AWAY_S: Final = 5.0
+ANSWER_S: Final = 5.0  # a database that stands still holds up no alert for longer
 FORGET_S: Final = 86_400.0
 COLUMNS: Final = ("alert_id", "vehicle_id", "rule", "incident_id", "fleet", "severity", "received_ms")
 MARK: Final = dict.fromkeys(COLUMNS, "") | {"fleet": False, "received_ms": 0}
@@ -229,48 +230,50 @@ def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: f
 
 
 class Settled:
-    """Which alerts a webhook was told, or were not for it: in the database, where there are two regions.
+    """Which alerts a webhook was told, or were not for it, by their ids: in the database.
 
-    A committed offset is a place in one region's log. After a failover the other region's log is read from
-    its beginning, and what is settled here is told nobody again. While the database is away, deliveries of
-    what is new go on: what is told meanwhile may be told again after a failover. Without a ``url`` nothing is
-    kept and nothing known. For one thread.
+    A committed offset is a place in a log, and does not know an alert that comes again behind it: a query
+    without its checkpoint finds those of a week anew, and after a failover the other region's log is read
+    from its beginning. While the database is away deliveries go on, and what is told meanwhile may be told
+    again; of two ``regions`` only those of what is new. For one thread.
     """
 
-    def __init__(self, url: str, destination: str) -> None:
-        self._url, self._destination = url, destination
+    def __init__(self, url: str, destination: str, regions: bool) -> None:
+        self._url, self._destination, self._regions = url, destination, regions
         self._not_before_s = self._forget_s = 0.0
         self._begun_ms = 0
         self._log = structlog.get_logger().bind(destination=destination)
 
     def begin(self) -> tuple[bool, list[Frame]]:
-        """Whether this webhook was served before, in whichever region, and what it was told, oldest first."""
-        if not self._url:
-            return False, []
-        with connected(self._url) as database:  # without this answer all might be told again
+        """Whether this webhook was served before, in whichever region, and what it was told, oldest first.
+
+        Raises ServiceError where the database is away and there are two regions: all might be told again.
+        """
+
+        def ask(database: Connection) -> tuple[bool, list[Frame]]:
             known = bool(database.execute(SQL["known"], (self._destination, [""])).fetchall())
             told = database.cursor(row_factory=dict_row).execute(SQL["told"], (self._destination,)).fetchall()
+            return known, told[::-1]
+
+        nothing: tuple[bool, list[Frame]] = False, []
+        before = self._try(ask, nothing, required=self._regions)
         self._begun_ms = time.time_ns() // 1_000_000
         self.note([(MARK, False)])
-        return known, told[::-1]
+        return before
 
     def of(self, alerts: Sequence[Frame]) -> set[str]:
         """The ids of those of these alerts that are settled.
 
-        Raises ServiceError where the database is away and one is older than ``begin``: the other region may
-        have told it.
+        Raises ServiceError where the database is away, there are two regions and one is older than ``begin``:
+        the other region may have told it.
         """
         ids = [alert["alert_id"] for alert in alerts]
 
         def ask(database: Connection) -> set[str]:
             return {alert_id for (alert_id,) in database.execute(SQL["known"], (self._destination, ids))}
 
-        if not ids or not self._url:
-            return set()
-        if min(alert["received_ms"] for alert in alerts) < self._begun_ms:
-            with connected(self._url) as database:
-                return ask(database)
-        return self._try(ask, set())
+        old = any(alert["received_ms"] < self._begun_ms for alert in alerts)
+        return self._try(ask, set(), required=self._regions and old) if ids else set()
 
     def note(self, settled: Sequence[tuple[Frame, bool]]) -> None:
         """Alerts, each with whether it was told; returns when they are stored."""
@@ -288,15 +291,17 @@ class Settled:
         if rows:
             self._try(store, None)
 
-    def _try(self, work: Callable[[Any], T], otherwise: T) -> T:
-        if not self._url or time.monotonic() < self._not_before_s:
+    def _try(self, work: Callable[[Any], T], otherwise: T, required: bool = False) -> T:
+        if not required and (not self._url or time.monotonic() < self._not_before_s):
             return otherwise
         try:
-            with connected(self._url) as database:
+            with connected(self._url, answer_s=ANSWER_S) as database:
                 return work(database)
         except ServiceError as error:
+            if required:
+                raise
             self._not_before_s = time.monotonic() + AWAY_S
-            self._log.warning("what is told now may be told again after a failover", reason=str(error))
+            self._log.warning("what is told now may be told again later", reason=str(error))
             return otherwise
 
 
@@ -311,7 +316,7 @@ class HookDelivery(Destination):
         if hook.notify == "incident":
             self._repeats = Repeats(math.inf, ("incident_id", "fleet"))
         self._chance = random.Random()  # noqa: S311  jitter
-        self._settled = Settled(process.endpoints.db_ingest_url if self.regions else "", hook.name)
+        self._settled = Settled(process.endpoints.db_ingest_url, hook.name, self.regions)
         self._passed: list[tuple[Frame, bool]] = []
 
     def serve(self) -> None:
@@ -320,7 +325,8 @@ class HookDelivery(Destination):
         self._passed.clear()
         for alert in told:
             self._repeats.delivered(alert)
-        with self.feed(f"hook.{self.name}", whole=served) as feed, self.incidents() as known:
+        whole = served and self.regions
+        with self.feed(f"hook.{self.name}", whole=whole) as feed, self.incidents() as known:
             self.ready()
             moved: dict[int, int] = {}
             while not self.stop.is_set():
@@ -331,10 +337,10 @@ class HookDelivery(Destination):
                         self.skip("settled")
                     elif alert and not self._settle(found, alert):
                         return
-                    if self.regions and alert:
+                    if alert:
                         before.add(alert["alert_id"])
                     moved[found.partition] = found.offset + 1
-                    if not (self.regions and self._passed):  # their rows come first
+                    if not self._passed:  # their rows come first
                         self._commit(feed, moved)
                 self._settled.note(self._passed)
                 self._passed.clear()

@@ -97,7 +97,9 @@ def test_each_alert_reaches_vehicle_and_webhook_through_failures_a_kill_and_a_de
         link.heal()
         flaky.moods.clear()
         produce(lane, "incidents", [Piece(A, now_ms(), now_ms(), "a1").encode("coolant_hot")])
-        tell(lane, [fresh("a5", A)])
+        tell(
+            lane, [fresh("a1", A), fresh("b1", B), fresh("a5", A)]
+        )  # two of them once more, as after a reset
         with downlink(hooked):
             eventually(lambda: "a5" in flaky.accepted, SOON_S, "what came while it was down")
             eventually(lambda: any(body["alert_id"] == "a5" for _, body in heard), SOON_S, "a5 over MQTT")

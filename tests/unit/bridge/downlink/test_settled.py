@@ -30,7 +30,7 @@ def found(number: int, received_ms: int = NOW_MS, **changes: Any) -> Frame:
 
 
 @contextmanager
-def away(*_: object) -> Iterator[None]:
+def away(*_: object, **__: object) -> Iterator[None]:
     raise ServiceError("database: away")
     yield
 
@@ -55,11 +55,11 @@ def test_without_the_database_what_is_new_is_told_and_what_the_other_region_may_
             asked.extend(row["alert_id"] for row in rows)
 
     @contextmanager
-    def there(*_: object) -> Iterator[Database]:
+    def there(*_: object, **__: object) -> Iterator[Database]:
         yield Database()
 
     monkeypatch.setattr(webhooks, "connected", there)
-    told = Settled("url", "ops")
+    told = Settled("url", "ops", regions=True)
     assert told.begin() == (False, [])
     told.note([(found(1), True)])
     assert asked == [("ops", [""]), ("ops",), "", ("ops",), "a1"]  # what is old is deleted once a day
@@ -68,7 +68,11 @@ def test_without_the_database_what_is_new_is_told_and_what_the_other_region_may_
     assert told.of([found(2, new_ms)]) == set()
     with pytest.raises(ServiceError, match="away"):
         told.of([found(2, new_ms), found(3, NOW_MS - 60_000)])
-    assert Settled("", "ops").of([found(3, NOW_MS - 60_000)]) == set()
+    with pytest.raises(ServiceError, match="away"):
+        Settled("url", "ops", regions=True).begin()
+    alone = Settled("url", "ops", regions=False)
+    assert alone.begin() == (False, [])
+    assert alone.of([found(3, NOW_MS - 60_000)]) == set()
 
 
 class Place:
@@ -91,23 +95,22 @@ class Place:
         return 0
 
 
-@pytest.mark.parametrize("region", ["A", ""])
-def test_of_two_regions_an_offset_is_committed_when_all_before_it_is_a_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str
+def test_an_offset_is_committed_when_all_before_it_is_a_row_and_no_alert_is_told_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "secret").write_text("0123456789abcdef")
     (tmp_path / "secret").chmod(0o600)
     (tmp_path / "hooks.toml").write_text(HOOK)
     (hook,) = webhooks.load(tmp_path / "hooks.toml")
-    settings = load(paths={"home": str(tmp_path)}, region={"name": region})
+    settings = load(paths={"home": str(tmp_path)})
     stop: Any = threading.Event()
     process = Process(stop, settings, Endpoints("", 0, "", "", "url", ""), DownlinkMetrics())
     delivery, did = webhooks.HookDelivery(hook, process), list[Any]()
-    severities = ["MAJOR", "CRITICAL", "MAJOR", "MAJOR"]
-    batch = [
-        (Record("alerts", 0, k, NOW_MS, b"", {}), found(k, severity=severity))
-        for k, severity in enumerate(severities)
-    ]
+    alerts = [
+        found(0, severity="MAJOR"), found(1, severity="CRITICAL"), found(2, severity="MAJOR"),
+        found(1, severity="CRITICAL"), found(9, severity="CRITICAL"), found(3, severity="MAJOR"),
+    ]  # fmt: skip
+    batch = [(Record("alerts", 0, k, NOW_MS, b"", {}), each) for k, each in enumerate(alerts)]
 
     def read(*_: object) -> Any:
         stop.set()
@@ -118,14 +121,10 @@ def test_of_two_regions_an_offset_is_committed_when_all_before_it_is_a_row(
     monkeypatch.setattr(delivery, "read", read)
     monkeypatch.setattr(delivery, "_deliver", lambda *_: True)
     monkeypatch.setattr(Settled, "begin", lambda _: (False, []))
-    monkeypatch.setattr(Settled, "of", lambda *_: set())
+    monkeypatch.setattr(Settled, "of", lambda *_: {"a9"})
     monkeypatch.setattr(
         Settled, "note", lambda _, rows: did.append([(row["alert_id"], told) for row, told in rows])
     )
     delivery.serve()
     rows = [[("a0", False), ("a1", True)], [("a2", False), ("a3", False)]]
-    if region:
-        assert did == [rows[0], ("commit", {0: 2}), rows[1], ("commit", {0: 4})]
-    else:
-        commits = [("commit", {0: k}) for k in (1, 2, 3, 4)]
-        assert did == [commits[0], rows[0], *commits[1:], rows[1]]
+    assert did == [rows[0], ("commit", {0: 2}), rows[1], ("commit", {0: 6})]
