@@ -46,25 +46,22 @@ WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s)
   AND (%(active)s::boolean IS NULL OR active = %(active)s)
   AND (%(rule)s::text IS NULL OR %(rule)s IN (rule, split_part(rule, '.', 1)))
   AND (%(numbers)s::bigint[] IS NULL OR alert_no = ANY(%(numbers)s::bigint[]))
-ORDER BY active DESC, acknowledged_at IS NULL DESC,
-         array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity), opened_at DESC
+ORDER BY active DESC, acknowledged_at IS NULL DESC,  -- as the index has it
+         array_position(ARRAY['WARNING', 'MINOR', 'MAJOR', 'CRITICAL'], severity) DESC, opened_at DESC
 LIMIT %(most)s
 
 -- name: incidents(vehicle_id = NULL, severities = NULL, active = NULL, cause = NULL, assigned = NULL, seen = NULL, numbers = NULL, most = 500)
 -- Incidents, active and worst first; of a vehicle, those of the fleet that it has a share in too.
 -- ``assigned``: to whom, or nobody; ``seen``: acknowledged
-SELECT *, extract(epoch FROM coalesce(closed_at, now()) - opened_at)::double precision AS age_s
-FROM serving.incident
-WHERE (%(vehicle_id)s::text IS NULL OR vehicle_id = %(vehicle_id)s OR (vehicle_id IS NULL AND incident_no
-       IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle_id)s)))
-  AND (%(severities)s::text[] IS NULL OR severity = ANY(%(severities)s::text[]))
-  AND (%(active)s::boolean IS NULL OR active = %(active)s)
-  AND (%(active)s::boolean IS DISTINCT FROM true OR incident_no
-       IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.active))
+SELECT i.*, extract(epoch FROM coalesce(closed_at, now()) - i.opened_at)::double precision AS age_s
+FROM serving.incident_listed l JOIN serving.incident i USING (incident_no)
+WHERE (%(vehicle_id)s::text IS NULL OR l.incident_no = ANY(ARRAY(
+       SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle_id)s)))
+  AND (%(severities)s::text[] IS NULL OR l.severity = ANY(%(severities)s::text[]))
+  AND (%(active)s::boolean IS NULL OR l.active = %(active)s)
   AND (%(cause)s::text IS NULL OR %(cause)s IN (cause, split_part(cause, ' ', 1)))
   AND (%(assigned)s::text IS NULL OR coalesce(assigned_to, 'nobody') = %(assigned)s)
-  AND (%(seen)s::boolean IS NULL OR (acknowledged_at IS NOT NULL) = %(seen)s)
-  AND (%(numbers)s::bigint[] IS NULL OR incident_no = ANY(%(numbers)s::bigint[]))
-ORDER BY active DESC, array_position(ARRAY['CRITICAL', 'MAJOR', 'MINOR', 'WARNING'], severity),
-         acknowledged_at IS NULL DESC, opened_at DESC
+  AND (%(seen)s::boolean IS NULL OR l.unseen <> %(seen)s)
+  AND (%(numbers)s::bigint[] IS NULL OR l.incident_no = ANY(%(numbers)s::bigint[]))
+ORDER BY l.active DESC, l.severity_rank DESC, l.unseen DESC, l.opened_at DESC
 LIMIT %(most)s

@@ -6,7 +6,7 @@ SELECT alert_no, severity, vehicle_id, model, rule, rule_version, opened_at, las
 FROM serving.alert_life
 WHERE (%(every)s OR active) AND (%(rule)s::text IS NULL OR %(rule)s IN (rule, split_part(rule, '.', 1)))
   AND (%(vehicle)s::text IS NULL OR vehicle_id = %(vehicle)s)
-ORDER BY active DESC, acknowledged, odograph.severity_rank(severity) DESC, opened_at DESC
+ORDER BY active DESC, acknowledged_at IS NULL DESC, odograph.severity_rank(severity) DESC, opened_at DESC
 LIMIT %(limit)s
 
 -- name: changes
@@ -18,14 +18,14 @@ SELECT t0, boot_id, seq, received_at, verdict, kafka_topic, partition, log_offse
 FROM serving.alert_evidence WHERE alert_no = %(alert_no)s ORDER BY t0, boot_id, seq
 
 -- name: incidents
-SELECT i.incident_no, severity, active, acknowledged_at, assigned_to, silenced_until, vehicle_id, model,
-       vehicles, cause, alerts, opened_at, last_at, closed_at, duration_s, rules, incident_id, message
-FROM serving.incident i
-WHERE (%(every)s OR i.incident_no IN (SELECT a.incident_no FROM serving.incident_alert a WHERE a.active))
+SELECT i.incident_no, i.severity, i.active, acknowledged_at, assigned_to, silenced_until, vehicle_id, model,
+       vehicles, cause, alerts, i.opened_at, last_at, closed_at, duration_s, rules, incident_id, message
+FROM serving.incident_listed l JOIN serving.incident i USING (incident_no)
+WHERE (%(every)s OR l.active)
   AND (%(cause)s::text IS NULL OR %(cause)s IN (cause, split_part(cause, ' ', 1)))
-  AND (%(vehicle)s::text IS NULL OR i.incident_no IN (
-       SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle)s))
-ORDER BY active DESC, acknowledged_at IS NOT NULL, odograph.severity_rank(severity) DESC, opened_at DESC
+  AND (%(vehicle)s::text IS NULL OR l.incident_no = ANY(ARRAY(
+       SELECT a.incident_no FROM serving.incident_alert a WHERE a.vehicle_id = %(vehicle)s)))
+ORDER BY l.active DESC, l.unseen DESC, l.severity_rank DESC, l.opened_at DESC
 LIMIT %(limit)s
 
 -- name: timeline

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ from dashboard.screens.alerts import queries as alert_queries
 from dashboard.screens.crashes import queries as crash_queries
 from dashboard.shared import queries as shared_queries
 from infra.stack.stack import Stack
+from stream_jobs.alerts import store
 from tests import support_rows
 from tests.integration.dashboard_support import reading
 from tests.rows.town import vehicle_id
@@ -115,3 +117,41 @@ def test_a_record_changed_behind_the_logs_back_and_a_changed_entry_show(
         owner.execute("UPDATE odograph.custody SET actor = 'nobody' WHERE entry = 1")
     assert not crash_queries.crash(connection, *CRASH).iloc[0]["unchanged"]
     assert crash_queries.custody(connection, *CRASH)["holds"].tolist() == [False, True]
+
+
+MANY = """
+WITH made AS (
+    INSERT INTO odograph.incident (incident_id, vehicle_id, cause)
+    SELECT 'i' || n, 'V' || n, 'cooling' FROM generate_series(1, 5000) n RETURNING incident_no, vehicle_id)
+INSERT INTO odograph.alert (vehicle_id, rule, rule_version, severity, message, opened_at, last_at, cleared_at,
+    findings, late, first_alert_id, incident_no, to_join)
+SELECT vehicle_id, 'coolant_hot', 1, (ARRAY['WARNING', 'MAJOR', 'CRITICAL'])[1 + incident_no % 3], 'hot',
+       at, at, CASE WHEN incident_no > 10 THEN at END, 1, false, 'a' || incident_no, incident_no, false
+FROM made, LATERAL (SELECT now() - incident_no * INTERVAL '1 s' AS at) t
+"""
+
+
+def scanned(plan: dict[str, Any]) -> float:
+    """Rows that a plan's scans of tables gave or left out."""
+    rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+    own = rows * plan["Actual Loops"] if "Relation Name" in plan else 0.0
+    return own + sum(scanned(part) for part in plan.get("Plans", ()))
+
+
+def test_a_page_of_a_long_list_reads_what_it_shows_the_worst_first(stack: Stack) -> None:
+    with open_lane(stack, topics=False) as lane:
+        with psycopg.connect(lane.endpoints.db_owner_url, autocommit=True) as owner:
+            owner.execute(MANY)
+            owner.execute("ANALYZE odograph.incident, odograph.alert")
+        every = {"every": True, "cause": None, "rule": None, "limit": 20}
+        with psycopg.connect(lane.endpoints.db_ingest_url) as jobs:
+            for name, vehicle in (("incidents", None), ("list", None), ("incidents", "V7"), ("list", "V7")):
+                ask = f"EXPLAIN (ANALYZE, FORMAT JSON) {store.SQL[name]}".encode()
+                ((found,),) = jobs.execute(ask, every | {"vehicle": vehicle}).fetchall()
+                assert scanned(found[0]["Plan"]) < 200, name
+        with reading(lane) as connection:
+            shown = shared_queries.incidents(connection, most=100)
+            assert (shown["active"].sum(), shown["severity"][10:].unique().tolist()) == (10, ["CRITICAL"])
+            closed = shared_queries.incidents(connection, active=False, severities=["MAJOR"], most=30)
+            assert closed["opened_at"].is_monotonic_decreasing
+            assert closed[["severity", "active"]].drop_duplicates().values.tolist() == [["MAJOR", False]]

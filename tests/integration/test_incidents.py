@@ -31,6 +31,12 @@ ORDER BY incident_no
 ALL = """
 SELECT vehicle_id, vehicles, alerts, active, severity, cause FROM serving.incident ORDER BY opened_at
 """
+UNLIKE = """
+SELECT i.incident_no, l.*, i.active, i.severity, i.opened_at
+FROM serving.incident_listed l JOIN serving.incident i USING (incident_no)
+WHERE (l.active, l.severity, l.opened_at) IS DISTINCT FROM (i.active, i.severity, i.opened_at)
+"""
+"""Incidents that lists take for something else than they are."""
 OLD = """
 INSERT INTO odograph.alert (vehicle_id, rule, rule_version, severity, message, opened_at, last_at, cleared_at,
     findings, late, first_alert_id)
@@ -87,6 +93,7 @@ def test_400_silent_vehicles_are_one_incident_also_in_batches_and_read_again(lan
     with lane.process("jobs", "events"):
         until_read(lane, FLEET + 1)
     assert (snapshot(lane), incidents(lane)) == before
+    assert rows(lane, UNLIKE) == []
 
 
 def test_alerts_of_one_cause_are_joined_and_people_have_them_by_incident(lane: Lane) -> None:
@@ -133,6 +140,7 @@ def test_alerts_of_one_cause_are_joined_and_people_have_them_by_incident(lane: L
         seen = {a["rule"]: (a["acknowledged_by"], a["silenced_until"] is not None) for a in whole["timeline"]}
         assert seen["coolant_critical"] == ("A. Okafor", True)
         assert whole["silenced_until"] == silenced["until_at"]
+        assert rows(lane, UNLIKE) == []
         listed = lane.run("incidents", "list", "--cause", "cooling")
         assert (listed.returncode, listed.stdout.count("cooling")) == (0, 2)
         closed = lane.run("incidents", "close", str(old), str(tyre), "--by", "M. Weber", "--note", "repaired")
@@ -140,3 +148,6 @@ def test_alerts_of_one_cause_are_joined_and_people_have_them_by_incident(lane: L
         shown = lane.run("incidents", "show", str(old)).stdout
         assert "over, silenced" in shown
         assert "closed        M. Weber   repaired" in shown
+        assert rows(lane, UNLIKE) == []
+        active = [line.split()[0] for line in lane.run("incidents", "list").stdout.splitlines()[1:]]
+        assert not {str(old), str(tyre)} & set(active)
