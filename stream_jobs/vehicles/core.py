@@ -14,8 +14,9 @@ import numpy as np
 
 from infra.settings.sections import Jobs, Journeys
 from stream_jobs.frames.arrays import Flags, Floats, Ints, run_begins
-from stream_jobs.rules.detect.base import Detections, number
+from stream_jobs.rules.detect.base import Detection, Detections, number
 from stream_jobs.rules.detect.occurrence import CloneDetector, SilenceDetector
+from stream_jobs.rules.model import Rule
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet
@@ -57,7 +58,8 @@ class Core:
     def expire(self, fleet: Fleet, now_ms: int) -> list[Row]:
         """Rows that follow from nothing having come of vehicles up to ``now_ms`` of the receive clock.
 
-        Those that were silent for so long that their memory may go are forgotten.
+        Those that were silent for so long that their memory may go are forgotten; what only that would end,
+        ends then.
         """
         rows: list[Row] = []
         places = np.flatnonzero(fleet.vehicles["due"] < now_ms)
@@ -73,7 +75,9 @@ class Core:
             hold(fleet, fleet.held)
         rows += self._wake(fleet, places, np.full(len(places), float(now_ms)))
         self._note_due(fleet, places)
-        fleet.forget(places[fleet.vehicles["clock"][places] + self._ttl_ms <= now_ms])
+        gone = self._gone(fleet, places, now_ms)
+        rows += self._end_all(fleet, gone)
+        fleet.forget(gone)
         return rows
 
     def replay(self, features: Features, until_ms: int) -> list[Row]:
@@ -91,6 +95,7 @@ class Core:
         rows += self._rounds(fleet, features, (places[chosen], chosen, _ranks(places[chosen])))
         known = np.unique(places)
         rows += self._wake(fleet, known, np.full(len(known), float(until_ms)))
+        rows += self._end_all(fleet, self._gone(fleet, known, until_ms))
         return rows
 
     def behind(self, features: Features) -> set[str]:
@@ -192,11 +197,21 @@ class Core:
         for k, detector in self._timed:
             due_ms = detector.due_ms(fleet.detectors[k], places)
             for lane, found in detector.expire(fleet.detectors[k], places, now_ms):
-                last = fleet.vehicles[places[lane]]
-                yield alert_row(
-                    detector.rule, found, fleet.ids[places[lane]], int(last["last_boot"]),
-                    int(last["last_seq"]), int(due_ms[lane]), number(last["lat"]), number(last["lon"]),
-                )  # fmt: skip
+                yield _timed_alert(fleet, int(places[lane]), detector.rule, found, int(due_ms[lane]))
+
+    def _gone(self, fleet: Fleet, places: Ints, now_ms: int) -> Ints:
+        """Those of these vehicles whose memory may go."""
+        return places[fleet.vehicles["clock"][places] + self._ttl_ms <= now_ms]
+
+    def _end_all(self, fleet: Fleet, gone: Ints) -> Iterator[Row]:
+        """Ends of alerts that only their detector ends, which is about to forget these vehicles."""
+        why = f"nothing came for {self._jobs.state_ttl_h} h, it is watched no longer"
+        for place in gone.tolist():
+            at_ms = int(fleet.vehicles["clock"][place]) + self._ttl_ms
+            for detector, memory in zip(self._rule_set, fleet.detectors, strict=True):
+                for since_ms, part in detector.unended(memory, place):
+                    over = Detection(at_ms, since_ms, None, None, detail=why, part=part, ended=True)
+                    yield _timed_alert(fleet, place, detector.rule, over, at_ms)
 
     def _note_due(self, fleet: Fleet, places: Ints) -> None:
         """When ``expire`` is to be called unless frames come before."""
@@ -215,6 +230,14 @@ class Core:
             where = number(frames["lat_deg"][lane]), number(frames["lon_deg"][lane])
             head = frames.id_of(lane), boot_id, seq, received_ms
             yield alert_row(self._rule_set[k].rule, each, *head, *where)
+
+
+def _timed_alert(fleet: Fleet, place: int, rule: Rule, found: Detection, at_ms: int) -> Row:
+    """What was found at ``at_ms`` of the receive clock, with the vehicle's last frame."""
+    last = fleet.vehicles[place]
+    boot_id, seq = int(last["last_boot"]), int(last["last_seq"])
+    where = number(last["lat"]), number(last["lon"])
+    return alert_row(rule, found, fleet.ids[place], boot_id, seq, at_ms, *where)
 
 
 def _ranks(places: Ints) -> Ints:

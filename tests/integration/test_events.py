@@ -78,7 +78,8 @@ def test_reading_everything_again_changes_nothing(lane: Lane) -> None:
     )
     change(lane, silence, "dtc_active", "infinity")
     code = {"rule": "dtc_active.P0217", "severity": "WARNING", "since_ms": T0 - 5000}
-    told = [alert(4, 1, **code), alert(4, 2, **code | {"severity": "MAJOR"}), alert(4, 9, **code, ended=True)]
+    over = code | {"ended": True, "message": "Coolant above 115 degC: nothing came for 168 h"}
+    told = [alert(4, 1, **code), alert(4, 2, **code | {"severity": "MAJOR"}), alert(4, 9, **over)]
     produce(lane, "alerts", told, T0)
     produce(lane, "crash", [crash(1, 1, T0), crash(1, 1, T0)], T0)
     produce(lane, "status", [status(2, "online", T0), status(2, "offline", T0 + 5)], T0)
@@ -99,10 +100,10 @@ def test_reading_everything_again_changes_nothing(lane: Lane) -> None:
         False,
     )
     assert (ms(code_alert["since_at"]), code_alert["event_to_received_ms"]) == (T0 - 5000, 300)
-    history = "SELECT change FROM serving.alert_change WHERE alert_no = %s ORDER BY change"
-    changes = [row["change"] for row in rows(lane, history, code_alert["alert_no"])]
+    history = "SELECT change, note FROM serving.alert_change WHERE alert_no = %s ORDER BY change"
+    changes = {row["change"]: row["note"] for row in rows(lane, history, code_alert["alert_no"])}
     assert set(changes) <= {"opened", "escalated", "cleared", "silenced"}
-    assert {"opened", "cleared"} <= set(changes)
+    assert (changes["opened"], changes["cleared"]) == (None, over["message"])
     change(lane, "DELETE FROM odograph.consumer_offset")
     with events(lane):
         until_read(lane, 14)

@@ -132,6 +132,10 @@ class Detector(Generic[Spec]):
     def later(self, memory: Memory, places: Ints, pause_ms: Floats) -> None:
         """Such a pause is over at vehicles that wait; of most kinds none does."""
 
+    def unended(self, memory: Memory, place: int) -> list[tuple[int, str | None]]:  # noqa: ARG002
+        """Alerts of a vehicle that nothing but this detector ends: since when, ms, and of which part."""
+        return []
+
 
 def ms(seconds: float | None) -> int:
     """Milliseconds of so many seconds; None: 0."""

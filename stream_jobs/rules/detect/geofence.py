@@ -90,6 +90,13 @@ class GeofenceDetector(Detector[Geofence]):
         found = Detection(at_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=ended)
         return now, not ended, () if ended and not raised else (found,)
 
+    def unended(self, memory: Memory, place: int) -> list[tuple[int, str | None]]:
+        """See Detector: the fences that it did not cross back."""
+        if place not in memory.rare:
+            return []
+        was = Was(*memory.rare[place])
+        return [(was.at_ms, fence.name) for fence, on in zip(self.spec.fences, was.raised, strict=True) if on]
+
 
 def _flat(fence: Fence, lat_deg: float, lon_deg: float) -> complex:
     """Metres east (real) and north of a fence's first point; east is taken the short way round."""

@@ -142,6 +142,11 @@ class SilenceDetector(base.Detector[Silence]):
         each = zip(lanes.tolist(), end_ms.astype(np.int64).tolist(), strict=True)
         return [(lane, base.Detection(at + silent_ms, at, limit_s, limit_s)) for lane, at in each]
 
+    def unended(self, memory: base.Memory, place: int) -> list[tuple[int, str | None]]:
+        """See Detector: it was silent until now."""
+        last = memory.rows[place]
+        return [(int(last["end"]), None)] if memory.on[place] and not np.isnan(last["found"]) else []
+
 
 class Boot(NamedTuple):
     """What was received of one boot: its samples' span and its receipts' span, ms."""

@@ -115,6 +115,22 @@ def test_silence_is_found_by_its_timer_and_ended_by_the_next_frame(tmp_path: Pat
     assert seconds(found(mine, [frame(0, ON)], until_s=900)) == [300]
 
 
+def test_what_only_its_detector_ends_is_over_when_the_vehicle_is_forgotten(tmp_path: Path) -> None:
+    silent, inside = (
+        rule(tmp_path, kind="silence", silent_for_s=300, condition="ignition_on"),
+        fence(tmp_path),
+    )
+    week_s = 168 * 3600
+    rows = found(silent, [frame(0, ON)], until_s=week_s)
+    assert seconds(rows) == [300, -week_s]
+    assert rows[1].message == "Mine: nothing came for 168 h, it is watched no longer"
+    assert seconds(found(silent, [frame(0, ON)], until_s=week_s - 1)) == [300]
+    rows = found(inside, [at(0, 1000), at(10, 0)], until_s=week_s + 10)
+    assert [row.rule for row in rows] == ["mine.depot", "mine.depot"]
+    assert seconds(rows) == [pytest.approx(5, abs=0.1), -week_s - 10]
+    assert len(found(inside, [at(0, 1000), at(10, 0), at(20, 1000)], until_s=week_s + 20)) == 2
+
+
 def test_a_vehicle_that_was_switched_off_may_be_silent(tmp_path: Path) -> None:
     mine = rule(tmp_path, kind="silence", silent_for_s=300, condition="ignition_on")
     off = Evaluation(False, None, None, None)
