@@ -1,6 +1,7 @@
 """The commands ``odograph bridge``, ``downlink``, ``notify``, ``undelivered`` and ``dead-letters``."""
 
 import sys
+import time
 from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,16 +66,12 @@ def bridge(
     if retire and prepare:
         raise ConfigError("--prepare makes sessions, --retire ends them: one of them")
     options = {"shard": shard, "guarantee": guarantee}
-    given = {key: value for key, value in options.items() if value is not None}
-    in_force = settings.load(**({"bridge": given} if given else {}))
+    in_force = settings.load(bridge={key: value for key, value in options.items() if value is not None})
     if prepare and in_force.bridge.guarantee == "at-most-once":
         raise ConfigError("--prepare makes sessions, which at-most-once does not use")
     addresses = settings.endpoints(in_force, ("mqtt_host", "kafka_bootstrap"), "bridge")
-    if prepare:
-        raise typer.Exit(service.prepare(in_force, addresses))
-    if retire:
-        raise typer.Exit(service.retire(in_force, addresses))
-    raise typer.Exit(service.run(in_force, addresses))
+    work = service.prepare if prepare else service.retire if retire else service.run
+    raise typer.Exit(work(in_force, addresses))
 
 
 def downlink() -> None:
@@ -150,11 +147,10 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List dead letters, newest last, and count them by reason. A letter's offset is its id."""
-    from bridge.dead_letters.letters import as_json as json_of
-    from bridge.dead_letters.letters import list_text, tally
+    from bridge.dead_letters import letters as text
 
     letters = _letters()
-    newest, by_reason = tally(letters.select(reason, vehicle, _since_ms(since)), limit)
+    newest, by_reason = text.tally(letters.select(reason, vehicle, _since_ms(since)), limit)
     try:
         marked = letters.marked()
     except ServiceError as error:
@@ -162,7 +158,8 @@ def list_(
         marked = set()
     rows = [letter.row(marked) for letter in newest]
     counts = dict(sorted(by_reason.items()))
-    typer.echo(json_of({"letters": rows, "by_reason": counts}) if as_json else list_text(rows, counts))
+    whole = {"letters": rows, "by_reason": counts}
+    typer.echo(text.as_json(whole) if as_json else text.list_text(rows, counts))
 
 
 @dead_letters.command()
@@ -198,15 +195,14 @@ def reinject(
 
     Exit codes: 0 all went in (now or before); 1 some stay, or a service is away; 2 wrong usage.
     """
-    from bridge.dead_letters.letters import as_json as json_of
-    from bridge.dead_letters.letters import report_text
+    from bridge.dead_letters import letters as text
 
     if bool(offsets) == bool(reason) or (offsets and (vehicle or since)):
         raise ConfigError("name the letters: either OFFSET..., or --reason R with --vehicle and --since")
     letters = _letters()
     chosen = letters.find(offsets) if offsets else letters.select(reason, vehicle, _since_ms(since))
     report = letters.reinject(chosen, dry_run, again)
-    typer.echo(json_of(report) if as_json else report_text(report, dry_run))
+    typer.echo(text.as_json(report) if as_json else text.report_text(report, dry_run))
     if report.stays:
         raise typer.Exit(1)
 
@@ -220,8 +216,6 @@ def _letters() -> "DeadLetters":
 
 def _since_ms(since: str | None) -> int | None:
     """So long before now (``10m``), or a time, UTC unless it has a zone; raises ConfigError."""
-    import time
-
     if since is None:
         return None
     try:

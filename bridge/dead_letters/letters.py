@@ -78,11 +78,6 @@ class Passed:
     message: dict[str, Any]
     channel: str
 
-    def received_at(self, received_ms: int) -> Record:
-        now = (topics.HEADER_RECEIVED_MS, b"%d" % received_ms)
-        headers = [now if pair[0] == now[0] else pair for pair in self.record.headers]
-        return self.record._replace(headers=headers, timestamp_ms=received_ms)
-
 
 @dataclass(frozen=True, slots=True)
 class Stays:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from bridge.dead_letters import letters as judging
 from bridge.dead_letters.letters import Letter, Marked, Passed, Recheck, Report, Stays
 from bridge.uplink.kafka_sink import is_about_the_record
-from bridge.uplink.translate import Record
+from bridge.uplink.translate import Record, received_at
 from infra.clients import kafka
 from infra.clients.kafka import LogReader
 from infra.contract import topics
@@ -65,11 +65,6 @@ def _append(producer: Any, bootstrap: str, records: Mapping[int, Record]) -> dic
     return {number: str(error.str()) for number, error in failed.items()}
 
 
-def now_ms() -> int:
-    """Now, ms since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 class DeadLetters:
     """The letters of a stack."""
 
@@ -114,7 +109,7 @@ class DeadLetters:
             if (letter.offset, letter.digest) in marked:
                 report.before.append(letter.offset)
                 continue
-            judged = self._recheck.judge(letter, now_ms())
+            judged = self._recheck.judge(letter, time.time_ns() // 1_000_000)
             if isinstance(judged, Stays):
                 report.stays.append(judged)
             elif judged.channel == "crash" and is_part(judged.message):
@@ -139,9 +134,9 @@ class DeadLetters:
         for start in range(0, len(passed), CHUNK):
             ready, refused = passed[start : start + CHUNK], dict[int, str]()
             if not dry_run:
-                received_ms, notes = now_ms(), [*map(_note, ready)]
+                received_ms, notes = time.time_ns() // 1_000_000, [*map(_note, ready)]
                 queries.ask(self._url, notes)
-                refused = store(self._bootstrap, [one.received_at(received_ms) for one in ready])
+                refused = store(self._bootstrap, [received_at(one.record, received_ms) for one in ready])
                 queries.done(self._url, [note for n, note in enumerate(notes) if n not in refused])
             for number, one in enumerate(ready):
                 if number in refused:

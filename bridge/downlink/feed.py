@@ -320,14 +320,11 @@ def undelivered(settings: Settings, endpoints: Endpoints, limit: int) -> Iterato
         kept = deque((r for place, span in spans for r in log.records(topic, place, *span)), maxlen=limit)
     keys = ("alert_id", "vehicle_id", "rule", "severity")
     for found in kept:
-        row = {
-            "at": datetime.fromtimestamp(found.received_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-            "offset": found.offset,
-            "destination": found.headers.get(HEADER_DESTINATION, ""),
-            "why": found.headers.get(HEADER_DETAIL, ""),
-        }
         try:
             alert = decode_alert(found.value)
-            yield row | {key: alert[key] for key in keys}
+            about: dict[str, Any] = {key: alert[key] for key in keys}
         except ContractError as error:
-            yield row | dict.fromkeys(keys) | {"broken": str(error)}
+            about = dict.fromkeys(keys) | {"broken": str(error)}
+        at = datetime.fromtimestamp(found.received_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        to, why = (found.headers.get(name, "") for name in (HEADER_DESTINATION, HEADER_DETAIL))
+        yield {"at": at, "offset": found.offset, "destination": to, "why": why} | about

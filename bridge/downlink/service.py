@@ -20,6 +20,7 @@ PART: Final = "downlink"
 def run(settings: Settings, endpoints: Endpoints) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Raises ConfigError: wrong webhooks or key."""
     hooks = webhooks.load(settings.downlink.webhooks)
+    names = [hook.name for hook in hooks]
     signer(settings)
     metrics, log = DownlinkMetrics(), structlog.get_logger()
     wanted = [kafka_topic(settings.kafka.prefix, name) for name in ("alerts", "incidents", "dead-delivery")]
@@ -27,10 +28,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
 
     def deliver(term: Term) -> None:
         process = Process(term, settings, endpoints, metrics)
-        made: list[Destination] = [
-            vehicles.Vehicles(process),
-            *(webhooks.HookDelivery(hook, process) for hook in hooks),
-        ]
+        made = vehicles.Vehicles(process), *(webhooks.HookDelivery(hook, process) for hook in hooks)
         destinations.update((each.name, each) for each in made)
         for each in made:
             each.start()
@@ -43,12 +41,10 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
     with stopped_by_signals() as stop, kafka_probe(endpoints.kafka_bootstrap, wanted) as kafka:
         lease = Lease(settings, endpoints.db_ingest_url, PART, stop, optional=True)
         # A webhook's server that does not answer is not in here: it is not ours, and the metrics show it.
-        checks: dict[str, Check] = {
-            name: partial(reason, name) for name in (vehicles.NAME, *(hook.name for hook in hooks))
-        }
+        checks: dict[str, Check] = {name: partial(reason, name) for name in (vehicles.NAME, *names)}
         page = HealthServer(endpoints.health(PART), checks | {"kafka": kafka}, metrics.registry, lease=lease)
         with page:
-            log.info("downlink started", health_port=page.port, webhooks=[hook.name for hook in hooks])
+            log.info("downlink started", health_port=page.port, webhooks=names)
             lease.run(deliver)
     log.info("downlink stopped")
     return 0

@@ -114,9 +114,8 @@ class AllBrokers:
         self._outs: list[MqttOut] = []
         self._joined: deque[MqttOut] = deque()  # connected, and published at from the next ``check`` on
         self._joining = threading.Thread(target=self._join)
-        self._codes: dict[int, list[int]] = {}  # of each message, by its number
+        self._codes: dict[int, list[int | None]] = {}  # of each message by its number, one a connection
         self._numbers: dict[tuple[int, int], int] = {}  # by connection and packet id
-        self._wanted: dict[int, int] = {}
         self._number = 0
         self._rejoin_s = 0.0
 
@@ -142,7 +141,7 @@ class AllBrokers:
         self._number += 1
         for k, out in enumerate(self._outs):
             self._numbers[k, out.publish(topic, payload, valid_s, retain)] = self._number
-        self._codes[self._number], self._wanted[self._number] = [], len(self._outs)
+        self._codes[self._number] = [None] * len(self._outs)
         return self._number
 
     def acks(self) -> Iterator[tuple[int, int]]:
@@ -154,10 +153,10 @@ class AllBrokers:
             while out.acks:
                 packet_id, code = out.acks.popleft()
                 number = self._numbers.pop((k, packet_id))
-                codes = self._codes[number]
-                codes.append(code)
-                if len(codes) == self._wanted[number]:
-                    del self._codes[number], self._wanted[number]
+                self._codes[number][k] = code
+                codes = [code for code in self._codes[number] if code is not None]
+                if len(codes) == len(self._codes[number]):
+                    del self._codes[number]
                     yield number, next((c for c in codes if c in BUSY), min(codes))
 
     def check(self) -> None:

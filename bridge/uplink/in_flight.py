@@ -73,17 +73,15 @@ class AckFifo:
         self.outstanding.size += size
         return ticket
 
-    def complete(self, ticket: Ticket) -> bool:
-        """All its messages are stored; False when an acknowledgement would be stale, or was given already."""
+    def complete(self, ticket: Ticket) -> None:
+        """All its messages are stored, in whichever connection's time; again without effect."""
         if ticket.done:
-            return False
+            return
         ticket.done = True
         self.outstanding.messages -= ticket.count
         self.outstanding.size -= ticket.size
         if ticket.epoch != self.epoch:
             self.stale += len(ticket.packet_ids)
-            return False
-        return True
 
     def take(self) -> list[int]:
         """Packet ids to acknowledge now: the completed head, in receive order. Each is given once."""

@@ -54,9 +54,7 @@ class SlotLeases:
                 )
                 while not stop.is_set():
                     for message in kafka.taken(consumer, 1, POLL_S):
-                        self._log.warning(
-                            "a record in a topic that holds none", partition=message.partition()
-                        )
+                        self._log.warning("a record in a topic of leases", partition=message.partition())
             except kafka.LOST as error:
                 self.trouble = f"the slots' group: {error}"
                 self._log.warning("no leases of slots", why=str(error))
@@ -95,9 +93,8 @@ class SlotLeases:
 
     def _want(self, slots: frozenset[int | None]) -> None:
         if slots != self._slots:
-            self._log.info(
-                "slots", gained=len(slots - self._slots), lost=len(self._slots - slots), now=len(slots)
-            )
+            gained, lost = slots - self._slots, self._slots - slots
+            self._log.info("slots", gained=len(gained), lost=len(lost), now=len(slots))
         self._slots = slots
         for lane in self._lanes:
             lane.wanted = slots

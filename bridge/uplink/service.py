@@ -91,8 +91,11 @@ def lane_of(
     # By broker, so that one that does not answer holds up none of the others.
     dialling = [ThreadPoolExecutor(DIALLERS, "dial") for _ in endpoints.brokers]
 
+    # Half may be sent unacknowledged: the rest is for what a reconnect delivers again.
+    window = max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
+
     def opened(slot: int | None) -> list[MqttSource]:
-        configs = source_configs(name, settings, endpoints, slot, once, window(in_flight), gather_s)
+        configs = source_configs(name, settings, endpoints, slot, once, window, gather_s)
         return [make_source(config, pool) for config, pool in zip(configs, dialling, strict=True)]
 
     lane = AtMostOnceLane if once else Lane
@@ -119,16 +122,15 @@ def source_configs(
         password = "" if secret is None else read_secret(secret, "ODOGRAPH_BRIDGE_PASSWORD_FILE")
         brokers = tuple(replace(broker, user=bridge.user, password=password) for broker in brokers)
     leased = slot is not None
-    least, sessions = (LEAST_WINDOW, SLOTS * len(brokers)) if leased else (1, len(brokers))
+    least, count = (LEAST_WINDOW, SLOTS * len(brokers)) if leased else (1, len(brokers))
+    sessions = settings.paths.home / "sessions"
     return [
         SourceConfig(
             broker,
             client_id,
             topics.uplink_filters(settings.mqtt.root, slot, crash=name == "crash"),
-            max(least, receive_maximum // sessions),
-            settings.paths.home
-            / "sessions"
-            / quote(f"{client_id}@{broker}" if number else client_id, safe=""),
+            max(least, receive_maximum // count),
+            sessions / quote(f"{client_id}@{broker}" if number else client_id, safe=""),
             qos=0 if once else 1,
             max_packet_bytes=settings.mqtt.max_message_bytes,
             identity_property=bridge.identity_property,
@@ -141,11 +143,6 @@ def source_configs(
 
 def _client_id(stem: str, slot: int | None, name: str, once: bool) -> str:
     return f"{stem}{'' if slot is None else f'-s{slot}'}-{name}{'-once' if once else ''}"
-
-
-def window(in_flight: int) -> int:
-    """Messages the broker may send unacknowledged: half, the rest is for what a reconnect delivers again."""
-    return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
 
 
 def run(settings: Settings, endpoints: Endpoints) -> int:

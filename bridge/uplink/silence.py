@@ -157,9 +157,8 @@ class SilenceWatch:
         self, settings: Settings, endpoints: Endpoints, lanes: Sequence[BaseLane], registry: CollectorRegistry
     ) -> None:
         self._bootstrap = endpoints.kafka_bootstrap
-        self._topic, self._policy = (
-            topics.kafka_topic(settings.kafka.prefix, n) for n in ("status", "policy")
-        )
+        prefix = settings.kafka.prefix
+        self._topic, self._policy = (topics.kafka_topic(prefix, name) for name in ("status", "policy"))
         self._silent_s, self._root = settings.bridge.silent_s, settings.mqtt.root
         self._region = region_header(settings.region.name)
         self._unslotted: dict[str, str] = {}

@@ -156,8 +156,10 @@ class Translator:
             return Rejection("internal", f"{type(error).__name__}: {error}", route.key if route else None)
         route.seen_ms = received_ms
         if route.due_ms > received_ms:
-            if route.due_ms - received_ms > self._slack_ms and self._over(route, received_ms):
-                return Rejection("rate_limited", str(self._limit), route.key)
+            if route.due_ms - received_ms > self._slack_ms:
+                if not self._limit.steps_back(route.due_ms, received_ms):
+                    return Rejection("rate_limited", str(self._limit), route.key)
+                route.due_ms = 0.0  # our clock was set back: nobody sent too much
             route.due_ms = max(route.due_ms, received_ms) + self._cost_ms
         else:
             route.due_ms = received_ms + self._cost_ms
@@ -186,13 +188,6 @@ class Translator:
         if route.passes is not None:  # a valid frame: the next ones may have as many samples as it
             self._samples = message["n"]
             route.passes = validator(route.vehicle_id, self._samples)
-
-    def _over(self, route: Route, received_ms: int) -> bool:
-        """Whether the vehicle sent too much; after a step back of our clock nobody did."""
-        if self._limit.steps_back(route.due_ms, received_ms):
-            route.due_ms = 0.0
-            return False
-        return True
 
     def _learn(self, topic: bytes) -> Route | Rejection | None:
         """The route of a topic; remembered unless wrong, for a wrong one may never come again."""

@@ -23,7 +23,7 @@ from bridge.dead_letters.letters import (
     list_text,
     report_text,
 )
-from bridge.uplink.translate import KEPT_BYTES, Rejection, Translator
+from bridge.uplink.translate import KEPT_BYTES, Rejection, Translator, received_at
 from infra.contract.errors import ConfigError
 from infra.contract.messages import split_crash
 from infra.contract.verdict import ClockLimits
@@ -77,7 +77,7 @@ def test_a_letter_that_is_whole_goes_in_unchanged_as_if_it_were_received_now() -
     raw = orjson.dumps(FRAME)
     found = RECHECK.judge(letter(raw), T0 + DAY_MS)
     assert isinstance(found, Passed)
-    record = found.received_at(T0 + DAY_MS + 9)
+    record = received_at(found.record, T0 + DAY_MS + 9)
     assert (record.topic, record.key, record.value) == ("test.telemetry", VIN.encode(), raw)
     assert record.timestamp_ms == T0 + DAY_MS + 9
     assert dict(record.headers) == {

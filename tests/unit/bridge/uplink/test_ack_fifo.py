@@ -41,8 +41,8 @@ def test_messages_received_together_are_acknowledged_together_in_receive_order()
 
 def test_each_message_is_acknowledged_once() -> None:
     fifo, tickets = fifo_of(1)
-    assert fifo.complete(tickets[0])
-    assert not fifo.complete(tickets[0])
+    fifo.complete(tickets[0])
+    fifo.complete(tickets[0])
     assert fifo.take() == [1]
     assert fifo.take() == []
     assert fifo.outstanding.messages == 0
@@ -52,7 +52,7 @@ def test_a_message_of_an_older_connection_is_never_acknowledged() -> None:
     fifo, tickets = fifo_of(1)
     fifo.open(2)
     fifo.add([1], 100, [RECORD], 0.0)
-    assert not fifo.complete(tickets[0])
+    fifo.complete(tickets[0])
     assert fifo.take() == []
     assert fifo.stale == 1
 
@@ -96,9 +96,9 @@ class AcksArePrefixesOfReceipts(RuleBasedStateMachine):
 
     @rule(ticket=tickets)
     def store(self, ticket: Ticket) -> None:
-        if self.fifo.complete(ticket):
-            assert ticket.epoch == self.fifo.epoch
+        if not ticket.done and ticket.epoch == self.fifo.epoch:
             self.done.update(ticket.packet_ids)
+        self.fifo.complete(ticket)
 
     @rule()
     def skip(self) -> None:
