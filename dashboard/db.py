@@ -28,6 +28,10 @@ class TenantConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection whose role may read schema tenant only: the views of serving over its own vehicles."""
 
 
+class SlowError(ServiceError):
+    """The database answers, but gave up this question: its time ran out, or others were in its way."""
+
+
 Query = Callable[Concatenate[Connection, P], pd.DataFrame]
 
 STATEMENT_S: Final = 8.0
@@ -56,18 +60,24 @@ class Database:
         self._retry_at_s = 0.0
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """A connection for one query; raises ServiceError where the database is away or stands still."""
+    def connection(self, what: str = "a question") -> Iterator[Connection]:
+        """A connection for one query; raises ServiceError where the database is away or stands still.
+
+        SlowError where it gave up the query, which is called ``what`` then.
+        """
         connection, wait = self._take(), Wait(self._answer_s)
         try:
             with socket_deadline(connection.fileno(), self._answer_s) as wait:
                 yield connection
         except psycopg.Error as error:
+            short, cause = _short(error), cause_of(error)
+            if cause is Cause.BUSY:
+                raise SlowError(f"{what} took too long ({short})") from error
             self._drop(connection)
             if self._tenant and isinstance(error, NO_SCHEMA):  # the first fleet makes it
                 raise ServiceError("no fleet has been set yet; set one: odograph fleet set") from error
-            short, mine = _short(error), isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
-            if mine or cause_of(error) not in (Cause.AWAY, Cause.BUSY):  # the role writes nowhere
+            # the role writes nowhere
+            if cause is not Cause.AWAY or isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
                 raise ServiceError(f"the database refused ({short}); see: odograph doctor") from error
             went = f"did not answer for {wait.seconds:g} s" if wait.over else f"went away ({short})"
             raise ServiceError(f"the database {went}; see: odograph status") from error
@@ -80,7 +90,7 @@ class Database:
 
     def run(self, query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
         """The rows of one query over a connection of its own, with the whole time that an answer may take."""
-        with self.connection() as connection:
+        with self.connection(name_of(query)) as connection:
             return query(connection, *args, **kwargs)
 
     def close(self) -> None:
@@ -125,6 +135,11 @@ class Database:
         """One broken connection means that the others of its age are broken too."""
         connection.close()
         self.close()
+
+
+def name_of(query: Callable[..., pd.DataFrame]) -> str:
+    """A query in words, as readers are told of it."""
+    return query.__name__.replace("_", " ")
 
 
 def _short(error: psycopg.Error) -> str:

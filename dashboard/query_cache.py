@@ -27,7 +27,7 @@ import pandas as pd
 import streamlit as st
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-from dashboard.db import NUMBER, Database, P, Query
+from dashboard.db import NUMBER, Database, P, Query, SlowError, name_of
 from infra.contract.errors import ServiceError
 from infra.settings import settings as contract
 from infra.sql.tenants import session_of
@@ -45,11 +45,13 @@ HELD_OF_ONE: Final = 8
 SHARED: Final = 0.5  # a result is good for this share of a refresh: a reader alone always gets a new one
 SCOPES_MOST: Final = 256  # sets of vehicles with connections of their own
 SLOW_S: Final = 10.0  # refresh of the parts that read an hour of windows, s
+SLOW_AGAIN_S: Final = 30.0  # until a query that took too long is run again: readers do not queue for it
 RARE_S: Final = 60.0  # how long results of a day, of the whole catalogue, or what hardly changes are good
 BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 8.0)
 
 # Keys of the session's state, and of a frame's attributes (ASKED).
 HELD, AWAY, AWAY_SINCE, OUTAGES, PAUSED = "held", "away", "away_since", "outages", "paused"
+TOO_SLOW: Final = "too_slow"
 SHOWN: Final = "layer_rows"
 ASKED: Final = "asked_s"
 
@@ -60,7 +62,7 @@ class _Result:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     until_s: float = 0.0
-    rows: pd.DataFrame | None = None
+    found: pd.DataFrame | SlowError | None = None
 
 
 class LayerRows:
@@ -92,7 +94,8 @@ class QueryCache:
     def get(self, key: str, good_s: float, run: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         """The result of ``key``, at most ``good_s`` old, as a frame of the caller's own.
 
-        Room for a new one is made of what is no longer good, then of what was asked for longest ago.
+        Room for a new one is made of what is no longer good, then of what was asked for longest ago. Raises
+        what ``run`` does; a SlowError to all who ask within SLOW_AGAIN_S, without another run.
         """
         with self._lock:
             if key not in self._known:
@@ -105,10 +108,15 @@ class QueryCache:
             result = self._known.setdefault(key, _Result())
             self._known.move_to_end(key)
         with result.lock:
-            if result.rows is None or self._clock() >= result.until_s:
-                result.rows = run()
+            if result.found is None or self._clock() >= result.until_s:
+                try:
+                    result.found = run()
+                except SlowError as error:
+                    result.found, good_s = error, SLOW_AGAIN_S
                 result.until_s = self._clock() + good_s
-            return result.rows.copy(deep=False)
+            if isinstance(result.found, SlowError):
+                raise SlowError(str(result.found)) from result.found
+            return result.found.copy(deep=False)
 
     def drop(self, start: str) -> None:
         """Forget the results whose keys begin so; a query under way is answered as it was asked."""
@@ -231,6 +239,12 @@ def away() -> bool:
     return AWAY in st.session_state
 
 
+def too_slow() -> set[str]:
+    """The queries of this reader's page, in words, that took too long when they were last asked."""
+    slow: set[str] = st.session_state.setdefault(TOO_SLOW, set())
+    return slow
+
+
 def outages() -> int:
     """How often this reader's session lost the database and found it again."""
     return int(st.session_state.get(OUTAGES, 0))
@@ -240,7 +254,8 @@ def outages() -> int:
 class Ask:
     """Asks for a page. The rows are shared by readers for ``good_s`` (None: half a refresh).
 
-    While paused or away they are the last known ones, else None; a session keeps ``most`` results of a query.
+    While paused, away or too slow they are the last known ones, else None; a session keeps ``most`` results
+    of a query.
     """
 
     good_s: float | None = None
@@ -256,13 +271,22 @@ class Ask:
         try:
             result = cache().get(key, good_s, later(query, *args, **kwargs))
         except ServiceError as error:
-            state[AWAY], state[AWAY_SINCE] = str(error), time.monotonic()
+            _unanswered(query, error)
             return held.get(key)
+        too_slow().discard(name_of(query))
         back = result.attrs[ASKED] > state.get(AWAY_SINCE, 0.0)  # an older one does not prove it
         if back and state.pop(AWAY, None) is not None:
             state[OUTAGES] = outages() + 1
         hold(held, key, result, self.most)
         return result
+
+
+def _unanswered(query: Callable[..., pd.DataFrame], error: ServiceError) -> None:
+    """Note for the header line what is missing: this figure, or all of them."""
+    if isinstance(error, SlowError):
+        too_slow().add(name_of(query))
+    else:
+        st.session_state[AWAY], st.session_state[AWAY_SINCE] = str(error), time.monotonic()
 
 
 ask: Final = Ask()
@@ -312,12 +336,14 @@ def scoped(kind: str) -> str:
 
 
 def fetch(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
-    """The rows, not kept; None while the database is away."""
+    """The rows, not kept; None where there was no answer."""
     try:
-        return run_now(query, *args, **kwargs)
+        rows = run_now(query, *args, **kwargs)
     except ServiceError as error:
-        st.session_state[AWAY] = str(error)
+        _unanswered(query, error)
         return None
+    too_slow().discard(name_of(query))
+    return rows
 
 
 def forget(*queries: Callable[..., pd.DataFrame]) -> None:

@@ -107,7 +107,7 @@ def ground_routes() -> list[Route]:
     kept = {"Cache-Control": f"max-age={86_400}"}
 
     def roads(_: Request) -> Response:
-        body = orjson.dumps(maps.road_rows(run_now(queries.road_edges)))
+        body = orjson.dumps(maps.road_rows(ask_for_all(queries.road_edges, RARE_S)))
         return Response(body, media_type="application/json", headers=kept)
 
     def stored(request: Request) -> Response:

@@ -18,7 +18,7 @@ from pandas.io.formats.style import Styler
 
 from dashboard import auth, basemap, query_cache
 from dashboard.db import P, Query
-from dashboard.query_cache import PAUSED, VIEWED, ask, ask_rarely, away, outages, paused, run_now, settings
+from dashboard.query_cache import PAUSED, VIEWED, ask, ask_rarely, away, outages, paused, settings
 from dashboard.shared import downloads, maps, pictures, queries, text
 from dashboard.shared.charts import Drawing
 from dashboard.shared.text import Columns, Record
@@ -140,6 +140,7 @@ def part(body: Callable[..., None], seconds: float | None = None, *args: Any, st
 def header(title: str, past: bool = False) -> None:
     """Title, how new the data is, and the pause switch. ``past``: the page plays a day again."""
     st.session_state.pop(VIEWED, None)
+    st.session_state.pop(query_cache.TOO_SLOW, None)  # what other pages asked
     if st.query_params.pop(PAUSED, None) is not None:  # taken over from the page that led here
         st.session_state[PAUSED] = True
     spread: Any = {"horizontal_alignment": "distribute", "vertical_alignment": "center"}
@@ -152,12 +153,13 @@ def header(title: str, past: bool = False) -> None:
         fresh, runs = row(ask(queries.freshness)), ask(queries.promoted_runs)
         # LIVE is green only while somebody has reported within the time that makes a vehicle silent
         as_of = None if fresh is None else fresh["data_as_of"]
-        quiet = fresh is None or as_of is None or fresh["now"] - as_of > queries.QUIET
+        quiet = fresh is not None and (as_of is None or fresh["now"] - as_of > queries.QUIET)
         states: list[tuple[bool, str, str, Any]] = [
             (away(), "DATABASE AWAY", "cloud_off", "red"),
             (past, "REPLAY", "replay", "violet"),
             (paused(), "PAUSED", "pause", "orange"),
             (replayed() is not None, f"REPLAY {replayed()}", "replay", "violet"),
+            (fresh is None, "NOT KNOWN", "help", "gray"),
             (quiet, "LIVE, NO NEW DATA", "sensors_off", "orange"),
             (True, "LIVE", "sensors", "green"),
         ]
@@ -174,6 +176,9 @@ def header(title: str, past: bool = False) -> None:
             shown = "Shown is what was known before." if fresh else "Nothing to show yet."
             message = text.plain(st.session_state[query_cache.AWAY])
             st.warning(f"{message}. {shown} Trying again.", icon=":material/cloud_off:")
+        elif slow := sorted(query_cache.too_slow()):
+            words = f"Took too long: {', '.join(slow)}. Shown is what was known before, where anything was."
+            st.warning(f"{words} Trying again within half a minute.", icon=":material/hourglass_empty:")
 
     part(status)
 
@@ -191,7 +196,7 @@ def promoted_words(runs: Sequence[Mapping[str, Any]], zone: ZoneInfo) -> str:
 def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
     """How new the data is, in words; plain text without device text."""
     if fresh is None:
-        return "No connection to the database yet"
+        return "How new the data is is not known yet"
     if fresh["data_as_of"] is None:
         return "No data yet"
     at: datetime = fresh["now"]
@@ -297,7 +302,7 @@ def linked(query: Query[P], what: str, gone: str, *args: P.args, **kwargs: P.kwa
         if ask(query, *args, **kwargs) is not None:
             st.rerun()
 
-    if found is None and away():
+    if found is None:
         st.fragment(again, run_every=settings().dashboard.refresh_s)()
     elif found is not None and found.empty:
         st.warning(gone, icon=":material/link_off:")
@@ -447,7 +452,7 @@ def judged(found: pd.DataFrame) -> pd.DataFrame:
 @st.cache_resource(max_entries=2, show_spinner=False)
 def limits(version: str | None) -> maps.Limits:  # noqa: ARG001  what they are kept by
     """By place, of a version of the road network, for all readers. Raises ServiceError: that is not kept."""
-    return maps.limits_of(run_now(queries.road_edges))
+    return maps.limits_of(query_cache.ask_for_all(queries.road_edges, query_cache.RARE_S))
 
 
 def bands(found: pd.DataFrame, first_at: datetime | None = None) -> None:

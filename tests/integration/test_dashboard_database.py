@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+import pandas as pd
 import psycopg
 import pytest
 
-from dashboard.db import Connection, Database
+from dashboard import db
+from dashboard.db import Connection, Database, SlowError, frame
 from dashboard.screens.crashes import queries as crash_queries
 from dashboard.screens.fleet import queries as fleet_queries
 from dashboard.screens.operations import queries as operations_queries
@@ -106,6 +108,24 @@ def test_a_database_that_accepts_and_never_answers_is_away_after_the_client_s_ow
         link.heal()
         eventually(lambda: answers(database), 60, "an answer")
         database.close()
+
+
+def slow(connection: Connection) -> pd.DataFrame:
+    return frame(connection, "SELECT pg_sleep(60)")
+
+
+def test_a_question_that_takes_too_long_is_given_up_over_a_connection_that_is_used_again(
+    lane: Lane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(db, "STATEMENT_S", 0.2)
+    database = Database(lambda: lane.endpoints.db_dashboard_url)
+    with database.connection() as connection:
+        used = connection.info.backend_pid
+    with pytest.raises(SlowError, match="slow took too long"):
+        database.run(slow)
+    with database.connection() as connection:
+        assert connection.info.backend_pid == used
+    database.close()
 
 
 def stalled(link: Link, connection: Connection) -> None:

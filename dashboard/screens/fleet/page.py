@@ -6,7 +6,7 @@ import pandas as pd
 import pydeck as pdk
 import streamlit as st
 
-from dashboard.query_cache import SLOW_S, ask, ask_slowly, away, scope, settings, shown
+from dashboard.query_cache import SLOW_S, ask, ask_slowly, scope, settings, shown
 from dashboard.screens.fleet import charts as fleet_charts
 from dashboard.screens.fleet import queries
 from dashboard.shared import charts, live, maps, pictures, text
@@ -80,7 +80,8 @@ def _draw() -> None:
     st.html(pictures.states(live.mode(), {str(k): int(v) for k, v in wanted["state"].value_counts().items()}))
     if traffic is not None:
         live.bands(traffic)
-    if not live.network().get("version"):
+    network = live.network()
+    if network and not network["version"]:
         st.caption(
             "No road network is stored, so none is drawn and traffic is known by cell only. "
             "`odograph simulate --roads` stores the simulator's."
@@ -149,16 +150,17 @@ def _card() -> None:
     vehicle_id = st.query_params.get(CARD)
     if vehicle_id is None:
         return
-    now = live.row(ask(shared_queries.vehicle, vehicle_id))
+    known = ask(shared_queries.vehicle, vehicle_id)
     with st.container(border=True, gap="small", key="card"):
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
             st.text(vehicle_id, width="content")
             if st.button("Close", key="close_card", icon=":material/close:", type="tertiary"):
                 st.query_params.pop(CARD, None)
                 st.rerun()
-        if now is None:
-            st.caption("Not known yet." if away() else "No data of this vehicle.")
+        if known is None or known.empty:
+            st.caption("Not known yet." if known is None else "No data of this vehicle.")
             return
+        now = live.first(known)
         st.text(text.joined(now["model"], now["powertrain"], now["vehicle_class"]) or "model not known")
         tiles = text.vehicle(now, live.now())
         live.figures("figures_card", tiles, always={"State", "Last seen", "Speed"}, border=False)

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import auth, player
-from dashboard.query_cache import SLOW_S, ask, ask_large, ask_slowly, away, later
+from dashboard.query_cache import SLOW_S, ask, ask_large, ask_slowly, later
 from dashboard.screens.trips import path, queries
 from dashboard.shared import downloads, live, pictures, text
 from dashboard.shared import queries as shared_queries
@@ -64,14 +64,12 @@ def _back() -> None:
 
 def _one() -> None:
     """The trip of the address; under way, it grows."""
-    found = live.row(ask(queries.trip, st.query_params["trip"]))
-    if found is None:
-        if not away():
-            auth.page_not_theirs("a trip", st.query_params["trip"])
-            gone = "No trip has this number: a restated trip that begins at another time has another one."
-            live.nothing(gone)
-            _back()
-        return
+    known = live.rows(ask(queries.trip, st.query_params["trip"]))
+    if known.empty:
+        auth.page_not_theirs("a trip", st.query_params["trip"])
+        live.nothing("No trip has this number: a restated trip that begins at another time has another one.")
+        _back()
+    found = live.first(known)
     _title(found)
     co2_g, unseen_m, known_share = found["co2_g"], found["unseen_m"], found["known_share"]
     tiles = {

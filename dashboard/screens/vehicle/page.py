@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import auth
-from dashboard.query_cache import RARE_S, SLOW_S, ask, ask_rarely, ask_slowly, away, settings
+from dashboard.query_cache import RARE_S, SLOW_S, ask, ask_rarely, ask_slowly, settings
 from dashboard.screens.alerts.tables import INCIDENTS
 from dashboard.screens.crashes.charts import BY_VERDICT
 from dashboard.screens.crashes.queries import crash_list
@@ -40,7 +40,7 @@ def _chosen_span() -> str:
 def _spanned(silently: bool = False) -> tuple[str, Span, Record]:
     """The vehicle, the span, and all the time there is of it; else ends, and unless ``silently`` says why."""
     vehicle_id = st.query_params["vehicle"]
-    extent = live.row(ask_slowly(queries.vehicle_extent, vehicle_id))
+    extent = live.row(live.rows(ask_slowly(queries.vehicle_extent, vehicle_id)))
     choice, zone = _chosen_span(), live.tz()
     since, until = (st.session_state.get(name) for name in ("since", "until"))
     window_s = settings().jobs.window_s
@@ -50,7 +50,7 @@ def _spanned(silently: bool = False) -> tuple[str, Span, Record]:
     if extent is not None and since is not None and until is not None:
         start, end = (t.replace(tzinfo=zone).astimezone(UTC) for t in (since, until))
         return vehicle_id, queries.between(start, end, window_s), extent
-    if not silently and (extent is not None or not away()):
+    if not silently:
         none = f"No window of this vehicle yet. {text.DRIVE}"
         live.nothing(none if extent is None else "Choose from when to when.")
     raise live.NoRowsError
@@ -68,12 +68,11 @@ def _history_of(vehicle_id: str, shown: Span) -> tuple[pd.DataFrame, pd.DataFram
 
 
 def _newest() -> None:
-    now = live.row(ask(shared_queries.vehicle, st.query_params["vehicle"]))
-    if now is None:
-        if not away():
-            auth.page_not_theirs("a vehicle", st.query_params["vehicle"])
-            live.nothing(f"No data of this vehicle. {text.DRIVE}")
-        return
+    known = live.rows(ask(shared_queries.vehicle, st.query_params["vehicle"]))
+    if known.empty:
+        auth.page_not_theirs("a vehicle", st.query_params["vehicle"])
+        live.nothing(f"No data of this vehicle. {text.DRIVE}")
+    now = live.first(known)
     auth.viewed(now["vehicle_id"])
     place = None if now["lat_deg"] is None else f"at {now['lat_deg']:.5f}, {now['lon_deg']:.5f}"
     st.text(text.joined(now["vehicle_id"], now["model"], now["powertrain"], now["vehicle_class"], place))

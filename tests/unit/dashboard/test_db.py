@@ -40,9 +40,11 @@ def test_a_connection_is_used_again_but_after_an_error_of_its_own(monkeypatch: p
     monkeypatch.setattr(db, "open_connection", opened)
     database = db.Database(lambda: "")
     no_use = ConfigError("whoever asked has no use for the rows")
-    errors = (no_use, psycopg.OperationalError("the server closed the connection"), no_use)
-    for error in errors:
+    too_slow = psycopg.errors.QueryCanceled("canceling statement due to statement timeout")
+    errors = (no_use, too_slow, psycopg.OperationalError("the server closed the connection"), no_use)
+    for error, opened_so_far in zip(errors, (1, 1, 1, 2), strict=True):
         with pytest.raises(OdographError), database.connection():
             raise error
+        assert len(made) == opened_so_far
     database.close()
-    assert [(len(made), one.closed) for one in made] == [(2, True), (2, True)]
+    assert [one.closed for one in made] == [True, True]

@@ -11,8 +11,16 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 import pytest
 
-from dashboard.db import NUMBER
-from dashboard.query_cache import HELD_MOST, HELD_OF_ONE, KINDS_KEPT, LAYERS_KEPT, QueryCache, hold
+from dashboard.db import NUMBER, SlowError
+from dashboard.query_cache import (
+    HELD_MOST,
+    HELD_OF_ONE,
+    KINDS_KEPT,
+    LAYERS_KEPT,
+    SLOW_AGAIN_S,
+    QueryCache,
+    hold,
+)
 from infra.contract.errors import ServiceError
 
 
@@ -72,6 +80,24 @@ def test_a_failed_question_is_asked_again() -> None:
     with pytest.raises(ServiceError):
         cache.get("key", 2.0, fails)
     assert cache.get("key", 2.0, counting()[1])["n"].tolist() == [1]
+
+
+def test_a_question_that_took_too_long_keeps_nobody_waiting_again_for_a_while() -> None:
+    clock = Clock()
+    cache = QueryCache(clock)
+    asked, question = counting()
+
+    def slow() -> pd.DataFrame:
+        question()
+        raise SlowError("trips took too long")
+
+    for waited_s, runs in ((0.0, 1), (SLOW_AGAIN_S - 0.1, 1), (0.1, 2)):
+        clock.now_s += waited_s
+        with pytest.raises(SlowError, match="trips took too long"):
+            cache.get("key", 2.0, slow)
+        assert len(asked) == runs
+    clock.now_s += SLOW_AGAIN_S
+    assert cache.get("key", 2.0, question)["n"].tolist() == [3]
 
 
 def test_a_reader_who_changes_its_rows_changes_nothing_for_others() -> None:

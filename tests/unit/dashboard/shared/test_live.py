@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import re
+import time
 
+import pandas as pd
 import pytest
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.testing.v1 import AppTest
 
+from dashboard import query_cache
+from dashboard.db import SlowError
 from dashboard.shared import live
+from infra.contract.errors import ServiceError
 
 RUN_S = 60
 
@@ -81,6 +86,45 @@ def test_a_click_on_a_row_leads_to_what_stood_there_though_newer_rows_have_come(
     page._run(WidgetStates(widgets=[click]))
     said = "".join(element.proto.body for element in page.get("html"))
     assert re.findall(r'assign\("(.*?)"\)', said) == ["trips?trip=T1"]
+
+
+def one_figure() -> None:
+    import streamlit as st
+
+    from dashboard import query_cache
+    from dashboard.shared import live, queries
+
+    rows = query_cache.ask(queries.road_networks)
+    st.text("unknown" if rows is None else str(rows["version"].item()))
+    st.text(f"{query_cache.away()} {sorted(query_cache.too_slow())} {live.road_address()}")
+
+
+def test_a_slow_figure_is_named_and_is_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = AppTest.from_function(one_figure, default_timeout=RUN_S)
+    monkeypatch.setattr(live, "network", lambda: {"version": "town-256"})
+    slow = SlowError("road networks took too long")
+    answers = {"known": "town-256", "slow": slow, "away": ServiceError("the database is away"), "back": "new"}
+    said = []
+    for answer in answers.values():
+        query_cache.cache().drop("")
+
+        def run_now(_: object, answer: object = answer) -> pd.DataFrame:
+            if isinstance(answer, ServiceError):
+                raise answer
+            found = pd.DataFrame({"version": [answer]})
+            found.attrs[query_cache.ASKED] = time.monotonic()
+            return found
+
+        monkeypatch.setattr(query_cache, "run_now", run_now)
+        page.run()
+        said.append(tuple(text.value for text in page.text))
+    roads = "/map/roads.json?v=town-256-"
+    assert said == [
+        ("town-256", f"False [] {roads}0"),
+        ("town-256", f"False ['road networks'] {roads}0"),
+        ("town-256", f"True ['road networks'] {roads}0"),
+        ("new", f"False [] {roads}1"),
+    ]
 
 
 def test_new_roads_and_those_after_an_outage_have_a_new_address(monkeypatch: pytest.MonkeyPatch) -> None:

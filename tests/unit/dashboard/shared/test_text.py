@@ -73,7 +73,7 @@ def test_the_header_says_how_new_the_data_is() -> None:
 
 
 def test_the_header_is_honest_about_nothing() -> None:
-    assert live.status_line(None, BERLIN) == "No connection to the database yet"
+    assert live.status_line(None, BERLIN) == "How new the data is is not known yet"
     assert live.status_line(fresh(data_as_of=None), BERLIN) == "No data yet"
     assert "no watermark" in live.status_line(fresh(watermark=None), BERLIN)
 

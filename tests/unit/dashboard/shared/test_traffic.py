@@ -8,6 +8,7 @@ import h3
 import pandas as pd
 import pytest
 
+from dashboard import query_cache
 from dashboard.shared import live, maps
 from infra.contract.errors import ServiceError
 from infra.settings.sections import Roads
@@ -70,13 +71,13 @@ def test_limits_are_made_once_for_all_and_asked_for_again_after_the_database_was
     roads = pd.DataFrame({"path": [[[LON, LAT], [LON + 0.001, LAT]]], "speed_limit_kmh": [30.0]})
     answers: list[pd.DataFrame | ServiceError] = [ServiceError("away"), roads]
 
-    def run_now(_: object) -> pd.DataFrame:
+    def ask_for_all(*_: object) -> pd.DataFrame:
         found = answers.pop(0)
         if isinstance(found, ServiceError):
             raise found
         return found
 
-    monkeypatch.setattr(live, "run_now", run_now)
+    monkeypatch.setattr(query_cache, "ask_for_all", ask_for_all)
     monkeypatch.setattr(live, "network", lambda: {"version": "of this test"})
     found = [live.judged(cells((1, 20.0, "live", None)))["basis"].item() for _ in range(3)]
     assert found == ["50 km/h", "the speed limit", "the speed limit"]
