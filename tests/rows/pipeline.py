@@ -116,6 +116,7 @@ def dead_letters(now: datetime) -> list[Row]:
             "vehicle_id": vehicle_id(n),
             "received_at": now - timedelta(minutes=n),
             "bytes": 900,
+            "messages": {1: 30, 2: 0}.get(n),
             "digest": hashlib.sha256(str(n).encode()).hexdigest(),
         }
         for n, reason in enumerate(reasons)
