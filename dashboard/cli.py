@@ -118,10 +118,14 @@ def trips(
 def _ways(connection: "Connection[Any]", trips: list[dict[str, Any]], form: str) -> bytes:
     import pandas as pd
 
-    from dashboard.screens.trips import queries
+    from dashboard.screens.trips import path, queries
     from dashboard.shared import tracks
 
-    found = [way for trip in trips if not (way := queries.way(connection, trip)).empty]
+    found = []
+    for trip in trips:
+        during = (trip["vehicle_id"], trip["started_at"], trip["ended_at"])
+        way = path.track(trip, queries.trip_points(connection, *during, queries.WAY_MOST))
+        found += [] if way.empty else [way]
     typer.echo(f"{len(found)} of {len(trips)} trips have positions that are stored", err=True)
     make = {"gpx": tracks.to_gpx, "geojson": tracks.to_geojson}[form]
     return make(pd.concat(found) if found else pd.DataFrame(columns=tracks.TRACK))

@@ -215,8 +215,8 @@ def bars(
     title: str, found: pd.DataFrame, at: str, column: str, of: pd.DatetimeIndex, digits: int = 0
 ) -> Bars:
     """A bar for each hour of the day; an hour without a row has none."""
-    known = found.set_index(pd.to_datetime(found[at], utc=True))[column].astype(float)
-    values = known.reindex(of.tz_convert("UTC"))
+    hour = of.searchsorted(pd.to_datetime(found[at], utc=True), side="right") - 1  # that it begins in
+    values = found[column].astype(float).set_axis(hour).reindex(range(len(of)))
     top = values.max()
     high = [None if pd.isna(value) else round(HIGH_PX * value / top, 1) if top else 0.0 for value in values]
     words = [number(value, digits=digits) for value in values]

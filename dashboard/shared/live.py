@@ -207,7 +207,7 @@ def status_line(fresh: dict[str, Any] | None, zone: ZoneInfo) -> str:
     return text.joined(
         f"Data as of **{text.clock(fresh['data_as_of'], zone, at)}** ({age} ago)",
         f"watermark {behind} behind" if behind else "no watermark",
-        f"late frames {fresh['late_frames']:,} in 24 h, {fresh['late_open']:,} open",
+        f"late frames {fresh['late_frames']:,} in 24 h, {fresh['late_open']:,} not repaired",
         f"times in {zone.key}",
     )
 
@@ -320,6 +320,13 @@ def open_list(
         st.session_state[PICKED] = partial(choose, place)
 
     _selectable(found, columns, key, alt, pick, **options)
+
+
+def say_listed(found: pd.DataFrame, what: str, most: int) -> None:
+    """Say above a list how many there are, and how one is opened."""
+    more = f"; the first {len(found)} are shown" if len(found) == most else ""
+    how = "Click a row, or move with the arrow keys, to open it below."
+    st.caption(f"{text.counted(len(found), what)}{more}. {how}")
 
 
 def leading(found: pd.DataFrame, columns: Columns, key: str, alt: str, named: str, **options: Any) -> None:

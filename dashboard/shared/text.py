@@ -53,8 +53,13 @@ def number(value: Any, unit: str = "", digits: int = 0) -> str:
     return f"{float(value):,.{digits}f}" + (f" {unit}" if unit else "")
 
 
+def counted(count: int, what: str) -> str:
+    """``1 record``, ``1,234 records``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: Any) -> str:
-    """``45 s``, ``12 min``, ``3 h 05 min``, ``2 d 4 h``; a dash where there is no value."""
+    """``45 s``, ``12 min``, ``3 h 05 min``, ``2 d 4 h``, ``10.0 years``; a dash where there is no value."""
     if missing(seconds):
         return NONE
     s = max(0, round(float(seconds)))
@@ -64,7 +69,8 @@ def duration(seconds: Any) -> str:
         return f"{s // 60} min"
     if s < 172_800:
         return f"{s // 3600} h {s % 3600 // 60:02d} min"
-    return f"{s // 86_400} d {s % 86_400 // 3600} h"
+    years = s / (365.25 * 86_400)
+    return f"{s // 86_400} d {s % 86_400 // 3600} h" if years < 2 else f"{years:.1f} years"
 
 
 def clock(at: Any, tz: ZoneInfo, now: datetime | None = None) -> str:

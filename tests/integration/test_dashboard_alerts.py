@@ -250,7 +250,7 @@ def test_an_incident_is_assigned_commented_acknowledged_and_silenced_by_its_caus
         form.get_by_label(label, exact=True).fill(words)
         form.get_by_role("button", name=way).click()
         expect(form).to_have_count(0)
-    expect(dispatcher.metric("Who has it")).to_have_text("workshop")
+    expect(dispatcher.metric("Assigned to")).to_have_text("workshop")
     dispatcher.still()
     dispatcher.page.get_by_label("Note").fill("slow leak")
     button(dispatcher, "Acknowledge").click()

@@ -57,7 +57,7 @@ def test_figures_map_and_charts_equal_the_rows_and_follow_them_and_the_zoom_stay
     shown |= {"Incidents": "5", "Mean speed": "31.5 km/h"}
     for label, value in shown.items():
         expect(reader.metric(label)).to_have_text(value)
-    expect(reader.page.get_by_text("late frames 5 in 24 h, 3 open")).to_be_visible()
+    expect(reader.page.get_by_text("late frames 5 in 24 h, 3 not repaired")).to_be_visible()
     check_map(reader, MAJOR_ROAD)
     assert any(url.startswith(f"{reader.base}{maps.ROADS_PATH}") for url in reader.requests)
     charts_drawn(reader, 2)

@@ -171,7 +171,7 @@ def _incident(number: int) -> None:
         "Last finding": text.clock(found["last_at"], live.tz(), live.now()),
         "Alerts": text.number(found["alerts"]),
         "Vehicles": text.number(found["vehicles"]),
-        "Who has it": found["assigned_to"] or text.NONE,
+        "Assigned to": found["assigned_to"] or text.NONE,
     }
     live.figures("figures_incident", tiles)
     lines = [text.joined(tables.whose(found), found["model"]), f"rules: {', '.join(found['rules'])}"]

@@ -19,7 +19,7 @@ from stream_jobs.alerts.store import AlertStore
 
 STATUS: Final = {"active": True, "cleared": False, "all": None}
 SEEN: Final = {"all": None, "no": False, "yes": True}
-NOBODY: Final = "nobody"  # has it
+NOBODY: Final = "nobody"
 SPANS_D: Final = {"7 days": 7, "30 days": 30, "90 days": 90}
 END_BUTTONS_MOST: Final = 12
 LISTED, TURN, ENDING = "alert_list", "alert_turn", "ending_silence"
@@ -49,8 +49,9 @@ def _filters(kind: Kind) -> tuple[Any, ...]:
             cause = one_of("Cause", "cause", _options(rules, "cause", address.get("cause")))
             people = _options(ask_slowly(queries.assignees), "assigned_to", address.get("assigned"))
             seen = SEEN[live.choice("Acknowledged", SEEN, "seen", "all")]
-            more = (cause, one_of("Who has it", "assigned", [NOBODY, *people]), seen)
-        vehicle = st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder="all", width=200)
+            more = (cause, one_of("Assigned to", "assigned", [NOBODY, *people]), seen)
+        hint: Any = {"placeholder": "All; a whole id", "bind": "query-params", "width": 200}
+        vehicle = st.text_input("Vehicle", key="vehicle", **hint)
     return vehicle.strip() or None, severities, active, *more
 
 
@@ -72,10 +73,8 @@ def _listing(kind: Kind, asked: tuple[Any, ...]) -> None:
     if not numbers:
         st.success(f"No {kind.name} matches. {text.RAISE}", icon=":material/check_circle:")
         return
-    more = f"; the first {len(found)} are shown" if len(found) == shared_queries.LISTED_MOST else ""
-    many = f"{len(found)} {kind.name}{'' if len(found) == 1 else 's'}"
     with st.container(horizontal=True, vertical_alignment="center", key="list_head"):
-        st.caption(f"{many}{more}. Click a row, or move with the arrow keys, to open it below.")
+        live.say_listed(found, kind.name, shared_queries.LISTED_MOST)
         if newcomers:
             label, icon = f"{newcomers} new: show", ":material/refresh:"
             st.button(label, key="renew", on_click=_renew, icon=icon, type="tertiary")
@@ -98,7 +97,7 @@ def _renew() -> None:
 
 def _rules(days: int) -> None:
     zone = live.tz()
-    today = datetime.now(zone).date()
+    today = live.now().tz_convert(zone).date()
     listed = [today - timedelta(days=k) for k in reversed(range(days))]
     start, end = (datetime.combine(day, time(), zone) for day in (listed[0], today + timedelta(days=1)))
     known = live.rows(ask(shared_queries.rules))

@@ -68,7 +68,7 @@ INCIDENTS: Final[Columns] = {
     "Since": ("opened_at", clock),
     "Age": ("age_s", duration),
     "Alerts": "alerts",
-    "Has it": ("assigned_to", known),
+    "Assigned to": ("assigned_to", known),
     "Message": "message",
 }
 

@@ -69,7 +69,7 @@ def _flags(frame: pd.DataFrame, x: Spec) -> list[Spec]:
 
     In pixels from the bottom: it has no share in the chart's scale.
     """
-    step = float(frame["s"].diff().median())
+    step = float(frame["s"].diff().median()) if len(frame) > 1 else 0.0
     on = {name: frame.loc[frame[name] == True, "s"] for name in FLAGS}  # noqa: E712  nulls are not on
     there = {FLAGS[name][0]: FLAGS[name][1] for name in FLAGS if len(on[name])}
     bands: list[Spec] = []
@@ -108,7 +108,7 @@ def whole(defects: Any) -> str:
     """How many defects, in words; ``defects`` is their number or null."""
     if text.missing(defects):
         return "not checked"
-    return "whole" if defects == 0 else f"{int(defects)} defects"
+    return "whole" if defects == 0 else text.counted(int(defects), "defect")
 
 
 SIGNED: Final = {

@@ -32,9 +32,7 @@ def _listing() -> None:
     found = live.rows(ask(queries.crash_list, *wanted), none)
     keys = tuple(found["record_name"])
     key = f"crashes_{hash(keys)}"  # another list is another table: no mark on the wrong row
-    more = f"; the first {len(found)} are shown" if len(found) == queries.RECORD_LIMIT else ""
-    many = "1 record" if len(found) == 1 else f"{len(found)} records"
-    st.caption(f"{many}{more}. Click a row, or move with the arrow keys, to open it below.")
+    live.say_listed(found, "record", queries.RECORD_LIMIT)
     high = live.height(len(found), 6, 240 if _chosen() else 600)
 
     def choose(place: int) -> None:
@@ -164,7 +162,7 @@ def _bundle(key: Key) -> None:
 live.header("Crashes")
 with live.toolbar():
     st.pills("Verdict", list(charts.VERDICT_SIGNS), key="verdict", bind="query-params")
-    st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder="all", width=200)
+    st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder="All; a whole id", width=200)
 live.part(_listing)
 with live.section():
     _opened()

@@ -15,7 +15,7 @@ MANY: Final = (6, HIGH_PX)  # with more rows it has that height
 NOT_MEASURED: Final = "Not known: nothing has measured it yet (`odograph watch`)."
 PARTS: Final[dict[str, Any]] = {
     "Last 15 minutes": st.column_config.AreaChartColumn(width="small", y_min=0, help="its rate"),
-    "Errors": st.column_config.NumberColumn(format="%d", help="since the last look"),
+    "Errors": st.column_config.NumberColumn(format="%d", help="since the measurement before"),
     "Waiting": st.column_config.NumberColumn(format="localized", help="messages or records, for it"),
     "Full": st.column_config.ProgressColumn(format="%.1f %%", min_value=0, max_value=100),
     "Cores": st.column_config.NumberColumn(format="%.2f", help="CPU cores busy with it"),
@@ -51,10 +51,10 @@ def _now() -> None:
         tiles = {
             "Waiting in Kafka": text.number(fresh["lag_records"]),
             "Late, 24 h": text.number(fresh["late_frames"]),
-            "Late, open": text.number(fresh["late_open"]),
+            "Late, not repaired": text.number(fresh["late_open"]),
             "Quarantined, 24 h": text.number(fresh["quarantined_frames"]),
             "Dead letters, 24 h": text.number(fresh["dead_letters"]),
-            "Dropped late": text.number(fresh["dropped_late"]),
+            "Dropped late, last batch": text.number(fresh["dropped_late"]),
         }
         live.figures("figures", tiles)
     put_off = ask(queries.overload)

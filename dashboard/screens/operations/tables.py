@@ -21,7 +21,7 @@ STAGES: Final = {
     "maintenance": ("Maintenance", "runs"),
     "downlink": ("Downlink", "alerts"),
     "postgres": ("TimescaleDB", "commits"),
-    "dashboard": ("Dashboard", "questions"),
+    "dashboard": ("Dashboard", "queries"),
     "proxy": ("Proxy of the dashboards", ""),
     "mirror": ("Mirror of the other region", ""),
 }
@@ -198,14 +198,8 @@ TASKS: Final[Columns] = {  # periodic tasks of maintenance and of the stream job
 
 
 def _clock(row: Record) -> str:
-    ahead = [] if row["ahead_s"] is None else [f"{_long(row['ahead_s'])} ahead"]
+    ahead = [] if row["ahead_s"] is None else [f"{duration(row['ahead_s'])} ahead"]
     return ", ".join([*ahead, *(["never set"] if row["unset"] else [])]) or text.NONE
-
-
-def _long(seconds: Any) -> str:
-    """A duration; in years from two years on."""
-    years = float(seconds) / 86_400 / 365.25
-    return f"{years:.1f} years" if years >= 2 else duration(seconds)
 
 
 OFF_TIME: Final[Columns] = {  # late and quarantined frames by vehicle
@@ -231,7 +225,7 @@ def defence(found: Record, lateness_s: float) -> str:
     have = f"{share:.3f} % of {frames:,} frames came within the delay in force, {lateness_s:g} s."
     if found["needed_s"] is None:
         return f"{have} That is 99.9 % or more: no longer delay is needed."
-    return f"{have} A delay of {_long(found['needed_s'])} would have saved 99.9 %."
+    return f"{have} A delay of {duration(found['needed_s'])} would have saved 99.9 %."
 
 
 def pushed(found: Record) -> str:
@@ -242,14 +236,14 @@ def pushed(found: Record) -> str:
     if found["ahead_worst_s"] is None:
         return f"{frames:,} frames with a clock that was never set were kept from the watermark."
     return (
-        f"Without the quarantine the watermark would stand {_long(found['ahead_worst_s'])} ahead, and every"
-        f" honest frame since would be late ({frames:,} frames were kept from it)."
+        f"Without the quarantine the watermark would stand {duration(found['ahead_worst_s'])} ahead, and all "
+        f"frames with a right clock since then would be late ({frames:,} frames were kept from it)."
     )
 
 
 AUDIT: Final[Columns] = {  # the conservation ledger by hour
     "Hour": ("hour", clock),
-    "Balance": ("residual", lambda left: "balances" if left == 0 else f"{left:,} missing"),
+    "Balance": ("residual", lambda left: "balances" if left == 0 else f"{left:,} unaccounted for"),
     "Up to": ("closed_until", clock),
     "Vehicles": "vehicles",
     "Generated": "generated",
@@ -339,6 +333,6 @@ SIZES: Final[Columns] = {  # the biggest tables
     "Table": "table",
     "MiB": ("bytes", mib, ONE),
     "Rows, about": ("about_rows", None, GROUPED),
-    "Oldest chunk": ("since", lambda day: text.NONE if text.missing(day) else f"{day:%Y-%m-%d}"),
+    "Oldest chunk": ("since", text.minute),
     "Kept": ("kept_days", lambda days: "for ever" if text.missing(days) else f"{days:.0f} days"),
 }

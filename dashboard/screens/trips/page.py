@@ -133,7 +133,9 @@ def _events(found: Record) -> None:
         player.component("trip")(key="trip", data=data)
         live.name_ground()
         st.html(pictures.trip())
-        st.html(downloads.links("track", "The trip's way", later(queries.way, found), tuple(downloads.FORMS)))
+        whole = later(queries.trip_points, *during, queries.WAY_MOST)
+        forms = tuple(downloads.FORMS)
+        st.html(downloads.links("track", "The trip's way", lambda: path.track(found, whole()), forms))
     else:
         live.nothing("No position of this trip is stored: its windows have gone, or had no place.")
     none = "No harsh event, no idling, no alert, and no stop beside it."

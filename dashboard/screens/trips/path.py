@@ -80,8 +80,9 @@ def path(found: pd.DataFrame, ratios: pd.DataFrame) -> Record:
     }
 
 
-def track(trip: Record, found: pd.DataFrame) -> pd.DataFrame:
+def track(trip: Record, points: pd.DataFrame) -> pd.DataFrame:
     """The way as points, a row of shared/tracks.py each; where a piece joins none, a segment begins."""
+    found = pieces(points)
     more = {name: trip[name] for name in ("trip_id", "vehicle_id")}
     more |= {"time": pd.to_datetime(found["t_ms"], unit="ms", utc=True)}
     return found.assign(segment=(found["joined"] == False).cumsum(), **more)[tracks.TRACK]  # noqa: E712

@@ -4,11 +4,7 @@ from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Final
 
-import pandas as pd
-
-from dashboard.db import Connection, Query, queries_of
-from dashboard.screens.trips import path
-from dashboard.shared.text import Record
+from dashboard.db import Query, queries_of
 
 SQL: Final = queries_of(__file__)
 
@@ -18,15 +14,8 @@ trips: Query[...] = SQL["trips"]
 trip_sums: Query[[Sequence[str] | None, int, date | None, str, bool]] = SQL["trip_sums"]
 trip: Query[[str]] = SQL["trip"]
 
-POINTS_MOST, WAY_MOST = 5_000, 1_000_000
-
+POINTS_MOST, WAY_MOST = 5_000, 1_000_000  # that are drawn; that are exported
 trip_points: Query[[str, datetime, datetime, int]] = SQL["trip_points"]
-
-
-def way(connection: Connection, trip: Record) -> pd.DataFrame:
-    """The way of a trip as points of shared/tracks.py, none left out."""
-    points = trip_points(connection, trip["vehicle_id"], trip["started_at"], trip["ended_at"], WAY_MOST)
-    return path.track(trip, path.pieces(points))
 
 
 speed_ratio: Query[[list[str], list[int], list[float | None]]] = SQL["speed_ratio"]

@@ -229,9 +229,12 @@ def _quality_words(counted: Record, gaps: Record) -> list[str]:
             f"{text.duration(counted['delay_max_s'])} at most; {counted['late_open']} are not repaired yet."
         )
     if counted.get("quarantined"):
-        ahead = counted.get("ahead_p50_s")
-        clock = "" if ahead is None or ahead <= 0 else f", ahead by {text.duration(ahead)} (median)"
-        found.append(f"Clock: {counted['clock_unset']} frames with a clock never set{clock}.")
+        unset, ahead = counted["clock_unset"], counted["quarantined"] - counted["clock_unset"]
+        words = [f"{text.counted(unset, 'frame')} with a clock never set"] if unset else []
+        if ahead:
+            by = text.duration(counted["ahead_p50_s"])
+            words.append(f"{text.counted(ahead, 'frame')} with a clock ahead, by {by} (median)")
+        found.append(f"Clock: {', '.join(words)}.")
     return found or ["Nothing was late, and no clock was wrong, in this span."]
 
 

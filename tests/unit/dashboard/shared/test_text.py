@@ -67,8 +67,8 @@ def fresh(**changes: object) -> dict[str, object]:
 
 def test_the_header_says_how_new_the_data_is() -> None:
     assert live.status_line(fresh(), BERLIN) == (
-        "Data as of **13:59:57 CEST** (3 s ago) · watermark 64 s behind · late frames 1,200 in 24 h, 3 open"
-        " · times in Europe/Berlin"
+        "Data as of **13:59:57 CEST** (3 s ago) · watermark 64 s behind · late frames 1,200 in 24 h, "
+        "3 not repaired · times in Europe/Berlin"
     )
 
 

@@ -56,7 +56,7 @@ def test_a_way_is_not_drawn_across_a_jump_or_a_silence() -> None:
 def track() -> pd.DataFrame:
     """Three places in a row, then one far away."""
     way = windows((49.0, 8.4, 30, 32), (49.001, 8.4, None, 42), (49.001, 8.4015, 40, 42), (51.0, 8.4, 40, 42))
-    return trip_path.track({"trip_id": "a1", "vehicle_id": "WDB1240001A000001"}, trip_path.pieces(way))
+    return trip_path.track({"trip_id": "a1", "vehicle_id": "WDB1240001A000001"}, way)
 
 
 def test_a_ways_gpx_is_valid_and_has_a_time_a_point_and_a_segment_after_a_jump() -> None:
@@ -122,7 +122,7 @@ def test_a_ways_geojson_has_a_line_or_point_a_segment_with_times_and_speeds() ->
 def test_no_way_is_an_empty_file_of_either_form() -> None:
     none = trip_path.track(
         {"trip_id": "a1", "vehicle_id": "WDB1240001A000001"},
-        trip_path.pieces(windows((None, None, 30.0, 32.0))),
+        windows((None, None, 30.0, 32.0)),
     )
     assert len(ET.fromstring(tracks.to_gpx(none))) == 0
     assert json.loads(tracks.to_geojson(none)) == {"type": "FeatureCollection", "features": []}
