@@ -5,14 +5,14 @@ The SQL of each page is in its ``queries.sql``, and named in ``queries.py``: one
 null, never 0.
 """
 
+import re
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
-from inspect import Parameter, Signature
-from typing import Any, Concatenate, Final, LiteralString, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 
 import pandas as pd
 import psycopg
@@ -143,38 +143,27 @@ def name_of(query: Callable[..., pd.DataFrame]) -> str:
 
 
 def _short(error: psycopg.Error) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-def frame(connection: Connection, sql: LiteralString, **parameters: Any) -> pd.DataFrame:
-    """The rows of one query; ``attrs[NUMBER]`` tells this result from every other one."""
-    if isinstance(connection, TenantConnection):
-        sql = sql.replace("serving.", "tenant.")
-    cursor = connection.execute(sql, parameters)
-    found = pd.DataFrame(cursor.fetchall(), columns=[column.name for column in cursor.description or ()])
-    found.attrs[NUMBER] = uuid.uuid4().hex
-    return found
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def query(head: str, sql: str) -> Any:
     """A query by its head, ``name(parameter, other = 20)``, and its SQL; called, it returns the rows.
 
     A parameter with a value, a whole number or NULL, may be left out. Their types stand where it is named, as
-    ``Query[[str, datetime]]``.
+    ``Query[[str, datetime]]``. ``attrs[NUMBER]`` of the rows tells this result from every other one.
     """
     name, _, parameters = head.rstrip(")").partition("(")
-    kind, made = Parameter.POSITIONAL_OR_KEYWORD, []
-    for key, _, value in (word.partition(" = ") for word in parameters.split(", ") if word):
-        default = {"": Parameter.empty, "NULL": None}.get(value) if value in ("", "NULL") else int(value)
-        made.append(Parameter(key, kind, default=default))
-    signature = Signature(made)
+    heads = dict(re.findall(r"(\w+)(?: = (\w+))?", parameters))
+    defaults = {key: None if value == "NULL" else int(value) for key, value in heads.items() if value}
 
     def run(connection: Connection, /, *values: Any, **named: Any) -> pd.DataFrame:
-        bound = signature.bind(*values, **named)
-        bound.apply_defaults()
-        lists = {k: list(v) if isinstance(v, tuple) else v for k, v in bound.arguments.items()}
-        return frame(connection, sql, **lists)
+        bound = defaults | dict(zip(list(heads)[: len(values)], values, strict=True)) | named
+        lists = {key: list(value) if isinstance(value, tuple) else value for key, value in bound.items()}
+        mine = sql.replace("serving.", "tenant.") if isinstance(connection, TenantConnection) else sql
+        cursor = connection.execute(mine.encode(), lists)
+        found = pd.DataFrame(cursor.fetchall(), columns=[column.name for column in cursor.description or ()])
+        found.attrs[NUMBER] = uuid.uuid4().hex
+        return found
 
     run.__name__ = name
     return run

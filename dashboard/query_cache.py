@@ -124,9 +124,6 @@ class QueryCache:
             for key in [key for key in self._known if key.startswith(start)]:
                 del self._known[key]
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def layer(self, kind: str, frame: pd.DataFrame) -> LayerRows:
         """A result's rows as a layer of this kind, one for all readers; whoever shows them keeps them."""
         layer: Layer = (kind, frame.attrs[NUMBER])
@@ -268,12 +265,9 @@ class Ask:
         if paused() and key in held:
             return held[key]
         good_s = self.good_s or settings().dashboard.refresh_s * SHARED
-        try:
-            result = cache().get(key, good_s, later(query, *args, **kwargs))
-        except ServiceError as error:
-            _unanswered(query, error)
+        result = _answer(query, lambda: cache().get(key, good_s, later(query, *args, **kwargs)))
+        if result is None:
             return held.get(key)
-        too_slow().discard(name_of(query))
         back = result.attrs[ASKED] > state.get(AWAY_SINCE, 0.0)  # an older one does not prove it
         if back and state.pop(AWAY, None) is not None:
             state[OUTAGES] = outages() + 1
@@ -281,12 +275,17 @@ class Ask:
         return result
 
 
-def _unanswered(query: Callable[..., pd.DataFrame], error: ServiceError) -> None:
-    """Note for the header line what is missing: this figure, or all of them."""
-    if isinstance(error, SlowError):
-        too_slow().add(name_of(query))
-    else:
+def _answer(query: Callable[..., Any], run: Callable[[], pd.DataFrame]) -> pd.DataFrame | None:
+    """The rows that ``run`` gives. Without an answer none; the header line says then what is missing."""
+    slow = too_slow()
+    slow.discard(name_of(query))
+    try:
+        return run()
+    except SlowError:
+        slow.add(name_of(query))
+    except ServiceError as error:
         st.session_state[AWAY], st.session_state[AWAY_SINCE] = str(error), time.monotonic()
+    return None
 
 
 ask: Final = Ask()
@@ -337,13 +336,7 @@ def scoped(kind: str) -> str:
 
 def fetch(query: Query[P], *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame | None:
     """The rows, not kept; None where there was no answer."""
-    try:
-        rows = run_now(query, *args, **kwargs)
-    except ServiceError as error:
-        _unanswered(query, error)
-        return None
-    too_slow().discard(name_of(query))
-    return rows
+    return _answer(query, later(query, *args, **kwargs))
 
 
 def forget(*queries: Callable[..., pd.DataFrame]) -> None:

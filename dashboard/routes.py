@@ -34,8 +34,7 @@ from infra.settings import settings as contract
 from stream_jobs.crashes import tables
 from stream_jobs.crashes.bundle import one_line
 
-TILE: Final = CLUSTERS_PATH + "/{z:int}/{x:int}/{y:int}.json"
-TILES: Final = basemap.TILES_PATH + "/{z:int}/{x:int}/{y:int}"
+SQUARE: Final = "/{z:int}/{x:int}/{y:int}"
 DEEPEST: Final = 24
 Rows = Callable[[], pd.DataFrame]
 BUNDLE_PATH: Final = "/crash/bundle"
@@ -122,7 +121,7 @@ def ground_routes() -> list[Route]:
         return Response(status_code=204) if found is None else Response(found, headers=tiles.headers)
 
     drawn = (Route(path, stored) for path in basemap.STORED)
-    return [Route(maps.ROADS_PATH, roads), *drawn, Route(TILES, tile)]
+    return [Route(maps.ROADS_PATH, roads), *drawn, Route(basemap.TILES_PATH + SQUARE, tile)]
 
 
 def _square(request: Request) -> tuple[int, int, int] | None:
@@ -165,7 +164,7 @@ def layer_routes(refresh_s: float) -> list[Route]:
         return of_states(request, maps.vehicle_rows, "vehicles")
 
     of_traffic = (Route(path, traffic) for path in (maps.CELLS_PATH, maps.EDGES_PATH))
-    return [Route(maps.VEHICLES_PATH, vehicles), Route(TILE, bubbles), *of_traffic]
+    return [Route(maps.VEHICLES_PATH, vehicles), Route(f"{CLUSTERS_PATH}{SQUARE}.json", bubbles), *of_traffic]
 
 
 def _layer(request: Request, kind: str, variant: str, build: Build, now: Rows) -> Response:

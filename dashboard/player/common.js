@@ -64,16 +64,6 @@ function ring(context, x, y, radius, colour, width = 2.5) {
   context.stroke();
 }
 
-// One icon of a sheet, turned clockwise by degrees; nothing before the sheet has come.
-function drawIcon(context, sheet, cell, x, y, size, turn) {
-  if (!cell || !sheet.complete) return;
-  context.save();
-  context.translate(x, y);
-  if (turn) context.rotate((turn * Math.PI) / 180);
-  context.drawImage(sheet, cell.x, cell.y, cell.width, cell.height, -size / 2, -size / 2, size, size);
-  context.restore();
-}
-
 // Streamlit also ends a run of the script that newer data has overtaken: the picture goes only with its element.
 function leave(root) {
   if (root.host?.isConnected) return;

@@ -2,7 +2,6 @@
 // React keeps among the hooks above the canvas.
 
 const EVERY_MS = 200;
-const EQUATOR_M = 40075017;
 
 function deckOf(canvas) {
   const key = Object.keys(canvas).find((name) => name.startsWith("__reactFiber$"));

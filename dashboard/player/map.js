@@ -106,11 +106,6 @@ class RoadMap {
     return x > -margin && y > -margin && x < this.width + margin && y < this.height + margin;
   }
 
-  lookAt(x, y) {
-    this.centre = [x, y];
-    this.stale = true;
-  }
-
   // Draw at the next frame: all of it, or what lies over the roads only.
   refresh() {
     this.stale = true;
@@ -193,17 +188,16 @@ class RoadMap {
 
   listen() {
     const canvas = this.top;
-    canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    const zoom = (event) => {
+      event.preventDefault();
+      this.zoomBy(clamp(-event.deltaY * WHEEL_STEP, -1, 1), event.offsetX, event.offsetY);
+    };
+    canvas.addEventListener("wheel", zoom, { passive: false });
     canvas.addEventListener("pointerdown", (event) => this.press(event));
     canvas.addEventListener("pointermove", (event) => this.move(event));
     for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, (event) => this.lift(event));
     canvas.addEventListener("pointerleave", () => this.onHover(null));
     canvas.addEventListener("dblclick", (event) => this.zoomBy(1, event.offsetX, event.offsetY));
-  }
-
-  wheel(event) {
-    event.preventDefault();
-    this.zoomBy(clamp(-event.deltaY * WHEEL_STEP, -1, 1), event.offsetX, event.offsetY);
   }
 
   press(event) {

@@ -185,12 +185,19 @@ class Replay {
   centre() {
     const one = this.following && this.drawn.find((each) => each.id === this.picked);
     if (!one) return;
-    this.map.lookAt(one.x, one.y);
+    this.map.centre = [one.x, one.y];
     this.map.paintRoads();
   }
 
+  // Turned clockwise by degrees; nothing before the sheet has come.
   icon(context, name, x, y, size, turn) {
-    drawIcon(context, this.sheet, this.data.icons.mapping[name], x, y, size, turn);
+    const cell = this.data.icons.mapping[name];
+    if (!cell || !this.sheet.complete) return;
+    context.save();
+    context.translate(x, y);
+    context.rotate((turn * Math.PI) / 180);
+    context.drawImage(this.sheet, cell.x, cell.y, cell.width, cell.height, -size / 2, -size / 2, size, size);
+    context.restore();
   }
 
   choose(place) {

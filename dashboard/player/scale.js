@@ -1,5 +1,6 @@
 // A scale bar: the longest round length that fits; its words and its width, px.
 const SCALE_MOST_PX = 110;
+const EQUATOR_M = 40075017; // once round it
 
 function scaleBar(metresPerPx) {
   const room = metresPerPx * SCALE_MOST_PX;

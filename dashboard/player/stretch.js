@@ -31,14 +31,9 @@ class Stretch {
     earlier.ids.forEach((id, old) => {
       const last = earlier.lastOf(old);
       if (!last) return;
-      if (!rows.has(id)) rows.set(id, this.add(id));
+      if (!rows.has(id)) rows.set(id, this.ids.push(id) - 1); // beyond the arrays: it has a place before them only
       if (!this.before.has(rows.get(id))) this.before.set(rows.get(id), last);
     });
-  }
-
-  add(id) {
-    this.ids.push(id);
-    return this.ids.length - 1; // beyond the arrays: it has a place before them only
   }
 
   // Whether there is a place; a vehicle of an earlier stretch only has no row in the arrays.

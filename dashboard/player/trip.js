@@ -106,22 +106,12 @@ class Trip {
         context.stroke();
       }
     }
-    this.data.marks.forEach((mark) => this.drawMark(context, mark));
-    this.drawEnd(context, 0, "A");
-    this.drawEnd(context, this.x.length - 1, "B");
-    this.drawCursor(context);
-  }
-
-  drawMark(context, mark) {
-    if (mark.lat === null || mark.lon === null) return;
-    badge(context, this.map.px(worldX(mark.lon)), this.map.py(worldY(mark.lat)), mark.sign, mark.colour, 8);
-  }
-
-  drawEnd(context, at, letter) {
-    badge(context, this.map.px(this.x[at]), this.map.py(this.y[at]), letter, this.data.tone.end, 9);
-  }
-
-  drawCursor(context) {
+    for (const { lat, lon, sign, colour } of this.data.marks) {
+      if (lat !== null && lon !== null) badge(context, this.map.px(worldX(lon)), this.map.py(worldY(lat)), sign, colour, 8);
+    }
+    for (const [at, letter] of [[0, "A"], [this.x.length - 1, "B"]]) {
+      badge(context, this.map.px(this.x[at]), this.map.py(this.y[at]), letter, this.data.tone.end, 9);
+    }
     const [x, y] = [this.map.px(this.x[this.at]), this.map.py(this.y[this.at])];
     ring(context, x, y, 9, this.data.tone.outline, 5);
     ring(context, x, y, 9, this.data.tone.cursor, 3);

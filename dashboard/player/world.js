@@ -1,7 +1,5 @@
 // Places as Web Mercator in 0..1, roads in it, and small arithmetic.
 
-const WORLD_M = 40075017; // once round the equator
-
 function worldX(lon) {
   return (lon + 180) / 360;
 }
@@ -17,7 +15,7 @@ function degrees(x, y) {
 
 // Metres of a path in world units at a latitude.
 function metres(dx, dy, y) {
-  return (Math.hypot(dx, dy) * WORLD_M) / Math.cosh(Math.PI * (1 - 2 * y));
+  return (Math.hypot(dx, dy) * EQUATOR_M) / Math.cosh(Math.PI * (1 - 2 * y));
 }
 
 function road(row) {

@@ -304,22 +304,34 @@ def linked(query: Query[P], what: str, gone: str, *args: P.args, **kwargs: P.kwa
 
     if found is None:
         st.fragment(again, run_every=settings().dashboard.refresh_s)()
-    elif found is not None and found.empty:
+    elif found.empty:
         st.warning(gone, icon=":material/link_off:")
         auth.page_not_theirs(what, (args, kwargs))
     return first(found)
 
 
 def open_list(
-    found: pd.DataFrame, columns: Columns, key: str, alt: str, choose: Callable[[int], None], **options: Any
+    found: pd.DataFrame,
+    columns: Columns,
+    key: str,
+    alt: str,
+    choose: Callable[[int], None],
+    anew: bool = True,
+    **options: Any,
 ) -> None:
-    """A table; a row chosen by mouse or arrow keys goes to ``choose``, and the whole page is drawn anew."""
+    """A table; a row, as drawn, chosen by mouse or arrow keys goes to ``choose``.
 
-    def pick(place: int) -> None:
-        choose(place)
-        st.session_state[PICKED] = partial(choose, place)
+    ``anew``: the whole page is drawn then.
+    """
 
-    _selectable(found, columns, key, alt, pick, **options)
+    def taken() -> None:
+        cells = st.session_state[key]["selection"]["cells"]
+        if cells and cells[0][0] < len(found):
+            choose(cells[0][0])
+            if anew:
+                st.session_state[PICKED] = partial(choose, cells[0][0])
+
+    table(found, columns, key, alt, on_select=taken, selection_mode="single-cell", **options)
 
 
 def say_listed(found: pd.DataFrame, what: str, most: int) -> None:
@@ -330,24 +342,13 @@ def say_listed(found: pd.DataFrame, what: str, most: int) -> None:
 
 
 def leading(found: pd.DataFrame, columns: Columns, key: str, alt: str, named: str, **options: Any) -> None:
-    """A table whose rows, as drawn, lead to a page by the value of the column ``named``, one of ADDRESS."""
+    """A table whose rows lead to a page by the value of the column ``named``, one of ADDRESS."""
     page, word = ADDRESS[named]
 
     def lead(place: int) -> None:
         _lead(page, **{word: str(found[named].iloc[place])})
 
-    _selectable(found, columns, key, alt, lead, **options)
-
-
-def _selectable(
-    found: pd.DataFrame, columns: Columns, key: str, alt: str, take: Callable[[int], None], **options: Any
-) -> None:
-    def taken() -> None:
-        cells = st.session_state[key]["selection"]["cells"]
-        if cells and cells[0][0] < len(found):
-            take(cells[0][0])
-
-    table(found, columns, key, alt, on_select=taken, selection_mode="single-cell", **options)
+    open_list(found, columns, key, alt, lead, anew=False, **options)
 
 
 def renew() -> None:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-import pandas as pd
 import psycopg
 import pytest
 
 from dashboard import db
-from dashboard.db import Connection, Database, SlowError, frame
+from dashboard.db import Connection, Database, SlowError, query
 from dashboard.screens.crashes import queries as crash_queries
 from dashboard.screens.fleet import queries as fleet_queries
 from dashboard.screens.operations import queries as operations_queries
@@ -78,9 +77,9 @@ def test_the_dashboard_can_not_write(lane: Lane) -> None:
 
 def test_before_the_first_fleet_its_readers_are_told_so(lane: Lane) -> None:
     database = Database(lambda: lane.endpoints.db_dashboard_url, tenant=tenants.session_of(["north"]))
-    for query in (shared_queries.freshness, operations_queries.watermark_defence):  # a view, a function
+    for asked in (shared_queries.freshness, operations_queries.watermark_defence):  # a view, a function
         with pytest.raises(ServiceError, match="no fleet has been set yet"), database.connection() as opened:
-            query(opened)
+            asked(opened)
     database.close()
 
 
@@ -110,10 +109,6 @@ def test_a_database_that_accepts_and_never_answers_is_away_after_the_client_s_ow
         database.close()
 
 
-def slow(connection: Connection) -> pd.DataFrame:
-    return frame(connection, "SELECT pg_sleep(60)")
-
-
 def test_a_question_that_takes_too_long_is_given_up_over_a_connection_that_is_used_again(
     lane: Lane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +117,7 @@ def test_a_question_that_takes_too_long_is_given_up_over_a_connection_that_is_us
     with database.connection() as connection:
         used = connection.info.backend_pid
     with pytest.raises(SlowError, match="slow took too long"):
-        database.run(slow)
+        database.run(query("slow", "SELECT pg_sleep(60)"))
     with database.connection() as connection:
         assert connection.info.backend_pid == used
     database.close()

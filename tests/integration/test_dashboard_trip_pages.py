@@ -130,7 +130,7 @@ def check_cursor(reader: Visit) -> None:
     told = part(reader, "told")
     expect(told).to_contain_text("08:00:10 · 22 km/h · 55 % of free flow (40): congested")
     part(reader, "slider").fill("40")
-    expect(told).to_contain_text("harsh braking, grade 2: 0.47 g at 38 km/h")
+    expect(told).to_contain_text("harsh braking · 0.47 g (limit 0.30, grade 2) at 38 km/h")
     before = near(pixels_of(part(reader, "map")), "#b3135a")
     chart = part(reader, "chart")
     box = chart.bounding_box()

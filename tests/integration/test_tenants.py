@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 
 from dashboard import routes
-from dashboard.db import Database, TenantConnection, frame
+from dashboard.db import Database, TenantConnection, query
 from dashboard.screens.alerts import queries as alert_queries
 from dashboard.screens.fleet import queries as fleet_queries
 from infra.clients.db import open_connection
@@ -118,16 +118,15 @@ def test_every_query_of_the_dashboard_runs_for_a_fleet_and_shows_no_other(
     answered = 0
     for fleet in (A, B):
         with session(lane, fleet) as reader:
-            for query in queries:
-                held = dict(zip(query.__code__.co_freevars, query.__closure__ or (), strict=True))
-                nulls = dict.fromkeys(held["signature"].cell_contents.parameters)
+            for asked in queries:
+                held = dict(zip(asked.__code__.co_freevars, asked.__closure__ or (), strict=True))
                 try:
-                    found = frame(reader, held["sql"].cell_contents, **nulls)
+                    found = asked(reader, **dict.fromkeys(held["heads"].cell_contents))
                 except (psycopg.errors.IndeterminateDatatype, psycopg.errors.AmbiguousFunction):
                     found = None  # nulls alone do not say which types: the views were all tried above
                 answered += found is not None
                 text = "" if found is None else found.to_json()
-                assert foreign(text, fleets[fleet], fleets) == set(), query.__name__
+                assert foreign(text, fleets[fleet], fleets) == set(), asked.__name__
     assert answered > len(queries)
 
 
@@ -186,7 +185,7 @@ def test_connections_of_one_fleet_are_no_others(filled: tuple[Lane, Whose]) -> N
     for fleet in (A, B):
         database = Database(lambda: lane.endpoints.db_dashboard_url, tenant=tenants.session_of([fleet]))
         with database.connection() as connection:
-            seen = set(frame(connection, "SELECT vehicle_id FROM serving.fleet_latest")["vehicle_id"])
+            seen = set(query("seen", "SELECT vehicle_id FROM serving.fleet_latest")(connection)["vehicle_id"])
             ended = connection.execute("SHOW idle_session_timeout").fetchone()
         database.close()
         assert (seen, ended) == (fleets[fleet], ("1min",))

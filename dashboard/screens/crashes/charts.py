@@ -70,14 +70,12 @@ def _flags(frame: pd.DataFrame, x: Spec) -> list[Spec]:
     In pixels from the bottom: it has no share in the chart's scale.
     """
     step = float(frame["s"].diff().median()) if len(frame) > 1 else 0.0
-    on = {name: frame.loc[frame[name] == True, "s"] for name in FLAGS}  # noqa: E712  nulls are not on
-    there = {FLAGS[name][0]: FLAGS[name][1] for name in FLAGS if len(on[name])}
+    on = {flag: frame.loc[frame[name] == True, "s"] for name, flag in FLAGS.items()}  # noqa: E712  null: not on
+    there = {word: colour for (word, colour), times in on.items() if len(times)}
     bands: list[Spec] = []
-    for name, (word, _) in FLAGS.items():
-        if word not in there:
-            continue
-        top = PANEL_PX + WITH_FLAGS_PX - 2 - (len(bands) + 1) * BAND_PX
-        values = [{"s": s, "until": s + step, "flag": word} for s in on[name]]
+    for place, flag in enumerate(there.items(), 1):
+        top = PANEL_PX + WITH_FLAGS_PX - 2 - place * BAND_PX
+        values = [{"s": s, "until": s + step, "flag": flag[0]} for s in on[flag]]
         encoding = {
             "x": x,
             "x2": {"field": "until"},

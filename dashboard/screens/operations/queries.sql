@@ -36,9 +36,9 @@ ORDER BY hour DESC, no LIMIT 200
 -- name: alert_latency
 -- From receipt and from event to the alerts topic by rule, ms, over the last hour
 SELECT rule, count(*) AS findings,
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY received_ms) AS received_p50_ms,
-       percentile_cont(0.95) WITHIN GROUP (ORDER BY received_ms) AS received_p95_ms,
-       percentile_cont(0.5) WITHIN GROUP (ORDER BY event_ms) AS event_p50_ms
+       round(percentile_cont(0.5) WITHIN GROUP (ORDER BY received_ms)) AS received_p50_ms,
+       round(percentile_cont(0.95) WITHIN GROUP (ORDER BY received_ms)) AS received_p95_ms,
+       round(percentile_cont(0.5) WITHIN GROUP (ORDER BY event_ms)) AS event_p50_ms
 FROM (SELECT rule, stored_at, received_to_alert_ms::double precision AS received_ms,
              event_to_alert_ms::double precision AS event_ms
       FROM serving.alert_latency) l

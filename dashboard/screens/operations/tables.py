@@ -3,7 +3,7 @@
 Green is measured green: a part that was not measured just now is unknown, whatever it was before.
 """
 
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import pandas as pd
 
@@ -287,16 +287,12 @@ REJECTED: Final[Columns] = {"Kind": "kind", "Reason": "reason", "Count": "frames
 """What went into no window."""
 
 
-def _rounded(ms: Any) -> float:
-    return float("nan") if text.missing(ms) else float(round(ms))
-
-
 LATENCY: Final[Columns] = {  # from receipt and from the event to the alerts topic, by rule
     "Rule": "rule",
     "Findings": ("findings", None, GROUPED),
-    "Receipt to alert p50, ms": ("received_p50_ms", _rounded, GROUPED),
-    "p95, ms": ("received_p95_ms", _rounded, GROUPED),
-    "Event to alert p50, ms": ("event_p50_ms", _rounded, GROUPED),
+    "Receipt to alert p50, ms": ("received_p50_ms", float, GROUPED),
+    "p95, ms": ("received_p95_ms", float, GROUPED),
+    "Event to alert p50, ms": ("event_p50_ms", float, GROUPED),
 }
 
 

@@ -1,5 +1,6 @@
 """A day again: the whole map at any moment of it, and what shadow runs of stored days differ in from live."""
 
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ SPEEDS: Final = {"1x": 1, "10x": 10, "60x": 60, "300x": 300, "900x": 900}
 PLAYER: Final = "player"
 ANSWERED: Final = "player_answered"
 GATHER: Final = timedelta(minutes=1)  # after a day's first window most vehicles that drive have reported
-CLOCKS: Final = ("%H:%M:%S", "%H:%M")
 
 
 def _page() -> None:
@@ -40,12 +40,8 @@ def _page() -> None:
 
 def _moment(day: date, given: str | None) -> datetime | None:
     """The moment that an address names, as 08:30 or 08:30:10; None where it names none."""
-    for form in CLOCKS:
-        try:
-            at = datetime.strptime(given or "", form).time()
-        except ValueError:
-            continue
-        return datetime.combine(day, at, live.tz())
+    with suppress(ValueError):
+        return datetime.combine(day, time.fromisoformat(given or ""), live.tz())
     return None
 
 

@@ -116,7 +116,7 @@ def _events(found: Record) -> None:
     idle = live.rows(ask(queries.idle_episodes, *during))
     alerts = live.rows(ask(queries.trip_alerts, *during))
     stops = live.rows(ask(queries.stops_around, *during))
-    pieces = path.pieces(points)
+    happened, pieces = path.happenings(idle, harsh, alerts), path.pieces(points)
     if len(pieces):
         speeds = [row["speed_kmh"] for row in text.rows_of(pieces[["speed_kmh"]])]
         ratios = ask_large(queries.speed_ratio, pieces["cell"].tolist(), pieces["sector"].tolist(), speeds)
@@ -128,7 +128,7 @@ def _events(found: Record) -> None:
             "roads": live.road_address(),
             "ground": live.ground(),
             "path": path.path(pieces, pd.DataFrame() if ratios is None else ratios),
-            "marks": path.marks(path.halts(points), idle, harsh, alerts),
+            "marks": path.marks(path.halts(points), happened),
         }
         player.component("trip")(key="trip", data=data)
         live.name_ground()
@@ -139,8 +139,9 @@ def _events(found: Record) -> None:
     else:
         live.nothing("No position of this trip is stored: its windows have gone, or had no place.")
     none = "No harsh event, no idling, no alert, and no stop beside it."
-    listed = path.events(harsh, idle, stops, alerts)
-    live.listed("On the way", listed, none, path.EVENTS, "events", alt="Events of the trip")
+    live.listed(
+        "On the way", path.events(happened, stops), none, path.EVENTS, "events", alt="Events of the trip"
+    )
 
 
 live.header("Trips")

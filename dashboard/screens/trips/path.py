@@ -88,25 +88,35 @@ def track(trip: Record, points: pd.DataFrame) -> pd.DataFrame:
     return found.assign(segment=(found["joined"] == False).cumsum(), **more)[tracks.TRACK]  # noqa: E712
 
 
-def marks(
-    standing: Sequence[Record], idle: pd.DataFrame, harsh: pd.DataFrame, alerts: pd.DataFrame
-) -> list[Record]:
-    """What happened on the trip, in order of time: a sign, a colour and words each."""
-    stood = [(r, "■", STATES["parked"], f"stood {duration(r['duration_s'])}") for r in standing]
-    idled = [(r, "‖", STATES["idling"], f"idled {duration(r['duration_s'])}") for r in rows_of(idle)]
-    jerked = []
-    for r in rows_of(harsh):
-        sign, what = HARSH[r["kind"]]
-        words = f"{what}, grade {r['grade']}: {r['peak_g']:.2f} g at {r['speed_kmh']:.0f} km/h"
-        jerked.append((r, sign, HARSH_COLOURS.get(r["grade"], HARSH_COLOURS[3]), words))
-    alerted = [
-        (r, "!", SEVERITIES[r["severity"]], f"{r['severity']}: {r['message'] or r['rule']}")
-        for r in rows_of(alerts.rename(columns={"opened_at": "began_at"}))
-    ]
+def happenings(idle: pd.DataFrame, harsh: pd.DataFrame, alerts: pd.DataFrame) -> list[Record]:
+    """Idling, harsh events and alerts, each with ``sign``, ``colour``, ``what``, ``detail``, ``lasted_s``."""
     found = []
-    for row, sign, colour, words in [*stood, *idled, *jerked, *alerted]:
+    for r in rows_of(idle):
+        burnt = [text.number(r["fuel_l"], "l", 2), text.number(r["energy_kwh"], "kWh", 2)]
+        detail = ", ".join(part for part in burnt if part != text.NONE) or None
+        look = {"sign": "‖", "colour": STATES["idling"], "what": "idling"}
+        found.append(r | look | {"detail": detail, "lasted_s": r["duration_s"]})
+    for r in rows_of(harsh):
+        limit = f"limit {r['limit_g']:.2f}, grade {r['grade']}"
+        detail = f"{r['peak_g']:.2f} g ({limit}) at {r['speed_kmh']:.0f} km/h"
+        look = dict(zip(("sign", "what"), HARSH[r["kind"]], strict=True))
+        look |= {"colour": HARSH_COLOURS.get(r["grade"], HARSH_COLOURS[3])}
+        found.append(r | look | {"detail": detail, "lasted_s": float(r["duration_ms"]) / 1000})
+    for r in rows_of(alerts.rename(columns={"opened_at": "began_at"})):
+        look = {"sign": "!", "colour": SEVERITIES[r["severity"]], "what": f"{r['severity']} alert"}
+        found.append(r | look | {"detail": r["message"] or r["rule"], "lasted_s": None})
+    return found
+
+
+def marks(standing: Sequence[Record], happened: Sequence[Record]) -> list[Record]:
+    """What happened on the trip, in order of time: a sign, a colour and words each."""
+    stood = {"sign": "■", "colour": STATES["parked"], "what": "stood", "detail": None}
+    found = []
+    for row in [*(r | stood | {"lasted_s": r["duration_s"]} for r in standing), *happened]:
+        lasted = None if row["lasted_s"] is None else duration(row["lasted_s"])
         place = {"t": _ms(row["began_at"]), "lat": row["lat_deg"], "lon": row["lon_deg"]}
-        found.append(place | {"sign": sign, "colour": colour, "words": words})
+        look = {"sign": row["sign"], "colour": row["colour"]}
+        found.append(place | look | {"words": text.joined(row["what"], row["detail"], lasted)})
     return sorted(found, key=lambda mark: mark["t"])
 
 
@@ -140,30 +150,16 @@ TRIPS: Final[Columns] = {  # trips as listed
 }
 
 EVENTS: Final[Columns] = {
-    "Began": ("at", text.moment),
-    "What": "what",
-    "Detail": "detail",
+    "Began": ("began_at", text.moment),
+    "What": lambda row: f"{row['sign']} {row['what']}",
+    "Detail": ("detail", known),
     "Lasted": ("lasted_s", duration),
 }
 
 
-def events(
-    harsh: pd.DataFrame, idle: pd.DataFrame, stops: pd.DataFrame, alerts: pd.DataFrame
-) -> pd.DataFrame:
+def events(happened: Sequence[Record], stops: pd.DataFrame) -> pd.DataFrame:
     """What happened on a trip in order of time, with its stops before and after: the rows of EVENTS."""
-    rows: list[tuple[Any, str, str, float | None]] = []
-    for r in rows_of(harsh):
-        limit = f"limit {r['limit_g']:.2f}, grade {r['grade']}"
-        strength = f"{r['peak_g']:.2f} g ({limit}) at {r['speed_kmh']:.0f} km/h"
-        what = f"{HARSH[r['kind']][0]} harsh {r['kind']}"
-        rows.append((r["began_at"], what, strength, float(r["duration_ms"]) / 1000))
-    for r in rows_of(idle):
-        burnt = [text.number(r["fuel_l"], "l", 2), text.number(r["energy_kwh"], "kWh", 2)]
-        words = ", ".join(part for part in burnt if part != text.NONE) or text.NONE
-        rows.append((r["began_at"], "‖ idling", words, r["duration_s"]))
-    rows += [(r["began_at"], "■ stop", "between two trips", r["dwell_s"]) for r in rows_of(stops)]
-    for r in rows_of(alerts):
-        what = f"{text.severity(r['severity'])} alert"
-        rows.append((r["opened_at"], what, r["message"] or r["rule"], None))
-    rows.sort(key=lambda row: pd.Timestamp(row[0]))
-    return pd.DataFrame(rows, columns=["at", "what", "detail", "lasted_s"])
+    stood = {"sign": "■", "what": "stop", "detail": "between two trips"}
+    rows = [*happened, *(r | stood | {"lasted_s": r["dwell_s"]} for r in rows_of(stops))]
+    found = pd.DataFrame(rows, columns=["began_at", "sign", "what", "detail", "lasted_s"])
+    return found.sort_values("began_at", kind="stable", ignore_index=True)

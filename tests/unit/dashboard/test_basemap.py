@@ -36,7 +36,9 @@ def of(base: Basemap) -> dict[str, Any]:
 
 def answer(path: str, **place: int) -> Response:
     scope = {"type": "http", "method": "GET", "path": path, "headers": [], "path_params": place}
-    [route] = [route for route in routes.ground_routes() if route.path in (path, routes.TILES)][:1]
+    [route] = [
+        route for route in routes.ground_routes() if route.path in (path, basemap.TILES_PATH + routes.SQUARE)
+    ][:1]
     found: Response = route.endpoint(Request(scope))
     return found
 

@@ -138,7 +138,7 @@ def test_answers_that_are_no_longer_good_go_with_the_next_new_question() -> None
         cache.get(key, 2.0, question)
     clock.now_s += 5
     cache.get("d", 2.0, question)
-    assert len(cache) == 1
+    assert len(cache._known) == 1
 
 
 def test_of_many_good_answers_the_one_asked_for_longest_ago_goes() -> None:
@@ -146,7 +146,7 @@ def test_of_many_good_answers_the_one_asked_for_longest_ago_goes() -> None:
     asked, question = counting()
     for key in ("a", "b", "c", "b", "c"):
         cache.get(key, 2.0, question)
-    assert (len(cache), len(asked)) == (2, 3)
+    assert (len(cache._known), len(asked)) == (2, 3)
 
 
 def test_a_question_under_way_is_not_forgotten_for_another() -> None:

@@ -122,7 +122,7 @@ def test_a_slow_figure_is_named_and_is_no_outage(monkeypatch: pytest.MonkeyPatch
     assert said == [
         ("town-256", f"False [] {roads}0"),
         ("town-256", f"False ['road networks'] {roads}0"),
-        ("town-256", f"True ['road networks'] {roads}0"),
+        ("town-256", f"True [] {roads}0"),
         ("new", f"False [] {roads}1"),
     ]
 

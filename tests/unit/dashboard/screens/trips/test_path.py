@@ -169,16 +169,18 @@ def alert(message: str) -> pd.DataFrame:
 
 
 def test_marks_are_in_order_and_say_what_and_how_much() -> None:
-    found = trip_path.marks([], EMPTY, harsh(), alert("71 km/h"))
+    halt = {"began_at": START + timedelta(hours=1), "duration_s": 130.0, "lat_deg": 49.0, "lon_deg": 8.4}
+    found = trip_path.marks([halt], trip_path.happenings(EMPTY, harsh(), alert("71 km/h")))
     assert [(m["sign"], m["words"]) for m in found] == [
-        ("!", "MAJOR: 71 km/h"),
-        ("▼", "harsh braking, grade 2: 0.47 g at 38 km/h"),
+        ("!", "MAJOR alert · 71 km/h"),
+        ("▼", "harsh braking · 0.47 g (limit 0.30, grade 2) at 38 km/h · 1 s"),
+        ("■", "stood · 2 min"),
     ]
 
 
 def test_the_table_of_events_is_in_order_of_time() -> None:
     stops = pd.DataFrame([{"began_at": START - timedelta(minutes=9), "ended_at": START, "dwell_s": 540.0}])
-    rows = trip_path.events(harsh(), EMPTY, stops, alert("71 km/h"))
+    rows = trip_path.events(trip_path.happenings(EMPTY, harsh(), alert("71 km/h")), stops)
     found = text.table(rows, trip_path.EVENTS, ZoneInfo("UTC"))
-    assert list(found["What"]) == ["■ stop", "◆ MAJOR alert", "▼ harsh brake"]
+    assert list(found["What"]) == ["■ stop", "! MAJOR alert", "▼ harsh braking"]
     assert list(found["Lasted"]) == ["9 min", "—", "1 s"]
