@@ -121,11 +121,11 @@ def _ways(connection: "Connection[Any]", trips: list[dict[str, Any]], form: str)
     from dashboard.screens.trips import path, queries
     from dashboard.shared import tracks
 
-    found = []
-    for trip in trips:
+    def way(trip: dict[str, Any]) -> pd.DataFrame:
         during = (trip["vehicle_id"], trip["started_at"], trip["ended_at"])
-        way = path.track(trip, queries.trip_points(connection, *during, queries.WAY_MOST))
-        found += [] if way.empty else [way]
+        return path.track(trip, queries.trip_points(connection, *during, queries.WAY_MOST))
+
+    found = [points for points in map(way, trips) if not points.empty]
     typer.echo(f"{len(found)} of {len(trips)} trips have positions that are stored", err=True)
     make = {"gpx": tracks.to_gpx, "geojson": tracks.to_geojson}[form]
     return make(pd.concat(found) if found else pd.DataFrame(columns=tracks.TRACK))

@@ -105,13 +105,7 @@ INCIDENT: Final = Kind("incident", "incident_no", incidents, INCIDENTS)
 
 TIMELINE: Final[Columns] = {  # the alerts of an incident in the order of their time
     "Opened": ("opened_at", clock),
-    "Severity": ("severity", severity),
-    "Status": status,
-    "Rule": "rule",
-    "Duration": ("duration_s", duration),
-    "Value": ("value", float, ONE),
-    "Limit": ("limit_value", float, ONE),
-    "Message": "message",
+    **{name: cell for name, cell in ALERTS.items() if name not in ("Vehicle", "Since", "Acknowledged by")},
 }
 SHARE: Final[Columns] = {"Vehicle": "vehicle_id", "Model": ("model", known), **TIMELINE}
 """The same for an incident of the fleet: who has a share in it."""
