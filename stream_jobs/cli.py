@@ -99,7 +99,7 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
             where = endpoints(settings, ("kafka_bootstrap",)).kafka_bootstrap
             logs = log_generations(where, topics)
         for each in queries:  # first the archive, which may refuse
-            typer.echo(f"put aside: {put_aside(files, settings.paths.home, each, logs)}")
+            typer.echo(f"put aside: {put_aside(files, settings, each, logs)}")
 
 
 @jobs.command()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 import structlog
 
-from infra.clients.db import Connection, open_connection, service_errors, socket_deadline, sql_of
+from infra.clients.db import Connection, asked, open_connection, service_errors, socket_deadline, sql_of
 from infra.contract.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -231,6 +231,12 @@ class Lease:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def holder_of(url: str, name: str, region: str) -> str | None:
+    """Who has the lease ``name`` and acts in ``region``; None: nobody. Raises ServiceError."""
+    held = asked(url, SQL["holder"], {"name": name, "region": region})
+    return held[0][0] if held else None
 
 
 def _now_s() -> float:

@@ -11,13 +11,15 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 import structlog
 
+from infra.clients.leases import POLL_S, holder_of
+from infra.clients.waiting import looks
 from infra.contract.errors import ConfigError
+from infra.settings.settings import Settings, endpoints
 from infra.stack import processes
 from infra.stack.query_offsets import Offsets, ends_in
 from stream_jobs.recovery.files import Files
@@ -140,8 +142,10 @@ def checkpoint_of(
     return checkpoint
 
 
-def reset(files: Files, home: Path, query: str, logs: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Put a query's checkpoint aside by request; where it is kept. Raises ConfigError.
+def reset(
+    files: Files, settings: Settings, query: str, logs: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Put a query's checkpoint aside by request; where it is kept. Raises ConfigError, ServiceError.
 
     The query must not be running. It starts anew from the earliest record that Kafka keeps. One that is never
     reset is where its checkpoint is not of the ``logs`` at hand: it has nothing of those.
@@ -150,7 +154,7 @@ def reset(files: Files, home: Path, query: str, logs: Mapping[str, str] = Mappin
     of_these = not logs or any(noted.get(topic, log) == log for topic, log in logs.items())
     if query in NEVER_RESET and of_these:
         raise ConfigError(f"{query}: {NEVER_RESET[query]}")
-    require_stopped(home, query)
+    require_stopped(settings, query)
     kept = put_aside(files, query)
     if kept is None:
         known = ", ".join(sorted({*files.names("")}.difference(NEVER_RESET))) or "none"
@@ -158,13 +162,27 @@ def reset(files: Files, home: Path, query: str, logs: Mapping[str, str] = Mappin
     return kept
 
 
-def require_stopped(home: Path, query: str) -> None:
-    """Raises ConfigError where the program of a query runs."""
+def require_stopped(settings: Settings, query: str) -> None:
+    """Raises ConfigError where the program of a query runs, here or wherever the holder of its lease is.
+
+    A lease that a killed one left is waited for, ``lease.ttl_s``. Raises ServiceError where the database,
+    which knows, does not answer; where none is named and no stack was started, nobody has leases.
+    """
     program = PROGRAM_OF.get(query, "jobs")
-    if processes.find(home / "run", program) is not None:
+    if processes.find(settings.paths.home / "run", program) is not None:
         raise ConfigError(
             f"{program} runs and would write on: stop it first (odograph down, or its own Ctrl-C)"
         )
+    url = endpoints(settings, ()).db_ingest_url
+    for is_last in looks(settings.lease.ttl_s, POLL_S) if url else ():
+        holder = holder_of(url, program, settings.region.name)
+        if holder is None:
+            return
+        if is_last:
+            raise ConfigError(
+                f"{program} runs at {holder}, which has its lease, and would write on: stop it there first, "
+                "and whoever stands by for it (odograph status)"
+            )
 
 
 def put_aside(files: Files, query: str) -> str | None:

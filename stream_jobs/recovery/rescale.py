@@ -40,9 +40,9 @@ def rescale(settings: Settings, files: Files, database: Database, spark: SparkSe
     """Split the state of a query that does not run; what was done. Killed, it can be done again.
 
     ``spark``: with ``buckets`` shuffle partitions. Raises ConfigError where that is no multiple of the number
-    in force, or the query runs.
+    in force, or the query runs; ServiceError.
     """
-    require_stopped(settings.paths.home, QUERY)
+    require_stopped(settings, QUERY)
     old, draft = Checkpoint(files, QUERY), Checkpoint(files, DRAFT)
     if draft.read(MARK) is not None and old.read(MARK) is None:  # killed between the two renames
         files.move(DRAFT, files.at(QUERY))
@@ -65,6 +65,7 @@ def rescale(settings: Settings, files: Files, database: Database, spark: SparkSe
     seed(spark, settings, pieces, files.at(source), draft.location)
     files.remove(source)
     resume(old, draft, commits[-1])
+    require_stopped(settings, QUERY)  # splitting takes minutes
     ends, query_id = draft.ends_of(0), draft.query_id()
     assert ends is not None
     assert query_id is not None

@@ -15,11 +15,14 @@ import psycopg
 import pytest
 
 from infra.clients.leases import Lease, LeaseLostError, Term, _now_s
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ConfigError, ServiceError
+from infra.settings import sections
 from infra.settings.settings import ENDPOINTS_FILE, Settings
 from infra.stack.service import free_port
 from infra.stack.stack import Stack
 from stream_jobs.app.database import Connection, Database, execute, fetch
+from stream_jobs.recovery.checkpoints import reset
+from stream_jobs.recovery.files import LocalFiles
 from tests.integration.downlink_support import Receiver, fresh, listening, tell
 from tests.integration.events_support import (
     STORED_S,
@@ -86,11 +89,11 @@ def lease(lane: Lane, holder: str, *, optional: bool = False) -> Lease:
     return Lease(held, lane.endpoints.db_ingest_url, "test", threading.Event(), optional=optional)
 
 
-def taken_by(lane: Lane, holder: str) -> None:
+def taken_by(lane: Lane, holder: str, name: str = "test", ttl_s: float = 60) -> None:
     """The lease runs out, as when its holder stalls, and another process takes it."""
     with psycopg.connect(lane.endpoints.db_ingest_url) as other:
         other.execute("UPDATE odograph.lease SET expires_at = now()")
-        other.execute("SELECT * FROM odograph.take_lease('test', %s, 60, false)", [holder])
+        other.execute("SELECT * FROM odograph.take_lease(%s, %s, %s, false)", [name, holder, ttl_s])
 
 
 def test_a_transaction_of_a_holder_that_was_succeeded_meanwhile_writes_nothing(lane: Lane) -> None:
@@ -234,6 +237,28 @@ def test_what_needs_no_database_goes_on_without_it_until_it_says_that_another_ha
         taken_by(lane, "c")
         assert term.wait(10)
         assert refused(term)
+
+
+def test_a_checkpoint_is_not_put_aside_while_another_machine_has_the_lease_of_its_program(lane: Lane) -> None:
+    files = LocalFiles(str(lane.home / "checkpoints"))
+    for name in ("telemetry", "sql_mine", "instant-crash"):
+        files.write(f"{name}/metadata", "{}")
+    taken_by(lane, "b:/home", "jobs")
+    for name in ("telemetry", "sql_mine"):
+        with pytest.raises(ConfigError, match=r"jobs runs at b:/home, which has its lease, .* stop it there"):
+            reset(files, lane.settings, name)
+    reset(files, lane.settings, "instant-crash")
+    other = sections.Region(name="a")
+    with psycopg.connect(lane.endpoints.db_owner_url) as owner:
+        owner.execute("INSERT INTO odograph.region (active) VALUES ('b')")
+    reset(files, lane.settings.model_copy(update={"region": other}), "sql_mine")
+    with pytest.raises(ConfigError, match="runs at b:/home"):
+        reset(files, lane.settings, "telemetry")
+    with psycopg.connect(lane.endpoints.db_owner_url) as owner:
+        owner.execute("DELETE FROM odograph.region")
+    taken_by(lane, "killed", "jobs", TTL_S / 2)
+    reset(files, lane.settings, "telemetry")
+    assert files.names("") == []
 
 
 def refused(term: Term) -> bool:

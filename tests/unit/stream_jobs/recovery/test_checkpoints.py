@@ -19,6 +19,10 @@ def files(home: Path) -> LocalFiles:
     return LocalFiles(str(home / "checkpoints"))
 
 
+def at_home(home: Path) -> Settings:
+    return Settings(paths={"home": home})  # type: ignore[arg-type]
+
+
 def old_checkpoint(home: Path, name: str) -> None:
     (home / "checkpoints" / name / "offsets").mkdir(parents=True)
 
@@ -48,13 +52,13 @@ def test_what_a_newer_version_wrote_is_left_to_it_until_it_is_reset(tmp_path: Pa
     assert newer.read("metadata") == "{}"
     assert checkpoint_of(files(tmp_path), "telemetry", 9, counted=False).read("metadata") is None
     checkpoint_of(files(tmp_path), "telemetry", 10)
-    reset(files(tmp_path), tmp_path, "telemetry")
+    reset(files(tmp_path), at_home(tmp_path), "telemetry")
     assert checkpoint_of(files(tmp_path), "telemetry", 9, buckets=2).read("metadata") is None
 
 
 def test_a_checkpoint_is_reset_by_putting_it_aside(tmp_path: Path) -> None:
     old_checkpoint(tmp_path, "telemetry")
-    kept = Path(reset(files(tmp_path), tmp_path, "telemetry"))
+    kept = Path(reset(files(tmp_path), at_home(tmp_path), "telemetry"))
     assert (kept / "offsets").exists()
     assert kept.parent == tmp_path / "checkpoints.old"
     assert list((tmp_path / "checkpoints").iterdir()) == []
@@ -73,8 +77,8 @@ def test_a_checkpoint_goes_on_with_its_own_log_only_and_of_another_one_even_the_
         of_logs(checkpoint, two)
     for logs in (more, two | one):
         with pytest.raises(ConfigError, match="its files and its lines in the ledger"):
-            reset(files(tmp_path), tmp_path, "archive", logs)
-    assert Path(reset(files(tmp_path), tmp_path, "archive", two)).exists()
+            reset(files(tmp_path), at_home(tmp_path), "archive", logs)
+    assert Path(reset(files(tmp_path), at_home(tmp_path), "archive", two)).exists()
     of_logs(checkpoint_of(files(tmp_path), "archive", None), two)
 
 
@@ -82,14 +86,14 @@ def test_a_reset_of_the_archive_of_nothing_and_under_a_running_program_is_refuse
     for name in ("telemetry", "archive"):
         old_checkpoint(tmp_path, name)
     with pytest.raises(ConfigError, match="archive: its files and its lines in the ledger hang on"):
-        reset(files(tmp_path), tmp_path, "archive")
+        reset(files(tmp_path), at_home(tmp_path), "archive")
     with pytest.raises(ConfigError, match=r"no checkpoint of telemetr in .*; there are: telemetry"):
-        reset(files(tmp_path), tmp_path, "telemetr")
+        reset(files(tmp_path), at_home(tmp_path), "telemetr")
     ticks = processes.start_ticks(os.getpid())
     (tmp_path / "run").mkdir()
     processes.pid_file(tmp_path / "run", "jobs").write_text(f"{os.getpid()}\n{ticks}\nSIGTERM\n")
     with pytest.raises(ConfigError, match="jobs runs and would write on: stop it first"):
-        reset(files(tmp_path), tmp_path, "telemetry")
+        reset(files(tmp_path), at_home(tmp_path), "telemetry")
 
 
 @pytest.mark.parametrize("by_url", [False, True])
