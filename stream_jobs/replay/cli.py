@@ -127,7 +127,7 @@ def show(run: RunId) -> None:
     from stream_jobs.replay import command, runs
 
     found = runs.load(load().paths.home, run)
-    typer.echo(jsons.dumps(asdict(found) | {"read": command.promotion(found)}, indent=1))
+    typer.echo(jsons.dumps(asdict(found) | {"read": command.promotions([found])[0]}, indent=1))
 
 
 @replays.command()

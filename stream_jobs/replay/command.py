@@ -5,7 +5,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -72,10 +72,10 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     try:
         with stopped_by_signals() as stop:
             run = _run_of(wanted, settings, live, say)
-            if wanted.into == "live":
-                _into_live(run, wanted.yes, settings, live, stop, say)
-                return True
             with runs.held(home, run.run_id):
+                if wanted.into == "live":
+                    _into_live(run, wanted.yes, settings, live, stop, say)
+                    return True
                 run = shadow.run_shadow(settings, live, run, stop, say)
     except OSError as error:
         if error.errno not in NO_SPACE:
@@ -238,7 +238,7 @@ def _next_id(home: Path, into: str) -> str:
     if into == "live":
         return f"live_{os.getpid()}"  # no run: only what is taken out of the log lies there meanwhile
     base = datetime.now(UTC).strftime("r%m%d")
-    taken = {run.run_id for run in runs.all_runs(home)}
+    taken = {run.run_id for run in runs.all_runs(home)}.union(runs.not_begun(home))
     return next(name for n in range(1, 10_000) if (name := f"{base}_{n}") not in taken)
 
 
@@ -296,20 +296,24 @@ def compared(run_id: str, wanted: Callable[[Table], bool], as_json: bool) -> boo
 
 
 def listed(as_json: bool) -> str:
-    """All runs: what of, how far, promoted or not."""
-    rows: list[dict[str, Any]] = [
-        {
-            "run": run.run_id, "state": run.state, "read": promotion(run), "source": run.source,
-            "since": run.span.since.isoformat(timespec="minutes"),
-            "until": run.span.until.isoformat(timespec="minutes"),
-            "records": run.records, "vehicles": whose(run, "all"), "changed": run.changed(),
-            "feed_s": run.feed_s,
-        }
-        for run in runs.all_runs(load().paths.home)
+    """All runs: what of, how far, promoted or not; and what has not begun to be one."""
+    home = load().paths.home
+    found = runs.all_runs(home)
+    names = (
+        "run", "state", "read", "source", "since", "until", "records", "vehicles", "changed", "feed_s"
+    )  # fmt: skip
+    rows: list[tuple[Any, ...]] = [
+        (
+            run.run_id, run.state, read, run.source, run.span.since.isoformat(timespec="minutes"),
+            run.span.until.isoformat(timespec="minutes"), run.records, whose(run, "all"), run.changed(),
+            run.feed_s,
+        )
+        for run, read in zip(found, promotions(found), strict=True)
     ]  # fmt: skip
-    if as_json or not rows:
-        return json.dumps(rows) if as_json else "no run"
-    return aligned(([*row.values()] for row in rows), [*rows[0]])
+    rows += [(name, "not begun", *[None] * (len(names) - 2)) for name in runs.not_begun(home)]
+    if as_json:
+        return json.dumps([dict(zip(names, row, strict=True)) for row in rows])
+    return aligned(rows, names) if rows else "no run"
 
 
 def whose(run: Run, everybody: str) -> str:
@@ -317,10 +321,10 @@ def whose(run: Run, everybody: str) -> str:
     return everybody if run.whole_fleet else f"{len(run.vehicles)} vehicles"
 
 
-def promotion(run: Run) -> str:
-    """Whether serving reads it."""
+def promotions(found: Sequence[Run]) -> list[str]:
+    """Whether serving reads them."""
     try:
         with databases.connected(endpoints(load()).db_owner_url) as live:
-            return promote.state_of(live, run.run_id) or "not promoted"
+            return [promote.state_of(live, run.run_id) or "not promoted" for run in found]
     except OdographError:
-        return "not known"  # the database is away
+        return ["not known"] * len(found)  # the database is away

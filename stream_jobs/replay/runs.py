@@ -138,6 +138,11 @@ def all_runs(home: Path) -> list[Run]:
     return sorted(found, key=lambda run: (run.begun_at, run.run_id))
 
 
+def not_begun(home: Path) -> list[str]:
+    """Names of folders into which records are taken, or were when that was killed: there is no more of it."""
+    return sorted(p.name for p in (home / "replays").glob("*/") if not (p / FILE).exists())
+
+
 def _read(path: Path) -> Run:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Run)

@@ -242,6 +242,10 @@ def drop(run_id: str) -> None:
     The run's own file goes last: while it is there the run is known, and a killed drop can be done again.
     """
     settings = load()
+    if run_id in runs.not_begun(settings.paths.home):
+        with runs.held(settings.paths.home, run_id):
+            shutil.rmtree(folder_of(settings.paths.home, run_id))
+        return
     run, addresses = runs.load(settings.paths.home, run_id), endpoints(settings)
     with runs.held(settings.paths.home, run_id):
         with connected(addresses.db_owner_url) as live:

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from infra.contract.errors import ArchiveError, ConfigError
+from infra.contract.errors import ArchiveError, ConfigError, ServiceError
 from infra.contract.verdict import ClockLimits
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
 from stream_jobs.archive.manifest import archive_of
-from stream_jobs.replay import command, shadow
+from stream_jobs.replay import command, databases, shadow
 from stream_jobs.replay.cli import replays
 from stream_jobs.replay.command import Wanted
 from stream_jobs.replay.records import ARCHIVE, Bounds, Stored, of_day
-from stream_jobs.replay.runs import Run, all_runs, save
+from stream_jobs.replay.runs import Run, all_runs, held, save
 from stream_jobs.replay.shadow import Shadow
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, batches
 
@@ -79,7 +79,34 @@ def test_records_go_into_the_live_topic_only_by_consent(home: Path) -> None:
     for other in ({"verify": True}, {"settings": ("jobs.window_s=20",)}, {"run": "r1"}):
         with pytest.raises(ConfigError, match="--verify, --set and --run belong to --into shadow"):
             command.replay(wanted(yes=True, **other), print, as_json=False)
-    assert not (home / "replays").exists()
+    assert [*(home / "replays").iterdir()] == []
+
+
+def test_what_a_killed_one_had_taken_out_of_the_log_is_listed_and_dropped_but_not_while_it_is_taken(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def away(url: str, **_: Any) -> None:
+        asked.append(url)
+        raise ServiceError("the database is away")
+
+    monkeypatch.setattr(databases, "connected", away)
+    for name in ("r1", "r2"):
+        save(home, replace(RUN, run_id=name))
+    (home / "replays" / "r3" / "input").mkdir(parents=True)
+    listed = json.loads(command.listed(as_json=True))
+    assert [(row["run"], row["state"], row["read"]) for row in listed] == [
+        ("r1", "begun", "not known"), ("r2", "begun", "not known"), ("r3", "not begun", None)
+    ]  # fmt: skip
+    assert len(asked) == 1, "one connection for all runs"
+    assert "r3   not begun" in command.listed(as_json=False)
+    with held(home, "r3"), pytest.raises(ConfigError, match="run r3 is under way in another process"):
+        shadow.drop("r3")
+    shadow.drop("r3")
+    assert [row["run"] for row in json.loads(command.listed(as_json=True))] == ["r1", "r2"]
+    with pytest.raises(ConfigError, match="no run 'r3'; there are: r1, r2"):
+        shadow.drop("r3")
 
 
 def test_one_source_is_wanted_and_no_more(home: Path) -> None:
