@@ -5,6 +5,7 @@ has taken in everything: that moment closes windows for the repair of late ones.
 """
 
 import threading
+import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -202,9 +203,19 @@ def _seconds(timestamp: str) -> float:
 SQL: Final = sql_of(__file__)
 
 
+def clock_ms(connection: Connection) -> int:
+    """Now by the database's clock, which late frames are listed by (``noted_at``), ms since 1970."""
+    return int(fetch(connection, SQL["clock"])[0][0])
+
+
 def note(connection: Connection, moments: Mapping[str, int]) -> None:
-    """By query, up to when it has taken in everything, ms since 1970; it never goes back."""
-    execute(connection, SQL["note"], {"queries": [*moments], "moments": [*moments.values()]})
+    """By query, up to when it has taken in everything, ms since 1970 by this machine's clock; noted by the
+    database's. It never goes back, unless that was set back.
+    """
+    # The other clock first: the time of its answer makes a moment earlier, never later than it was.
+    behind_ms = clock_ms(connection) - time.time_ns() // 1_000_000
+    there_ms = [at_ms + behind_ms for at_ms in moments.values()]
+    execute(connection, SQL["note"], {"queries": [*moments], "moments": there_ms})
 
 
 def complete_until_ms(database: Database, *queries: str) -> int | None:

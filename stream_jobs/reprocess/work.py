@@ -4,7 +4,6 @@ All give slices to the one writer (restate.py). A run of the command and of the 
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -20,7 +19,7 @@ from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
 from infra.stack.status import records_behind
 from stream_jobs.app.database import Connection, Database, fetch
-from stream_jobs.app.progress import complete_until_ms
+from stream_jobs.app.progress import clock_ms, complete_until_ms
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive import reader
@@ -65,7 +64,7 @@ def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> i
     By Kafka's and the checkpoints' offsets; while Kafka is away by what the queries noted last. Where none
     ever ran there is nothing to wait for. Raises ServiceError where one is behind and noted nothing else.
     """
-    now_ms = int(time.time() * 1000)
+    now_ms = database.run(clock_ms)
     with suppress(ServiceError):
         behind = records_behind(settings, addresses)
         if not any(behind.get(query) for query in CLOSERS):

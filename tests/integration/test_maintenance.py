@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -21,8 +23,9 @@ from infra.stack.probes import failing_tasks
 from infra.stack.stack import Stack
 from infra.stack.status import table_sizes
 from load_tests.oracle import expect
+from stream_jobs.app import progress
 from stream_jobs.app.database import Database, execute
-from stream_jobs.app.progress import complete_until_ms, note
+from stream_jobs.app.progress import clock_ms, complete_until_ms, note
 from stream_jobs.app.sinks import VEHICLE, write_rows
 from stream_jobs.maintenance.ledger import HOUR_MS, HourlyLedger
 from stream_jobs.maintenance.process import drop_expired, work
@@ -217,16 +220,26 @@ def test_a_second_process_stands_by_and_goes_on_where_the_first_one_ends(stack: 
             assert (third.standby, tasks.problem()) == (None, None)
 
 
-def test_queries_are_complete_up_to_the_slowest(database: Database) -> None:
-    def complete() -> int | None:
-        return complete_until_ms(database, "telemetry", "archive")
+@pytest.mark.parametrize("ahead_ms", [0, 3_600_000, -3_600_000])
+def test_queries_are_complete_up_to_the_slowest_by_the_clock_of_the_database(
+    database: Database, monkeypatch: pytest.MonkeyPatch, ahead_ms: int
+) -> None:
+    driver = SimpleNamespace(time_ns=lambda: time.time_ns() + 1_000_000 * ahead_ms)
+    monkeypatch.setattr(progress, "time", driver)
+    begun_ms = database.run(clock_ms) - 100_000
 
-    database.run(lambda c: note(c, {"telemetry": 70_000}))
-    assert complete() is None
-    database.run(lambda c: note(c, {"archive": 50_000}))
-    assert complete() == 50_000
-    database.run(lambda c: note(c, {"archive": 90_000, "telemetry": 60_000}))
-    assert complete() == 70_000  # it never goes back
+    def noted(**moments: int) -> int | None:
+        given = {query: begun_ms + ahead_ms + after_ms for query, after_ms in moments.items()}
+        database.run(lambda c: note(c, given))
+        found = complete_until_ms(database, "telemetry", "archive")
+        return None if found is None else found - begun_ms
+
+    assert noted(telemetry=70_000) is None
+    assert noted(archive=50_000) == pytest.approx(50_000, abs=2_000)
+    assert noted(archive=90_000, telemetry=60_000) == pytest.approx(70_000, abs=2_000)  # it never goes back
+    future = "UPDATE odograph.query_completeness SET complete_until = now() + INTERVAL '1 day'"
+    database.run(lambda c: execute(c, future))  # by a clock that was ahead, of an older version
+    assert noted(archive=20_000, telemetry=30_000) == pytest.approx(20_000, abs=2_000)
 
 
 def test_a_late_frame_is_due_when_the_queries_are_past_its_listing_whatever_comes_late_after_it(
