@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from infra.clients.db import sql_of
 from infra.contract.errors import ConfigError
+from infra.contract.seq_ranges import merged
 from infra.settings.settings import Settings
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.archive.manifest import HOUR_MS
@@ -107,7 +108,7 @@ def slices(
 
 def hours_ms(intervals: Iterable[Interval], others_ms: Iterable[int] = ()) -> list[int]:
     """Starts of the archive's hours that hold ``intervals``, and ``others_ms`` themselves."""
-    hours = (range(low // HOUR_MS * HOUR_MS, high + 1, HOUR_MS) for low, high in intervals)
+    hours = (range(low // HOUR_MS * HOUR_MS, high + 1, HOUR_MS) for low, high in merged(intervals))
     return sorted({*chain.from_iterable(hours), *others_ms})
 
 
@@ -179,6 +180,21 @@ def late_hours(connection: Connection, wanted: Sequence[tuple[str | None, int, i
     """Hours of receipt, ms, of all late frames with a sample in times of a vehicle (None: of all)."""
     values = _lists(("vehicles", "from_ms", "until_ms"), wanted)
     return [hour for (hour,) in fetch(connection, SQL["late_hours"], {"hour_ms": HOUR_MS} | values)]
+
+
+def filled_slices(
+    connection: Connection, grid: Grid, span: Span, slice_ms: int, hours_ms: Iterable[int]
+) -> set[int]:
+    """Numbers of the slices of a span for which the archive may have something: of what was received in the
+    hours with files, ``hours_ms``, and of late frames.
+    """
+    times = {"from_ms": span.from_ms, "until_ms": span.until_ms}
+    lengths = {"length_ms": grid.road_window_ms, "slice_ms": slice_ms}
+    found = {number for (number,) in fetch(connection, SQL["late_slices"], times | lengths)}
+    for hour_ms in hours_ms:
+        first_ms = hour_ms - grid.lateness_ms - grid.road_window_ms
+        found |= {*range(first_ms // slice_ms, (hour_ms + HOUR_MS + grid.ahead_ms) // slice_ms + 1)}
+    return found
 
 
 def mark_taken_in(connection: Connection, frames: Iterable[LateFrame]) -> None:

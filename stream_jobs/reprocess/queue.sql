@@ -26,6 +26,11 @@ JOIN unnest(%(vehicles)s::text[], %(from_ms)s::bigint[], %(until_ms)s::bigint[])
   ON (w.vehicle_id IS NULL OR l.vehicle_id = w.vehicle_id)
  AND l.t0_ms < w.until_ms AND l.t0_ms + l.span_ms >= w.from_ms
 
+-- name: late_slices
+SELECT DISTINCT number FROM odograph.late_frame l, generate_series(
+    l.t0_ms / %(length_ms)s * %(length_ms)s / %(slice_ms)s, (l.t0_ms + l.span_ms) / %(slice_ms)s) AS number
+WHERE l.t0_ms < %(until_ms)s AND l.t0_ms + l.span_ms >= %(from_ms)s
+
 -- name: taken_in
 UPDATE odograph.late_frame l SET repaired_at = now()
 FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[], %(logs)s::text[])

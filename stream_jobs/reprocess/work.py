@@ -9,12 +9,13 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import structlog
 
 from infra.clients.db import sql_of
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ArchiveError, ConfigError, ServiceError
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
 from infra.stack.status import records_behind
@@ -23,7 +24,7 @@ from stream_jobs.app.progress import clock_ms, complete_until_ms
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import archive_of
+from stream_jobs.archive.manifest import archive_of, hour_of
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.maintenance.rollups import roll_up_changes
@@ -106,9 +107,14 @@ def recompute(
     """Restate a closed span; raises ArchiveError where files are damaged, ServiceError when stopped."""
     run = restate.database.run(lambda c: queue.begin(c, kind, span))
     starts, whose = restate.grid.starts_ms(span), span.vehicle_id
-    vehicles = restate.feeder.vehicles(*restate.records(starts)) if whose is None else [whose]
+    files, wanted = restate.records(starts)
+    vehicles = restate.feeder.vehicles(files, wanted) if whose is None else [whose]
     times = [(vehicle_id, span.from_ms, span.until_ms) for vehicle_id in vehicles]
-    return run, _restate(restate, run, starts, partial(queue.works, times=times), caught_up_ms)
+    hours = {hour_of(Path(file).parent) or 0 for file in files}
+    slice_ms = restate.settings.recompute.slice_min * MINUTE_MS
+    filled = restate.database.run(lambda c: queue.filled_slices(c, restate.grid, span, slice_ms, hours))
+    some = [start for start in starts if start // slice_ms in filled]
+    return run, _restate(restate, run, some, partial(queue.works, times=times), caught_up_ms)
 
 
 def _restate(restate: Restater, run: Run, starts: Iterable[int], works: Works, seen_ms: int) -> Counts:
@@ -164,19 +170,34 @@ def nightly(
 
     The task `repair` has mostly been there before. What is left for the night are alerts, which need all of a
     vehicle's frames in order, and the proof: windows that late frames touched are compared once more.
-    What it changed, None: nothing is due. ``closed_ms``: all is taken in up to then. Raises ArchiveError.
+    What it changed, None: nothing is due. ``closed_ms``: all is taken in up to then. Raises ArchiveError with
+    what is damaged, after all that goes on without it.
     """
     if closed_ms is None:
         return None
+    damage, counts = list[str](), None
+    moments = {"closed_ms": restate.grid.closed_until_ms(closed_ms), "seen_ms": closed_ms}
+    for times in restate.database.run(lambda c: fetch(c, SQL["gaps"], moments)):
+        try:
+            run, made = recompute(restate, Span(*times), closed_ms, queue.GAP)
+            log.warning("the time of a gap is made again", run=run.run_no, **made)
+        except ArchiveError as error:
+            log.error("the time of a gap is not made again", since=str(moment(times[0])), error=str(error))
+            damage.append(str(error))
+    try:
+        counts = _by_night(restate, closed_ms, now())
+    except ArchiveError as error:
+        damage.append(str(error))
+    if damage:
+        raise ArchiveError("; ".join(dict.fromkeys(damage)))
+    return counts
+
+
+def _by_night(restate: Restater, closed_ms: int, now: datetime) -> Counts | None:
     database, grid = restate.database, restate.grid
-    until_ms = grid.closed_until_ms(closed_ms)
-    moments = {"closed_ms": until_ms, "seen_ms": closed_ms}
-    for times in database.run(lambda c: fetch(c, SQL["gaps"], moments)):
-        run, counts = recompute(restate, Span(*times), closed_ms, queue.GAP)
-        log.warning("the time of a gap is made again", run=run.run_no, **counts)
     last_until, last_at = database.run(lambda c: fetch(c, SQL["last"]))[0]
     unfinished = database.run(lambda c: fetch(c, SQL["unfinished"]))
-    if not unfinished and not due(now(), last_at, restate.settings.recompute.hour_utc):
+    if not unfinished and not due(now, last_at, restate.settings.recompute.hour_utc):
         return None
     since = last_until or _ALWAYS
     until = unfinished[0][2] if unfinished else moment(closed_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,14 +13,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ArchiveError, ConfigError
 from infra.sql import queries
 from infra.stack.stack import Stack
 from load_tests.oracle import expect
 from stream_jobs.app.database import Database
 from stream_jobs.app.session import spark_when_asked
+from stream_jobs.archive.manifest import archive_of, hour_name, telemetry_of
+from stream_jobs.archive.writer import adopt
 from stream_jobs.reprocess import feed, work
-from stream_jobs.reprocess.queue import Counts, Span
+from stream_jobs.reprocess.queue import GAP, Counts, Span, begin
 from stream_jobs.reprocess.restate import Restater
 from stream_jobs.vehicles.rows import finding_id
 from tests.integration.recompute_support import (
@@ -211,3 +214,46 @@ def test_one_vehicle_is_restated_alone_and_windows_of_places_and_late_frames_sta
         "(SELECT count(repaired_at) FROM odograph.late_frame) AS taken_in"
     )
     assert query(lane, left) == [{"metres": 7.0, "taken_in": 0}]
+
+
+def test_of_a_span_of_years_only_the_hours_with_data_are_looked_at_and_all_of_them(lane: Lane) -> None:
+    start_ms, since_ms = base_ms(), 1_577_836_800_000
+    older, newer = drive([1], start_ms - 1000 * HOUR_MS, 60, seed=5), drive([2, 3], start_ms, 60, seed=6)
+    late = [(start_ms + 1000, value) for _, value in drive([4], start_ms - 500 * HOUR_MS, 30, seed=7)]
+    records = sorted(older + late + newer)
+    archive(lane, "first", records)
+    given = Given(lane.settings, lane.endpoints.db_ingest_url, Span(since_ms, start_ms + MINUTES * 60_000))
+    slices: list[int] = []
+    with given.restater() as restate:
+        restate.say = lambda _done, of: slices.append(of)
+        _, counts = work.recompute(restate, given.span, given.closed_ms)
+    expected = expect(records)
+    assert_equal(stored(lane, range(1, 5), since_ms, start_ms + HOUR_MS), expected)
+    assert (counts["vehicle_windows"], counts["place_windows"]) == (len(expected.vehicle), len(expected.road))
+    assert counts["late_frames"] == expected.verdicts["late"] == 30
+    assert len(slices) == slices[-1] < 30
+
+
+def test_a_damaged_hour_is_named_each_time_and_stops_the_gap_that_needs_it_and_no_other(lane: Lane) -> None:
+    start_ms = base_ms()
+    begins_ms = (start_ms - 60 * HOUR_MS, start_ms)
+    archive(lane, "first", sorted(record for at_ms in begins_ms for record in drive([1], at_ms, 60, seed=5)))
+    (name,) = adopt(archive_of(lane.home), begins_ms[0])
+    path = telemetry_of(lane.home) / hour_name(begins_ms[0]) / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    never = lane.settings.recompute.model_copy(update={"hour_utc": -1})
+    settings = lane.settings.model_copy(update={"recompute": never})
+    given = Given(settings, lane.endpoints.db_ingest_url, Span(begins_ms[0], start_ms + 5 * HOUR_MS))
+    with given.restater() as restate:
+        for at_ms in begins_ms:
+            span = Span(at_ms, at_ms + MINUTES * 60_000)
+            restate.database.run(partial(begin, kind=GAP, span=span))
+        finished = "SELECT finished_at IS NOT NULL AS done FROM odograph.recompute_run ORDER BY run_no"
+        for _ in range(2):
+            with pytest.raises(ArchiveError, match=re.escape(str(path))):
+                work.nightly(restate, given.closed_ms)
+            assert [row["done"] for row in query(lane, finished)] == [False, True]
+        path.write_bytes(whole)
+        assert work.nightly(restate, given.closed_ms) is None
+    assert [row["done"] for row in query(lane, finished)] == [True, True]
