@@ -38,11 +38,6 @@ def archive_of(home: Path) -> Path:
     return home.absolute() / "archive"
 
 
-def telemetry_of(home: Path) -> Path:
-    """The root of the live archive's Parquet files."""
-    return archive_of(home) / TELEMETRY
-
-
 def hour_name(hour_ms: int) -> str:
     """An hour's folder below ``telemetry``, as ``date=2026-01-31/hour=07``."""
     return datetime.fromtimestamp(hour_ms / 1000, UTC).strftime("date=%Y-%m-%d/hour=%H")

@@ -26,7 +26,7 @@ from stream_jobs.app.database import Connection, Database, insert_rows
 from stream_jobs.app.schema import COORDINATES, IDENTITY, LOG
 from stream_jobs.app.sinks import LATE_TABLE
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import Entry, archive_of, described, telemetry_of
+from stream_jobs.archive.manifest import Entry, archive_of, described
 from stream_jobs.archive.writer import EXCEPTION, WRITTEN, Written, files_of, hour_files, place, withdraw
 from stream_jobs.recovery.ledger import BEGUN, BatchClaims, Gap
 from stream_jobs.vehicles.rows import LateVehicleFrames, tables_of
@@ -57,7 +57,7 @@ class ArchiveSink:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         stem = f"{self.claims.query_id[:8]}-{batch_id:09d}"
-        folder, deferred = telemetry_of(self.settings.paths.home), deferred_topic(self.settings)
+        folder, deferred = archive_of(self.settings.paths.home), deferred_topic(self.settings)
         wanted, logs = self.claims.range_of(batch_id), self.claims.logs
         exceptions = publish(files_of(batch.toArrow()), folder, stem, wanted, logs, deferred)
         self.database.run(lambda connection: self.write(connection, exceptions, batch_id))
@@ -106,17 +106,17 @@ def note_exceptions(
 
     ``logs``: by topic the log that they are places in. ``repaired_at``: when late ones came into windows.
     """
-    received_at = found["received_ms"].cast(pa.timestamp("ms", tz="UTC"))
-    repaired = pa.array([repaired_at] * found.num_rows, pa.timestamp("us", tz="UTC"))
-    found = found.append_column("received_at", received_at).append_column("repaired_at", repaired)
-    deferred = pc.equal(found["verdict"], OK)
-    is_late = pc.or_(deferred, pc.equal(found["verdict"], LATE))
+    is_late = pc.is_in(found["verdict"], pa.array([OK, LATE]))
     unseen = pc.and_(is_late, pc.ends_with(found["topic"], DEFERRED))  # in time or late
     if pc.any(unseen).as_py():
         _note_vehicles(connection, found.filter(unseen))
-    found = found.append_column("deferred", deferred)
-    places = [logs.get(topic, "") for topic in found["topic"].to_pylist()]
-    found = found.append_column(LOG, pa.array(places, pa.string()))
+    for name, column in {
+        "received_at": found["received_ms"].cast(pa.timestamp("ms", tz="UTC")),
+        "repaired_at": pa.array([repaired_at] * found.num_rows, pa.timestamp("us", tz="UTC")),
+        "deferred": pc.equal(found["verdict"], OK),
+        LOG: pa.array([logs.get(topic, "") for topic in found["topic"].to_pylist()], pa.string()),
+    }.items():
+        found = found.append_column(name, column)
     late, quarantined = found.filter(is_late), found.filter(pc.invert(is_late))
     insert_rows(connection, LATE_TABLE, late.select(LATE_COLUMNS))
     insert_rows(connection, QUARANTINE_TABLE, quarantined.select(QUARANTINE_COLUMNS))
@@ -149,7 +149,7 @@ def publish(
 
     Raises ArchiveError, and leaves the archive as it was, where they do not hold the records ``wanted``.
     """
-    staging = folder.parent / ".staging" / stem
+    staging = folder / ".staging" / stem
     shutil.rmtree(staging, ignore_errors=True)  # what a killed run left
     staged: list[tuple[int, Path, Entry]] = []
     for part, file in enumerate(files):
@@ -161,9 +161,9 @@ def publish(
     check_whole([entry for _, _, entry in staged], wanted)
     exceptions = [*exceptions_in((path for _, path, _ in staged), deferred)]
     for hour_ms in {hour_ms for hour_ms, _, _ in staged}:
-        withdraw(folder.parent, hour_ms, stem, {e.name for hour, _, e in staged if hour == hour_ms})
+        withdraw(folder, hour_ms, stem, {e.name for hour, _, e in staged if hour == hour_ms})
     for hour_ms, path, entry in staged:
-        place(folder.parent, hour_ms, path, entry)
+        place(folder, hour_ms, path, entry)
     shutil.rmtree(staging, ignore_errors=True)  # a batch without records wrote nothing
     return exceptions
 

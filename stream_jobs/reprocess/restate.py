@@ -16,7 +16,6 @@ import structlog
 from infra.clients.db import sql_of
 from infra.contract.errors import ServiceError
 from infra.settings.settings import Settings
-from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.database import Connection, Database, execute, fetch, stage
 from stream_jobs.app.sinks import EDGE, ROAD, VEHICLE, tagged, write_latest
 from stream_jobs.app.statements import Table, staged
@@ -207,20 +206,16 @@ class Restater:
         self, work: Work, rows: Sequence[feed.Made], run: Run | None, seen_ms: int, connection: Connection
     ) -> Counts:
         require_lock(connection)
-        found = [(kind, unpack(body)) for kind, _, body in rows if kind != feed.SEEN]
+        made = defaultdict[str, list[Any]](list)
+        for kind, _, body in rows:
+            if kind != feed.SEEN:
+                made[kind].append(unpack(body))
         counts = Counts(vehicles=1)
         if work.journeys:
-            made = [row for kind, row in found if kind == feed.JOURNEY]
-            counts += Counts(journeys=restate_journeys(connection, work, made))
+            counts += Counts(journeys=restate_journeys(connection, work, made[feed.JOURNEY]))
         if run is not None:
-            alerts = [(kind, row) for kind, row in found if isinstance(row, AlertRow)]
-            whole, streamed = (
-                [row for kind, row in alerts if kind == wanted] for wanted in (feed.WHOLE, feed.STREAMED)
-            )
-            ids = [detector.rule.id for detector in self._rules]
-            counts += restate_alerts(
-                connection, work.vehicle_id, whole, streamed, ids, self._clear_times, seen_ms
-            )
+            found, ids = (made[feed.WHOLE], made[feed.STREAMED]), [each.rule.id for each in self._rules]
+            counts += restate_alerts(connection, work.vehicle_id, *found, ids, self._clear_times, seen_ms)
             queue.add(connection, run, counts)
         queue.mark_done(connection, work, seen_ms, rules=run is not None)
         return counts

@@ -39,7 +39,6 @@ CLOSERS: Final = ("telemetry", "archive")  # must have taken in everything befor
 MINUTE_MS: Final = 60_000
 REPAIR_SLICE_MS: Final = 2 * MINUTE_MS  # little at a time: whole windows of roads are read, of all vehicles
 VEHICLES_AT_ONCE: Final = 20
-_ALWAYS: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 log = structlog.get_logger("stream_jobs.reprocess")
 
@@ -195,11 +194,10 @@ def nightly(
 
 def _by_night(restate: Restater, closed_ms: int, now: datetime) -> Counts | None:
     database, grid = restate.database, restate.grid
-    last_until, last_at = database.run(lambda c: fetch(c, SQL["last"]))[0]
+    since, last_at = database.run(lambda c: fetch(c, SQL["last"]))[0]
     unfinished = database.run(lambda c: fetch(c, SQL["unfinished"]))
     if not unfinished and not due(now, last_at, restate.settings.recompute.hour_utc):
         return None
-    since = last_until or _ALWAYS
     until = unfinished[0][2] if unfinished else moment(closed_ms)
     starts = database.run(lambda c: queue.late_starts(c, grid, closed_ms, (since, until)))
     span = Span(starts[0], starts[-1] + grid.road_window_ms) if starts else Span(closed_ms, closed_ms)

@@ -4,7 +4,7 @@
 SELECT count(*) FROM odograph.query_completeness WHERE query = ANY(%(queries)s)
 
 -- name: last
-SELECT max(late_until), max(started_at) FROM odograph.recompute_run
+SELECT coalesce(max(late_until), to_timestamp(0)), max(started_at) FROM odograph.recompute_run
 WHERE kind = 'nightly' AND finished_at IS NOT NULL
 
 -- name: unfinished

@@ -19,7 +19,7 @@ from infra.stack.stack import Stack
 from load_tests.oracle import expect
 from stream_jobs.app.database import Database
 from stream_jobs.app.session import spark_when_asked
-from stream_jobs.archive.manifest import archive_of, hour_name, telemetry_of
+from stream_jobs.archive.manifest import TELEMETRY, archive_of, hour_name
 from stream_jobs.archive.writer import adopt
 from stream_jobs.reprocess import feed, work
 from stream_jobs.reprocess.queue import GAP, Counts, Span, begin
@@ -218,8 +218,9 @@ def test_one_vehicle_is_restated_alone_and_windows_of_places_and_late_frames_sta
 
 def test_of_a_span_of_years_only_the_hours_with_data_are_looked_at_and_all_of_them(lane: Lane) -> None:
     start_ms, since_ms = base_ms(), 1_577_836_800_000
-    older, newer = drive([1], start_ms - 1000 * HOUR_MS, 60, seed=5), drive([2, 3], start_ms, 60, seed=6)
-    late = [(start_ms + 1000, value) for _, value in drive([4], start_ms - 500 * HOUR_MS, 30, seed=7)]
+    older = drive(range(1, 2), start_ms - 1000 * HOUR_MS, 60, seed=5)
+    newer = drive(range(2, 4), start_ms, 60, seed=6)
+    late = [(start_ms + 1000, value) for _, value in drive(range(4, 5), start_ms - 500 * HOUR_MS, 30, seed=7)]
     records = sorted(older + late + newer)
     archive(lane, "first", records)
     given = Given(lane.settings, lane.endpoints.db_ingest_url, Span(since_ms, start_ms + MINUTES * 60_000))
@@ -237,9 +238,10 @@ def test_of_a_span_of_years_only_the_hours_with_data_are_looked_at_and_all_of_th
 def test_a_damaged_hour_is_named_each_time_and_stops_the_gap_that_needs_it_and_no_other(lane: Lane) -> None:
     start_ms = base_ms()
     begins_ms = (start_ms - 60 * HOUR_MS, start_ms)
-    archive(lane, "first", sorted(record for at_ms in begins_ms for record in drive([1], at_ms, 60, seed=5)))
+    older, newer = (drive(range(1, 2), at_ms, 60, seed=5) for at_ms in begins_ms)
+    archive(lane, "first", older + newer)
     (name,) = adopt(archive_of(lane.home), begins_ms[0])
-    path = telemetry_of(lane.home) / hour_name(begins_ms[0]) / name
+    path = archive_of(lane.home) / TELEMETRY / hour_name(begins_ms[0]) / name
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
     never = lane.settings.recompute.model_copy(update={"hour_utc": -1})

@@ -42,7 +42,7 @@ def sent(*tables: pa.Table) -> list[Written]:
 
 
 def published(home: Path, stem: str, files: list[Written], wanted: Stretches) -> list[pa.Table]:
-    return publish(files, home / "telemetry", stem, wanted, {}, "")
+    return publish(files, home, stem, wanted, {}, "")
 
 
 def test_a_batch_without_records_publishes_nothing(tmp_path: Path) -> None:

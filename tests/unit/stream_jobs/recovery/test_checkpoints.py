@@ -20,7 +20,7 @@ def files(home: Path) -> LocalFiles:
 
 
 def at_home(home: Path) -> Settings:
-    return Settings(paths={"home": home})  # type: ignore[arg-type]
+    return Settings(paths={"home": home})
 
 
 def old_checkpoint(home: Path, name: str) -> None:
