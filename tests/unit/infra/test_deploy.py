@@ -141,6 +141,14 @@ def test_each_program_starts_with_settings_that_there_are(
     load()  # an unknown variable, or a value that is none, is an error
 
 
+def test_only_the_dashboard_is_open_to_everybody() -> None:
+    (policy,) = (each["spec"] for each in OBJECTS if each["kind"] == "NetworkPolicy")
+    reached = {one["port"]: [*each.get("from", ())] for each in policy["ingress"] for one in each["ports"]}
+    assert {port for port, who in reached.items() if not who} == {WELL_KNOWN["dashboard"]}
+    pages = {port["containerPort"] for each in PROGRAMS.values() for port in each["ports"]}
+    assert pages <= {*reached}
+
+
 @pytest.mark.parametrize("name", BY_KUBERNETES)
 def test_both_files_start_a_program_alike(name: str) -> None:
     ours, theirs = BY_COMPOSE[name], BY_KUBERNETES[name]
