@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -118,6 +118,16 @@ class Settings(BaseSettings):
     cluster: sections.Profile = sections.Profile()
     watch: sections.Watch = sections.Watch()
     dashboard: sections.Dashboard = sections.Dashboard()
+
+    @model_validator(mode="after")
+    def _history_is_kept(self) -> Self:
+        kept, history = self.retention.roads_days, self.roads.history_days
+        if 0 < kept < history:
+            raise ValueError(
+                f"ODOGRAPH_RETENTION_ROADS_DAYS {kept}: 0, or no fewer than ODOGRAPH_ROADS_HISTORY_DAYS "
+                f"({history})"
+            )
+        return self
 
     @classmethod
     def settings_customise_sources(

@@ -167,6 +167,14 @@ def test_what_cannot_be_honoured_is_an_error_that_names_the_setting_and_no_passw
     assert "s3cret" not in str(failed.value)
 
 
+def test_a_history_of_roads_longer_than_they_are_kept_is_refused() -> None:
+    told = "wrong setting: ODOGRAPH_RETENTION_ROADS_DAYS 27: 0, or no fewer than ODOGRAPH_ROADS_HISTORY_DAYS "
+    with pytest.raises(ConfigError, match=rf"^{told}\(28\)\. "):
+        settings.load(retention={"roads_days": 27})
+    for days in (0, 28):
+        assert settings.load(retention={"roads_days": days}).retention.roads_days == days
+
+
 def test_a_time_zone_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="ODOGRAPH_TZ: a time zone"):
         settings.load(tz="Europe/Nowhere")
