@@ -114,7 +114,7 @@ LOADED: Final = ("*.jar", "*.jsa", "usr/bin/*", "usr/sbin/*", "usr/lib/**/*", "u
 
 
 class Jar(NamedTuple):
-    """A pinned jar: its hash, its set (``spark``, ``kafka``, ``mirror``), Maven's names for it."""
+    """A pinned jar: its hash, its set (``spark``, ``kafka``, ``mirror``, ``hdfs``), Maven's names for it."""
 
     sha256: str
     kind: str
@@ -124,7 +124,7 @@ class Jar(NamedTuple):
 
 
 def pinned_jars() -> tuple[Jar, ...]:
-    """Every jar of ``ivy.xml`` and ``mirror.xml``, with all that it needs."""
+    """Every jar of ``ivy.xml``, ``mirror.xml`` and ``hdfs.xml``, with all that it needs."""
     return tuple(Jar(*line.replace(":", " ").split()) for line in JAR_PINS.read_text().splitlines())
 
 

@@ -98,9 +98,10 @@ def test_a_flipped_byte_in_a_jar_stops_the_start_before_anything_runs(
 def test_every_jar_of_the_resolver_is_pinned_once_and_pyspark_s_by_what_pip_installed() -> None:
     names = [(jar.kind, jar.artifact) for jar in cache.pinned_jars()]
     assert len(set(names)) == len(names) > 50
-    text = cache.IVY_FILE.read_text()
+    text = cache.IVY_FILE.read_text() + fetch.HDFS_IVY.read_text()
     of_mirror = {name for kind, name in names if kind == "mirror"}
     assert {"connect-mirror", "connect-runtime", "kafka-clients"} <= of_mirror
+    assert [name for kind, name in names if kind == "hdfs"] == ["hadoop-client-minicluster"]
     for sha256, kind, group, artifact, version in cache.pinned_jars():
         named = f'org="{group}" name="{artifact}" rev="{version}" conf="{kind}'
         assert kind in ("kafka", "mirror") or named in text
