@@ -96,6 +96,24 @@ def taken_by(lane: Lane, holder: str, name: str = "test", ttl_s: float = 60) -> 
         other.execute("SELECT * FROM odograph.take_lease(%s, %s, %s, false)", [name, holder, ttl_s])
 
 
+def test_a_programs_login_changes_its_own_lease_and_no_other_one(lane: Lane) -> None:
+    urls = lane.endpoints.db_program_urls
+    with psycopg.connect(lane.endpoints.db_owner_url) as owner:
+        owner.execute("INSERT INTO odograph.lease VALUES ('jobs', 7, 'a', '-infinity')")
+    for program in ("downlink", "mirror"):
+        with psycopg.connect(urls[program], autocommit=True) as other:
+            assert other.execute("UPDATE odograph.lease SET expires_at = 'infinity'").rowcount == 0
+            for taken in ("jobs", "events"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+                    other.execute("SELECT * FROM odograph.take_lease(%s, 'b', 60, false)", [taken])
+            row = other.execute("SELECT * FROM odograph.take_lease(%s, 'b', 60, false)", [program]).fetchone()
+            assert row == (1, "b")
+    with psycopg.connect(urls["jobs"]) as jobs:
+        assert jobs.execute("SELECT taken FROM odograph.take_lease('jobs', 'b', 60, false)").fetchone() == (
+            8,
+        )
+
+
 def test_a_transaction_of_a_holder_that_was_succeeded_meanwhile_writes_nothing(lane: Lane) -> None:
     attempts: list[int] = []
 
