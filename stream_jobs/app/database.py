@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 
 from infra.clients import db
@@ -33,10 +34,17 @@ LOG_EVERY_S = 5.0
 FORMS: Final = {
     "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64(), "real": pa.float32(),
     "double precision": pa.float64(), "boolean": pa.bool_(), "text": pa.string(),
-    "timestamp with time zone": pa.timestamp("us", "UTC"),
+    "timestamp with time zone": pa.timestamp("us", "UTC"), "date": pa.date32(),
 }  # fmt: skip
 """Types of PostgreSQL and the Arrow types with the same values: the cast to these tells of a value that does
 not fit, which the driver's binary form would cut.
+"""
+TIMES: Final = {
+    "timestamp with time zone": ("bigint", pa.int64(), 946_684_800_000_000),
+    "date": ("integer", pa.int32(), 10_957),
+}
+"""PostgreSQL's binary form of times: the number that it is, and 2000 in us or days since 1970. As Python's
+values they would end with the year 9999.
 """
 ROWS_AT_ONCE: Final = 2000  # of 85 columns: some MB as Python's values
 
@@ -169,7 +177,8 @@ def _storable(connection: Connection, table: str, rows: pa.Table, refused: list[
         if cause_of(error) is not Cause.DATA:
             raise
         if rows.num_rows == 1:
-            refused.append(Refused(table, rows.to_pylist()[0], error))
+            texts = [f.with_type(pa.string()) if pa.types.is_temporal(f.type) else f for f in rows.schema]
+            refused.append(Refused(table, rows.cast(pa.schema(texts)).to_pylist()[0], error))
             return rows.slice(0, 0)
         half = rows.num_rows // 2
         halves = (rows.slice(0, half), rows.slice(half))
@@ -189,6 +198,11 @@ def copy_rows(connection: Connection, table: str, rows: pa.Table, into: str | No
     target = f"{into or sql.staged(table)} ({sql.quoted(rows.column_names)})"
     try:
         plain = rows.cast(pa.schema(zip(rows.column_names, forms, strict=True)))
+        for place, kind in enumerate(kinds):
+            if kind in TIMES:
+                kinds[place], number, begin = TIMES[kind]
+                numbers = pc.subtract_checked(plain[place].cast(number), pa.scalar(begin, number))
+                plain = plain.set_column(place, rows.column_names[place], numbers)
         with connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN (FORMAT binary)") as copy:
             copy.set_types(kinds)
             for batch in plain.to_batches(max_chunksize=ROWS_AT_ONCE):

@@ -57,6 +57,10 @@ _TYPES: Final[Mapping[type[T.DataType], str]] = {
     T.DecimalType: "numeric",
 }  # fmt: skip
 _NAME_BYTES: Final = 63  # PostgreSQL cuts longer names
+_KEY_OF: Final = """
+SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+WHERE i.indrelid = to_regclass(%(table)s) AND i.indisunique ORDER BY 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +200,7 @@ def columns_of(definition: Definition, schema: T.StructType) -> dict[str, str]:
 
 
 def ensure_table(connection: Connection, definition: Definition, columns: Mapping[str, str]) -> None:
-    """Make the table from the query's columns unless it stands with these already; raises ConfigError."""
+    """Make the table from the query's columns unless it stands with these and the key; raises ConfigError."""
     table = definition.table
     found = dict(map(tuple, fetch(connection, TYPES, {"table": table})))
     if not found:
@@ -205,10 +209,16 @@ def ensure_table(connection: Connection, definition: Definition, columns: Mappin
         key = quoted(definition.key)  # a null in it is a value like any other
         execute(connection, f"CREATE UNIQUE INDEX ON {table} ({key}) NULLS NOT DISTINCT")
         execute(connection, f"GRANT SELECT ON {table} TO odograph_dashboard")
-    elif found != columns:
+        return
+    reason, key = "", [name for (name,) in fetch(connection, _KEY_OF, {"table": table})]
+    if found != columns:
         stands, given = (", ".join(f"{n} {kind}" for n, kind in sorted(c.items())) for c in (found, columns))
-        reason = f"table {table} has the columns {stands}, the query gives {given}; "
-        raise wrong(definition.path, f"{reason}drop the table or give the file another name")
+        reason = f"table {table} has the columns {stands}, the query gives {given}"
+    elif key != sorted(definition.key):
+        stands, given = ", ".join(key), ", ".join(definition.key)
+        reason = f"table {table} has the key ({stands}), `-- key:` says ({given})"
+    if reason:
+        raise wrong(definition.path, f"{reason}; drop the table or give the file another name")
 
 
 def user_queries(settings: Settings, spark: SparkSession) -> tuple[Query, ...]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from infra.clients.db import connected
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.signals import BY_NAME
 from infra.stack import query_offsets
 from infra.stack.query_offsets import Committed
@@ -29,6 +30,7 @@ from stream_jobs.recovery.files import LocalFiles
 from stream_jobs.recovery.ledger import BatchClaims, enter
 from stream_jobs.reprocess import restate as locks
 from stream_jobs.reprocess.restate import restate_rows, writer_lock
+from stream_jobs.user_sql.queries import Definition, ensure_table
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import EDGE_BITS, EDGE_OFFSET, NO_SECTOR, SHARE
 from stream_jobs.windows.vehicle import latest_of
@@ -226,6 +228,7 @@ ROWS = [
      Decimal("-0.001"), date(1969, 12, 31)),
     (None,) * 10,
 ]  # fmt: skip
+YEAR_10000_MS = 253_402_300_800_000
 
 
 @pytest.mark.usefixtures("topics")
@@ -242,9 +245,33 @@ def test_a_value_of_every_type_is_stored_as_it_is_and_one_that_does_not_fit_is_a
     assert database.run(lambda c: fetch(c, f"SELECT * FROM {table} ORDER BY b DESC NULLS LAST")) == ROWS
     too_large = rows.slice(0, 1).set_column(5, "f", pa.array([2**15]))
     odd = too_large.set_column(0, "a", pa.array(["odd"]))
+    late = pa.array([YEAR_10000_MS], pa.timestamp("ms", "UTC"))
+    odd = odd.set_column(4, "e", late).set_column(9, "j", late.cast(pa.date32()))
     database.run(lambda c: insert_rows(c, table, pa.concat_tables([rows.slice(1), odd])))
     assert database.run(lambda c: fetch(c, f"SELECT count(*) FROM {table}")) == [(5,)]
-    assert [letter["a"] for letter in topic_values(lane, "dead-letter")] == ["odd"]
+    assert [(letter["a"], letter["e"][:16]) for letter in topic_values(lane, "dead-letter")] == [
+        ("odd", "10000-01-01 00:0")
+    ]
+    later = odd.set_column(5, "f", pa.array([1]))
+    database.run(lambda c: insert_rows(c, table, later))
+    stored = f"SELECT e::text, j::text FROM {table} WHERE a = 'odd'"
+    assert database.run(lambda c: fetch(c, stored)) == [("10000-01-01 00:00:00+00", "10000-01-01")]
+
+
+def test_another_key_of_a_users_query_is_refused_by_name_and_the_same_columns_in_another_order_are_not(
+    database: Database,
+) -> None:
+    columns = {"at": "timestamp with time zone", "vehicle_id": "text", "n": "bigint"}
+
+    def ensure(*key: str) -> None:
+        definition = Definition(Path("by_vehicle.sql"), "by_vehicle", "frames", key, 60, "")
+        database.run(lambda c: ensure_table(c, definition, columns))
+
+    ensure("vehicle_id", "at")
+    ensure("at", "vehicle_id")
+    told = r"table user_sql\.by_vehicle has the key \(at, vehicle_id\), `-- key:` says \(at\); drop"
+    with pytest.raises(ConfigError, match=told):
+        ensure("at")
 
 
 def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_again(lane: Lane) -> None:
