@@ -103,6 +103,8 @@ def test_a_programs_login_changes_its_own_lease_and_no_other_one(lane: Lane) -> 
     for program in ("downlink", "mirror"):
         with psycopg.connect(urls[program], autocommit=True) as other:
             assert other.execute("UPDATE odograph.lease SET expires_at = 'infinity'").rowcount == 0
+            with pytest.raises(psycopg.errors.NotNullViolation):
+                other.execute("INSERT INTO odograph.lease DEFAULT VALUES")
             for taken in ("jobs", "events"):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
                     other.execute("SELECT * FROM odograph.take_lease(%s, 'b', 60, false)", [taken])
