@@ -121,12 +121,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _history_is_kept(self) -> Self:
-        kept, history = self.retention.roads_days, self.roads.history_days
-        if 0 < kept < history:
-            raise ValueError(
-                f"ODOGRAPH_RETENTION_ROADS_DAYS {kept}: 0, or no fewer than ODOGRAPH_ROADS_HISTORY_DAYS "
-                f"({history})"
-            )
+        for name, kept, reader, history_days in (
+            ("ROADS", self.retention.roads_days, "ROADS", self.roads.history_days),
+            ("HOURS", self.retention.hours_days, "RECOMPUTE", self.recompute.history_days),
+        ):
+            if 0 < kept < history_days:
+                least = f"ODOGRAPH_{reader}_HISTORY_DAYS ({history_days})"
+                raise ValueError(f"ODOGRAPH_RETENTION_{name}_DAYS {kept}: 0, or no fewer than {least}")
         return self
 
     @classmethod
@@ -175,12 +176,9 @@ class Endpoints:
     """Port of each process by name: bridge, downlink, jobs, instant, events, maintenance, ..."""
     db_dispatch_url: str = ""  # for what people do with alerts; empty: written by an older `odograph up`
     db_program_urls: dict[str, str] = field(default_factory=dict)
-    """By program its own login, in the place of ``db_ingest_url``; none where the settings name one for all.
-    """
+    """By program its own login, in the place of ``db_ingest_url``; none: the settings name one for all."""
     mqtt_access: dict[str, Any] = field(default_factory=dict)
-    """How to log in to the brokers: what MqttBroker holds beside host and port; ``{who}`` in names of files
-    stands for the program.
-    """
+    """What MqttBroker holds beside host and port; ``{who}`` in names of files stands for the program."""
     mqtt_others: list[list[Any]] = field(default_factory=list)
     """Host and port of each further broker of a cluster."""
     device_port: int = 0  # where the broker takes vehicles by their certificates; 0: as everybody else

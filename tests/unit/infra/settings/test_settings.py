@@ -167,12 +167,23 @@ def test_what_cannot_be_honoured_is_an_error_that_names_the_setting_and_no_passw
     assert "s3cret" not in str(failed.value)
 
 
-def test_a_history_of_roads_longer_than_they_are_kept_is_refused() -> None:
-    told = "wrong setting: ODOGRAPH_RETENTION_ROADS_DAYS 27: 0, or no fewer than ODOGRAPH_ROADS_HISTORY_DAYS "
-    with pytest.raises(ConfigError, match=rf"^{told}\(28\)\. "):
-        settings.load(retention={"roads_days": 27})
-    for days in (0, 28):
-        assert settings.load(retention={"roads_days": days}).retention.roads_days == days
+@pytest.mark.parametrize(
+    ("kept", "name", "section"),
+    [
+        ({"roads_days": 27}, "ROADS", "ROADS"),
+        ({"windows_days": 3, "minutes_days": 10, "hours_days": 27}, "HOURS", "RECOMPUTE"),
+    ],
+)
+def test_what_is_kept_for_less_than_its_history_is_refused_by_both_names(
+    kept: dict[str, int], name: str, section: str
+) -> None:
+    told = (
+        rf"ODOGRAPH_RETENTION_{name}_DAYS 27: 0, or no fewer than ODOGRAPH_{section}_HISTORY_DAYS \(28\)\. "
+    )
+    with pytest.raises(ConfigError, match=f"^wrong setting: {told}"):
+        settings.load(retention=kept)
+    settings.load(retention=kept, **{section.lower(): {"history_days": 27}})
+    settings.load(retention=kept | {f"{name.lower()}_days": 0})
 
 
 def test_a_time_zone_that_is_none_is_refused() -> None:
