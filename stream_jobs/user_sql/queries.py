@@ -210,12 +210,12 @@ def ensure_table(connection: Connection, definition: Definition, columns: Mappin
         execute(connection, f"CREATE UNIQUE INDEX ON {table} ({key}) NULLS NOT DISTINCT")
         execute(connection, f"GRANT SELECT ON {table} TO odograph_dashboard")
         return
-    reason, key = "", [name for (name,) in fetch(connection, _KEY_OF, {"table": table})]
+    reason, held = "", [name for (name,) in fetch(connection, _KEY_OF, {"table": table})]
     if found != columns:
         stands, given = (", ".join(f"{n} {kind}" for n, kind in sorted(c.items())) for c in (found, columns))
         reason = f"table {table} has the columns {stands}, the query gives {given}"
-    elif key != sorted(definition.key):
-        stands, given = ", ".join(key), ", ".join(definition.key)
+    elif held != sorted(definition.key):
+        stands, given = ", ".join(held), ", ".join(definition.key)
         reason = f"table {table} has the key ({stands}), `-- key:` says ({given})"
     if reason:
         raise wrong(definition.path, f"{reason}; drop the table or give the file another name")
