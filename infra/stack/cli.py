@@ -1,7 +1,6 @@
 """The commands of the local stack: setup, up, down, status, doctor, config."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -20,6 +19,8 @@ cluster = typer.Typer(
 )
 Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
 Number = Annotated[int | None, typer.Option(show_default=False)]
+ServicesOnly = Annotated[bool, typer.Option(help="only MQTT, Kafka and the database")]
+WaitS = Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")]
 CLUSTER: Final = {"kafka": 3, "mqtt": 2, "postgres": 2, "workers": 3, "hosts": 2}
 BRIDGES: Final = 2
 
@@ -51,8 +52,8 @@ def setup(
 
 def up(
     secure: Annotated[bool, typer.Option("--secure", help="certificates and logins, from now on")] = False,
-    services_only: Annotated[bool, typer.Option(help="only MQTT, Kafka and the database")] = False,
-    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")] = 120.0,
+    services_only: ServicesOnly = False,
+    wait_s: WaitS = 120.0,
 ) -> None:
     """Start the local stack in the background: services, then bridge, jobs and dashboard. Twice is fine."""
     _begin(_stack(secure), services_only, wait_s)
@@ -63,7 +64,7 @@ def cluster_up(
     kafka: Number = None, mqtt: Number = None, postgres: Number = None, workers: Number = None,
     hosts: Number = None, bridges: Number = None,
     services_only: Annotated[bool, typer.Option(help="only the servers")] = False,
-    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")] = 600.0,
+    wait_s: WaitS = 600.0,
 ) -> None:  # fmt: skip
     """Start a cluster in the background, which the home stays; twice is fine. Not in a home with other data.
 
@@ -151,14 +152,11 @@ def doctor(as_json: Json = False) -> None:
 
 def failover(
     to: Annotated[str, typer.Option(help="the region that acts from now on: this home's")] = "",
-    follow: Annotated[
-        bool, typer.Option("--follow", help="this region's log begins anew as the copy of the other one's")
-    ] = False,
-    catch_up_s: Annotated[float, typer.Option(min=0, help="wait so long for the copy, if the other answers")]
-    = 30.0,
-    services_only: Annotated[bool, typer.Option(help="start only MQTT, Kafka and the database")] = False,
-    wait_s: Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")] = 120.0,
-) -> None:  # fmt: skip
+    follow: Annotated[bool, typer.Option("--follow", help="its log begins anew, as a copy")] = False,
+    catch_up_s: Annotated[float, typer.Option(min=0, help="wait so long for the copy, s")] = 30.0,
+    services_only: ServicesOnly = False,
+    wait_s: WaitS = 120.0,
+) -> None:
     """Let this region act in the other one's place (--to, its name), or follow it again (--follow).
 
     The database must take writes: promote its standby first. What of the other region's log was not copied
@@ -179,7 +177,7 @@ def failover(
 
 Name = Annotated[str, typer.Argument(help="a vehicle's id, or gateway-...")]
 Days = Annotated[float, typer.Option(min=0, max=3650, help="how long it is valid")]
-Request = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="the device's own CSR (PEM)")]
+Request = Annotated[typer.FileBinaryRead | None, typer.Option(help="the device's own CSR (PEM)")]
 
 
 @device.command()
@@ -190,7 +188,7 @@ def enrol(
     """Give a device its first certificate; prints where certificate, key and our authority lie."""
     from infra.stack.access import devices
 
-    asked = None if request is None else request.read_bytes()
+    asked = request.read() if request else None
     typer.echo(_files(devices.enrol(stack := _stack(), name, days, vehicle or (), asked), stack))
 
 
@@ -199,7 +197,7 @@ def rotate(name: Name, days: Days = 365, request: Request = None) -> None:
     """Give a device a further certificate. The old ones stay valid: revoke them once it has the new one."""
     from infra.stack.access import devices
 
-    asked = None if request is None else request.read_bytes()
+    asked = request.read() if request else None
     typer.echo(_files(devices.rotate(stack := _stack(), name, days, asked), stack))
 
 
