@@ -1,8 +1,7 @@
 """Applies the numbered SQL files of this folder, each once, in order, each in a transaction of its own.
 
-A file beside a module of its name is none of these: it holds that module's statements.
-``NNN_name.community.sql`` only where TimescaleDB's license allows its community features. A file that took in
-a later one says so, ``-- Formerly SHA-256, with NNN_name.sql after it.``: both, applied, count as the file.
+A file that took in a later one says so, ``-- Formerly SHA-256, with NNN_name.sql after it.``: both, applied,
+count as the file.
 """
 
 import hashlib
@@ -61,10 +60,7 @@ def migrations(folder: Path = FOLDER) -> list[Migration]:
 
 
 def migrate(url: str, folder: Path = FOLDER) -> list[str]:
-    """Apply what is missing in the database at ``url``; the names of the files applied now.
-
-    Waits for another migration of the same database to end. Raises ServiceError, ConfigError.
-    """
+    """Apply what the database lacks, no two at a time; their names. Raises ServiceError, ConfigError."""
     todo = migrations(folder)
     with connected(url, "database: migration failed", connect_timeout_s=None, autocommit=True) as connection:
         connection.execute("SET client_min_messages = warning")
@@ -101,17 +97,19 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
 
 
 def make_roles(connection: Connection, owner: str) -> None:
-    """The roles that the files grant to, and who has their rights too. Idempotent.
-
-    That of the aggregates may log in, as TimescaleDB asks of who owns a job, and has no password to do it by.
-    """
+    """The roles that the files grant to, and who has their rights too. Idempotent."""
     for role in ROLES:
-        if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is None:
+        if not has_role(connection, role):  # who owns a job must be let log in; without a password none can
             connection.execute(f"CREATE ROLE {role} {'LOGIN' if role == policy.AGGREGATES else 'NOLOGIN'}")
     for role, member in (*policy.MEMBERS, (policy.JOBS, owner)):
         if connection.execute("SELECT pg_has_role(%s, %s, 'USAGE')", (member, role)).fetchone() != (True,):
             grant = sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member))
             connection.execute(grant)
+
+
+def has_role(connection: Connection, name: str) -> bool:
+    """Whether the server has the role."""
+    return connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone() is not None
 
 
 def pending(url: str) -> list[str]:

@@ -22,7 +22,7 @@ from infra.contract import policy
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import read_json, write_private
 from infra.settings.sections import Db
-from infra.sql.migrate import UNBOUNDED, make_roles, restates_compressed
+from infra.sql.migrate import UNBOUNDED, has_role, make_roles, restates_compressed
 from infra.stack import probes, processes
 from infra.stack.downloads import cache, rootfs
 from infra.stack.downloads.rootfs import CONFIG, DATA, inside
@@ -144,16 +144,11 @@ def ensure_roles(superuser_url: str, words: Passwords) -> None:
 
 def _let_log_in(connection: Connection, user: str, password: str, role: str) -> None:
     """Make the user or set its password; with the rights of ``role``, and what holds for its sessions."""
-
-    def there(name: str) -> bool:
-        found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,))
-        return found.fetchone() is not None
-
     of, to = sql.Identifier(role), sql.Identifier(user)
-    if user != role and not there(role):
-        connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(of))
-    login = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}" if there(user) else "CREATE ROLE {} LOGIN PASSWORD {}")
-    connection.execute(login.format(to, sql.Literal(password)))
+    for name in dict.fromkeys((role, user)):
+        if not has_role(connection, name):
+            connection.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
+    connection.execute(sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(to, sql.Literal(password)))
     if user != role:
         connection.execute(sql.SQL("GRANT {} TO {}").format(of, to))
     for limit in LIMITS.get(role, ()):
@@ -259,9 +254,8 @@ BOTH: Final = ("postgres-1", "postgres-2")
 class PostgresPair:
     """``primary`` and ``standby`` by name, on ``ports``; ``synchronous``: a commit returns when both have it.
 
-    Whoever is started reads ``standby.signal`` and follows. Both have that file, also the primary, which
-    looks at it when it starts anew: one that was killed comes back read-only, and takes no writes until it
-    is promoted, by hand (README, runbooks).
+    Both have ``standby.signal``: one that was killed comes back read-only, and takes no writes until it is
+    promoted, by hand (README, runbooks).
     """
 
     def __init__(self, home: Path, cache_dir: Path, runner: Runner, words: Passwords) -> None:
@@ -289,10 +283,7 @@ class PostgresPair:
         return url(OWNER, self._words["owner"], self.ports[BOTH[0]]).replace(one, f"{one},{other}")
 
     def begin(self) -> None:
-        """Start both, with database and roles. Who was promoted by hand is the primary.
-
-        A standby that is not there is copied.
-        """
+        """Start both, with database and roles. Who was promoted is primary; a missing standby is copied."""
         primary = next(filter(self._takes_writes, self.names()), self.primary)
         self.runner.start(self.service(primary))
         if self.row(primary, SQL["follows"], "postgres")[0]:

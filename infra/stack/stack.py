@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,7 @@ Say = Callable[[str], None]
 
 
 class Stack:
-    """The services of one home. ``preferred``: ports tried first at the first start; ``only``: services.
-
-    ``cluster`` has those of which the settings' profile wants several.
-    """
+    """The services of one home. ``preferred``: ports tried first at the first start; ``only``: services."""
 
     def __init__(
         self,
@@ -108,10 +106,7 @@ class Stack:
         return self.secure and os.geteuid() == 0
 
     def up(self) -> Endpoints:
-        """Start what does not run, create topics, roles and database, migrate; the addresses.
-
-        Raises ServiceError naming the service that failed; the others keep running.
-        """
+        """Start and make what is missing; the addresses. Raises ServiceError; other services keep running."""
         health = self.settings.health
         if health.port or not (health.address.is_unspecified or str(health.address) == HOST):
             raise ConfigError(
@@ -326,10 +321,7 @@ class Stack:
         return self._services / "ca.pem" if self.secure else None
 
     def install(self) -> None:
-        """Make what external services hold: topics, roles, tables. Nothing is started. Idempotent.
-
-        Raises ConfigError where the settings do not name them and every role's login.
-        """
+        """Make topics, roles and tables in external services. Raises ConfigError where one is not named."""
         self.furnish(endpoints(self.settings, [name for name in SETTING_OF if name != "mqtt_host"]))
 
     @property
@@ -396,10 +388,7 @@ class Stack:
         return mosquitto(*places, port, terms, secure)
 
     def _make_sessions(self, addresses: Endpoints) -> None:
-        """Let our broker make the bridge's sessions, at a port that no vehicle knows; it keeps them on disk.
-
-        So it keeps what vehicles send from its first moment on, when this region comes to act.
-        """
+        """Let our broker make the bridge's sessions, at a port that no vehicle knows (hosts/README.md)."""
         if self.settings.mqtt.brokers():
             return
         port, home = service.free_port(self.ports().values()), self.home / "config" / "sessions"
@@ -524,8 +513,7 @@ def http_parts(settings: Settings) -> tuple[str, ...]:
 
 def with_database(addresses: Endpoints, database: str) -> Endpoints:
     """The same addresses with another database of the same server."""
-    keys = ("db_owner_url", "db_ingest_url", "db_dashboard_url", "db_dispatch_url")
-    urls: dict[str, Any] = {key: database_url.with_name(getattr(addresses, key), database) for key in keys}
-    programs = addresses.db_program_urls.items()
-    urls["db_program_urls"] = {name: database_url.with_name(url, database) for name, url in programs}
+    named = partial(database_url.with_name, database=database)
+    urls: dict[str, Any] = {key: named(getattr(addresses, key)) for key in SETTING_OF if key[:3] == "db_"}
+    urls["db_program_urls"] = {name: named(url) for name, url in addresses.db_program_urls.items()}
     return replace(addresses, **urls)
