@@ -46,10 +46,7 @@ def read_secret(path: Path, option: str) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What a program of ours keeps in a JSON file; {} where it is not there (yet).
-
-    Raises ConfigError where it is another user's or somebody else wrote it.
-    """
+    """A JSON file of a program of ours; {} where there is none. Raises ConfigError where it is another's."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
@@ -60,8 +57,10 @@ def read_json(path: Path) -> Any:
         raise ConfigError(f"{path} is no JSON: {error}") from error
 
 
-def write_whole(path: Path, content: bytes | memoryview, mode: int = 0o666) -> None:
-    """Write a file whole or not at all, to the disk, with this mode from the start.
+def write_whole(
+    path: Path, content: bytes | memoryview, mode: int = 0o666, owner: tuple[int, int] | None = None
+) -> None:
+    """Write a file whole or not at all, to the disk, with this mode and ``owner`` (ids) from the start.
 
     Through no link, which a program could have put there.
     """
@@ -69,6 +68,9 @@ def write_whole(path: Path, content: bytes | memoryview, mode: int = 0o666) -> N
     new = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:  # noqa: PTH123
+            if owner is not None:
+                os.fchown(file.fileno(), *owner)
+                os.fchmod(file.fileno(), mode)  # whatever the umask
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -1,8 +1,4 @@
-"""Commands that run inside the cached root file system, under a system user of their own.
-
-The mounts live in a private mount namespace that ends with the program: nothing stays mounted on the host.
-Every step replaces the one before it (exec), so the pid that was started is the program's.
-"""
+"""Commands that run inside the cached root file system, under a system user of their own."""
 
 import ctypes
 import os
@@ -19,6 +15,7 @@ from typing import Final
 
 from infra.clients.locks import locked
 from infra.contract.errors import ServiceError
+from infra.settings.files import write_whole
 
 PRIVATE_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 """Put before a command: what it mounts is seen by itself only, and gone when it ends."""
@@ -112,10 +109,7 @@ UNFOLLOWED: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def ids(user: str) -> tuple[int, int]:
-    """User and group id of a service's own system user, made where this machine has none.
-
-    Raises ServiceError.
-    """
+    """User and group id of a service's system user, made where this machine has none. Raises ServiceError."""
     with suppress(KeyError):
         return pwd.getpwnam(user)[2:4]
     with locked(LOCK):
@@ -231,10 +225,6 @@ def write_config(folder: Path, user: str, files: Mapping[str, str], *, own: bool
         place.mkdir(parents=True, exist_ok=True)
         os.chown(place, 0, gid)
         place.chmod(0o750)
-    for path, text in ((folder / name, text) for name, text in files.items()):
-        new = path.with_name(f".{path.name}.new")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
-            os.fchown(file.fileno(), uid if own else 0, gid)
-            os.fchmod(file.fileno(), 0o600 if own else 0o640)
-            file.write(text)
-        new.replace(path)
+    mode, owner = (0o600, uid) if own else (0o640, 0)
+    for name, text in files.items():
+        write_whole(folder / name, text.encode(), mode, (owner, gid))
