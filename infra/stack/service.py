@@ -1,8 +1,4 @@
-"""One service of the local stack: how it starts, when it is ready, how it stops.
-
-Ready means that a protocol round trip succeeds. A service never starts beside a foreign program on its port.
-A failed start names the service, the command, the log and its last lines.
-"""
+"""One service of the local stack: how it starts, when it is ready (a protocol round trip), how it stops."""
 
 import secrets
 import shlex
@@ -16,6 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
+from infra.clients.waiting import looks
 from infra.contract.errors import ServiceError
 from infra.stack import processes
 from infra.stack.processes import Running
@@ -60,10 +57,7 @@ class Runner:
         return processes.find(self.run_dir, name)
 
     def start(self, service: Service) -> str:
-        """Bring the service to readiness, unless it runs and answers; what its probe said.
-
-        Raises ServiceError where that fails; nothing of it is then left running.
-        """
+        """Bring the service to readiness, else stop it and raise ServiceError; what its probe said."""
         name, log = service.name, self.log(service.name)
         if self.find(name) is not None:
             try:
@@ -107,31 +101,23 @@ class Runner:
         return ran
 
     def _refuse_foreign(self, service: Service) -> None:
-        end = time.monotonic() + LINGER_S
         ours_crashed = processes.pid_file(self.run_dir, service.name).exists()
-        while not port_is_free(service.port):
-            if not ours_crashed or time.monotonic() > end:
-                raise ServiceError(
-                    f"{service.name}: port {service.port} on {HOST} is taken by"
-                    f" {port_holder(service.port)}; stop it, or set {service.port_setting} to another port"
-                    " (0: any free one)"
-                )
-            time.sleep(POLL_S)
+        if not any(port_is_free(service.port) for _ in looks(LINGER_S * ours_crashed, POLL_S)):
+            raise ServiceError(
+                f"{service.name}: port {service.port} on {HOST} is taken by {port_holder(service.port)}; "
+                f"stop it, or set {service.port_setting} to another port (0: any free one)"
+            )
 
     def _wait_ready(self, service: Service, log_start: int) -> str:
-        end = time.monotonic() + service.ready_s
-        last, log = "no answer", self.log(service.name)
-        what = "ended at once"
-        child = self._children.get(service.name)
-        while self.find(service.name) is not None or (child is not None and child.poll() is None):
+        what, log, child = "", self.log(service.name), self._children.get(service.name)
+        for _ in looks(service.ready_s, POLL_S):
+            if self.find(service.name) is None and (child is None or child.poll() is not None):
+                what = "ended at once"
+                break
             try:
                 return service.probe()
             except ServiceError as error:
-                last = str(error)
-            time.sleep(POLL_S)
-            if time.monotonic() >= end:
-                what = f"was not ready after {service.ready_s:g} s ({last})"
-                break
+                what = f"was not ready after {service.ready_s:g} s ({error})"
         tail = "\n".join(f"  | {line}" for line in processes.log_tail(log, start=log_start).splitlines())
         command = shlex.join(service.command)
         raise ServiceError(f"{service.name} {what}\n  command: {command}\n  log: {log}\n{tail}")

@@ -1,9 +1,4 @@
-"""Certificates and keys: this home's authorities, what they issued, what is revoked; who signs evidence.
-
-``<home>/ca`` is root's alone. ``devices`` issues to vehicles and gateways, which log in by it and sign crash
-records; ``services`` to our programs and servers: a vehicle's certificate opens no listener of the programs,
-and the other way round. ``evidence`` issues to the time stamper.
-"""
+"""Certificates and keys: this home's authorities, what they issued, what is revoked; who signs evidence."""
 
 import datetime as dt
 import hmac
@@ -184,10 +179,7 @@ class Authority(Trust):
             write_private(self.folder / "revoked.json", json.dumps(texts, indent=1))
 
     def revocations(self) -> str:
-        """The list (CRL, PEM). It lasts as long as the authority: a broker takes nobody by an old one.
-
-        It is another one only where something was revoked since.
-        """
+        """The list (CRL, PEM). It lasts as long as the authority: a broker takes nobody by an old one."""
         kept, gone = self.folder / "ca.crl", self._revocations()
         if kept.exists():
             text = kept.read_text()
@@ -267,11 +259,9 @@ def ensure_keys(settings: Settings) -> None:
 
 def device_trust(settings: Settings) -> Trust | None:
     """The authority by which devices sign; None: there is none. Raises ConfigError."""
-    path = settings.crash.device_ca_file or settings.paths.home / FOLDER / DEVICES / "ca.pem"
-    if settings.crash.device_ca_file is None and not path.exists():
-        return None
+    path = _given_or_made(settings.crash.device_ca_file, settings.paths.home / FOLDER / DEVICES / "ca.pem")
     try:
-        return Trust(path)
+        return Trust(path) if path else None
     except (OSError, ValueError) as error:
         raise ConfigError(f"ODOGRAPH_CRASH_DEVICE_CA_FILE {path}: {error}") from error
 
@@ -285,10 +275,8 @@ def signature_of(raw: bytes, devices: Trust | None, at: dt.datetime) -> str:
 
 def notary(settings: Settings) -> Signer | None:
     """With the evidence key in force; None: none is here, and entries go unsigned. Raises ConfigError."""
-    path = settings.crash.key_file or settings.paths.home / KEY_FILE
-    if settings.crash.key_file is None and not path.exists():
-        return None
-    return Signer(private_key(path, "ODOGRAPH_CRASH_KEY_FILE"))
+    path = _given_or_made(settings.crash.key_file, settings.paths.home / KEY_FILE)
+    return Signer(private_key(path, "ODOGRAPH_CRASH_KEY_FILE")) if path else None
 
 
 def pseudonym(settings: Settings, vehicle_id: str) -> str:
@@ -306,10 +294,13 @@ def pseudonym(settings: Settings, vehicle_id: str) -> str:
 
 def witness(settings: Settings) -> Verifier | None:
     """With the public key of the evidence key; None: there is none here. Raises ConfigError."""
-    path = settings.crash.public_key_file or settings.paths.home / PUBLIC_KEY_FILE
-    if settings.crash.public_key_file is None and not path.exists():
-        return None
-    return Verifier(public_key(path, "ODOGRAPH_CRASH_PUBLIC_KEY_FILE"))
+    path = _given_or_made(settings.crash.public_key_file, settings.paths.home / PUBLIC_KEY_FILE)
+    return Verifier(public_key(path, "ODOGRAPH_CRASH_PUBLIC_KEY_FILE")) if path else None
+
+
+def _given_or_made(given: Path | None, own: Path) -> Path | None:
+    """The file that the settings name, else the home's own; None: neither."""
+    return given or (own if own.exists() else None)
 
 
 def time_stamper(home: Path) -> Issued:
