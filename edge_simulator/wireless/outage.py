@@ -152,7 +152,8 @@ class Store:
             return
         self._counts["stored_on_board"] += 1
         self._age(hold, item.due_ms)
-        if self._set.store_full == "newest" and self._over(hold, item):
+        full = self._set.store_full == "newest" and self._over(hold, item)
+        if full or self._over(_Hold(), item):  # not even an empty store has room for it
             self._drop(item)
             return
         while hold.frames and self._over(hold, item):

@@ -75,8 +75,10 @@ def test_a_full_store_drops_what_the_setting_says_and_counts_it(full: str, left:
 def test_the_bytes_kept_are_bounded_too() -> None:
     one = len(orjson.dumps({"seq": 0, "sent_ms": 1000, "x": "x" * 100}))
     store = Kept(LinkShares(store_bytes=2 * one), [1000, 2000, 3000], size=100)
+    large = orjson.dumps({"seq": 3, "sent_ms": 4000, "x": "x" * 3 * one})
+    store.put(Outgoing(4000, 3, 1, "telemetry", large))  # no room for it, and none is made
     assert [seq for seq, _ in uploaded(store, 6000)] == [1, 2]
-    assert store.counts["dropped_on_board"] == 1
+    assert store.counts["dropped_on_board"] == 2
 
 
 def test_what_is_too_old_when_its_turn_comes_is_dropped() -> None:
