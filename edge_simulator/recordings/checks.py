@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edge_simulator.geo import Floats, Ints
-from edge_simulator.recordings.drives import GAP, Row, iso, read, spacing_ms
+from edge_simulator.recordings.drives import GAP, Row, iso, read, signal_of, spacing_ms
 from edge_simulator.recordings.frames import Prepared, prepare
 from edge_simulator.recordings.mapping import Meaning
 from infra.clients.tables import rendered, table
@@ -45,19 +44,15 @@ def gaps(t_ms: Sequence[int]) -> tuple[int, float]:
 
 def repeats(rows: Sequence[Row]) -> tuple[int, int]:
     """Rows with the position of the row before although the vehicle moves, and the longest run of them."""
-    count = run = longest = 0
-    for before, row in pairwise(row.values for row in rows):
-        here, speed = row.get("lat_deg"), row.get("speed_kmh")
-        same = all(row.get(name) == before.get(name) for name in ("lat_deg", "lon_deg"))
-        run = run + 1 if here is not None and same and speed is not None and speed > MOVING_KMH else 0
-        count += run > 0
-        longest = max(longest, run)
-    return count, longest
+    lat, lon, speed = (signal_of(rows, name) for name in ("lat_deg", "lon_deg", "speed_kmh"))
+    same = (np.diff(lat) == 0) & (np.diff(lon) == 0) & (speed[1:] > MOVING_KMH)
+    lengths = np.diff(np.flatnonzero(np.diff(same, prepend=False, append=False)))[::2]
+    return int(lengths.sum()), int(lengths.max(initial=0))
 
 
 def compare_speeds(rows: Sequence[Row]) -> SpeedCheck | None:
     """The speed against its second source; None where there is none."""
-    first = np.array([row.values.get("speed_kmh") for row in rows], dtype=np.float64)
+    first = signal_of(rows, "speed_kmh")
     second = np.array([row.check_kmh for row in rows], dtype=np.float64)
     if np.isnan(second).all() or np.isnan(first).all():
         return None

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from edge_simulator.geo import Floats
 from edge_simulator.recordings.mapping import EPOCHS, Column, Meaning, load_mapping
 from edge_simulator.vehicle import vehicles
 from infra.contract.errors import ConfigError
@@ -54,6 +55,11 @@ def iso(t_ms: int, timespec: str = "milliseconds") -> str:
 def spacing_ms(t_ms: Sequence[int]) -> int:
     """The usual time between two rows: the median; 1 s for a single row."""
     return int(np.median(np.diff(t_ms))) if len(t_ms) > 1 else 1000
+
+
+def signal_of(rows: Sequence[Row], name: str) -> Floats:
+    """A signal of all rows, NaN where it is not available."""
+    return np.array([row.values.get(name) for row in rows], dtype=np.float64)
 
 
 def look_into(folder: Path, mapping: Path | None = None) -> tuple[Meaning, list[Path]]:

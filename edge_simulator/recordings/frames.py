@@ -8,7 +8,7 @@ import numpy as np
 from geopy.distance import geodesic
 
 from edge_simulator.geo import Floats, Ints, bearing_rad, metres_per_degree
-from edge_simulator.recordings.drives import GAP, Drive, Row, spacing_ms
+from edge_simulator.recordings.drives import GAP, Drive, Row, signal_of, spacing_ms
 from edge_simulator.scenario import SAMPLES
 from infra.contract import frame
 from infra.contract.signals import BY_NAME, FAST, JUMP_M, SLOW, TOP_MPS
@@ -138,7 +138,7 @@ def _without_jumps(rows: Sequence[Row]) -> tuple[Sequence[Row], list[str]]:
     Fixes that a vehicle can drive between are a run. Of the runs those count that lie within reach of each
     other and have the most fixes.
     """
-    lat, lon = (np.array([row.values.get(n) for row in rows], np.float64) for n in ("lat_deg", "lon_deg"))
+    lat, lon = signal_of(rows, "lat_deg"), signal_of(rows, "lon_deg")
     at = np.flatnonzero(~np.isnan(lat + lon))
     moved = np.flatnonzero((np.diff(lat[at], prepend=np.inf) != 0) | (np.diff(lon[at], prepend=np.inf) != 0))
     fixes = at[moved]
@@ -181,7 +181,7 @@ def _without_jumps(rows: Sequence[Row]) -> tuple[Sequence[Row], list[str]]:
 def _reach_m(rows: Sequence[Row]) -> Floats:
     """How far the vehicle can have come by each row, m: by its speed and a margin, else at its fastest."""
     t_ms = np.array([row.t_ms for row in rows], np.float64)
-    v = np.array([row.values.get("speed_kmh") for row in rows], np.float64) / 3.6
+    v = signal_of(rows, "speed_kmh") / 3.6
     steps_ms = np.diff(t_ms)
     can = np.minimum(FASTER * np.fmax(v[:-1], v[1:]), TOP_MPS)
     unknown = np.isnan(can) | (steps_ms > GAP * spacing_ms(t_ms.tolist()))

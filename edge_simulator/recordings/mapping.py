@@ -158,7 +158,10 @@ class Meaning(_Part):
                 raise ConfigError(f"signals.{name}: trouble codes cannot be taken from a column")
             if signal.check is not None and name != "speed_kmh":
                 raise ConfigError(f"signals.{name}.check: only speed_kmh can have a second source")
-        _check_encoding(self.encoding)
+        try:
+            " ".encode(self.encoding)
+        except (LookupError, ValueError) as error:
+            raise ConfigError(f"encoding: there is no encoding of texts {self.encoding!r}") from error
         zone = self.zone
         for pattern in self.stamp[1]:
             local = pattern not in EPOCHS and pattern != "iso" and "%z" not in pattern
@@ -169,15 +172,6 @@ class Meaning(_Part):
                 raise ConfigError(f"timestamp.format: {pattern!r} is none of {known}")
         self.columns()
         return self
-
-
-def _check_encoding(name: str) -> None:
-    try:
-        b"    ".decode(name)
-    except UnicodeDecodeError:
-        pass  # another question: whether it is that of a file
-    except (LookupError, ValueError) as error:
-        raise ConfigError(f"encoding: there is no encoding of texts {name!r}") from error
 
 
 def load_mapping(path: Path) -> Meaning:
