@@ -23,12 +23,12 @@ from edge_simulator.sending.run import LINK_COUNTS, Say
 from edge_simulator.telemetry.outbox import Outgoing
 from edge_simulator.world import Truth, World
 from infra.contract.errors import ConfigError, OdographError
+from infra.contract.topics import HOUR_MS
 from infra.contract.verdict import ClockLimits, clock_limits, verdict
 from infra.settings.settings import Settings
 
 PARTITIONS = 4
 ROWS = 20_000  # rows of a row group
-HOUR_MS = 3_600_000
 
 RECORD = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("log_offset", pa.int64()), ("key", pa.binary()),
@@ -43,21 +43,20 @@ ARCHIVED = pa.schema([
 class RecordFile:
     """One topic's records, in one file at a time; offsets go on from file to file."""
 
-    def __init__(self, topic: str, ids: Sequence[str], path: Path | None, schema: pa.Schema = RECORD) -> None:
+    def __init__(self, topic: str, ids: Sequence[str], schema: pa.Schema = RECORD) -> None:
         self._topic, self._ids, self._schema = topic, ids, schema
         self._offsets = [0] * PARTITIONS
         self._rows: list[tuple[object, ...]] = []
         self._file: pq.ParquetWriter | None = None
-        if path is not None:
-            self.begin(path)
 
     def __enter__(self) -> Self:
         return self
 
-    def begin(self, path: Path) -> None:
+    def begin(self, path: Path) -> Self:
         self.__exit__()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = pq.ParquetWriter(path, self._schema, compression="zstd")
+        return self
 
     def add(self, item: Outgoing, *more: object) -> None:
         """Add a message, in the order of receive times; ``more`` are the columns beyond RECORD."""
@@ -84,7 +83,7 @@ class HourFiles(RecordFile):
     """Telemetry by hour of receipt, UTC; ``verdicts`` counts what was written."""
 
     def __init__(self, folder: Path, run_id: str, vehicle_ids: Sequence[str], limits: ClockLimits) -> None:
-        super().__init__(f"{run_id}.telemetry", vehicle_ids, None, ARCHIVED)
+        super().__init__(f"{run_id}.telemetry", vehicle_ids, ARCHIVED)
         self._folder, self._name, self._limits, self._hour = folder, f"{run_id}.parquet", limits, -1
         self.verdicts: Counter[str] = Counter()
 
@@ -115,8 +114,8 @@ def make(scenario: Scenario, settings: Settings, run_id: str, say: Say) -> Mappi
     with (
         stop_flag(say) as stopped,
         HourFiles(draft / "telemetry", run_id, ids, limits) as hours,
-        RecordFile(f"{run_id}.crash", ids, draft / "crash.parquet") as crashes,
-        RecordFile(f"{run_id}.poison", ids, draft / "poison.parquet") as poison,
+        RecordFile(f"{run_id}.crash", ids).begin(draft / "crash.parquet") as crashes,
+        RecordFile(f"{run_id}.poison", ids).begin(draft / "poison.parquet") as poison,
         (draft / "truth.jsonl").open("wb") as truth,
     ):
         for messages, rows in _batches(world, say):

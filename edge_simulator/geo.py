@@ -6,6 +6,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Rows = slice | Ints  # some of the vehicles: a slice where they follow one another, else their indices
+
+
+G_MPS2 = 9.81
 
 
 def metres_per_degree(lat_deg: Floats | np.float64) -> tuple[Floats, Floats]:

@@ -118,7 +118,7 @@ class World:
         for k in range(steps):
             now_ms = from_ms + round((k + 1) * self._h_ms)
             events = list(self._injector.due(now_ms))
-            told = (*events, *self._injector.told())
+            told: list[faults.Event | faults.Sequel] = [*events, *self._injector.told()]
             truth += [one.row(self.vehicle_ids[one.fault.vehicle], start_ms) for one in told]
             self.fleet.step(h_s)
             self.machine.step(self.fleet.state, self.fleet.ignition_on(), h_s)

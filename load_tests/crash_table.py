@@ -10,7 +10,7 @@ import numpy as np
 
 from edge_simulator.edr import pulse, recorder
 from edge_simulator.edr.pulse import Finding, Kind, Pulse
-from edge_simulator.geo import Floats
+from edge_simulator.geo import G_MPS2, Floats
 from infra.contract.messages import crash_digest, decode_crash
 
 DELTA_VS_KMH = (6.0, 8.0, 10.0, 16.0, 25.0, 40.0, 56.0)
@@ -51,7 +51,7 @@ def table(profile: recorder.Profile, seeds: Sequence[int]) -> list[Line]:
         wanted = [b.kind == "strike" or (delta_v_kmh is not None and reaches_threshold(b)) for b in bursts]
         triggered = [hit for hit in hits if hit is not None]
         max_kmh, max_ms, _, _ = max(triggered, key=lambda hit: abs(hit[0]), default=(None, None, 0, 0))
-        peak_g = max(max(np.abs(b.long).max(), np.abs(b.lat).max()) for b in bursts) / pulse.G_MPS2
+        peak_g = max(max(np.abs(b.long).max(), np.abs(b.lat).max()) for b in bursts) / G_MPS2
         found.append(Line(
             bursts[0].kind, delta_v_kmh, len(bursts), sum(wanted), len(triggered),
             sum((hit is not None) != want for hit, want in zip(hits, wanted, strict=True)),
@@ -146,7 +146,7 @@ def _door_slam(rng: np.random.Generator) -> Pulse:
     """A few g that ring out within a tenth of a second."""
     t = np.maximum(np.arange(400) - pulse.BEFORE_MS, 0) / pulse.SAMPLE_HZ
     hz, peak_g = float(rng.uniform(30, 80)), float(rng.uniform(1, 3))
-    lat = peak_g * pulse.G_MPS2 * np.exp(-t / 0.02) * np.sin(2 * np.pi * hz * t)
+    lat = peak_g * G_MPS2 * np.exp(-t / 0.02) * np.sin(2 * np.pi * hz * t)
     return Pulse("door_slam", np.zeros(len(lat)), lat)
 
 
@@ -155,7 +155,7 @@ def _speed_bump(rng: np.random.Generator) -> Pulse:
     t = np.arange(900) - pulse.BEFORE_MS
     width = float(rng.uniform(200, 350))
     swing = np.where((t >= 0) & (t < 2 * width), np.sin(2 * np.pi * t / width), 0.0)
-    long = -float(rng.uniform(0.3, 0.8)) * pulse.G_MPS2 * swing
+    long = -float(rng.uniform(0.3, 0.8)) * G_MPS2 * swing
     return Pulse("speed_bump", long, np.zeros(len(long)))
 
 

@@ -38,8 +38,8 @@ class Drive:
     columns: dict[str, Floats]
     codes: list[dict[int, list[str]]] = field(default_factory=list)
     begun: list[faults.Fault] = field(default_factory=list)
-    coded: list[faults.CodeSet] = field(default_factory=list)
-    ran: list[faults.EngineTime] = field(default_factory=list)
+    coded: list[faults.Sequel] = field(default_factory=list)
+    ran: list[faults.Sequel] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Floats:
         return self.columns[name]
@@ -82,8 +82,8 @@ def drive(
         machine.step(fleet.state, fleet.ignition_on(), 1.0)
         _note(out, t, instruments)
         told = injector.told()
-        out.coded += [one for one in told if isinstance(one, faults.CodeSet)]
-        out.ran += [one for one in told if isinstance(one, faults.EngineTime)]
+        out.coded += [one for one in told if one.kind == "code"]
+        out.ran += [one for one in told if one.kind == "engine"]
         out.codes.append({vehicle: list(codes) for vehicle, codes in injector.codes.items()})
     out.ran += injector.close(1000 * seconds)
     return out

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from edge_simulator.geo import Bools, Floats
+from edge_simulator.geo import G_MPS2, Bools, Floats
 
 SAMPLE_HZ = 1000
-G_MPS2 = 9.81
 BEFORE_MS = 60
 AFTER_MS = 400
 RINGING_HZ = (40.0, 100.0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from edge_simulator.edr import pulse
 from edge_simulator.edr.pulse import SAMPLE_HZ, Pulse
+from edge_simulator.geo import G_MPS2
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle import thermal
 from edge_simulator.vehicle.machine import Machine
@@ -70,36 +71,24 @@ class Event(NamedTuple):
         }  # fmt: skip
 
 
-class CodeSet(NamedTuple):
-    """A trouble code that a vehicle's own diagnosis has set, for the first time in this fault."""
+class Sequel(NamedTuple):
+    """What is known of a fault later. ``code``: the vehicle's own diagnosis set one first, until the repair.
+    ``engine``: for how long the engine ran with a fault of it, for only then can anybody see such a fault.
+    """
 
+    kind: Literal["code", "engine"]
+    what: str
     fault: Fault
-    code: str
-    at_ms: int
+    from_ms: int
+    to_ms: int | None
+    more: dict[str, Any]
 
     def row(self, vehicle_id: str, start_ms: int) -> dict[str, Any]:
-        """Its row of ground truth: from ``from_ms`` on, intermittent or permanent, until the repair."""
-        end_ms = self.fault.end_ms
+        """Its row of ground truth. Times are ms since 1970."""
         return {
-            "kind": "code", "what": "code", "vehicle_id": vehicle_id, "from_ms": start_ms + self.at_ms,
-            "to_ms": None if end_ms is None else start_ms + end_ms,
-            "details": {"code": self.code, "fault": self.fault.name},
-        }  # fmt: skip
-
-
-class EngineTime(NamedTuple):
-    """How long a vehicle's engine ran with a fault of it: only then can anybody see such a fault."""
-
-    fault: Fault
-    at_ms: int
-    engine_s: float
-
-    def row(self, vehicle_id: str, start_ms: int) -> dict[str, Any]:
-        """Its row of ground truth, from the onset to the repair or the run's end."""
-        return {
-            "kind": "engine", "what": self.fault.name, "vehicle_id": vehicle_id,
-            "from_ms": start_ms + self.fault.onset_ms, "to_ms": start_ms + self.at_ms,
-            "engine_s": round(self.engine_s, 1),
+            "kind": self.kind, "what": self.what, "vehicle_id": vehicle_id,
+            "from_ms": start_ms + self.from_ms,
+            "to_ms": None if self.to_ms is None else start_ms + self.to_ms, **self.more,
         }  # fmt: skip
 
 
@@ -165,7 +154,6 @@ FLOOR_RPM = (700.0, 2500.0)
 STOPS_AT = 0.7  # level from which on a runaway heats in earnest
 FLICKERING = ("U0121", "U0155", "C0035", "C0040")
 """Codes that come and go in any vehicle: contact with brakes or dashboard lost, wheel speed sensors."""
-G = 9.81
 RIM_SHARE = 0.4  # of a dragging disc's heat over ambient, what its rim has (eng.).
 MOST_WEAR_PCT = 99.5
 NEW_PADS_PCT = 3.0
@@ -284,7 +272,7 @@ def _heat_rim(case: Case) -> None:
 
 def _drag(case: Case) -> None:
     """Drag and heat at one wheel; its pads wear away from those of the other side."""
-    force_n = case.details["drag_share"] * float(case.machine.specs("mass_kg")[case.i]) * G
+    force_n = case.details["drag_share"] * float(case.machine.specs("mass_kg")[case.i]) * G_MPS2
     case.defects.brake_drag_n[case.at] = case.level * force_n
     out, disc_c = case.machine.ambient_c, float(case.state.disc_c[case.at])
     case.defects.rim_c[case.at] = (out + RIM_SHARE * (disc_c - out)) * (case.level > 0)

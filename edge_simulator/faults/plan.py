@@ -11,10 +11,11 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from edge_simulator.faults.kinds import KINDS, Case, CodeSet, EngineTime, Event, Fault, Needs, Span
+from edge_simulator.faults.kinds import KINDS, Case, Event, Fault, Needs, Sequel, Span
 from edge_simulator.geo import Bools
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle.machine import Machine
+from edge_simulator.wireless.settings import Amount, Share
 from infra.contract.errors import ConfigError
 
 HOW_MANY = ("count", "share", "rate", "vehicle")
@@ -27,9 +28,7 @@ def _in_order(span: Span) -> Span:
     return span
 
 
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=0, strict=True)]
-Share = Annotated[Amount, Field(le=1)]
 Seconds = Annotated[tuple[Amount, Amount], AfterValidator(_in_order)]
 
 
@@ -223,7 +222,7 @@ class Injector:
         self._running: list[Case] = []
         self.codes: dict[int, list[str]] = {}
         """Trouble codes that the vehicles' own diagnosis has set, by vehicle."""
-        self._told: list[CodeSet | EngineTime] = []
+        self._told: list[Sequel] = []
         self._with_engine: list[tuple[Fault, float]] = []  # faults of engines, and how long each had run
         self._begun = 0
         self._tick_ms = self._next_ms = NEVER_MS
@@ -248,15 +247,15 @@ class Injector:
                     yield self._begin(fault, now_ms)
         self._plan_next()
 
-    def told(self) -> list[CodeSet | EngineTime]:
+    def told(self) -> list[Sequel]:
         """Since the last call: codes set, each fault's once, and how long engines ran with what is mended."""
         found, self._told = self._told, []
         return found
 
-    def close(self, now_ms: int) -> list[EngineTime]:
+    def close(self, now_ms: int) -> list[Sequel]:
         """How long engines ran with the faults that are there at a run's end."""
-        ran_s = self._machine.engine_s
-        return [EngineTime(f, now_ms, float(ran_s[f.vehicle]) - since) for f, since in self._with_engine]
+        ran_s = ((f, float(self._machine.engine_s[f.vehicle]) - since) for f, since in self._with_engine)
+        return [Sequel("engine", f.name, f, f.onset_ms, now_ms, {"engine_s": round(s, 1)}) for f, s in ran_s]
 
     def _plan_next(self) -> None:
         waiting = [fault.onset_ms for fault in self._waiting[:1]]
@@ -315,7 +314,9 @@ class Injector:
             return
         code = str(fault.details.get("code", kind.code))
         self.codes[fault.vehicle] = [code]
-        self._told += [] if case.reported else [CodeSet(fault, code, now_ms)]
+        if not case.reported:
+            details = {"details": {"code": code, "fault": fault.name}}
+            self._told.append(Sequel("code", "code", fault, now_ms, fault.end_ms, details))
         case.reported = True
 
     def _driving(self) -> Bools:

@@ -7,7 +7,7 @@ ahead (Krauss, 1998), so that no step length leads to an overlap. Steering is pu
 
 import numpy as np
 
-from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.geo import G_MPS2, Bools, Floats, Ints
 from edge_simulator.motion.agenda import Start
 from edge_simulator.town.roads import RoadNetwork
 from edge_simulator.vehicle.vehicles import Specs
@@ -18,7 +18,6 @@ JERK_DOWN_MPS3 = 5.0
 JERK_EMERGENCY_MPS3 = 14.0
 LEADER_BRAKES_MPS2 = 7.0  # what a vehicle ahead is expected to do at worst
 WIDEST_OFF = 0.9975  # sine of the largest angle to the aim point that is steered for
-G = 9.81
 AIR_KG_M3 = 1.2
 
 
@@ -79,7 +78,7 @@ def sine_cosine(angle: Floats) -> tuple[Floats, Floats]:
 
 def road_power_w(v: Floats, a: Floats, slope: Floats, mass: Floats, drag: Floats, rolling: Floats) -> Floats:
     """Power at the wheels, W: P = v (1.03 m a + m g Crr + m g sin(grade) + 0.5 rho Cd A v^2)."""
-    return v * (1.03 * mass * a + mass * G * (rolling + slope) + 0.5 * AIR_KG_M3 * drag * v * v)
+    return v * (1.03 * mass * a + mass * G_MPS2 * (rolling + slope) + 0.5 * AIR_KG_M3 * drag * v * v)
 
 
 class State:

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from edge_simulator.geo import Ints
+from edge_simulator.geo import G_MPS2, Ints
 from edge_simulator.motion.agenda import PURPOSES
-from edge_simulator.motion.dynamics import G
 from edge_simulator.motion.fleet import Fleet
 from infra.contract.signals import BY_NAME
 
@@ -61,7 +60,7 @@ class Harsh:
 
     def __init__(self, fleet: Fleet) -> None:
         self._state = fleet.state
-        self._least = G * np.array(list(THRESHOLD_G.values()))[fleet.specs.kind].T.copy()
+        self._least = G_MPS2 * np.array(list(THRESHOLD_G.values()))[fleet.specs.kind].T.copy()
         self._lowest = float(self._least.min()) - NEAR_MPS2
         self._open: dict[tuple[int, int, bool], Event] = {}  # by kind, vehicle, and whether it is only near
         self._now_ms: int | None = None
@@ -201,6 +200,6 @@ class GroundTruth:
         return [{
             "kind": "harsh_near" if event.near else "harsh", "vehicle_id": self._ids[event.vehicle],
             "from_ms": event.from_ms + self._start_ms, "to_ms": event.to_ms + self._start_ms,
-            "whole": event.from_ms >= 0, "what": event.what, "peak_g": round(event.peak_mps2 / G, 3),
-            "limit_g": round(event.least_mps2 / G, 3), "duration_ms": event.to_ms - event.from_ms,
+            "whole": event.from_ms >= 0, "what": event.what, "peak_g": round(event.peak_mps2 / G_MPS2, 3),
+            "limit_g": round(event.least_mps2 / G_MPS2, 3), "duration_ms": event.to_ms - event.from_ms,
         } for event in events]  # fmt: skip

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from edge_simulator.geo import Bools, Ints
+from edge_simulator.geo import Bools, Ints, Rows
 from edge_simulator.scenario import SAMPLES, Scenario, rate_at
-from edge_simulator.telemetry.encoding import Encoder, Rows, SampleRing
+from edge_simulator.telemetry.encoding import Encoder, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
 from edge_simulator.telemetry.outbox import Outgoing, take_due
 from edge_simulator.vehicle.vehicles import VehicleModel

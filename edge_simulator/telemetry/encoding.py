@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.geo import Bools, Floats, Ints, Rows
 from edge_simulator.scenario import SAMPLES
 from infra.contract import frame
 from infra.contract.signals import FAST, SLOW, Signal
@@ -41,7 +41,6 @@ _HEADING = _FAST.index("heading_deg")
 _TURN = 3600  # steps of a full turn of the heading
 
 Steps = NDArray[np.int32]  # fast signals as whole steps on the wire
-Rows = slice | Ints  # which vehicles: a slice where they follow one another, else their indices
 
 
 class _Grid:

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.geo import Bools, Floats, Rows
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.telemetry import gnss
 from edge_simulator.vehicle import thermal
@@ -18,7 +18,6 @@ TYRE_NOISE_KPA = 1.5
 Sensors = Literal["fine", "obd"]
 """How readings are rounded: to the wire's steps, or to those of standard sensors (Signal.sensor_step)."""
 Columns = dict[str, Floats]
-Rows = slice | Ints
 Specs = Callable[[str], Floats]
 Noise = NDArray[np.float32]
 

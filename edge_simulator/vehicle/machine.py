@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.random import Generator
 
-from edge_simulator.geo import Bools, Floats, Ints
+from edge_simulator.geo import Bools, Floats, Ints, Rows
 from edge_simulator.motion import dynamics
 from edge_simulator.vehicle import thermal
 from edge_simulator.vehicle.drivetrain import LOW_SOC, Drivetrain
@@ -205,7 +205,7 @@ class Machine:
         self._slipping = bool(broken.clutch_slip.any())
         self._burning = bool(broken.cells_dead.any())
 
-    def battery_v(self, on: Bools, rows: slice | Ints = slice(None)) -> Floats:
+    def battery_v(self, on: Bools, rows: Rows = slice(None)) -> Floats:
         """Voltage of the 12 V system of ``rows``: charging while on, at rest otherwise."""
         broken = self.defects
         rest = thermal.rest_voltage(self.state.soc_12v[rows] * (1 - broken.battery_weak[rows]))

@@ -29,12 +29,11 @@ def check_digit(vin: str) -> str:
     return "0123456789X"[total % 11]
 
 
-def make(key: str, maker: str = "WDG") -> str:
-    """A number that follows from ``key`` alone. ``maker`` is the world manufacturer identifier (made up)."""
+def make(key: str) -> str:
+    """A number that follows from ``key`` alone, of a made-up maker."""
     digest = hashlib.sha256(key.encode()).digest()
     tail = "".join(ALPHABET[byte % len(ALPHABET)] for byte in digest[:13])
-    draft = f"{maker}{tail[:5]}0{tail[5:]}"
-    return draft[:8] + check_digit(draft) + draft[9:]
+    return f"WDG{tail[:5]}{check_digit(f'WDG{tail[:5]}0{tail[5:]}')}{tail[5:]}"
 
 
 Powertrain = Literal["petrol", "diesel", "hybrid", "electric"]

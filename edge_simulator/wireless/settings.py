@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+Share = Annotated[Amount, Field(le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Which = Literal["oldest", "newest"]
 

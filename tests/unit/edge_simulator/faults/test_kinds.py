@@ -103,7 +103,7 @@ def test_each_code_is_told_once_when_it_is_set_first(ill: Drive) -> None:
     for t, now in enumerate(ill.codes):
         for vehicle, codes in now.items():
             first.setdefault(vehicle, (1000 * (t + 1), codes[0]))
-    assert {c.fault.vehicle: (c.at_ms, c.code) for c in ill.coded} == first
+    assert {c.fault.vehicle: (c.from_ms, c.more["details"]["code"]) for c in ill.coded} == first
     assert len(ill.coded) == len(first) > 20
 
 

@@ -153,13 +153,13 @@ def test_truth_tells_how_long_the_engine_ran_with_a_fault_of_it_up_to_the_repair
     stays = Wanted("low_oil_pressure", vehicle=hybrid, onset_s=(100, 100))
     seen = drive([mended, stays, Wanted("worn_pads", count=2)], 60, 900)
     assert (seen.machine.specs("motor_kw")[[petrol, hybrid]] > 0).tolist() == [False, True]
-    assert [(one.fault.name, one.at_ms) for one in seen.ran] == [
+    assert [(one.what, one.to_ms) for one in seen.ran] == [
         ("overheating", seen.ran[0].fault.end_ms), ("low_oil_pressure", 900_000),
     ]  # fmt: skip
     for one in seen.ran:
-        runs = seen["rpm"][100 : one.at_ms // 1000, one.fault.vehicle] > 0
-        assert one.engine_s == pytest.approx(runs.sum(), abs=2)
-    assert 0 < seen.ran[1].engine_s < 600  # of 800 s
+        runs = seen["rpm"][100 : one.to_ms // 1000, one.fault.vehicle] > 0
+        assert one.more["engine_s"] == pytest.approx(runs.sum(), abs=2)
+    assert 0 < seen.ran[1].more["engine_s"] < 600  # of 800 s
     row = orjson.loads(orjson.dumps(seen.ran[1].row("V", 5000)))
     assert (row["kind"], row["what"], row["from_ms"], row["to_ms"]) == (
         "engine", "low_oil_pressure", 105_000, 905_000,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_simulator.geo import Floats
+from edge_simulator.geo import G_MPS2, Floats
 from edge_simulator.motion import dynamics
 from edge_simulator.vehicle import drivetrain
 from edge_simulator.vehicle.machine import Machine
@@ -105,7 +105,7 @@ def test_the_work_at_the_wheels_is_kinetic_and_potential_energy_drag_and_rolling
     sp = log.machine.specs
     mean = (log.v[1:] + log.v[:-1]) / 2
     kinetic = 0.5 * 1.03 * sp("mass_kg") * (log.v[-1] ** 2 - log.v[0] ** 2)
-    weight = sp("mass_kg") * dynamics.G
+    weight = sp("mass_kg") * G_MPS2
     hills = (weight * slope[:, None] * mean).sum(axis=0) * H_S
     rolling = (weight * sp("rolling") * mean).sum(axis=0) * H_S
     drag = (0.5 * dynamics.AIR_KG_M3 * sp("drag_m2") * mean**3).sum(axis=0) * H_S
