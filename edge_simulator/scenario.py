@@ -1,9 +1,10 @@
 """What a run is: a scenario file (YAML) with options set over it, checked whole before anything starts."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 from zoneinfo import ZoneInfo
@@ -12,13 +13,13 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from edge_simulator.console import now_ms
-from edge_simulator.edr.recorder import PROFILES, Setup
+from edge_simulator.edr.recorder import Setup
 from edge_simulator.faults import Wanted
 from edge_simulator.telemetry.gnss import GnssSettings
 from edge_simulator.telemetry.instruments import Sensors
 from edge_simulator.wireless.settings import LinkShares
 from infra.contract.errors import ConfigError
-from infra.contract.messages import MIN_CHUNK_BYTES
+from infra.contract.frame import Frame
 from infra.settings.files import parse_yaml, read_yaml, wanted
 from infra.settings.settings import Settings
 from infra.settings.values import LONGEST_MS, day_ms, duration_ms
@@ -93,32 +94,37 @@ class Cadence:
         return self.dt_ms * self.period
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A run. ``frames_per_vehicle`` None goes on until it is stopped; so does ``limit`` None."""
+class _Simulated(_Part):
+    """What a run takes from its scenario file as it stands there. ``limit`` None: no limit."""
 
-    seed: int
-    vehicles: int
+    seed: int = Field(1, ge=0)
+    vehicles: int = Field(100, ge=1, le=10_000_000)
+    limit: int | None = Field(None, ge=1)
+    profile: Profile = "steady"
+    recorders: Setup = Setup()
+    truth_edges: bool = False  # road edges passed are ground truth too; they are many
+    ambient_c: float = Field(16.0, ge=-40, le=55)
+    faults: tuple[Wanted, ...] = ()
+    link: LinkShares = LinkShares()
+    gnss: GnssSettings = GnssSettings()
+    sensors: Sensors = "fine"
+    stages: tuple[Stage, ...] = ()
+
+
+class Scenario(_Simulated):
+    """A run. ``frames_per_vehicle`` None goes on until it is stopped."""
+
     cadence: Cadence
     start_ms: int
     frames_per_vehicle: int | None
-    limit: int | None = None
     lat_deg: float = 48.137
     lon_deg: float = 11.575
-    ambient_c: float = 16.0
     lateness_ms: int = 30_000
-    link: LinkShares = field(default_factory=LinkShares)
-    gnss: GnssSettings = field(default_factory=GnssSettings)
-    sensors: Sensors = "fine"
-    faults: tuple[Wanted, ...] = ()
-    profile: Profile = "steady"
     begins_at_s: float = 8 * 3600.0  # local time of the simulated day; stamps are not touched by it
     weekday: int = 0  # 0 is Monday
     parked_every_ms: int | None = None  # how often a parked vehicle reports; None: like one that drives
-    stages: tuple[Stage, ...] = ()
-    recorders: Setup = field(default_factory=Setup)  # how the event data recorders are set up
-    truth_edges: bool = False  # road edges passed are ground truth too; they are many
     longest_step_ms: int = 100  # physics goes in steps of at most this
+    sign: Callable[[Frame], bytes] | None = None  # crash records, as the vehicle does; None: unsigned
     first: int = 0  # number of the first vehicle, for identities and chance of a part of a larger fleet
 
     @property
@@ -186,42 +192,36 @@ class Clock(_Part):
     weekday: Weekday | None = None
 
 
-class Recorders(_Part):
-    """How event data recorders are set up; see recorder.Setup."""
-
-    profile: Literal["us563_2006", "us563_2024"] = "us563_2024"
-    keep_pulse: bool = False
-    chunk_bytes: int | None = Field(None, ge=MIN_CHUNK_BYTES)
-
-
-class ScenarioFile(_Part):
+class ScenarioFile(_Simulated):
     """All that a scenario file may say; every key has a default."""
 
     title: str = ""
-    seed: int = Field(1, ge=0)
-    vehicles: int = Field(100, ge=1, le=10_000_000)
     rate: float | None = Field(None, gt=0)
     interval: Length | None = None
     duration: Length | None = None
-    limit: int | None = Field(None, ge=1)
     step: Annotated[Length, AfterValidator(_short_step)] = 100
-    profile: Profile = "steady"
     parked_every: Length | None = None
     place: Place = Place()
     clock: Clock = Clock()
-    recorders: Recorders = Recorders()
-    truth_edges: bool = False
-    ambient_c: float = Field(16.0, ge=-40, le=55)
-    faults: tuple[Wanted, ...] = ()
-    link: LinkShares = LinkShares()
-    gnss: GnssSettings = GnssSettings()
-    sensors: Sensors = "fine"
-    stages: tuple[Stage, ...] = ()
+
+    @cached_property
+    def cadence(self) -> Cadence:
+        return cadence(self.vehicles, self.rate, self.interval)
+
+    @model_validator(mode="after")
+    def _stages_are_met(self) -> Self:
+        """Raises ConfigError."""
+        full = 1000 * self.vehicles / self.cadence.interval_ms
+        most = max((stage.ends_at for stage in self.stages), default=0.0)
+        if most > full * 1.0001:
+            less = f"all vehicles together report {full:g}/s; more vehicles or a shorter interval is needed"
+            raise ConfigError(f"stages: {most:g} frames/s are wanted, but {less}")
+        return self
 
 
 PARTS = ("link", "gnss", "place", "clock", "recorders")  # hold keys: options are set over them one by one
 _MODELS: dict[str, Any] = {
-    "place": Place, "clock": Clock, "recorders": Recorders, "stages": Stage, "link": LinkShares,
+    "place": Place, "clock": Clock, "recorders": Setup, "stages": Stage, "link": LinkShares,
     "gnss": GnssSettings, "faults": Wanted,
 }  # fmt: skip
 
@@ -314,27 +314,13 @@ def read(
     name_or_path: str | None, settings: Settings, options: Mapping[str, Any], start_ms: int | None = None,
     day: str | None = None,
 ) -> Scenario:  # fmt: skip
-    """The run that a scenario by name or file describes, with options set over it. Raises ConfigError."""
-    file = load(name_or_path, options, DAY_DEFAULTS if day else None)
-    try:
-        return run_of(file, settings, start_ms, day)
-    except ConfigError as error:
-        if name_or_path is None:
-            raise
-        raise ConfigError(f"--scenario {name_or_path}: {error}") from error
-
-
-def run_of(file: ScenarioFile, settings: Settings, start_ms: int | None, day: str | None) -> Scenario:
-    """The run that a scenario file describes. Raises ConfigError.
+    """The run that a scenario by name or file describes, with options set over it. Raises ConfigError.
 
     ``start_ms`` None begins one frame before now; ``day`` (2026-11-20) is a whole day in the settings' zone,
     of 23 or 25 hours when clocks change.
     """
-    every = cadence(file.vehicles, file.rate, file.interval)
-    full, most = 1000 * file.vehicles / every.interval_ms, max((s.ends_at for s in file.stages), default=0.0)
-    if most > full * 1.0001:
-        less = f"all vehicles together report {full:g}/s; more vehicles or a shorter interval is needed"
-        raise ConfigError(f"stages: {most:g} frames/s are wanted, but {less}")
+    file = load(name_or_path, options, DAY_DEFAULTS if day else None)
+    every = file.cadence
     length_ms = file.duration or sum(stage.for_ms for stage in file.stages) or None
     if day is not None:
         start_ms, end_ms = day_ms(day, "--day", settings.tz)
@@ -343,17 +329,14 @@ def run_of(file: ScenarioFile, settings: Settings, start_ms: int | None, day: st
     here = datetime.fromtimestamp(begin_ms / 1000, ZoneInfo(settings.tz))
     clock_s = here.hour * 3600.0 + here.minute * 60.0 + here.second
     clock_s = file.clock.begins if file.clock.begins is not None else clock_s
-    edr = file.recorders
-    chunk_bytes = edr.chunk_bytes or settings.mqtt.crash_chunk_bytes
+    chunk_bytes = file.recorders.chunk_bytes or settings.mqtt.crash_chunk_bytes
+    simulated = {name: getattr(file, name) for name in _Simulated.model_fields}
+    simulated["recorders"] = file.recorders.model_copy(update={"chunk_bytes": chunk_bytes})
     return Scenario(
-        seed=file.seed, vehicles=file.vehicles, cadence=every, start_ms=begin_ms, limit=file.limit,
+        **simulated, cadence=every, start_ms=begin_ms, sign=record_signer(settings),
         frames_per_vehicle=None if length_ms is None else max(1, length_ms // every.interval_ms),
-        lat_deg=file.place.lat, lon_deg=file.place.lon, ambient_c=file.ambient_c,
-        lateness_ms=1000 * settings.jobs.lateness_s, faults=file.faults,
-        link=file.link, gnss=file.gnss, sensors=file.sensors,
-        profile=file.profile, begins_at_s=0.0 if day is not None else clock_s,
+        lat_deg=file.place.lat, lon_deg=file.place.lon, lateness_ms=1000 * settings.jobs.lateness_s,
+        begins_at_s=0.0 if day is not None else clock_s,
         weekday=get_args(Weekday).index(file.clock.weekday) if file.clock.weekday else here.weekday(),
-        parked_every_ms=file.parked_every, stages=file.stages, longest_step_ms=min(file.step, every.dt_ms),
-        truth_edges=file.truth_edges,
-        recorders=Setup(PROFILES[edr.profile], edr.keep_pulse, chunk_bytes, record_signer(settings)),
+        parked_every_ms=file.parked_every, longest_step_ms=min(file.step, every.dt_ms),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,9 @@ class World:
         self.counts["planned_faults"] = len(planned)
         self._substeps = -(-sc.cadence.dt_ms // sc.longest_step_ms)
         self._h_ms = sc.cadence.dt_ms / self._substeps
-        self._boxes = BlackBoxes(self.vehicle_ids, self.fleet, self.instruments, self._h_ms, sc.recorders)
+        self._boxes = BlackBoxes(
+            self.vehicle_ids, self.fleet, self.instruments, self._h_ms, sc.recorders, sc.sign
+        )
         self._sealed: list[Sealed] = []
         self._warm = False
 
@@ -101,7 +103,7 @@ class World:
 
     def begin_at(self, start_ms: int) -> None:
         """Set the run's start anew, before anything was made: all times are relative to it, boot ids stay."""
-        self.scenario = self.emitter.scenario = replace(self.scenario, start_ms=start_ms)
+        self.scenario = self.emitter.scenario = self.scenario.model_copy(update={"start_ms": start_ms})
 
     def end(self, now_ms: int) -> tuple[list[Outgoing], list[Truth]]:
         """What is left at a run's end: messages held back or on board, in order, and open truth."""

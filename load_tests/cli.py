@@ -57,11 +57,11 @@ def edr_table(
 
     import orjson
 
-    from edge_simulator.edr import recorder
     from infra.clients.tables import aligned
+    from infra.contract.messages import PROFILES
     from load_tests import crash_table
 
-    lines = crash_table.table(recorder.PROFILES[profile], range(seeds))
+    lines = crash_table.table(PROFILES[profile], range(seeds))
     heads = ("type", "delta-V", "pulses", "wanted", "triggered", "wrong", "peak g", "max km/h", "at ms",
              "air bag", "whole")  # fmt: skip
     text = orjson.dumps(lines).decode() if json else aligned(map(astuple, lines), heads)

@@ -11,7 +11,7 @@ import numpy as np
 from edge_simulator.edr import pulse, recorder
 from edge_simulator.edr.pulse import Finding, Kind, Pulse
 from edge_simulator.geo import G_MPS2, Floats
-from infra.contract.messages import crash_digest, decode_crash
+from infra.contract.messages import TRIGGER_KMH, TRIGGER_MS, Profile, crash_digest, decode_crash
 
 DELTA_VS_KMH = (6.0, 8.0, 10.0, 16.0, 25.0, 40.0, 56.0)
 STRIKE = (7.0, 20)  # a stone under the car, km/h and ms: below 8 km/h, and a pretensioner fires
@@ -43,7 +43,7 @@ class Line:
     complete: int
 
 
-def table(profile: recorder.Profile, seeds: Sequence[int]) -> list[Line]:
+def table(profile: Profile, seeds: Sequence[int]) -> list[Line]:
     """Every type at every delta-V, the stone, and every knock, each with all ``seeds``."""
     ring, found = driven(profile), []
     for delta_v_kmh, bursts in _pulses(seeds):
@@ -70,9 +70,7 @@ def _pulses(seeds: Sequence[int]) -> Iterator[tuple[float | None, list[Pulse]]]:
         yield None, [draw(np.random.default_rng(k)) for k in seeds]
 
 
-def _judged(
-    burst: Pulse, profile: recorder.Profile, ring: recorder.Ring
-) -> tuple[int, float, bool, bool] | None:
+def _judged(burst: Pulse, profile: Profile, ring: recorder.Ring) -> tuple[int, float, bool, bool] | None:
     """What the recorder makes of a pulse: the most on its own axis, km/h and ms, air bag, a whole record.
 
     Whole: it holds all samples, passes the contract and has its digest. None: nothing triggers.
@@ -102,12 +100,12 @@ def judge(long: Floats, lat: Floats | None = None) -> Finding | None:
 def reaches_threshold(burst: Pulse) -> bool:
     """Whether an axis changes by 8 km/h within 150 ms: every pair of moments, without the recorder's help."""
     speeds = [np.r_[0.0, np.cumsum(axis)] / pulse.SAMPLE_HZ * 3.6 for axis in (burst.long, burst.lat)]
-    lags = range(1, pulse.TRIGGER_MS + 1)
+    lags = range(1, TRIGGER_MS + 1)
     largest = max(float(np.abs(speed[lag:] - speed[:-lag]).max()) for speed in speeds for lag in lags)
-    return largest >= pulse.TRIGGER_KMH - pulse.DUST_KMH
+    return largest >= TRIGGER_KMH - pulse.DUST_KMH
 
 
-def driven(profile: recorder.Profile) -> recorder.Ring:
+def driven(profile: Profile) -> recorder.Ring:
     """The ring of one vehicle that has driven 50 km/h for as long as it remembers, up to ZERO_MS."""
     ring = recorder.Ring(1, profile.samples, profile.dt_ms)
     numbers = dict.fromkeys(recorder.NUMBERS, np.full(1, 50.0))

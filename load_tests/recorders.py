@@ -7,9 +7,10 @@ import time
 
 import numpy as np
 
-from edge_simulator.edr.recorder import PROFILES, Ring
+from edge_simulator.edr.recorder import Ring
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
+from infra.contract.messages import PROFILES
 
 STEPS = 200
 

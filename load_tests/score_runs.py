@@ -113,8 +113,7 @@ def world_of(plan: Plan, settings: Settings, profile: str, seed: int, start_ms: 
         "profile": profile, "faults": plan.faults, "clock": {"begins": plan.begins},
         "parked_every": "60s" if profile == "day" else None, "step": "500ms", "sensors": plan.sensors,
     }  # fmt: skip
-    file = scenario.load(None, wanted)
-    return World(scenario.run_of(file, settings, start_ms, None))
+    return World(scenario.read(None, settings, wanted, start_ms))
 
 
 class Feed:

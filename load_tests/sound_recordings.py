@@ -39,7 +39,7 @@ def world_of(seed: int, duration: str) -> World:
     """A fleet without faults, at 2 Hz."""
     wanted = {"vehicles": FLEET, "interval": f"{DT_MS * SAMPLES}ms", "duration": duration, "seed": seed,
               "step": f"{DT_MS}ms", "sensors": "obd", "ambient_c": 8.0}  # fmt: skip
-    return World(scenario.run_of(scenario.load(None, wanted), load(), START_MS, None))
+    return World(scenario.read(None, load(), wanted, START_MS))
 
 
 def rows(frame: dict[str, Any]) -> Iterator[list[object]]:

@@ -38,7 +38,10 @@ WARM: Final = 3
 
 def batches(vehicles: int, seconds: int, size: int) -> Iterator[pa.RecordBatch]:
     """Records of a run of the simulator, ``size`` each."""
-    world = World(Scenario(SEED, vehicles, Cadence(100, 10), START_MS, seconds))
+    beat = Cadence(100, 10)
+    world = World(
+        Scenario(seed=SEED, vehicles=vehicles, cadence=beat, start_ms=START_MS, frames_per_vehicle=seconds)
+    )
     sent = [(slot.end_ms + DELAY_MS, m.payload) for slot in world.slots() for m in slot.messages]
     for begin in range(0, len(sent), size):
         received, values = zip(*sent[begin : begin + size], strict=True)

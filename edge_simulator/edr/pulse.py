@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from edge_simulator.geo import G_MPS2, Bools, Floats
+from infra.contract.messages import DELTA_V_MS, DELTA_V_POINTS, TRIGGER_KMH, TRIGGER_MS
 
 SAMPLE_HZ = 1000
 BEFORE_MS = 60
@@ -93,13 +94,9 @@ def kerb(peak_g: float, width_ms: float) -> Floats:
     return np.where(inside, -peak_g * G_MPS2 * np.sin(2 * np.pi * t / width_ms + 0.4), 0.0)
 
 
-TRIGGER_KMH = 8.0
-TRIGGER_MS = 150
 WAKE_KMH = 0.8
 WAKE_MS = 20
 WAKE_LAT_MS = 5  # the lateral change has less time: 0.8 km/h within 5 ms, for recorders of the lateral axis.
-POINTS = 26
-POINT_MS = 10
 MAX_MS = 300
 MAX_AFTER_END_MS = 30  # the maximum is looked for up to 300 ms, or to so long after the event
 MAX_STEP_MS = 2.5
@@ -240,7 +237,7 @@ def _moves(change: Floats, over_ms: int) -> Bools:
 
 def _axis(change: Floats, zero: int, end: int) -> Axis:
     since = np.clip(change[zero:] - change[zero], -RANGE_KMH, RANGE_KMH)
-    points = since[np.minimum(np.arange(POINTS) * POINT_MS, len(since) - 1)]
+    points = since[np.minimum(np.arange(DELTA_V_POINTS) * DELTA_V_MS, len(since) - 1)]
     window = since[: min(MAX_MS, end - zero + MAX_AFTER_END_MS) + 1]
     largest = int(np.argmax(np.abs(window)))
     return Axis(

@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
+from pydantic import BaseModel, Field
 
-from edge_simulator.edr.pulse import FITTED, POINT_MS, POINTS, Axis, Finding, Pulse, events
+from edge_simulator.edr.pulse import FITTED, Axis, Finding, Pulse, events
 from edge_simulator.faults import Fault
 from edge_simulator.geo import Bools, Floats
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.telemetry.instruments import Instruments
+from infra.contract import messages
 from infra.contract.frame import SCHEMA, Frame
-from infra.contract.messages import CHUNK_BYTES, PRE_CRASH, crash_digest, split_crash
+from infra.contract.messages import DELTA_V_MS, PRE_CRASH, PROFILES, Profile
 
 NUMBERS: Mapping[str, tuple[int, int, int]] = {
     "speed_kmh": (1, 255, 0), "accelerator_pct": (1, 100, 0), "engine_rpm": (100, 100, 0),
@@ -33,7 +35,7 @@ FLAGS = ("brake_on", "abs_active", "esc_active", "driver_belt_on", "ignition_on"
 BUFFERS = 4  # events that fit in all; an engineering default
 UNLOCKED = 2  # events without a deployment that are kept at most
 SET_MS = 5000  # two events that begin within this are one crash
-RECORDED_MS = (POINTS - 1) * POINT_MS
+RECORDED_MS = (messages.DELTA_V_POINTS - 1) * DELTA_V_MS
 BELT_MS = 1000  # the belt's and the lamp's status is that of 1 s before time zero
 PULSE_BEFORE_MS = 100
 PULSE_AFTER_MS = 500
@@ -42,31 +44,15 @@ FIRST_CYCLE = 1000  # ignition cycle of the first vehicle at the run's start
 MAX_IGNITION_CYCLE = 60_000
 
 
-class Profile(NamedTuple):
-    """What is recorded before time zero: ``samples``, ``dt_ms`` apart, the last one at time zero."""
-
-    name: str
-    samples: int
-    dt_ms: int
-
-
-PROFILES: Mapping[str, Profile] = {
-    "us563_2006": Profile("us563_2006", samples=11, dt_ms=500),  # -5.0..0 s at 2 Hz
-    "us563_2024": Profile("us563_2024", samples=200, dt_ms=100),  # 20 s at 10 Hz
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(BaseModel, frozen=True, extra="forbid"):
     """How a fleet's recorders are set up. ``keep_pulse``: the raw accelerations go into the record too.
 
     A record larger than ``chunk_bytes`` of JSON is sent in parts.
     """
 
-    profile: Profile = PROFILES["us563_2024"]
+    profile: Literal["us563_2006", "us563_2024"] = "us563_2024"
     keep_pulse: bool = False
-    chunk_bytes: int = CHUNK_BYTES
-    sign: Callable[[Frame], bytes] | None = None  # as the vehicle does; None: records go unsigned
+    chunk_bytes: int | None = Field(None, ge=messages.MIN_CHUNK_BYTES)  # None: as the settings have it
 
 
 class Ring:
@@ -193,7 +179,7 @@ def record(
         "profile": profile.name,
         "pre_crash_dt_ms": profile.dt_ms,
         "pre_crash": pre_crash,
-        "delta_v_dt_ms": POINT_MS,
+        "delta_v_dt_ms": DELTA_V_MS,
         "delta_v_kmh": list(long.delta_v_kmh),
         "delta_v_lat_kmh": list(lat.delta_v_kmh),
         "delta_v_max_kmh": long.max_kmh,
@@ -219,16 +205,16 @@ def record(
         body["pulse_mps2"] = pulse_mps2
     if sign is not None:
         return sign(body)
-    return orjson.dumps(body | {"sha256": crash_digest(body)})
+    return orjson.dumps(body | {"sha256": messages.crash_digest(body)})
 
 
 def _until(axis: Axis, lost_ms: int | None) -> Axis:
     """What was written before the power went; the maximum is then the largest point written."""
     if lost_ms is None:
         return axis
-    points = axis.delta_v_kmh[: max(0, lost_ms // POINT_MS) + 1]
+    points = axis.delta_v_kmh[: max(0, lost_ms // DELTA_V_MS) + 1]
     largest = max(range(len(points)), key=lambda k: abs(points[k]))
-    return Axis(points, points[largest], largest * float(POINT_MS))
+    return Axis(points, points[largest], largest * float(DELTA_V_MS))
 
 
 def raw_pulse(felt: Pulse, from_ms: int, zero_ms: int) -> dict[str, Any]:
@@ -248,15 +234,17 @@ class Sealed(NamedTuple):
 
 
 class BlackBoxes:
-    """One recorder a vehicle. ``h_ms`` is the length of a physics step."""
+    """One recorder a vehicle. ``h_ms``: the length of a physics step; ``sign`` None: records go unsigned."""
 
     def __init__(
-        self, vehicle_ids: Sequence[str], fleet: Fleet, instruments: Instruments, h_ms: float, setup: Setup
-    ) -> None:
+        self, vehicle_ids: Sequence[str], fleet: Fleet, instruments: Instruments, h_ms: float, setup: Setup,
+        sign: Callable[[Frame], bytes] | None = None,
+    ) -> None:  # fmt: skip
         self._ids, self._fleet, self._instruments, self._setup = vehicle_ids, fleet, instruments, setup
         self._has_engine = fleet.specs("engine_l") > 0
         self._h_ms = max(1, round(h_ms))
-        self._ring = Ring(len(vehicle_ids), setup.profile.samples, setup.profile.dt_ms)
+        self._profile, self._sign = PROFILES[setup.profile], sign
+        self._ring = Ring(len(vehicle_ids), self._profile.samples, self._profile.dt_ms)
         self._pending: list[tuple[int, Finding, Fault, dict[str, Any] | None]] = []
         """Events found: time zero, ms from the run's start, the cause, and what is kept of the pulse."""
         self.memories: defaultdict[int, Memory] = defaultdict(Memory)  # by vehicle
@@ -295,13 +283,13 @@ class BlackBoxes:
             event = memory.store(f"{boot_id}-{memory.sealed}", zero_ms, bool(finding.deployed_ms))
             if event is None:
                 continue
-            setup, event_ms = self._setup, start_ms + zero_ms
+            event_ms, chunk_bytes = start_ms + zero_ms, self._setup.chunk_bytes or messages.CHUNK_BYTES
             sealed = record(
-                setup.profile, self._ring.harvest(i, zero_ms), finding, event,
+                self._profile, self._ring.harvest(i, zero_ms), finding, event,
                 vehicle_id=self._ids[i], boot_id=boot_id, seq=memory.sealed, event_ms=event_ms,
                 lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]),
                 has_engine=bool(self._has_engine[i]), ignition_cycle=FIRST_CYCLE + i,
-                lost_ms=fault.details.get("power_lost_ms"), pulse_mps2=raw, sign=setup.sign,
+                lost_ms=fault.details.get("power_lost_ms"), pulse_mps2=raw, sign=self._sign,
             )  # fmt: skip
             memory.sealed += 1
-            yield Sealed(i, event_ms + RECORDED_MS, tuple(split_crash(sealed, setup.chunk_bytes)))
+            yield Sealed(i, event_ms + RECORDED_MS, tuple(messages.split_crash(sealed, chunk_bytes)))

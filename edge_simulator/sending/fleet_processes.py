@@ -61,10 +61,9 @@ def _part(whole: Scenario, k: int, count: int) -> Scenario:
         rates = {"rate": stage.rate, "ramp_to": stage.ramp_to}
         less = {name: rate * share for name, rate in rates.items() if rate is not None}
         stages.append(stage.model_copy(update=less))
-    return replace(
-        whole, first=first, vehicles=vehicles, faults=tuple(faults), stages=tuple(stages),
-        limit=None if whole.limit is None else portion(whole.limit),
-    )  # fmt: skip
+    limit = None if whole.limit is None else portion(whole.limit)
+    own = {"first": first, "vehicles": vehicles, "faults": tuple(faults), "stages": tuple(stages)}
+    return whole.model_copy(update={**own, "limit": limit})
 
 
 def merged(run_id: str, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

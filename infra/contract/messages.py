@@ -7,7 +7,7 @@ that judges part 0 finds what it would find in the whole.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, Literal, Self, get_args
+from typing import Final, Literal, NamedTuple, Self, get_args
 
 import orjson
 
@@ -25,7 +25,7 @@ PRE_CRASH: Final = (
 CRASH_KEYS: Final = (
     "crash_id",  # string, unique on the vehicle
     "event_ms", "sent_ms",  # time zero, device clock
-    "profile",  # us563_2006 | us563_2024
+    "profile",  # of PROFILES
     "pre_crash_dt_ms", "pre_crash",  # 500 or 100; object of PRE_CRASH arrays, the last sample at time zero
     "delta_v_dt_ms", "delta_v_kmh",  # 10; cumulative longitudinal delta-V, from time zero on
     "delta_v_lat_kmh",
@@ -48,6 +48,24 @@ CRASH_EXTRAS: Final = (
 )  # fmt: skip
 """Keys that a crash record may have besides."""
 SEALS: Final = ("sha256", "signature")
+
+
+class Profile(NamedTuple):
+    """What is recorded before time zero: ``samples``, ``dt_ms`` apart, the last one at time zero."""
+
+    name: str
+    samples: int
+    dt_ms: int
+
+
+PROFILES: Final = {
+    "us563_2006": Profile("us563_2006", samples=11, dt_ms=500),  # -5.0..0 s at 2 Hz
+    "us563_2024": Profile("us563_2024", samples=200, dt_ms=100),  # 20 s at 10 Hz
+}
+DELTA_V_POINTS: Final = 26
+DELTA_V_MS: Final = 10
+TRIGGER_KMH: Final = 8.0  # an event changes the speed by so much within ``TRIGGER_MS``, on either axis
+TRIGGER_MS: Final = 150
 
 DEVICE_STATES: Final = ("online", "offline")  # what a vehicle (or its last will) says of itself
 STATUS_STATES: Final = (*DEVICE_STATES, "silent")

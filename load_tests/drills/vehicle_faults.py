@@ -98,9 +98,8 @@ def _burst(site: Site, run_id: str, seed: int) -> float:
     options = {
         "vehicles": STORED_VEHICLES, "interval": "1s", "duration": f"{lasts_s}s", "seed": seed, "link": link,
     }  # fmt: skip
-    file = scenario.load(None, options)
     start_ms = time.time_ns() // 1_000_000 - 1000 * lasts_s
-    wanted = scenario.run_of(file, site.settings, start_ms, None)
+    wanted = scenario.read(None, site.settings, options, start_ms)
     names = run.connection_names(str(STORED_VEHICLES), STORED_VEHICLES, run_id)
     root = site.settings.mqtt.root
     run_options = run.RunOptions(run_id, root, 20_000, 60.0, paced=False, clients=names, log_frames=True)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from infra.contract import messages
 from infra.contract.frame import Frame, shown
-from infra.contract.messages import PRE_CRASH, crash_digest
+from infra.contract.messages import DELTA_V_MS, DELTA_V_POINTS, PRE_CRASH, PROFILES, TRIGGER_KMH, TRIGGER_MS
 
 
 class _Element(NamedTuple):
@@ -27,10 +28,6 @@ class _Element(NamedTuple):
         return None if found % self.step == 0 else "step"
 
 
-PROFILES: Final = {"us563_2006": (11, 500), "us563_2024": (200, 100)}
-"""Samples before time zero, their spacing in ms."""
-DELTA_V_POINTS: Final = 26
-DELTA_V_MS: Final = 10
 _NUMBERS: Final = {
     "delta_v_max_kmh": _Element(-100, 100, 1),
     "delta_v_max_ms": _Element(0, 300, 2.5),
@@ -49,8 +46,6 @@ _TABLE_I: Final = ("speed_kmh", "accelerator_pct", "brake_on")
 _DELTA_V: Final = _Element(-100, 100, 1)
 _SET_MS: Final = _Element(0, 5000, 100)
 _PEAK_KMH: Final = 1.0  # the maximum and the largest point are rounded each on their own
-TRIGGER_KMH: Final = 8.0
-TRIGGER_MS: Final = 150
 ROUNDING_KMH: Final = 1.0  # points are whole km/h: a difference of two is off by less than this
 # What may have gone by before time zero, which a lateral impact begins late by definition.
 BEFORE_ZERO_KMH: Final = {"long": 0.0, "lat": 1.0}
@@ -74,7 +69,7 @@ def defects(record: Frame) -> list[Defect]:
     found = [*_pre_crash(record), *_delta_v(record), *_status(record)]
     if record.get("complete") is not True:
         found.insert(0, Defect("complete", "missing", "the recorder says that not all was recorded"))
-    if record.get("sha256") != crash_digest(record):
+    if record.get("sha256") != messages.crash_digest(record):
         found.insert(0, Defect("sha256", "digest", "the record is not what was sealed"))
     # The event must be one: 8 km/h within 150 ms on an axis, or a deployment.
     axes = curves(record)
@@ -95,16 +90,16 @@ def _pre_crash(record: Frame) -> Iterator[Defect]:
     shape = PROFILES.get(profile_of(record))
     if shape is None:
         yield Defect("profile", "profile", f"{record.get('profile')!r} is none of {', '.join(PROFILES)}")
-    elif record.get("pre_crash_dt_ms") != shape[1]:
-        yield Defect("pre_crash_dt_ms", "step", f"{record.get('pre_crash_dt_ms')!r}, {shape[1]} ms wanted")
+    elif record.get("pre_crash_dt_ms") != shape.dt_ms:
+        yield Defect("pre_crash_dt_ms", "step", f"{record.get('pre_crash_dt_ms')!r}, {shape.dt_ms} ms wanted")
     table = record.get("pre_crash")
     for name in PRE_CRASH:
         column, of = table.get(name) if type(table) is dict else None, f"pre_crash.{name}"
         if type(column) is not list:
             yield Defect(of, "missing", "no samples")
             continue
-        if shape is not None and len(column) != shape[0]:
-            yield Defect(of, "count", f"{len(column)} samples, {shape[0]} wanted")
+        if shape is not None and len(column) != shape.samples:
+            yield Defect(of, "count", f"{len(column)} samples, {shape.samples} wanted")
         there = [value for value in column if value is not None]
         absent, fitted = len(column) - len(there), name in _TABLE_I or there
         if absent and fitted and record.get("complete") is True:

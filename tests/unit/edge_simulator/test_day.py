@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -110,5 +109,5 @@ def test_a_day_that_is_stopped_leaves_nothing_behind(tmp_path: Path, monkeypatch
     settings = Settings(paths={"home": str(tmp_path)})  # type: ignore[arg-type]
     monkeypatch.setattr(day, "stop_flag", lambda _: nullcontext(lambda: True))
     with pytest.raises(OdographError, match="nothing of it was kept"):
-        day.make(replace(SHORT, faults=()), settings, "halted", lambda _: None)
+        day.make(SHORT.model_copy(update={"faults": ()}), settings, "halted", lambda _: None)
     assert list((tmp_path / "days").iterdir()) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,7 +100,7 @@ def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_boun
 
 
 def stages(*entries: dict[str, Any]) -> tuple[Stage, ...]:
-    return scenario.load(None, {"stages": entries}).stages
+    return scenario.load(None, {"stages": entries, "vehicles": 1000}).stages
 
 
 UP_AND_DOWN = stages({"for": "10s", "ramp_to": 40}, {"for": "5s", "rate": 40}, {"for": "4s", "ramp_to": 0})
@@ -127,7 +126,7 @@ def test_a_stage_that_says_too_little_or_too_much_is_named(entries: list[dict[st
 
 def test_a_rate_that_the_fleet_cannot_meet_is_refused() -> None:
     with pytest.raises(ConfigError, match="40 frames/s are wanted, but all vehicles together report 30/s"):
-        scenario.run_of(scenario.load(None, {"vehicles": 30, "stages": UP_AND_DOWN}), Settings(), 0, None)
+        scenario.read(None, Settings(), {"vehicles": 30, "stages": UP_AND_DOWN}, 0, None)
 
 
 def test_those_on_line_are_spread_over_the_fleet() -> None:
@@ -183,5 +182,5 @@ def test_the_limit_holds_in_a_staged_run_too() -> None:
     sc = Scenario(
         seed=5, vehicles=40, cadence=cadence(40, None, 1000), start_ms=0, frames_per_vehicle=None, limit=57,
     )  # fmt: skip
-    world = World(replace(sc, stages=UP_AND_DOWN))
+    world = World(sc.model_copy(update={"stages": UP_AND_DOWN}))
     assert sum(m.channel == "telemetry" for slot in world.slots() for m in slot.messages) == 57

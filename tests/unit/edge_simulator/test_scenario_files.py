@@ -23,7 +23,7 @@ def written(folder: Path, text: str) -> str:
 
 @pytest.mark.parametrize("name", sorted(scenario.ready()))
 def test_each_ready_scenario_can_be_run(name: str) -> None:
-    found = scenario.run_of(scenario.load(name, {}), Settings(), None, None)
+    found = scenario.read(name, Settings(), {}, None, None)
     assert found.vehicles >= 1
     assert scenario.load(name, {}).title
 
@@ -61,7 +61,7 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
 def test_what_is_wrong_in_a_file_is_told_in_one_line(tmp_path: Path, text: str, told: str) -> None:
     name = written(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
-        scenario.run_of(scenario.load(name, {}), Settings(), None, None)
+        scenario.read(name, Settings(), {}, None, None)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -79,7 +79,7 @@ def test_options_win_over_the_file_and_what_is_not_given_stays(tmp_path: Path) -
         "vehicles": None, "rate": 60.0, "faults": (), "link": {"late": 0.3, "lost": None},
         "place": {"lat": None},
     }  # fmt: skip
-    found = scenario.run_of(scenario.load(name, options), Settings(), 0, None)
+    found = scenario.read(name, Settings(), options, 0, None)
     assert (found.vehicles, found.seed, found.cadence.interval_ms) == (30, 4, 500)
     assert (found.link.late, found.link.lost, found.lat_deg) == (0.3, 0.2, 10.0)
 
@@ -92,8 +92,7 @@ def test_a_time_of_day_is_understood_with_and_without_quotes(tmp_path: Path, tex
 
 
 def test_a_day_is_the_local_one_and_an_hour_short_when_clocks_go_forward() -> None:
-    file = scenario.load(None, {"vehicles": 5}, scenario.DAY_DEFAULTS)
-    found = scenario.run_of(file, BERLIN, None, "2026-03-29")
+    found = scenario.read(None, BERLIN, {"vehicles": 5}, None, "2026-03-29")
     begin = datetime.fromtimestamp(found.start_ms / 1000, UTC)
     assert begin == datetime(2026, 3, 28, 23, 0, tzinfo=UTC)
     assert found.span_ms == 23 * 3_600_000
@@ -103,26 +102,26 @@ def test_a_day_is_the_local_one_and_an_hour_short_when_clocks_go_forward() -> No
 
 def test_a_day_that_is_none_is_told() -> None:
     with pytest.raises(ConfigError, match="--day '2026-02-30': a day such as 2026-11-20 is wanted"):
-        scenario.run_of(scenario.load(None, {}), Settings(), None, "2026-02-30")
+        scenario.read(None, Settings(), {}, None, "2026-02-30")
 
 
 def test_the_simulated_clock_is_the_local_time_of_the_start_unless_it_is_set() -> None:
     noon_ms = round(datetime(2026, 11, 20, 11, 0, tzinfo=UTC).timestamp() * 1000)
-    found = scenario.run_of(scenario.load(None, {}), BERLIN, noon_ms, None)
+    found = scenario.read(None, BERLIN, {}, noon_ms, None)
     assert (found.begins_at_s, found.weekday) == (12 * 3600.0, 4)
-    early = scenario.load(None, {"clock": {"begins": "06:30"}})
-    assert scenario.run_of(early, BERLIN, noon_ms, None).begins_at_s == 6.5 * 3600
+    early = {"clock": {"begins": "06:30"}}
+    assert scenario.read(None, BERLIN, early, noon_ms).begins_at_s == 6.5 * 3600
 
 
 def test_stages_say_how_long_a_run_is() -> None:
-    found = scenario.run_of(scenario.load("ramp", {}), Settings(), 0, None)
+    found = scenario.read("ramp", Settings(), {}, 0)
     assert found.span_ms == 270_000
 
 
 def test_any_key_can_be_set_from_the_command_line_and_its_own_option_wins() -> None:
     given = scenario.settings_of(["link.outage_share=0.3", "ambient_c=-8", "gnss.tunnels=0", "seed=5"])
     options = scenario.over(given, {"seed": 9, "link": {"late": 0.1}, "vehicles": None})
-    found = scenario.run_of(scenario.load(None, options), Settings(), 0, None)
+    found = scenario.read(None, Settings(), options, 0, None)
     assert (found.seed, found.ambient_c, found.gnss.tunnels, found.vehicles) == (9, -8.0, 0, 100)
     assert (found.link.late, found.link.outage_share) == (0.1, 0.3)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -50,17 +49,17 @@ def calm() -> tuple[World, list[Outgoing], list[dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def rough() -> tuple[World, list[Outgoing], list[dict[str, Any]]]:
-    return everything(replace(BASE, link=MISHAPS, faults=FAULTS))
+    return everything(BASE.model_copy(update={"link": MISHAPS, "faults": FAULTS}))
 
 
 def test_the_same_seed_gives_the_same_bytes(rough: tuple[World, list[Outgoing], Any]) -> None:
-    _, again, _ = everything(replace(BASE, link=MISHAPS, faults=FAULTS))
+    _, again, _ = everything(BASE.model_copy(update={"link": MISHAPS, "faults": FAULTS}))
     assert [(m.due_ms, m.payload) for m in again] == [(m.due_ms, m.payload) for m in rough[1]]
 
 
 def test_obd_sensors_read_whole_degrees_and_fine_ones_tenths() -> None:
     def sent(**more: Any) -> list[dict[str, Any]]:
-        _, found, _ = everything(replace(BASE, vehicles=12, frames_per_vehicle=3, **more))
+        _, found, _ = everything(BASE.model_copy(update={"vehicles": 12, "frames_per_vehicle": 3, **more}))
         return [frame.decode(m.payload) for m in found]
 
     def read(name: str, frames: list[dict[str, Any]]) -> set[float]:
@@ -75,7 +74,7 @@ def test_obd_sensors_read_whole_degrees_and_fine_ones_tenths() -> None:
 
 
 def test_another_seed_gives_other_bytes(calm: tuple[World, list[Outgoing], Any]) -> None:
-    _, other, _ = everything(replace(BASE, seed=8, frames_per_vehicle=2))
+    _, other, _ = everything(BASE.model_copy(update={"seed": 8, "frames_per_vehicle": 2}))
     assert other[0].payload != calm[1][0].payload
 
 
@@ -242,5 +241,5 @@ def test_status_messages_tell_birth_model_and_end(calm: tuple[World, Any, Any]) 
 
 
 def test_a_limit_ends_the_run_at_exactly_so_many_frames() -> None:
-    world, sent, _ = everything(replace(BASE, limit=123, frames_per_vehicle=None))
+    world, sent, _ = everything(BASE.model_copy(update={"limit": 123, "frames_per_vehicle": None}))
     assert world.counts["generated"] == len(sent) == 123

@@ -10,7 +10,7 @@ import pytest
 
 from edge_simulator.edr import pulse
 from edge_simulator.edr.pulse import Pulse
-from edge_simulator.edr.recorder import PROFILES, BlackBoxes, Sealed, Setup
+from edge_simulator.edr.recorder import BlackBoxes, Sealed, Setup
 from edge_simulator.faults import Fault
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
@@ -163,7 +163,7 @@ def test_a_parked_vehicles_recorder_sleeps() -> None:
 
 
 def test_the_older_profile_records_5_s_at_2_hz() -> None:
-    bench = Bench(Setup(PROFILES["us563_2006"]))
+    bench = Bench(Setup(profile="us563_2006"))
     bench.hit(FRONT)
     (record,) = bench.records()
     assert (record["pre_crash_dt_ms"], record["complete"]) == (500, True)

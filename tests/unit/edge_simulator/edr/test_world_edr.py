@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edge_simulator.edr.recorder import PROFILES, Setup
+from edge_simulator.edr.recorder import Setup
 from edge_simulator.faults.plan import Wanted
 from edge_simulator.geo import Floats
 from edge_simulator.scenario import Scenario, cadence
@@ -64,7 +64,7 @@ def test_a_crash_among_them_sends_one_record_in_the_profile_asked_for() -> None:
     world = World(
         scenario(
             faults=(Wanted("crash", count=1), Wanted("pothole", count=3)),
-            recorders=Setup(PROFILES["us563_2006"], True, 2048),
+            recorders=Setup(profile="us563_2006", keep_pulse=True, chunk_bytes=2048),
         )
     )
     parts = crashes_of(world)

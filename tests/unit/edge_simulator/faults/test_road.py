@@ -22,7 +22,11 @@ SEVERE = (0.9, 1.0)
 def run() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
     """Frames, truth and channels of half a minute with mishaps that are no crashes."""
     wanted = tuple(faults.Wanted(name, count=3, severity=SEVERE) for name in NAMES)
-    world = World(Scenario(4, 30, cadence(30, None, 1000), START_MS, 30, faults=wanted))
+    beat = cadence(30, None, 1000)
+    scenario = Scenario(
+        seed=4, vehicles=30, cadence=beat, start_ms=START_MS, frames_per_vehicle=30, faults=wanted
+    )
+    world = World(scenario)
     frames, truth, channels = [], [], []
     for slot in world.slots():
         truth += [row for row in slot.truth if row["kind"] == "fault"]

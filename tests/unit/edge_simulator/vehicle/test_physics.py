@@ -23,7 +23,11 @@ FAULTS = tuple(
 @pytest.fixture(scope="module")
 def last_and_truth() -> tuple[dict[str, list[dict[str, Any]]], list[dict[str, Any]]]:
     """Frames by vehicle over three minutes, and what was broken."""
-    world = World(Scenario(3, 60, cadence(60, None, 1000), 1_760_000_000_000, 180, faults=FAULTS))
+    scenario = Scenario(
+        seed=3, vehicles=60, cadence=cadence(60, None, 1000), start_ms=1_760_000_000_000,
+        frames_per_vehicle=180, faults=FAULTS,
+    )  # fmt: skip
+    world = World(scenario)
     frames: dict[str, list[dict[str, Any]]] = {vehicle: [] for vehicle in world.vehicle_ids}
     truth: list[dict[str, Any]] = []
     for slot in world.slots():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ def standing() -> World:
 @pytest.fixture
 def simulated(standing: World) -> Callable[..., Story]:
     def run(link: LinkShares, **changes: Any) -> Story:
-        sc, fleet = replace(BASE, link=link, **changes), standing.fleet
+        sc, fleet = BASE.model_copy(update={"link": link, **changes}), standing.fleet
         models = [MODELS[k] for k in standing.specs.model]
         emitter = Emitter(
             sc, standing.vehicle_ids, models, standing.instruments, np.random.default_rng([sc.seed, 7])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +27,7 @@ ROUGH = LinkShares(
 
 def lived(link: LinkShares) -> Story:
     """A run of the whole world."""
-    world = World(replace(BASE, link=link))
+    world = World(BASE.model_copy(update={"link": link}))
     sent, truth, end_ms = [], [], START_MS
     sequences: list[tuple[int, list[dict[str, Any]]]] = []
     for number, slot in enumerate(world.slots()):
