@@ -36,7 +36,6 @@ from stream_jobs.app.telemetry import (
     OUTPUT,
     BucketState,
     Operator,
-    operator_of,
     raw_of,
     text_of,
     with_timer,
@@ -74,7 +73,7 @@ def fill(folder: Path, vehicles: int, batches: int) -> None:
 def operator() -> Operator:
     """What makes rows of the records, without rules."""
     settings, nothing = load(), RuleSet()
-    return operator_of(settings, nothing)
+    return Operator(settings, nothing)
 
 
 class InOneValue(BucketState):

@@ -76,7 +76,6 @@ def measure(vehicles: int, seconds: int, frames: int) -> dict[str, float]:
         lap()
         windows = OpenWindows(settings.jobs, None, memory, int(batch.received_ms[0]) - 2000)
         windows.take(batch, batch.ok)
-        windows.note_receipts(batch)
         windows.latest()
         windows.publish(int(batch.received_ms[-1]) - 2000, idle=False)
         memory = windows.memory()

@@ -7,7 +7,6 @@ its key is a bucket, since a call and a state access a vehicle would cost more t
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Final
@@ -20,17 +19,16 @@ from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 
-from infra.settings.sections import Jobs
 from infra.settings.settings import Settings
 from stream_jobs.app.processor import Opened, Processor
 from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
 from stream_jobs.frames.batch import RECORD, as_arrow
-from stream_jobs.roads.network import RoadLookup, lookup_of
+from stream_jobs.roads.network import lookup_of
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
 from stream_jobs.rules.rule_set import RuleSet, rules_in_force
 from stream_jobs.vehicles.core import Core, hold
-from stream_jobs.vehicles.features import VehicleStage, vehicle_stage
+from stream_jobs.vehicles.features import vehicle_stage
 from stream_jobs.vehicles.fleet import Fleet, dump, load
 from stream_jobs.vehicles.rows import Row, pack
 from stream_jobs.windows.open_windows import FRAMES_AT_ONCE, Blocks, Found, Memory, OpenWindows, part_of
@@ -113,14 +111,12 @@ def raw_of(text: str) -> bytes:
     return b64decode(text)
 
 
-@dataclass(frozen=True, slots=True)
 class Operator:
     """What is sent to the workers; core and windows are made there."""
 
-    jobs: Jobs
-    rule_set: RuleSet
-    stage: VehicleStage
-    roads: RoadLookup | None
+    def __init__(self, settings: Settings, rule_set: RuleSet) -> None:
+        self.jobs, self.rule_set = settings.jobs, rule_set
+        self.stage, self.roads = vehicle_stage(settings, rule_set), lookup_of(settings)
 
     def __call__(
         self, bucket: int, records: Iterable[pd.DataFrame], store: BucketState, watermark_ms: int
@@ -136,7 +132,6 @@ class Operator:
         for batch in filter(None, map(self.stage.frames, batches)):
             arrived = True
             windows.take(batch, batch.ok)
-            windows.note_receipts(batch)
             rows += core.take(fleet, self.stage.features(batch))
         windows.latest()
         windows.publish(watermark_ms, idle=not arrived)
@@ -183,11 +178,6 @@ def kept_of(fleet: Fleet, memory: Memory, chosen: Callable[[str], bool]) -> Memo
     if fleet.held is not None:
         hold(fleet, fleet.held)
     return part_of(memory, chosen)
-
-
-def operator_of(settings: Settings, rule_set: RuleSet) -> Operator:
-    """The operator by the settings in force."""
-    return Operator(settings.jobs, rule_set, vehicle_stage(settings, rule_set), lookup_of(settings))
 
 
 def _out(rows: list[Row], found: Found, bucket: int, open_from_ms: int) -> pd.DataFrame:
@@ -270,6 +260,6 @@ def telemetry_rows(records: DataFrame, settings: Settings) -> DataFrame:
     timed = records.select("key", *RECORD, F.timestamp_millis("received_ms").alias("received"))
     keyed = with_timer(timed, jobs.receipt_skew_s, bucket, "key", *RECORD)
     rows = keyed.transformWithStateInPandas(
-        Processor(operator_of(settings, rule_set), BucketState), OUTPUT, "append", "EventTime"
+        Processor(Operator(settings, rule_set), BucketState), OUTPUT, "append", "EventTime"
     )
     return rows.observe(COUNTED, F.sum("copies").alias("copies"), F.sum("missed").alias("missed"))

@@ -212,6 +212,9 @@ class OpenWindows:
     def take(self, batch: Frames, chosen: Flags) -> None:
         """Add the ``chosen`` frames of a batch, each identity once, in the order in which they stand."""
         memory, at = self._memory, np.flatnonzero(chosen)
+        for partition in np.unique(batch.partition).tolist():
+            newest = int(batch.received_ms[batch.partition == partition].max())
+            memory.clocks_ms[partition] = max(memory.clocks_ms.get(partition, 0), newest)
         coded = batch.vehicles.dictionary_encode()
         vehicles, of_frame = coded.dictionary, coded.indices.to_numpy().astype(np.int64)
         until_ms = batch.t0_ms[at] + self._lateness_ms
@@ -253,11 +256,10 @@ class OpenWindows:
             row_ms = rows["start_ms"]
             wanted = fresh[rows["of_frame"]] & (row_ms + length_ms > self._memory.closed_ms)
             for start in np.unique(row_ms[wanted]).tolist():
-                found = Places.of(vehicles, of_frame, rows, wanted & (row_ms == start))
                 places = self._places.get(start)
                 if places is None:
-                    places = self._places.opened[start] = Places(vehicles.slice(0, 0), found.rows[:, :0])
-                places.add(found)
+                    places = self._places.opened[start] = Places()
+                places.add(vehicles, of_frame, rows, wanted & (row_ms == start))
                 self._memory.changed_places.add(start)
 
     def _note_missed(self, batch: Frames, at: Ints) -> None:
@@ -268,11 +270,6 @@ class OpenWindows:
             "received_at": pa.array(batch.received_ms).cast(pa.timestamp("ms", tz="UTC")),
         }  # fmt: skip
         self.found.missed.append(pa.table(columns).take(pa.array(at)))
-
-    def note_receipts(self, batch: Frames) -> None:
-        for partition in np.unique(batch.partition).tolist():
-            newest = int(batch.received_ms[batch.partition == partition].max())
-            self._memory.clocks_ms[partition] = max(self._memory.clocks_ms.get(partition, 0), newest)
 
     def latest(self) -> None:
         """Rows of vehicles' newest windows that were touched."""

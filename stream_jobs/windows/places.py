@@ -7,7 +7,7 @@ roads/network.py). Shares sum rows over the vehicles of one bucket; these are of
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -77,26 +77,24 @@ class Places:
     a place was not given out since it changed.
     """
 
-    vehicles: pa.StringArray
-    rows: Ints
+    vehicles: pa.StringArray = field(default_factory=lambda: pa.array([], pa.string()))
+    rows: Ints = field(default_factory=lambda: np.zeros((2 + len(KEYS) + len(SUMS), 0), np.int64))
 
-    @classmethod
-    def of(cls, vehicles: pa.StringArray, of_frame: Ints, rows: RoadRows, chosen: Flags) -> "Places":
-        """The chosen ``rows``, at least one; ``of_frame``: the place of each frame's vehicle."""
+    def add(self, vehicles: pa.StringArray, of_frame: Ints, rows: RoadRows, chosen: Flags) -> None:
+        """Take over the chosen ``rows``, at least one: one a vehicle and place, a vehicle's there added up.
+
+        ``of_frame``: the place of each frame's vehicle among ``vehicles``.
+        """
+        self.vehicles, at = enrolled(self.vehicles, vehicles)
         columns = [rows[name][chosen] for name in (*KEYS, *SUMS)]
-        vehicle = of_frame[rows["of_frame"][chosen]]
-        return cls(vehicles, np.vstack([vehicle, *columns, np.ones(len(vehicle), np.int64)]))
-
-    def add(self, more: "Places") -> None:
-        """Take over ``more``: one row a vehicle and place, the vehicle's rows there added up."""
-        self.vehicles, at = enrolled(self.vehicles, more.vehicles)
-        moved = np.vstack([at[more.rows[0]], more.rows[1:]])
-        rows, keys = np.concatenate([self.rows, moved], axis=1), 1 + len(KEYS)
-        order, begins = _runs([*rows[:keys]])
-        rows = rows[:, order]
-        sums = np.add.reduceat(rows[keys:-1], begins, axis=1)
-        changed = np.maximum.reduceat(rows[-1:], begins, axis=1)
-        self.rows = np.concatenate([rows[:keys, begins], sums, changed])
+        vehicle, keys = at[of_frame[rows["of_frame"][chosen]]], 1 + len(KEYS)
+        more = np.vstack([vehicle, *columns, np.ones(len(vehicle), np.int64)])
+        both = np.concatenate([self.rows, more], axis=1)
+        order, begins = _runs([*both[:keys]])
+        both = both[:, order]
+        sums = np.add.reduceat(both[keys:-1], begins, axis=1)
+        changed = np.maximum.reduceat(both[-1:], begins, axis=1)
+        self.rows = np.concatenate([both[:keys, begins], sums, changed])
 
     def given_out(self, start_ms: int) -> pa.Table | None:
         """The sums of all places that changed (SHARE), None without any; they are given out now."""

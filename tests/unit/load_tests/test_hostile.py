@@ -15,7 +15,7 @@ from infra.contract.errors import ContractError
 from infra.settings.settings import Settings
 from load_tests.hostile import files
 from load_tests.hostile.grammar import KINDS, bodies
-from stream_jobs.app.telemetry import operator_of, table_of
+from stream_jobs.app.telemetry import Operator, table_of
 from stream_jobs.rules import model
 from stream_jobs.rules.rule_set import rules_in_force
 from tests.unit.stream_jobs.window_support import Kept
@@ -69,7 +69,7 @@ def test_hostile_records_in_kafka_stop_no_worker_of_the_windows(kind: str) -> No
     )  # fmt: skip
     settings = Settings()
     rule_set = rules_in_force(settings)
-    work = operator_of(settings, rule_set)
+    work = Operator(settings, rule_set)
     state = Kept()
     told = [row for _ in range(2) for rows in work(0, [records], state, 0) for row in rows.to_dict("records")]
     found = [table_of(row["body"]) for row in told if row["kind"] == "vehicle"]

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPa
 from infra.settings.settings import Settings
 from stream_jobs.app.processor import opened
 from stream_jobs.app.python_daemon import ByColumn
-from stream_jobs.app.telemetry import BucketState, Operator, operator_of
+from stream_jobs.app.telemetry import BucketState, Operator
 from stream_jobs.recovery.checkpoints import METADATA, Checkpoint
 from stream_jobs.recovery.files import LocalFiles
 from stream_jobs.rules.rule_set import rules_in_force
@@ -95,7 +95,7 @@ def records(*seconds: int) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def operator() -> Operator:
     settings = Settings()
-    return operator_of(settings, rules_in_force(settings))
+    return Operator(settings, rules_in_force(settings))
 
 
 def rows(found: Iterator[pd.DataFrame]) -> list[Any]:

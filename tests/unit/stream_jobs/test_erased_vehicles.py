@@ -12,7 +12,7 @@ import pytest
 
 from infra.contract.verdict import ERASED
 from infra.settings.settings import Settings
-from stream_jobs.app.telemetry import operator_of, table_of, without_erased
+from stream_jobs.app.telemetry import Operator, table_of, without_erased
 from stream_jobs.archive.query import exceptions_in
 from stream_jobs.archive.writer import indexed, write_files
 from stream_jobs.frames import state
@@ -45,7 +45,7 @@ def batch(messages: list[Sent], begin: int) -> pd.DataFrame:
 def after(*batches: list[Sent]) -> tuple[Any, Any, list[str]]:
     """Fleet and windows' memory after the batches, and vehicles in rows of windows that were given out."""
     rule_set, kept = rules_in_force(Settings()), Kept()
-    work, begin, told = operator_of(Settings(), rule_set), 0, list[str]()
+    work, begin, told = Operator(Settings(), rule_set), 0, list[str]()
     for messages in batches:
         for rows in work(0, [batch(messages, begin)], kept, 0):
             tables = [table_of(row["body"]) for row in rows.to_dict("records") if row["kind"] == "vehicle"]

@@ -48,7 +48,6 @@ class Bucket:
         frames = frames_of(records, partition)
         if frames is not None:
             windows.take(frames, frames.ok)
-            windows.note_receipts(frames)
         windows.latest()
         windows.publish(watermark_ms, idle=not records)
         windows.close(watermark_ms)

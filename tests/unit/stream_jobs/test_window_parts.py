@@ -79,9 +79,8 @@ def visited(batch: Frames) -> list[tuple[str, int, int]]:
     (rows,) = road_rows(batch, 60_000, None)
     of_frame, keys = np.zeros(len(batch), np.int64), []
     for start in np.unique(rows["start_ms"]).tolist():
-        found = Places.of(batch.vehicles[:1], of_frame, rows, rows["start_ms"] == start)
-        places = Places(batch.vehicles[:0], found.rows[:, :0])
-        places.add(found)
+        places = Places()
+        places.add(batch.vehicles[:1], of_frame, rows, rows["start_ms"] == start)
         shares = places.given_out(start)
         assert shares is not None
         for share in shares.to_pylist():
