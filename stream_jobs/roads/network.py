@@ -193,17 +193,16 @@ def _raster(lines: Floats, width: int, height: int, radius_m: float) -> tuple[In
     ends = np.stack([x, x + ux * length]), np.stack([y, y + uy * length])
     low = [np.floor((v.min(axis=0) - reach) / SQUARE_M).astype(int) for v in ends]
     high = [np.floor((v.max(axis=0) + reach) / SQUARE_M).astype(int) for v in ends]
-    squares, parts = [], []
-    for k in range(len(lines)):
-        columns = np.arange(max(low[0][k], 0), min(high[0][k], width - 1) + 1)
-        rows = np.arange(max(low[1][k], 0), min(high[1][k], height - 1) + 1)
-        dx, dy = (columns + 0.5) * SQUARE_M - x[k], (rows[:, None] + 0.5) * SQUARE_M - y[k]
-        along = np.clip(dx * ux[k] + dy * uy[k], 0, length[k])
-        near = (dx - along * ux[k]) ** 2 + (dy - along * uy[k]) ** 2 <= reach**2
-        found = (rows[:, None] * width + columns)[near]
-        squares.append(found)
-        parts.append(np.full(len(found), k))
-    square, part = np.concatenate(squares), np.concatenate(parts)
+    low, high = np.maximum(low, 0), np.minimum(high, [[width - 1], [height - 1]])
+    across, up = high - low + 1
+    count = across * up
+    part = np.repeat(np.arange(len(lines)), count)
+    place = np.arange(len(part)) - np.repeat(np.cumsum(count) - count, count)
+    column, row = low[0][part] + place % across[part], low[1][part] + place // across[part]
+    dx, dy = (column + 0.5) * SQUARE_M - x[part], (row + 0.5) * SQUARE_M - y[part]
+    along = np.clip(dx * ux[part] + dy * uy[part], 0, length[part])
+    near = (dx - along * ux[part]) ** 2 + (dy - along * uy[part]) ** 2 <= reach**2
+    square, part = (row * width + column)[near], part[near]
     order = np.argsort(square, kind="stable")
     first = np.searchsorted(square[order], np.arange(width * height + 1))
     return first, part[order]

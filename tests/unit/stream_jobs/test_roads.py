@@ -106,6 +106,10 @@ def test_two_parallel_streets_are_told_apart_by_the_margin_only() -> None:
     assert [found(250, north, 90.0, index) for north in (4, 10, 16)] == [0, NOT_CLEAR, 2]
 
 
+def test_on_a_network_of_edges_without_a_length_no_sample_is_on_an_edge() -> None:
+    assert found(0, 0, 90.0, index_of(network_of(1, street(0, (0, 0), (0, 0))), Roads())) == NO_EDGE
+
+
 @dataclass(frozen=True)
 class Parts:
     """Every straight part of every edge, in metres; [n_parts]."""
