@@ -122,7 +122,7 @@ def _files() -> Iterator[tuple[Path, str]]:
         if first not in NOT_OF_THE_LIBRARY and not first.startswith("config-"):
             yield path, f"{library}/{path.relative_to(standard)}"
     packages = f"{library}/site-packages"
-    for distribution in _required("odograph", frozenset()).values():
+    for distribution in _required().values():
         for file in distribution.files or ():
             path = Path(str(distribution.locate_file(file)))
             if not NEVER_IMPORTED.search(str(file)) and path.is_file():
@@ -133,10 +133,10 @@ def _files() -> Iterator[tuple[Path, str]]:
             yield path, f"{packages}/{package.__name__}/{path.relative_to(root)}"
 
 
-def _required(name: str, extras: frozenset[str]) -> dict[str, metadata.Distribution]:
-    """What a distribution with these extras requires, and what that requires, by name."""
+def _required() -> dict[str, metadata.Distribution]:
+    """What we require, and what that requires, by name."""
     found: dict[str, metadata.Distribution] = {}
-    todo = [(name, extras)]
+    todo = [("odograph", frozenset[str]())]
     while todo:
         name, extras = todo.pop()
         for text in metadata.requires(name) or ():

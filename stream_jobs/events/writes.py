@@ -82,9 +82,7 @@ class Sealing:
 
 
 ClearTimes = Mapping[str, float | None]
-"""How long an alert stays without a finding, s, by rule; None: it does not clear by itself. A rule that is
-not in it has the default.
-"""
+"""By rule, how long an alert stays without a finding, s; None: until it is ended. Others have the default."""
 
 
 def clears_after_ms(clear_times: ClearTimes, rule: str) -> int | None:
@@ -194,9 +192,7 @@ def _join(cursor: Cursor, cause: str, rows: Sequence[Row], causes: Causes) -> To
 
 
 def sort_out(records: Sequence[Record], clocks: ClockLimits, generation: str = "") -> Batch:
-    """The records decoded; what cannot be understood is among the rejected. ``generation``: of the log of
-    dead letters.
-    """
+    """The records decoded, or among the rejected; ``generation``: of the log of dead letters."""
     batch = Batch()
     for record in records:
         if not record.value:  # it marks where records of an erased vehicle end, or takes a status back
@@ -278,16 +274,13 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
 
 def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric], causes: Causes | None = None) -> list[Row]:
     """A row a rule, those of cohorts' metrics too; expressions as the rules file has them."""
-    table, notes = causes or Causes(), list[Row]()
+    table, notes, named = causes or Causes(), list[Row](), {"rule": "id", "limit_sql": "limit"}
     for rule in rules:
         value = None if rule.value == NO_VALUE else rule.value
-        sql = {"condition": rule.condition, "value_sql": value, "limit_sql": rule.limit}
-        notes.append(rule.summary() | sql)
-    for metric in metrics:
-        sql = {"condition": None, "value_sql": None, "limit_sql": f"z {metric.z:g}"}
-        notes.append(metric.summary() | sql)
-    caused = (note | {"rule": note["id"], "cause": table.of(note["id"])} for note in notes)
-    return [{name: note[name] for name in ("rule", *_RULE.split())} for note in caused]
+        notes.append(rule.summary() | {"condition": rule.condition, "value_sql": value})
+    notes += [metric.summary() for metric in metrics]
+    caused = (note | {"cause": table.of(note["id"])} for note in notes)
+    return [{k: note.get(named.get(k, k)) for k in ("rule", *_RULE.split())} for note in caused]
 
 
 def note_rules(cursor: Cursor, rows: Sequence[Row]) -> None:

@@ -7,17 +7,16 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from infra.clients.db import sql_of
 from infra.contract.errors import ConfigError
 from stream_jobs.app.database import Connection, execute, fetch, insert_rows
+from stream_jobs.frames.arrays import Floats
 from stream_jobs.maintenance.rollups import NAMES
 
 SQL: Final = sql_of(__file__)
 
-Floats = npt.NDArray[np.float64]
 AT_ONCE: Final = 50  # vehicles in one pass
 LONGEST_DAYS: Final = 90  # no hour of before that is read
 MOST_POINTS: Final = 120  # more are joined to medians of equal spans of time: pairs grow with the square

@@ -119,11 +119,11 @@ class Evaluator:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._wanted = tuple(dict.fromkeys(each[1:] for rule in rules for each in rule.expressions()))
-        self._query = self._planned(_column)
+        self._query = self._planned()
         self._guarded: PlannedQuery | None = None
 
-    def _planned(self, column: Callable[[str, Gives], str]) -> PlannedQuery:
-        columns = (f"{column(*pair)} AS c{k}" for k, pair in enumerate(self._wanted))
+    def _planned(self, guarded: bool = False) -> PlannedQuery:
+        columns = (f"{_column(*pair, guarded)} AS c{k}" for k, pair in enumerate(self._wanted))
         return PlannedQuery(f"SELECT {', '.join(columns)} FROM frames", "frames")  # noqa: S608  translated
 
     def _answers(self, frames: pa.Table) -> pa.Table:
@@ -133,7 +133,7 @@ class Evaluator:
         except duckdb.Error as error:
             if self._guarded is None:
                 log.error("an expression fails and is null there", reason=str(error).partition("\n")[0])
-                self._guarded = self._planned(_guarded_column)
+                self._guarded = self._planned(guarded=True)
             return self._guarded(frames)
 
     def __call__(self, frames: pa.Table) -> RuleInputs:
@@ -150,16 +150,15 @@ class Evaluator:
         return replace(inputs, names={k: names[text] for k, text in named.items()})
 
 
-def _column(text: str, gives: Gives) -> str:
-    """An expression as a column of DuckDB; a name that is not known (a gear) is no name."""
-    column = f"({translated(text)})::{gives}"
-    return f"coalesce(list_filter({column}, lambda x: x IS NOT NULL), [])" if gives == "VARCHAR[]" else column
+def _column(text: str, gives: Gives, guarded: bool = False) -> str:
+    """An expression as a column of DuckDB; a name that is not known (a gear) is no name.
 
-
-def _guarded_column(text: str, gives: Gives) -> str:
-    """The same, null (of names none) for a frame for which it fails; costs more."""
-    column = f"TRY({_column(text, gives)})"
-    return f"coalesce({column}, [])" if gives == "VARCHAR[]" else column
+    ``guarded``: null (of names none) for a frame for which it fails; costs more.
+    """
+    column, is_names = f"({translated(text)})::{gives}", gives == "VARCHAR[]"
+    column = f"list_filter({column}, lambda x: x IS NOT NULL)" if is_names else column
+    column = f"TRY({column})" if guarded else column
+    return f"coalesce({column}, [])" if is_names else column
 
 
 def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[Any, Any, Any]:

@@ -14,8 +14,6 @@ from stream_jobs.rules.model import Baseline, Rule
 from stream_jobs.vehicles.features import Features
 
 NAMES_MAX: Final = 24  # histories by name that a vehicle has; the one learned longest ago gives way
-SLOTS: Final = ("name_of", "turn", "history")
-"""Fields of histories: their names, when each was learned last (0: never), their numbers; [k, width]."""
 UNNAMED: Final = ""
 QUANTILES: Final = {"p01": 0.01, "p05": 0.05, "median": 0.5, "p95": 0.95, "p99": 0.99}
 CLIP_SD: Final = 3.0  # a value further off than this moves the mean only so far: one outlier is no history
@@ -39,8 +37,8 @@ class BaselineDetector(Detector[Baseline]):
         self.dtype = self._dtype(1)
 
     def _dtype(self, width: int) -> np.dtype[Any]:
-        """The name now and since when (ms), how often it learned, the mean's buckets; histories, so many
-        (``width``) as the vehicle with most names needs.
+        """The name now and since when (ms), how often it learned, the mean's buckets; ``width`` histories, as
+        the vehicle with most names needs: their names, when each was learned last (0: never), their numbers.
         """
         history = MOVING if self.spec.against == "mean" else QUANTILE
         series = [("series", SERIES)] if self.spec.mean_s else []
@@ -125,10 +123,7 @@ class BaselineDetector(Detector[Baseline]):
         before = memory.rows
         memory.rows = np.zeros(len(before), self._dtype(width))
         for name in before.dtype.names or ():
-            if name in SLOTS:
-                memory.rows[name][:, : before[name].shape[1]] = before[name]
-            else:
-                memory.rows[name] = before[name]
+            memory.rows[name][tuple(map(slice, before[name].shape))] = before[name]
 
     def _off(self, history: Any, value: Floats) -> Floats:
         """The distance from the history in the rule's measure; NaN before it is warm."""
