@@ -140,10 +140,7 @@ def _oil_running(frames: Frames) -> Known:
 
 
 def _oil_shortfall(frames: Frames) -> Known:
-    """How far the oil pressure is below its floor at the frame's lowest engine speed; negative above.
-
-    In steps of 1/300 kPa.
-    """
+    """How far the oil pressure is below its floor at the frame's lowest engine speed, 1/300 kPa."""
     rpm, pressure = quantity("runs").known(frames), frames.slow["oil_pressure_kpa"]
     at = np.clip(np.where(rpm.known, rpm.values, FLOOR_FROM_RPM), FLOOR_FROM_RPM, FLOOR_TO_RPM)
     rise = (FLOOR_RATED_KPA - FLOOR_IDLE_KPA) * FLOOR_STEPS // (FLOOR_TO_RPM - FLOOR_FROM_RPM)
@@ -265,32 +262,16 @@ _DERIVED: Final = (
 _BY_NAME: Final[dict[str, Quantity]] = {each.name: each for each in _DERIVED}
 
 
-def part(kind: Kind, of: str) -> Part:
-    """What is kept of a quantity."""
-    return Part(kind, quantity(of))
+def _mean(per_unit: float, whole: Known, n: Known) -> pa.Array:
+    return quotient(whole.values, n.values * per_unit, whole.known)
 
 
-def _mean(name: str, of: str) -> Measure:
-    total, count = part("sum", of), part("count", of)
-
-    def mean(whole: Known, n: Known) -> pa.Array:
-        return quotient(whole.values, n.values * total.quantity.per_unit, whole.known)
-
-    return Measure(name, (total, count), mean)
-
-
-def _single(name: str, kind: Kind, of: str, arrow: pa.DataType | None = None) -> Measure:
+def _single(kind: Kind, of: Quantity, arrow: pa.DataType | None, found: Known) -> pa.Array:
     """One part in its unit, or as ``arrow`` in whole steps; of last values at one millisecond the largest."""
-    only = part(kind, of)
-    q = only.quantity
-
-    def value(found: Known) -> pa.Array:
-        values = (found.values & LOW_BITS) + q.floor if kind == "last" else found.values
-        if arrow is None:
-            return quotient(values, q.per_unit, found.known)
-        return pa.array(values, mask=~found.known).cast(arrow)
-
-    return Measure(name, (only,), value)
+    values = (found.values & LOW_BITS) + of.floor if kind == "last" else found.values
+    if arrow is None:
+        return quotient(values, of.per_unit, found.known)
+    return pa.array(values, mask=~found.known).cast(arrow)
 
 
 def _rpm_per_kmh(rpm: Known, speed: Known) -> pa.Array:
@@ -312,14 +293,13 @@ def _cell_temp_rate(first: Known, last: Known) -> pa.Array:
 PADS: Final = tuple(f"brake_pad_wear_{wheel}_pct" for wheel in WHEELS)
 _TIME: Final = pa.timestamp("ms", tz="UTC")
 _ARROW: Final = {"int": pa.int64(), "bool": pa.bool_(), "time": _TIME}
+_HOTTEST: Final = quantity("cell_temp_max_c")
 _OWN: Final[dict[str, tuple[Callable[..., pa.Array], tuple[Part, ...]]]] = {
     "rpm_per_kmh": (
-        _rpm_per_kmh, (part("sum", "geared_rpm_over_time"), part("sum", "geared_speed_over_time"))
+        _rpm_per_kmh, tuple(Part("sum", quantity(f"geared_{of}_over_time")) for of in ("rpm", "speed"))
     ),
-    "brake_pad_wear_max_pct": (_worst_pad, tuple(part("max", pad) for pad in PADS)),
-    "cell_temp_rate_c_min": (
-        _cell_temp_rate, (part("first", "cell_temp_max_c"), part("last", "cell_temp_max_c"))
-    ),
+    "brake_pad_wear_max_pct": (_worst_pad, tuple(Part("max", quantity(pad)) for pad in PADS)),
+    "cell_temp_rate_c_min": (_cell_temp_rate, (Part("first", _HOTTEST), Part("last", _HOTTEST))),
 }  # fmt: skip
 
 
@@ -327,7 +307,10 @@ def _measure(name: str, how: Any, of: str = "", kind: str = "") -> Measure:
     if how == "own":
         own, parts = _OWN[name]
         return Measure(name, parts, own)
-    return _mean(name, of) if how == "mean" else _single(name, how, of, _ARROW.get(kind))
+    q = quantity(of)
+    if how == "mean":
+        return Measure(name, (Part("sum", q), Part("count", q)), partial(_mean, q.per_unit))
+    return Measure(name, (Part(how, q),), partial(_single, how, q, _ARROW.get(kind)))
 
 
 _LINES: Final = Path(__file__).with_name("measures.txt").read_text().splitlines()
