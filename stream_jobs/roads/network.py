@@ -191,9 +191,9 @@ def _raster(lines: Floats, width: int, height: int, radius_m: float) -> tuple[In
     reach = radius_m + SQUARE_M / 2**0.5
     x, y, ux, uy, length = lines.T
     ends = np.stack([x, x + ux * length]), np.stack([y, y + uy * length])
-    low = [np.floor((v.min(axis=0) - reach) / SQUARE_M).astype(int) for v in ends]
-    high = [np.floor((v.max(axis=0) + reach) / SQUARE_M).astype(int) for v in ends]
-    low, high = np.maximum(low, 0), np.minimum(high, [[width - 1], [height - 1]])
+    from_place = np.floor([(v.min(axis=0) - reach) / SQUARE_M for v in ends]).astype(np.int64)
+    to_place = np.floor([(v.max(axis=0) + reach) / SQUARE_M for v in ends]).astype(np.int64)
+    low, high = np.maximum(from_place, 0), np.minimum(to_place, [[width - 1], [height - 1]])
     across, up = high - low + 1
     count = across * up
     part = np.repeat(np.arange(len(lines)), count)
