@@ -1,7 +1,7 @@
 """What the detectors have in common: their memory of vehicles, what they find, when a rule is raised."""
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
@@ -209,6 +209,13 @@ class Raising:
                 names = part = memory.rare[place][1]
             found.append((lane, Detection(at, since, worst, limit, severity, names, part)))
         return found
+
+    def judged(self, now: RuleEvaluation, value: Floats, off: Floats | float = 0.0) -> RuleEvaluation:
+        """``now`` by a value of the kind's own, NaN where there is none, which may be wrong by ``off``."""
+        known, back = ~np.isnan(value), now.limit if self.clear_level is None else self.clear_level
+        holds = answers(beyond(value - off if self.above else value + off, now.limit, self.above))
+        clears = answers(~beyond(value, back, self.above))
+        return replace(now, holds=holds * known, clears=clears * known, value=value)
 
     def waits(self, held: Held) -> Flags:
         """Where it holds already and is not raised yet."""

@@ -1,13 +1,12 @@
 """A value against the vehicle's own history: moving mean and variance, or a quantile (P-square)."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Raising, answers, beyond
+from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Raising
 from stream_jobs.rules.detect.level import SERIES, add, mean
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Baseline, Rule
@@ -85,11 +84,7 @@ class BaselineDetector(Detector[Baseline]):
         # A frame that the condition does not let judge breaks what was not raised yet, pauses aside.
         breaks = ~judged & (now.holds < 0) & self.raising.waits(held)
         held["on"] &= ~(breaks & (now_ms - held["seen"] > 1000 * self.spec.pause_s))
-        above, clear_level = self.raising.above, self.raising.clear_level
-        back = now.limit if clear_level is None else np.full(len(own), clear_level)
-        holds, clears = answers(beyond(off, now.limit, above)), answers(~beyond(off, back, above))
-        said = replace(now, holds=holds * judged, clears=clears * judged, value=off)
-        found = self.raising.step(memory, frames, held, said)
+        found = self.raising.step(memory, frames, held, self.raising.judged(now, off))
         memory.rows[places] = own
         # What waits to be raised bars its own frames from the history, not those that are learned only.
         barred = held["on"] & ~(self.raising.waits(held) & (now.holds < 0))

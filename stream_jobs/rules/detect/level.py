@@ -250,13 +250,8 @@ class CourseDetector(base.Detector[Level | Slope]):
         else:
             steep, error = slope(series[complete], self.span_ms)
             value[complete], off[complete] = steep * self.per_s, self.sure * error * self.per_s
-        above, clear_level, judged = self.raising.above, self.raising.clear_level, ~np.isnan(value)
-        back = now.limit if clear_level is None else np.full(len(rows), clear_level)
-        holds = base.answers(base.beyond(value - off if above else value + off, now.limit, above))
-        clears = base.answers(~base.beyond(value, back, above))
-        holds = np.where(judged, holds, np.where(known, 0, -1))
-        clears = np.where(judged, clears, np.where(known, 0, 1))
-        now = replace(now, holds=holds, clears=clears, value=value)
+        now = self.raising.judged(now, value, off)
+        now = replace(now, holds=np.where(known, now.holds, -1), clears=np.where(known, now.clears, 1))
         found = self.raising.step(memory, frames, held, now)
         if is_slope:  # the course of a rule that is not looked at begins anew
             series[~known] = np.zeros((), SERIES)
