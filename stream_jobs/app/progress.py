@@ -15,14 +15,7 @@ from typing import Any, Final
 import orjson
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from pyspark import SparkContext
-from pyspark.sql.streaming.listener import (
-    JStreamingQueryListener,
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming import listener as spark_listener
 
 from infra.clients.db import sql_of
 from stream_jobs.app.database import Connection, Database, execute, fetch
@@ -33,14 +26,14 @@ BACKLOG = 10_000  # lines kept for the table while the database is away; the old
 BREAK_MS = 10_000  # looks for records that lie further apart, and two triggers more: Kafka could not be asked
 
 
-class Listener(StreamingQueryListener):
+class Listener(spark_listener.StreamingQueryListener):
     """A listener that is given the progress of a batch as a mapping, in the words of Spark's JSON."""
 
     @abstractmethod
     def progressed(self, progress: Mapping[str, Any]) -> None:
         """A batch is done."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryProgress(self, event: spark_listener.QueryProgressEvent) -> None:  # noqa: N802  Spark's name
         """PySpark's own way in: dear, and the same."""
         self.progressed(orjson.loads(event.progress.json))
 
@@ -51,7 +44,7 @@ class Listener(StreamingQueryListener):
         return jvm.PythonStreamingQueryListenerWrapper(_Calls(self))
 
 
-class _Calls(JStreamingQueryListener):
+class _Calls(spark_listener.JStreamingQueryListener):
     """The calls that come from Java."""
 
     pylistener: Listener
@@ -90,7 +83,7 @@ class Board(Listener):
         self._quiet_ms: dict[str, tuple[int, int]] = {}  # since when nothing came, and the last look
         self._lines: deque[dict[str, Any]] = deque(maxlen=BACKLOG)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryStarted(self, event: spark_listener.QueryStartedEvent) -> None:  # noqa: N802  Spark's name
         with self._lock:
             self._names[str(event.id)] = event.name or str(event.id)
 
@@ -111,7 +104,7 @@ class Board(Listener):
             if value in values:
                 self._gauges[name].labels(line["query"]).set(values[value])
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryIdle(self, event: spark_listener.QueryIdleEvent) -> None:  # noqa: N802  Spark's name
         """A query found nothing to do: all that was there before is done."""
         with self._lock:
             name = self._names.get(str(event.id))
@@ -134,7 +127,7 @@ class Board(Listener):
             self._quiet_ms[query] = (at_ms, at_ms)
             return at_ms
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
+    def onQueryTerminated(self, event: spark_listener.QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """A query ended; the main loop sees it by itself."""
 
     def degraded(self, query: str) -> None:
