@@ -91,6 +91,7 @@ class Core:
         places = fleet.places(features.ids)[features.vehicle]
         rows = self._arrived(fleet, places, features)
         chosen = _sorted_frames(places, features)
+        np.maximum.at(fleet.vehicles["clock"], places[chosen], features["received_ms"][chosen])
         rows += self._rounds(fleet, features, (places[chosen], chosen, _ranks(places[chosen])))
         known = np.unique(places)
         rows += self._wake(fleet, known, np.full(len(known), float(until_ms)))
