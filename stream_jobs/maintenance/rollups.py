@@ -78,6 +78,8 @@ WRITTEN: Final = (*COLUMNS, *(Column(n, f"max({n})", f"max({n})") for n in ("rev
 """Of the newest layer below it."""
 NOTE_CHANGES: Final = SQL["note_changes"]
 MANY: Final = 100  # buckets from which on the rows below are read once, and not by vehicle
+IN_ANOTHER_ZONE: Final = ("forget_zone", "note_zone", "drop_hours", "drop_days", "note_minutes")
+"""Hours and days are cut in the zone: in another one all are made again whose minutes are still there."""
 
 
 def roll_up_changes(database: Database, tz: str) -> int:
@@ -89,7 +91,8 @@ def roll_up_changes(database: Database, tz: str) -> int:
 def set_zone(connection: Connection, tz: str) -> None:
     """Where hours and days were cut in another zone, they are made again."""
     if fetch(connection, SQL["zone"]) != [(tz,)]:
-        execute(connection, SQL["cut_anew"], {"tz": tz})
+        for name in IN_ANOTHER_ZONE:
+            execute(connection, SQL[name], {"tz": tz})
 
 
 def roll_up(connection: Connection, tz: str) -> int:

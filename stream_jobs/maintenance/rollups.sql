@@ -71,12 +71,19 @@ SELECT set_config('enable_nestloop', %(loop)s, true)
 -- name: zone
 SELECT tz FROM odograph.rollup_zone
 
--- name: cut_anew
--- Hours and days whose minutes are still there are made again.
-WITH old AS (DELETE FROM odograph.rollup_zone),
-     new AS (INSERT INTO odograph.rollup_zone (tz) VALUES (%(tz)s)),
-     hours AS (DELETE FROM odograph.vehicle_hour WHERE bucket >= odograph.minutes_from()),
-     days AS (DELETE FROM odograph.vehicle_day WHERE bucket >= odograph.minutes_from())
+-- name: forget_zone
+DELETE FROM odograph.rollup_zone
+
+-- name: note_zone
+INSERT INTO odograph.rollup_zone (tz) VALUES (%(tz)s)
+
+-- name: drop_hours
+DELETE FROM odograph.vehicle_hour WHERE bucket >= odograph.minutes_from()
+
+-- name: drop_days
+DELETE FROM odograph.vehicle_day WHERE bucket >= odograph.minutes_from()
+
+-- name: note_minutes
 INSERT INTO odograph.window_change (minute, vehicles)
 SELECT bucket, array_agg(vehicle_id) FROM odograph.vehicle_minute WHERE bucket >= odograph.minutes_from()
 GROUP BY bucket
