@@ -21,10 +21,8 @@ START_MS = 1_767_686_400_000
 
 
 def test_nineteen_of_twenty_samples_are_matched_and_nearly_all_of_them_rightly() -> None:
-    file = scenario.load(
-        None, {"vehicles": 80, "interval": "1s", "duration": "70s", "seed": 11, "truth_edges": True}
-    )
-    world = World(scenario.run_of(file, load(), START_MS, None))
+    options = {"vehicles": 80, "interval": "1s", "duration": "70s", "seed": 11, "truth_edges": True}
+    world = World(scenario.read(None, load(), options, START_MS, None))
     net = network_of(1, [(e, c, v, m, [[x, y] for y, x in path]) for e, c, v, m, path in world.net.edges()])
     samples: list[tuple[str, int, float, float, float]] = []
     passed: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
