@@ -74,7 +74,7 @@ SELECT nullif(split_part(rule, '.', 2), '') AS code, split_part(rule, '.', 1) AS
        active, opened_at, last_at, cleared_at, findings
 FROM serving.alert
 WHERE vehicle_id = %(vehicle_id)s AND starts_with(rule, 'dtc_')
-ORDER BY active DESC, last_at DESC LIMIT 50
+ORDER BY active DESC, last_at DESC, opened_at DESC, code LIMIT 50
 
 -- name: gaps(vehicle_id, start, end)
 -- One row: times without a window while the ignition was on before them; null without any window
