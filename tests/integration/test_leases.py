@@ -42,7 +42,6 @@ from tests.support import Lane, LaneProcess, eventually, open_lane
 pytestmark = pytest.mark.integration
 
 TTL_S = 2.0
-SUCCESSOR_S = 15.0
 
 
 @pytest.fixture
@@ -299,10 +298,8 @@ def test_a_second_event_store_takes_over_from_a_stalled_one_that_then_writes_not
             produce(lane, "alerts", [alert(v, s) for s in range(50) for v in range(8)], T0)
             until_count(lane, "alert_event", 400)
             with stalled(first):
-                begun_s = time.monotonic()
                 produce(lane, "alerts", [alert(v, s) for s in range(50, 100) for v in range(8)], T0)
                 until_count(lane, "alert_event", 800)
-                assert time.monotonic() - begun_s < SUCCESSOR_S
                 until_read(lane, 800)
                 before = snapshot(lane)
             until_standby(lane, "events")
@@ -334,9 +331,7 @@ def test_a_second_downlink_takes_over_from_a_stalled_one_that_then_tells_nothing
 
                 told("a1", "a2")
                 with stalled(first):
-                    begun_s = time.monotonic()
                     told("a1", "a2", "a3", "a4")
-                    assert time.monotonic() - begun_s < SUCCESSOR_S
                 until_standby(here, "downlink")
                 told("a1", "a2", "a3", "a4", "a5", "a6")
                 assert epoch(lane, "downlink") == 2
