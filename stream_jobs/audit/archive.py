@@ -94,7 +94,7 @@ class Archive:
         topic, log, ends = committed
         beyond = " OR ".join(f"partition = {int(p)} AND log_offset >= {int(end)}" for p, end in ends.items())
         values = {"files": read, "topic": quoted(topic), "log": quoted(log), "beyond": beyond or "false"}
-        self._run(SQL["records"].format(**values, **scope.bounds()))
+        self._run(SQL["records"].format(**values, **scope.bounds(), whole=scope.whole))
 
     def devices(self) -> dict[Device, DeviceCount]:
         """Every device with a record in the scope."""

@@ -4,7 +4,7 @@
 CREATE OR REPLACE TEMP VIEW record AS
 SELECT vehicle_id, boot_id, seq, topic, partition, log, log_offset, received_ms, t0_ms, verdict,
        CASE WHEN verdict IN ('ok', 'late', 'erased') THEN t0_ms ELSE received_ms END AS at_ms,
-       at_ms >= {since} AND at_ms < {until} AND received_ms < {seen} AS inside
+       {whole} OR at_ms >= {since} AND at_ms < {until} AND received_ms < {seen} AS inside
 FROM {files} WHERE NOT (topic = {topic} AND log IN ('', {log}) AND ({beyond}))
 
 -- name: nothing
