@@ -50,7 +50,7 @@ def _filters(kind: Kind) -> tuple[Any, ...]:
             people = _options(ask_slowly(queries.assignees), "assigned_to", address.get("assigned"))
             seen = SEEN[live.choice("Acknowledged", SEEN, "seen", "all")]
             more = (cause, one_of("Assigned to", "assigned", [NOBODY, *people]), seen)
-        hint: Any = {"placeholder": "All; a whole id", "bind": "query-params", "width": 200}
+        hint: Any = {"placeholder": "all, or a whole id", "bind": "query-params", "width": 200}
         vehicle = st.text_input("Vehicle", key="vehicle", **hint)
     return vehicle.strip() or None, severities, active, *more
 

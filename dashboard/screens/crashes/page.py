@@ -162,7 +162,7 @@ def _bundle(key: Key) -> None:
 live.header("Crashes")
 with live.toolbar():
     st.pills("Verdict", list(charts.VERDICT_SIGNS), key="verdict", bind="query-params")
-    st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder="All; a whole id", width=200)
+    st.text_input("Vehicle", key="vehicle", bind="query-params", placeholder="all, or a whole id", width=200)
 live.part(_listing)
 with live.section():
     _opened()
