@@ -1,4 +1,7 @@
-"""The command ``odograph``: gathers the commands of every package and ends with the right exit code."""
+"""The command ``odograph``: gathers the commands of every package and ends with the right exit code.
+
+0 fine, 1 a check failed or a service is away, 2 wrong usage or setting.
+"""
 
 import os
 import sys
@@ -28,7 +31,11 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; an error meant for the user is one message, not a trace."""
+    """Run the command line; an error meant for the user is one message, not a trace.
+
+    So is a file that cannot be read or written, and a full disk: but for a program's log, which keeps the
+    trace. An argument that is no UTF-8 may be a path; as anything else it is told.
+    """
     warnings.formatwarning = _warning
     for package in PACKAGES:
         import_module(f"{package}.cli").register(app)
@@ -69,8 +76,12 @@ def _among_programs() -> None:
 
 
 def _warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None  # noqa: ARG001
-) -> str:  # fmt: skip
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,  # noqa: ARG001
+) -> str:
     where = "" if category is UserWarning else f" ({category.__name__} in {filename}:{lineno})"
     return f"warning: {message}{where}\n"
 

@@ -46,7 +46,10 @@ def read_secret(path: Path, option: str) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file of a program of ours; {} where there is none. Raises ConfigError where it is another's."""
+    """What a program of ours keeps in a JSON file; {} where it is not there (yet).
+
+    Raises ConfigError where it is another user's or somebody else wrote it.
+    """
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:

@@ -1,7 +1,8 @@
 """Applies the numbered SQL files of this folder, each once, in order, each in a transaction of its own.
 
-A file that took in a later one says so, ``-- Formerly SHA-256, with NNN_name.sql after it.``: both, applied,
-count as the file.
+A file beside a module of its name is none of these: it holds that module's statements.
+``NNN_name.community.sql`` only where TimescaleDB's license allows its community features. A file that took in
+a later one says so, ``-- Formerly SHA-256, with NNN_name.sql after it.``: both, applied, count as the file.
 """
 
 import hashlib
@@ -60,7 +61,10 @@ def migrations(folder: Path = FOLDER) -> list[Migration]:
 
 
 def migrate(url: str, folder: Path = FOLDER) -> list[str]:
-    """Apply what the database lacks, no two at a time; their names. Raises ServiceError, ConfigError."""
+    """Apply what is missing in the database at ``url``; the names of the files applied now.
+
+    Waits for another migration of the same database to end. Raises ServiceError, ConfigError.
+    """
     todo = migrations(folder)
     with connected(url, "database: migration failed", connect_timeout_s=None, autocommit=True) as connection:
         connection.execute("SET client_min_messages = warning")
@@ -97,7 +101,10 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
 
 
 def make_roles(connection: Connection, owner: str) -> None:
-    """The roles that the files grant to, and who has their rights too. Idempotent."""
+    """The roles that the files grant to, and who has their rights too. Idempotent.
+
+    That of the aggregates may log in, as TimescaleDB asks of who owns a job, and has no password to do it by.
+    """
     for role in ROLES:
         if not has_role(connection, role):  # who owns a job must be let log in; without a password none can
             connection.execute(f"CREATE ROLE {role} {'LOGIN' if role == policy.AGGREGATES else 'NOLOGIN'}")

@@ -152,8 +152,12 @@ def doctor(as_json: Json = False) -> None:
 
 def failover(
     to: Annotated[str, typer.Option(help="the region that acts from now on: this home's")] = "",
-    follow: Annotated[bool, typer.Option("--follow", help="its log begins anew, as a copy")] = False,
-    catch_up_s: Annotated[float, typer.Option(min=0, help="wait so long for the copy, s")] = 30.0,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="this region's log begins anew as the copy of the other one's")
+    ] = False,
+    catch_up_s: Annotated[
+        float, typer.Option(min=0, help="wait so long for the copy, s, if the other region answers")
+    ] = 30.0,
     services_only: ServicesOnly = False,
     wait_s: WaitS = 120.0,
 ) -> None:

@@ -254,8 +254,9 @@ BOTH: Final = ("postgres-1", "postgres-2")
 class PostgresPair:
     """``primary`` and ``standby`` by name, on ``ports``; ``synchronous``: a commit returns when both have it.
 
-    Both have ``standby.signal``: one that was killed comes back read-only, and takes no writes until it is
-    promoted, by hand (README, runbooks).
+    Whoever is started reads ``standby.signal`` and follows. Both have that file, also the primary, which
+    looks at it when it starts anew: one that was killed comes back read-only, and takes no writes until it
+    is promoted, by hand (README, runbooks).
     """
 
     def __init__(self, home: Path, cache_dir: Path, runner: Runner, words: Passwords) -> None:
@@ -283,7 +284,10 @@ class PostgresPair:
         return url(OWNER, self._words["owner"], self.ports[BOTH[0]]).replace(one, f"{one},{other}")
 
     def begin(self) -> None:
-        """Start both, with database and roles. Who was promoted is primary; a missing standby is copied."""
+        """Start both, with database and roles. Who was promoted by hand is the primary.
+
+        A standby that is not there is copied.
+        """
         primary = next(filter(self._takes_writes, self.names()), self.primary)
         self.runner.start(self.service(primary))
         if self.row(primary, SQL["follows"], "postgres")[0]:

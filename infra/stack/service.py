@@ -1,4 +1,8 @@
-"""One service of the local stack: how it starts, when it is ready (a protocol round trip), how it stops."""
+"""One service of the local stack: how it starts, when it is ready, how it stops.
+
+Ready means that a protocol round trip succeeds. A service never starts beside a foreign program on its port.
+A failed start names the service, the command, the log and its last lines.
+"""
 
 import secrets
 import shlex
@@ -57,7 +61,10 @@ class Runner:
         return processes.find(self.run_dir, name)
 
     def start(self, service: Service) -> str:
-        """Bring the service to readiness, else stop it and raise ServiceError; what its probe said."""
+        """Bring the service to readiness, unless it runs and answers; what its probe said.
+
+        Raises ServiceError where that fails; nothing of it is then left running.
+        """
         name, log = service.name, self.log(service.name)
         if self.find(name) is not None:
             try:

@@ -55,7 +55,10 @@ Say = Callable[[str], None]
 
 
 class Stack:
-    """The services of one home. ``preferred``: ports tried first at the first start; ``only``: services."""
+    """The services of one home. ``preferred``: ports tried first at the first start; ``only``: services.
+
+    ``cluster`` has those of which the settings' profile wants several.
+    """
 
     def __init__(
         self,
@@ -106,7 +109,10 @@ class Stack:
         return self.secure and os.geteuid() == 0
 
     def up(self) -> Endpoints:
-        """Start and make what is missing; the addresses. Raises ServiceError; other services keep running."""
+        """Start what does not run, create topics, roles and database, migrate; the addresses.
+
+        Raises ServiceError naming the service that failed; the others keep running.
+        """
         health = self.settings.health
         if health.port or not (health.address.is_unspecified or str(health.address) == HOST):
             raise ConfigError(
@@ -321,7 +327,10 @@ class Stack:
         return self._services / "ca.pem" if self.secure else None
 
     def install(self) -> None:
-        """Make topics, roles and tables in external services. Raises ConfigError where one is not named."""
+        """Make what external services hold: topics, roles, tables. Nothing is started. Idempotent.
+
+        Raises ConfigError where the settings do not name them and every role's login.
+        """
         self.furnish(endpoints(self.settings, [name for name in SETTING_OF if name != "mqtt_host"]))
 
     @property
@@ -388,7 +397,10 @@ class Stack:
         return mosquitto(*places, port, terms, secure)
 
     def _make_sessions(self, addresses: Endpoints) -> None:
-        """Let our broker make the bridge's sessions, at a port that no vehicle knows (hosts/README.md)."""
+        """Let our broker make the bridge's sessions, at a port that no vehicle knows; it keeps them on disk.
+
+        So it keeps what vehicles send from its first moment on, when this region comes to act.
+        """
         if self.settings.mqtt.brokers():
             return
         port, home = service.free_port(self.ports().values()), self.home / "config" / "sessions"

@@ -192,7 +192,9 @@ def _join(cursor: Cursor, cause: str, rows: Sequence[Row], causes: Causes) -> To
 
 
 def sort_out(records: Sequence[Record], clocks: ClockLimits, generation: str = "") -> Batch:
-    """The records decoded, or among the rejected; ``generation``: of the log of dead letters."""
+    """The records decoded; what cannot be understood is among the rejected. ``generation``: of the log of
+    dead letters.
+    """
     batch = Batch()
     for record in records:
         if not record.value:  # it marks where records of an erased vehicle end, or takes a status back

@@ -140,7 +140,10 @@ def _oil_running(frames: Frames) -> Known:
 
 
 def _oil_shortfall(frames: Frames) -> Known:
-    """How far the oil pressure is below its floor at the frame's lowest engine speed, 1/300 kPa."""
+    """How far the oil pressure is below its floor at the frame's lowest engine speed; negative above.
+
+    In steps of 1/300 kPa.
+    """
     rpm, pressure = quantity("runs").known(frames), frames.slow["oil_pressure_kpa"]
     at = np.clip(np.where(rpm.known, rpm.values, FLOOR_FROM_RPM), FLOOR_FROM_RPM, FLOOR_TO_RPM)
     rise = (FLOOR_RATED_KPA - FLOOR_IDLE_KPA) * FLOOR_STEPS // (FLOOR_TO_RPM - FLOOR_FROM_RPM)

@@ -1,4 +1,9 @@
-"""Certificates and keys: this home's authorities, what they issued, what is revoked; who signs evidence."""
+"""Certificates and keys: this home's authorities, what they issued, what is revoked; who signs evidence.
+
+``<home>/ca`` is root's alone. ``devices`` issues to vehicles and gateways, which log in by it and sign crash
+records; ``services`` to our programs and servers: a vehicle's certificate opens no listener of the programs,
+and the other way round. ``evidence`` issues to the time stamper.
+"""
 
 import datetime as dt
 import hmac
@@ -179,7 +184,10 @@ class Authority(Trust):
             write_private(self.folder / "revoked.json", json.dumps(texts, indent=1))
 
     def revocations(self) -> str:
-        """The list (CRL, PEM). It lasts as long as the authority: a broker takes nobody by an old one."""
+        """The list (CRL, PEM). It lasts as long as the authority: a broker takes nobody by an old one.
+
+        It is another one only where something was revoked since.
+        """
         kept, gone = self.folder / "ca.crl", self._revocations()
         if kept.exists():
             text = kept.read_text()

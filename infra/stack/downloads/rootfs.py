@@ -1,4 +1,8 @@
-"""Commands that run inside the cached root file system, under a system user of their own."""
+"""Commands that run inside the cached root file system, under a system user of their own.
+
+The mounts live in a private mount namespace that ends with the program: nothing stays mounted on the host.
+Every step replaces the one before it (exec), so the pid that was started is the program's.
+"""
 
 import ctypes
 import os
@@ -109,7 +113,10 @@ UNFOLLOWED: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def ids(user: str) -> tuple[int, int]:
-    """User and group id of a service's system user, made where this machine has none. Raises ServiceError."""
+    """User and group id of a service's own system user, made where this machine has none.
+
+    Raises ServiceError.
+    """
     with suppress(KeyError):
         return pwd.getpwnam(user)[2:4]
     with locked(LOCK):

@@ -1,4 +1,9 @@
-"""Which of two regions acts: the change from one to the other, and what the copy of the log lacked then."""
+"""Which of two regions acts: one change from one to the other, and what the copy of the log lacked then.
+
+One row of the database says it. Programs of the region that does not act take no lease, its broker does not
+run, and its mirror copies the other one's log. A log that was written to is never written to as a copy: it
+begins anew.
+"""
 
 import shutil
 import time
@@ -87,7 +92,10 @@ def judged_to_ms(url: str) -> int | None:
 
 
 def fail_over(settings: Settings, to: str, catch_up_s: float, say: Say) -> None:
-    """This home's region acts from now on; what its log lacks is named. Raises ConfigError, ServiceError."""
+    """This home's region acts from now on, in one transaction; what its log lacks is named. Idempotent.
+
+    Where the other region's Kafka answers, the copy is waited for. Raises ConfigError, ServiceError.
+    """
     region, prefix = settings.region, settings.kafka.prefix
     if to != region.name:
         here = f"this home is of region {region.name or '(no name)'}"
@@ -191,8 +199,10 @@ def _require_whole(settings: Settings, bootstrap: str, wait_s: float) -> None:
 
 
 def _until_mirror_ended(url: str) -> None:
-    if all(asked(url, SQL["mirrors"]) for _ in looks(MIRROR_ENDS_S, POLL_S)):
-        raise ServiceError(f"the other region's mirror has not ended within {MIRROR_ENDS_S:g} s")
+    for _ in looks(MIRROR_ENDS_S, POLL_S):
+        if not asked(url, SQL["mirrors"]):
+            return
+    raise ServiceError(f"the other region's mirror has not ended within {MIRROR_ENDS_S:g} s")
 
 
 def _copy_to(to: str, url: str, region: str) -> None:
