@@ -139,25 +139,38 @@ def repair(restate: Restater, caught_up_ms: Callable[[], int | None]) -> int:
     due; how many late frames and vehicles were taken in.
 
     A trip under way is the stream's: its vehicle waits for the stop. ``caught_up_ms`` says up to when stream
-    and archive have taken in everything.
+    and archive have taken in everything. Raises ArchiveError with what is damaged, after all else is done.
     """
     seen_ms, grid = caught_up_ms(), restate.grid
     if seen_ms is None:
         return 0
     starts = restate.database.run(lambda c: queue.late_starts(c, grid, seen_ms))
     pieces, total = [*slices(starts, grid.road_window_ms, REPAIR_SLICE_MS, None)], Counts()
+    asked, at_once, damage, damaged = list[Work](), VEHICLES_AT_ONCE, list[str](), set[str]()
 
     def waiting(connection: Connection, seen_ms: int) -> list[Work]:
         works = queue.late_vehicles(connection, seen_ms, rules=False)
-        return [work for work in works if work.closed][:VEHICLES_AT_ONCE]
+        asked[:] = [work for work in works if work.closed and work.vehicle_id not in damaged][:at_once]
+        return asked
 
     while True:
-        counts = restate(pieces.pop(0) if pieces else (), waiting, seen_ms)
-        total += counts
-        if not pieces and counts["vehicles"] < VEHICLES_AT_ONCE:
+        piece = pieces[0] if pieces else ()
+        works = waiting if at_once > 1 or not piece else None
+        try:
+            total += restate(piece, works, seen_ms)
+        except ArchiveError as error:
+            if at_once > 1:  # what is damaged shows one by one
+                at_once = 1
+                continue
+            damage.append(str(error))
+            damaged |= {work.vehicle_id for work in asked if works}
+        del pieces[:1]
+        if works and not pieces and len(asked) < at_once:
             break
     if total:
         log.info("late frames are restated", **total)
+    if damage:
+        raise ArchiveError("; ".join(dict.fromkeys(damage)))
     return total["late_frames"] + total["vehicles"]
 
 

@@ -259,3 +259,32 @@ def test_a_damaged_hour_is_named_each_time_and_stops_the_gap_that_needs_it_and_n
         path.write_bytes(whole)
         assert work.nightly(restate, given.closed_ms) is None
     assert [row["done"] for row in query(lane, finished)] == [True, True]
+
+
+def test_a_damaged_hour_stops_the_repair_of_what_needs_it_and_of_nothing_else(lane: Lane) -> None:
+    start_ms = base_ms()
+    begins_ms = (start_ms - 60 * HOUR_MS, start_ms)
+    older, newer = (hot_drive(at_ms, vehicle) for at_ms, vehicle in zip(begins_ms, (71, 72), strict=True))
+    archive(lane, "first", older + newer)
+    (name,) = adopt(archive_of(lane.home), begins_ms[0])
+    path = archive_of(lane.home) / TELEMETRY / hour_name(begins_ms[0]) / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with psycopg.connect(lane.endpoints.db_owner_url) as connection:
+        for at_ms, vehicle in zip(begins_ms, (71, 72), strict=True):
+            connection.execute(BEHIND, [vin(vehicle), at_ms / 1000, at_ms / 1000])
+    given = Given(lane.settings, lane.endpoints.db_ingest_url, Span(begins_ms[0], start_ms + 5 * HOUR_MS))
+    left = (
+        "SELECT DISTINCT vehicle_id FROM odograph.late_frame WHERE repaired_at IS NULL INTERSECT "
+        "SELECT vehicle_id FROM odograph.late_vehicle_frames WHERE repaired_at IS NULL"
+    )
+    trips = "SELECT vehicle_id FROM odograph.trip"
+    for _ in range(2):
+        with pytest.raises(ArchiveError, match=re.escape(str(path))):
+            repair(given)
+        assert query(lane, left) == [{"vehicle_id": vin(71)}]
+        assert query(lane, trips) == [{"vehicle_id": vin(72)}]
+    path.write_bytes(whole)
+    assert repair(given) > 0
+    assert query(lane, left) == []
+    assert {row["vehicle_id"] for row in query(lane, trips)} == {vin(71), vin(72)}
