@@ -43,8 +43,8 @@ _FINDING: Final = " ".join(name for name in Finding.__struct_fields__ if name no
 INSERT_FINDINGS: Final = insert_json("alert_event", _FINDING, "ON CONFLICT DO NOTHING RETURNING alert_id")
 INSERT_ALERTS: Final = insert_json("alert", f"vehicle_id rule first_alert_id {_LIFE}", "")
 UPDATE_ALERTS: Final = (
-    f"UPDATE odograph.alert a SET {set_columns(_LIFE, json_value)}, to_join = true "  # noqa: S608  own columns
-    f"FROM {json_rows(f'alert_no {_LIFE}')} WHERE a.alert_no = n.alert_no"
+    f"UPDATE odograph.alert a SET {set_columns(_LIFE, json_value)}, to_join = true, "  # noqa: S608  own columns
+    f"{SQL['who_cleared']} FROM {json_rows(f'alert_no {_LIFE}')} WHERE a.alert_no = n.alert_no"
 )
 AT_ONCE: Final = 2000  # alerts that are given their incidents in one transaction
 _TAKE_OVER: Final = ("move_alerts", "lock_both", "move_notes", "move_assignee", "note_joined", "delete_gone")

@@ -55,6 +55,10 @@ alert_no, vehicle_id, rule, rule_version, severity, message,
 value, worst_value, limit_value AS limit, findings, late, lat_deg, lon_deg, first_alert_id,
 (extract(epoch FROM since_at) * 1000)::bigint AS since_ms
 
+-- name: who_cleared
+-- Whoever ended it by hand did so as long as that end stands: the next one is the rule's.
+cleared_by = CASE WHEN n.cleared_ms = (extract(epoch FROM a.cleared_at) * 1000)::bigint THEN a.cleared_by END
+
 -- name: known_alerts
 SELECT {alert_columns}
 FROM odograph.alert a

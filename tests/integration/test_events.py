@@ -172,6 +172,28 @@ def test_an_alert_clears_when_its_vehicle_goes_on_without_a_finding(lane: Lane) 
     assert cleared == {VINS[0]: T0 + 60_000, VINS[1]: T0 + 60_000}
 
 
+def test_an_alert_that_a_person_ended_and_a_finding_reopened_is_ended_by_its_rule(lane: Lane) -> None:
+    latest = "INSERT INTO odograph.vehicle_latest (vehicle_id, event_time) VALUES (%s, to_timestamp(%s))"
+    change(lane, latest, VINS[0], T0 / 1000)
+    with events(lane):
+        produce(lane, "alerts", [alert(0, 0)], T0)
+        until_count(lane, "alert_event", 1)
+        change(lane, "SELECT dispatch.clear(ARRAY(SELECT alert_no FROM odograph.alert), 'M. Weber', NULL)")
+        produce(lane, "alerts", [alert(0, 1)], T0)
+        until_count(lane, "alert_event", 2)
+        change(lane, "UPDATE odograph.vehicle_latest SET event_time = event_time + interval '62 s'")
+        query = "SELECT cleared_at, cleared_by FROM odograph.alert WHERE cleared_at IS NOT NULL"
+        eventually(lambda: rows(lane, query), STORED_S, "the rule ends it")
+    assert [(ms(row["cleared_at"]), row["cleared_by"]) for row in rows(lane, query)] == [(T0 + 61_000, None)]
+    history = rows(lane, "SELECT change, by_whom FROM odograph.alert_change ORDER BY change_no")
+    assert [(row["change"], row["by_whom"]) for row in history] == [
+        ("opened", None),
+        ("cleared", "M. Weber"),
+        ("reopened", None),
+        ("cleared", None),
+    ]
+
+
 def test_what_the_store_cannot_take_goes_to_the_dead_letters(lane: Lane) -> None:
     poison = [alert(0, 1), (VINS[0], b'{"not": "an alert"}'), alert(0, 2, value=float("1e308")), alert(0, 3)]
     broken = [alert(1, 1, message="a\0b")]
