@@ -21,6 +21,7 @@ from stream_jobs.archive.manifest import archive_of
 from stream_jobs.reprocess.queue import hours_ms
 
 SQL: Final = sql_of(__file__)
+FORGET: Final = SQL["forget"]
 
 AROUND_MS: Final = 30_000
 FRAMES_MAX: Final = 300
@@ -63,7 +64,6 @@ def copy_evidence(database: Database, settings: Settings, closed_ms: int | None)
     def write(connection: Connection) -> None:
         execute(connection, _STORE, {"rows": orjson.dumps(rows).decode()})
         execute(connection, SQL["done"], {"rows": orjson.dumps(counts).decode()})
-        execute(connection, SQL["forget"], {"days": settings.jobs.evidence_days})
 
     database.run(write)
 

@@ -26,7 +26,7 @@ from stream_jobs.audit_log.refusals import Refusals
 from stream_jobs.crashes.tables import anchor_log
 from stream_jobs.frames.lookup_files import folder_of, served
 from stream_jobs.maintenance.copies import write_history, write_vehicle_lookup
-from stream_jobs.maintenance.evidence import copy_evidence
+from stream_jobs.maintenance.evidence import FORGET, copy_evidence
 from stream_jobs.maintenance.ledger import HourlyLedger
 from stream_jobs.maintenance.overload import Overload, unless_overloaded
 from stream_jobs.maintenance.rollups import roll_up_changes
@@ -84,7 +84,7 @@ def all_tasks(
     told = topic("policy").write, topic("alerts").write
     forget = partial(execute, statement=batch_ledger.SQL["forget_batches"])
     lookups = partial(write_vehicle_lookup, folder=folder_of(settings))
-    expire = partial(drop_expired, database("retention"), settings.retention)
+    expire = partial(drop_expired, database("retention"), settings.retention, jobs.evidence_days)
     tasks: list[tuple[str, float, Callable[[], Any]]] = [
         ("repair", jobs.repair_interval_s, unless_overloaded(repair_db, late)),
         ("overload", OVERLOAD_S, Overload(settings.overload, database("overload"), *told)),
@@ -109,7 +109,7 @@ def all_tasks(
     return [PeriodicTask(*task) for task in tasks]
 
 
-def drop_expired(database: Database, terms: Retention) -> dict[str, int]:
+def drop_expired(database: Database, terms: Retention, evidence_days: int) -> dict[str, int]:
     """Drop what the settings say; chunks dropped by table, where any were. Done again it drops no more."""
     # Leaves a table alone that a policy of TimescaleDB's license sees to; 0 days: kept for ever.
     expire = "SELECT odograph.expire(%(table)s, %(days)s)"
@@ -120,6 +120,7 @@ def drop_expired(database: Database, terms: Retention) -> dict[str, int]:
             dropped[table] = chunks
     # Late and quarantined frames go with their windows, so that the ledger balances on.
     database.run(partial(fetch, statement="SELECT odograph.forget_listed()"))
+    database.run(partial(execute, statement=FORGET, parameters={"days": evidence_days}))
     if dropped:
         log.info("old chunks dropped", **dropped)
     return dropped

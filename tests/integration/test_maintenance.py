@@ -69,8 +69,8 @@ def test_old_chunks_go_and_what_was_made_of_them_stays(lane: Lane, database: Dat
     assert roll_up() > 0
     made = {unit: query(lane, f"SELECT * FROM odograph.vehicle_{unit} ORDER BY 1, 2") for unit in UNITS}
 
-    assert drop_expired(database, Retention(windows_days=5)) == {"vehicle_window": 1}
-    assert drop_expired(database, Retention(windows_days=5)) == {}
+    assert drop_expired(database, Retention(windows_days=5), 30) == {"vehicle_window": 1}
+    assert drop_expired(database, Retention(windows_days=5), 30) == {}
     (left,) = query(lane, "SELECT count(*) AS n, min(window_start) AS first FROM odograph.vehicle_window")
     assert (left["n"], left["first"] >= datetime.fromtimestamp(NOW_MS / 1000, UTC)) == (new.num_rows, True)
     for table in ("late_frame", "quarantined_frame"):
@@ -105,7 +105,7 @@ def test_the_chunks_of_a_continuous_aggregate_go_with_those_of_its_table(
             " chunk_time_interval => INTERVAL '1 day')"
         )
         connection.execute("INSERT INTO odograph.vehicle_minute_continuous VALUES (%s), (%s)", (old, new))
-    drop_expired(database, Retention(windows_days=5, minutes_days=8))
+    drop_expired(database, Retention(windows_days=5, minutes_days=8), 30)
     assert query(lane, "SELECT bucket FROM odograph.vehicle_minute_continuous") == [{"bucket": new}]
     sizes = {t.name: t for t in table_sizes(lane.endpoints.db_dashboard_url)}
     size = sizes["odograph.vehicle_minute_continuous"]

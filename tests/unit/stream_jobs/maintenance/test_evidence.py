@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pyarrow as pa
 
 from infra.clients.duck import connected
+from infra.settings.sections import Retention
 from stream_jobs.maintenance.evidence import frames_of
+from stream_jobs.maintenance.process import drop_expired
 
 T0 = 1_790_000_000_000
 
@@ -52,3 +56,13 @@ def test_at_most_300_frames_are_kept_and_those_are_the_nearest() -> None:
     rows = chosen([frame(0, 1000 + k) for k in range(299)] + [frame(5, 1), frame(20, 2)])
     assert len(rows) == 300
     assert {1, 2} & {row["seq"] for row in rows} == {1}
+
+
+def test_evidence_that_was_kept_long_enough_goes_with_all_that_expires_new_alerts_or_none() -> None:
+    connection = Mock()
+    connection.execute.return_value.fetchall.return_value = [(0,)]
+    database = SimpleNamespace(run=lambda work: work(connection))
+    drop_expired(database, Retention(), 30)  # type: ignore[arg-type]
+    calls = [call.args for call in connection.execute.call_args_list]
+    done = [statement.split()[:3] for statement, given in calls if given == {"days": 30}]
+    assert done == [["DELETE", "FROM", "odograph.alert_evidence"]]
