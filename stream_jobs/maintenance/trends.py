@@ -93,17 +93,18 @@ def renew(connection: Connection) -> int:
                 f"source {metric.source!r} is no column of odograph.vehicle_hour"
             )
     hours = SQL["hours"].format(columns=", ".join(["odometer_m", *(metric.source for metric in wanted)]))
-    values = {"vehicles": [*due], "newest": max(due.values()), "days": LONGEST_DAYS}
+    passed = {"vehicles": [*due], "as_of": [*due.values()]}
     out: list[tuple[Any, ...]] = []
-    for vehicle_id, rows in groupby(fetch(connection, hours, values), itemgetter(0)):
+    found = fetch(connection, hours, passed | {"days": LONGEST_DAYS})
+    for vehicle_id, rows in groupby(found, itemgetter(0)):
         at_s, odometer_m, *columns = np.array([row[1:] for row in rows], np.float64).T
         for metric, column in zip(wanted, columns, strict=True):
             if trend := trend_of(metric, at_s, odometer_m, column):
                 out.append((vehicle_id, metric.metric, due[vehicle_id], *trend.line, *trend[1:]))
-    execute(connection, _FORGET, {"vehicles": [*due]})
+    execute(connection, _FORGET, passed)
     if out:
         insert_rows(connection, _TABLE, pa.table([*map(pa.array, zip(*out, strict=True))], [*_COLUMNS]))
-    execute(connection, SQL["baselines"], {"vehicles": [*due], "as_of": [*due.values()]})
+    execute(connection, SQL["baselines"], passed)
     return len(due)
 
 

@@ -13,9 +13,11 @@ ORDER BY b.computed_at NULLS FIRST, h.vehicle_id
 LIMIT %(at_once)s
 
 -- name: hours
+-- Of each vehicle those up to its own newest one: others of the pass may go on.
 SELECT vehicle_id, extract(epoch FROM bucket)::double precision, {columns}
-FROM odograph.vehicle_hour
-WHERE vehicle_id = ANY(%(vehicles)s) AND bucket > %(newest)s - make_interval(days => %(days)s)
+FROM unnest(%(vehicles)s::text[], %(as_of)s::timestamptz[]) AS d (vehicle_id, as_of)
+JOIN odograph.vehicle_hour USING (vehicle_id)
+WHERE bucket > as_of - make_interval(days => %(days)s)
 ORDER BY vehicle_id, bucket
 
 -- name: baselines

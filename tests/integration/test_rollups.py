@@ -186,12 +186,14 @@ def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, datab
         for n in range(96):
             at = begin + timedelta(hours=n)
             insert_bucket(connection, "vehicle_hour", at, tyre_fl_kpa20=240 - n * 0.25, tyre_fr_kpa20=240)
+        # Another one goes on driving while this one is parked for months: its line stays what it was.
+        insert_bucket(connection, "vehicle_hour", begin + timedelta(days=200), 2)
         connection.execute(
             "INSERT INTO odograph.vehicle_latest (vehicle_id, event_time, updated_at)"
-            " VALUES (%s, '2026-01-04 23:30+00', now())",
-            [vin(1)],
+            " VALUES (%s, '2026-01-04 23:30+00', now()), (%s, '2026-07-20 00:30+00', now())",
+            [vin(1), vin(2)],
         )
-    assert (database.run(renew), database.run(renew)) == (1, 0)
+    assert (database.run(renew), database.run(renew)) == (2, 0)
     sql = (
         "SELECT metric, points, slope_per_day, value, threshold, days_to_threshold FROM serving.vehicle_trend"
     )
