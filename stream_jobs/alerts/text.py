@@ -46,7 +46,7 @@ def alert_page(row: Row) -> str:
         "event to receipt, alert, table: " + ", ".join(f"{_number(row[key])} ms" for key in way),
         "", "history:",
         *(_change_line(change) for change in row["history"]),
-        "", f"evidence: {len(row['evidence'])} frames{'' if row['evidence_at'] else ', not collected yet'}",
+        "", f"evidence: {_evidence(row)}",
         *(
             f"  {cell(frame['t0'])}  boot {frame['boot_id']} seq {frame['seq']}  {frame['verdict']}  "
             f"{frame['kafka_topic']}/{frame['partition']}/{frame['log_offset']}"
@@ -54,6 +54,13 @@ def alert_page(row: Row) -> str:
         ),
     ]  # fmt: skip
     return "\n".join(map(plain, lines))
+
+
+def _evidence(row: Row) -> str:
+    """How many frames around an alert there are, and why there are none."""
+    if not row["evidence"] and row["evidence_frames"]:
+        return f"{row['evidence_frames']} frames that are no longer kept"
+    return f"{len(row['evidence'])} frames{'' if row['evidence_at'] else ', not collected yet'}"
 
 
 def incident_table(rows: Sequence[Row]) -> str:
