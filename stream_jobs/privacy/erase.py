@@ -79,13 +79,6 @@ TAKEN_S: Final = 10.0  # for the broker's answer
 _PLACES: Final = (
     ("road_cell", "text", "cell", "heading_sector"), ("road_edge", "integer", "network_no", "edge_id")
 )  # fmt: skip
-_MOVED: Final = (
-    "UPDATE odograph.reinjection r SET log_offset = m.new FROM (SELECT new, digest, max(old) AS old "
-    "FROM unnest(%(old)s::bigint[], %(new)s::bigint[]) AS m(old, new) "
-    "JOIN odograph.reinjection ON log_offset = old GROUP BY new, digest) m "
-    "WHERE r.log_offset = m.old AND r.digest = m.digest",
-    "DELETE FROM odograph.dead_letter WHERE log_offset = ANY(%(old)s)",
-)
 
 
 @dataclass(slots=True)
@@ -280,8 +273,8 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased, noted: Pa
     if letters := database.execute(SQL["letters"], {"name": found.name, "vehicle": vehicle}).rowcount:
         found.rows["dead_letter"] = letters
     database.execute(SQL["queue"], {"vehicle": vehicle})
-    for statement in _MOVED if cut.moved else ():
-        database.execute(statement, {"old": [*cut.moved], "new": [*cut.moved.values()]})
+    for name in ("reinjections", "letters_before") if cut.moved else ():
+        database.execute(SQL[name], {"old": [*cut.moved], "new": [*cut.moved.values()]})
     for (topic, partition), end in cut.ends.items():
         if topic == "crash":
             database.execute(SQL["begins"], (end, topic, partition))

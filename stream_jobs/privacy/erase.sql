@@ -11,6 +11,18 @@ LEFT JOIN odograph.crash_lock l USING (vehicle_id, boot_id, crash_id) WHERE c.ve
 UPDATE odograph.dead_letter SET vehicle_id = %(name)s, detail = NULL, mqtt_topic = NULL
 WHERE vehicle_id = %(vehicle)s OR strpos(mqtt_topic, %(vehicle)s) > 0 OR strpos(detail, %(vehicle)s) > 0
 
+-- name: reinjections
+-- Those of dead letters that were appended again.
+UPDATE odograph.reinjection r SET log_offset = m.new
+FROM (SELECT new, digest, max(old) AS old FROM unnest(%(old)s::bigint[], %(new)s::bigint[]) AS m(old, new)
+      JOIN odograph.reinjection ON log_offset = old GROUP BY new, digest) m
+WHERE r.log_offset = m.old AND r.digest = m.digest
+
+-- name: letters_before
+-- What was appended again, at its place before; letters of another log have such offsets too, and stay.
+DELETE FROM odograph.dead_letter WHERE log_offset = ANY(%(old)s) AND (log_generation = '' OR log_generation IN (
+    SELECT log_generation FROM odograph.consumer_offset WHERE consumer = 'events' AND topic = 'dead-letter'))
+
 -- name: parts
 INSERT INTO odograph.erased_window
 SELECT DISTINCT date_bin(make_interval(secs => length), window_start, 'epoch'::timestamptz)
