@@ -18,7 +18,6 @@ from stream_jobs.maintenance.rollups import NAMES
 SQL: Final = sql_of(__file__)
 
 AT_ONCE: Final = 50  # vehicles in one pass
-LONGEST_DAYS: Final = 90  # no hour of before that is read
 MOST_POINTS: Final = 120  # more are joined to medians of equal spans of time: pairs grow with the square
 Z_90: Final = 1.645  # of a two-sided interval of 90 %
 REFERENCE_PCT: Final = 90  # percentile of a vehicle's own values that a threshold is a share of
@@ -95,7 +94,8 @@ def renew(connection: Connection) -> int:
     hours = SQL["hours"].format(columns=", ".join(["odometer_m", *(metric.source for metric in wanted)]))
     passed = {"vehicles": [*due], "as_of": [*due.values()]}
     out: list[tuple[Any, ...]] = []
-    found = fetch(connection, hours, passed | {"days": LONGEST_DAYS})
+    days = math.ceil(max((metric.span_days for metric in wanted), default=0))
+    found = fetch(connection, hours, passed | {"days": days})
     for vehicle_id, rows in groupby(found, itemgetter(0)):
         at_s, odometer_m, *columns = np.array([row[1:] for row in rows], np.float64).T
         for metric, column in zip(wanted, columns, strict=True):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
-from stream_jobs.maintenance.trends import Metric, line_through, trend_of
+from stream_jobs.maintenance.trends import Metric, line_through, renew, trend_of
 
 DAY_S = 86_400.0
 HOURS = np.arange(0, 10, 1 / 24)
@@ -60,3 +64,18 @@ def test_too_few_points_and_too_short_a_time_give_nothing() -> None:
     assert trend_of(WEAR, 1.79e9 + HOURS * DAY_S, HOURS, few) is None
     assert trend_of(WEAR, 1.79e9 + HOURS * 60, HOURS, 60 + HOURS) is None
     assert line_through(np.array([1.0, 1.0, 1.0]), np.array([1.0, 2.0, 3.0])) is None
+
+
+def test_the_hours_read_reach_as_far_as_the_longest_metric_before_each_vehicles_own_newest() -> None:
+    parked, driving = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 11, 20, tzinfo=UTC)
+    rows: dict[str, list[Any]] = {
+        "FROM odograph.vehicle_latest": [("A", parked), ("B", driving)],
+        "FROM odograph.trend_metric": [LEAK, WEAR._replace(span_days=180.0)],
+    }
+    connection = Mock()
+    connection.execute.side_effect = lambda statement, _given: Mock(
+        fetchall=lambda: next((found for source, found in rows.items() if source in statement), [])
+    )
+    assert renew(connection) == 2
+    given = [call.args[1] for call in connection.execute.call_args_list]
+    assert {"vehicles": ["A", "B"], "as_of": [parked, driving], "days": 180} in given
