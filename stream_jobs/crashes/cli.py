@@ -1,7 +1,7 @@
 """The commands ``odograph crash list|show|verify|anchor|lock|export``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,15 +11,14 @@ crash_app = typer.Typer(no_args_is_help=True, help="Crash records: verdicts, int
 Name = Annotated[str, typer.Argument(help="CRASH_ID, VEHICLE/CRASH_ID or VEHICLE/BOOT/CRASH_ID")]
 AsJson = Annotated[bool, typer.Option("--json", help="as JSON on stdout")]
 Basis = Annotated[str, typer.Option(help="by which right, KIND: REFERENCE; without it the kinds are told")]
+Verdict = Literal["confirmed", "suspect", "pothole", "unverified"]
 By = Annotated[str | None, typer.Option("--by", help="who does it [the user's name]")]
 
 
 @crash_app.command("list")
 def list_(
     vehicle: Annotated[str | None, typer.Option(help="of one vehicle")] = None,
-    verdict: Annotated[
-        str | None, typer.Option(help="confirmed, suspect, pothole or unverified only")
-    ] = None,
+    verdict: Annotated[Verdict | None, typer.Option(help="with this verdict only")] = None,
     json: AsJson = False,
 ) -> None:
     """The crash records, the newest first: verdict, seal, completeness, lock."""
