@@ -106,12 +106,12 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     where = endpoints(settings, ("db_owner_url", "kafka_bootstrap"), "operator")
     found = Erased(f"ERASEDO{secrets.token_hex(5).upper()}")
     with connected(where.db_owner_url) as database:
-        for (silent_s,) in database.execute(SQL["sent"], (vehicle,)).fetchall():
-            if silent_s < QUIET_S:
-                raise ConfigError(
-                    f"{vehicle} sent {silent_s:.0f} s ago, and what it sends behind this would be kept. "
-                    "End that first: odograph device revoke, or the simulator that drives it"
-                )
+        ((silent_s,),) = database.execute(SQL["sent"], {"vehicle": vehicle}).fetchall()
+        if silent_s is not None and silent_s < QUIET_S:
+            raise ConfigError(
+                f"{vehicle} sent {silent_s:.0f} s ago, and what it sends behind this would be kept. "
+                "End that first: odograph device revoke, or the simulator that drives it"
+            )
         crashes = database.execute(SQL["crashes"], (vehicle,)).fetchall()
     found.kept = [crash_id for _, _, crash_id, is_locked in crashes if is_locked]
     _taken_back(settings, where, vehicle, found)

@@ -1,7 +1,11 @@
 -- Statements of erase.py.
 
 -- name: sent
-SELECT extract(epoch FROM now() - event_time) FROM odograph.vehicle_latest WHERE vehicle_id = %s
+-- By its own clock, and by the receipt of frames whose clock was not believed or that came late.
+SELECT extract(epoch FROM now() - max(heard_at)) FROM (
+    SELECT event_time AS heard_at FROM odograph.vehicle_latest WHERE vehicle_id = %(vehicle)s
+    UNION ALL SELECT received_at FROM odograph.late_frame WHERE vehicle_id = %(vehicle)s
+    UNION ALL SELECT received_at FROM odograph.quarantined_frame WHERE vehicle_id = %(vehicle)s) sent
 
 -- name: crashes
 SELECT c.vehicle_id, c.boot_id, c.crash_id, l.crash_id IS NOT NULL FROM odograph.crash_record c
