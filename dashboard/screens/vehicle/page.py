@@ -61,7 +61,7 @@ def _history_of(vehicle_id: str, shown: Span) -> tuple[pd.DataFrame, pd.DataFram
 
     One result for both parts that draw them.
     """
-    asked = (*shown.whole(), shown.step_s, settings().tz)
+    asked = (*shown.whole(live.tz()), shown.step_s, settings().tz)
     history = live.rows(ask_slowly(queries.vehicle_history, vehicle_id, *asked))
     local = charts.with_gaps(text.local(history, live.tz(), "bucket"), shown.step_s)
     return history, local, (text.wall(shown.start, live.tz()), text.wall(shown.end, live.tz()))
@@ -105,7 +105,7 @@ def _past() -> None:
     left, right = st.columns([1.35, 1], gap="medium")
     with left, live.section():
         # Its path, coloured by speed. Where the map looks first is kept while vehicle and span stay the same.
-        found = ask(queries.vehicle_trace, vehicle_id, *shown.whole())
+        found = ask(queries.vehicle_trace, vehicle_id, *shown.whole(live.tz()))
         long = shown.end - shown.start > queries.WINDOWS_SPAN
         within = f"the last {queries.WINDOWS_SPAN.days} days of the span" if long else "the span"
         points = live.rows(found, f"No position within {within}.")
@@ -140,7 +140,7 @@ def _records() -> None:
     vehicle_id, shown, _ = _spanned(silently=True)
     with live.section("Trips"):
         none = f"No trip began within this span. {text.DRIVE}"
-        trips = live.rows(ask_slowly(queries.trips, vehicle_id, *shown.whole()), none, st.caption)
+        trips = live.rows(ask_slowly(queries.trips, vehicle_id, *shown.whole(live.tz())), none, st.caption)
         high = live.height(len(trips), TRIP_ROWS, live.ROW_PX * (TRIP_ROWS + 1))
         live.leading(trips, charts.TRIPS, "trips", "Trips", "trip_id", height=high)
         more = f" The newest {len(trips)}." if len(trips) == queries.TRIP_LIMIT else ""
@@ -190,8 +190,8 @@ def _health() -> None:
                 st.markdown(f"**{spec.title}**")
                 live.chart(charts.panel(local, spec, window), f"panel_{spec.title}")
     st.subheader("Data quality", anchor=False)
-    counted = live.row(ask_slowly(queries.quality, vehicle_id, *shown.whole())) or {}
-    gaps = live.row(ask_slowly(queries.gaps, vehicle_id, *shown.whole())) or {}
+    counted = live.row(ask_slowly(queries.quality, vehicle_id, *shown.whole(live.tz()))) or {}
+    gaps = live.row(ask_slowly(queries.gaps, vehicle_id, *shown.whole(live.tz()))) or {}
     sums = history.sum(numeric_only=True, min_count=1)
     counts = {
         "Samples": sums.get("samples"),

@@ -1,7 +1,7 @@
 """Queries about one vehicle: the span of time they are about, history, signals, trends, trips, quality."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
 import pandas as pd
@@ -50,11 +50,16 @@ class Span(NamedTuple):
     step_s: int
     past: bool
 
-    def whole(self) -> tuple[datetime, datetime]:
-        """Start and end on whole steps: the same query within a step."""
-        steps = (self.start.timestamp() // self.step_s, self.end.timestamp() // self.step_s + 1)
-        begin, end = (datetime.fromtimestamp(step * self.step_s, UTC) for step in steps)
-        return begin, end
+    def whole(self, zone: tzinfo) -> tuple[datetime, datetime]:
+        """Start and end on whole steps by the zone's clock, as roll-ups are: the same query within a step."""
+        step = timedelta(seconds=self.step_s)
+
+        def begin(at: datetime) -> datetime:
+            there = datetime.fromtimestamp(at.timestamp(), zone)  # pandas' times do not go by the clock
+            return (there - (there.replace(tzinfo=None) - datetime.min) % step).replace(fold=there.fold)
+
+        last = begin(self.end)
+        return begin(self.start).astimezone(UTC), (last + step).replace(fold=last.fold).astimezone(UTC)
 
 
 def span(choice: str, first_event: datetime, last_event: datetime, now: datetime, window_s: int) -> Span:

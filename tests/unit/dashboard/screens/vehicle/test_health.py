@@ -74,6 +74,22 @@ def test_a_span_of_the_readers_own_has_its_ends_in_order() -> None:
     assert queries.between(start, start, 10).end == start + timedelta(minutes=1)
 
 
+def test_a_span_in_steps_of_days_has_the_whole_of_its_first_day_where_the_reader_is() -> None:
+    start, end = (pd.Timestamp(2026, month, 20, 10, tz=UTC) for month in (3, 11))
+    shown = queries.between(start, end, 10)
+    assert shown.step_s == 86_400
+    assert shown.whole(BERLIN) == (
+        datetime(2026, 3, 19, 23, tzinfo=UTC), datetime(2026, 11, 20, 23, tzinfo=UTC)
+    )  # fmt: skip
+    assert shown.whole(ZoneInfo("America/New_York"))[0] == datetime(2026, 3, 20, 4, tzinfo=UTC)
+
+
+def test_a_span_that_ends_in_the_hour_that_clocks_repeat_goes_up_to_its_end() -> None:
+    end = datetime(2026, 10, 25, 1, 17, tzinfo=UTC)  # 02:17 in Berlin for the second time
+    begin, until = queries.between(end - timedelta(hours=1), end, 10).whole(BERLIN)
+    assert (begin, until) == (end - timedelta(hours=1), end + timedelta(seconds=10))
+
+
 def test_each_metric_that_ships_has_its_words_and_its_column_of_the_hours() -> None:
     (sql,) = (sql for head, sql in sql_of(queries.__file__).items() if head.startswith("trend_hours"))
     shipped = (Path(migrate.__file__).parent / "013_trends.sql").read_text()
