@@ -107,17 +107,14 @@ def take_publishes(data: bytes, start: int, limit: int, wanted: bytes = b"") -> 
 def _publish(packet: bytes, wanted: bytes) -> Publish:
     """The one PUBLISH in ``packet``; its properties are skipped but for the one ``wanted``."""
     topic, packet_id, at = _address(packet)
-    try:
-        length, at = varint(packet, at)
-        name = _name(packet[at : at + length], wanted) if wanted else None
-    except IndexError as error:
-        raise WireError("a property longer than its packet") from error
-    if at + length > len(packet):
-        raise WireError("a PUBLISH shorter than its properties")
-    if wanted:
-        topic = NamedTopic(topic)
-        topic.name = name
-    return topic, packet_id, packet[at + length :]
+    name, body = _properties(packet, at, wanted)
+    return _named(topic, name) if wanted else topic, packet_id, packet[body:]
+
+
+def _named(topic: bytes, name: bytes | None) -> NamedTopic:
+    named = NamedTopic(topic)
+    named.name = name
+    return named
 
 
 def _address(packet: bytes) -> tuple[bytes, int, int]:
@@ -128,6 +125,18 @@ def _address(packet: bytes) -> tuple[bytes, int, int]:
     if at + 2 > len(packet) or properties >= len(packet):
         raise WireError("a PUBLISH shorter than its topic")
     return packet[at + 2 : topic_end], int.from_bytes(packet[topic_end:properties], "big"), properties
+
+
+def _properties(packet: bytes, at: int, wanted: bytes) -> tuple[bytes | None, int]:
+    """The value of the property ``wanted`` of those that begin at ``at``, and where the payload begins."""
+    try:
+        length, at = varint(packet, at)
+        name = _name(packet[at : at + length], wanted) if wanted else None
+    except IndexError as error:
+        raise WireError("a property longer than its packet") from error
+    if at + length > len(packet):
+        raise WireError("a PUBLISH shorter than its properties")
+    return name, at + length
 
 
 def _name(properties: bytes, wanted: bytes) -> bytes | None:
@@ -216,19 +225,19 @@ class PacketBuffer:
     def refused(self) -> list[Publish]:
         """The large PUBLISH at the head, whether or not all of it has passed; none where there is none.
 
-        Properties beyond the bytes that are held count as payload.
+        Properties beyond the bytes that are held count as payload, and name nobody.
         """
         if not self._large:
             return []
         head = self._data[: self.limit]
         topic, packet_id, body = _address(head)
-        with suppress(WireError, IndexError):
-            length, at = varint(head, body)
-            body = at + length if at + length <= len(head) else body
+        name = None
+        with suppress(WireError):
+            name, body = _properties(head, body, self.wanted)
         payload = CutPayload(head[body:])
         payload.size = self._large - body
         self._at, self._large = self.limit, 0
-        return [(topic, packet_id, payload)]
+        return [(_named(topic, name) if self.wanted else topic, packet_id, payload)]
 
     def publishes(self, limit: int) -> list[Publish]:
         """The run of whole PUBLISH packets at the head, at most ``limit`` of them."""

@@ -7,7 +7,7 @@ import pytest
 
 from bridge.dead_letters.letters import Letter, Recheck, Stays
 from bridge.uplink.translate import NamedTranslator, Record, Rejection
-from bridge.uplink.wire import NamedTopic, WireError, take_publishes
+from bridge.uplink.wire import NamedTopic, PacketBuffer, WireError, take_publishes
 from infra.contract.verdict import ClockLimits
 
 VIN, OTHER = "1HGCM82633A004352", "1HGCM82633A004353"
@@ -67,6 +67,20 @@ def test_packet_id_and_payload_are_as_ever_and_half_a_packet_waits() -> None:
     found, end = take_publishes(whole + whole[:10], 0, 100, b"sender")
     assert [(packet_id, raw) for _, packet_id, raw in found] == [(7, b"payload")]
     assert end == len(whole)
+
+
+@pytest.mark.parametrize(
+    ("properties", "name"), [(user(b"sender", b"me"), b"me"), (user(b"sender", b"m" * 40), None)]
+)
+def test_a_message_too_large_to_be_held_has_its_senders_name_where_that_was_held(
+    properties: bytes, name: bytes | None
+) -> None:
+    buffer = PacketBuffer()
+    buffer.wanted, buffer.limit = b"sender", 80
+    buffer.feed(publish(properties, b"payload, payload, payload"))
+    ((topic, packet_id, _),) = buffer.publishes(1)
+    assert isinstance(topic, NamedTopic)
+    assert (topic, topic.name, packet_id) == (TOPIC, name, 7)
 
 
 def test_a_property_that_has_no_place_there_closes_the_connection() -> None:
