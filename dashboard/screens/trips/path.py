@@ -34,7 +34,7 @@ def pieces(points: pd.DataFrame) -> pd.DataFrame:
     rows = rows_of(placed(points))
     found = []
     for a, b in zip([None, *rows], rows, strict=False):
-        whole = a is not None and joined(a, b | {"step_s": _length_s(b)})
+        whole = a is not None and joined(a, b)
         start = a if a is not None and whole else b
         lat, lon = (start["lat_deg"] + b["lat_deg"]) / 2, (start["lon_deg"] + b["lon_deg"]) / 2
         east_m, north_m = offset_m(start, b)
@@ -45,23 +45,19 @@ def pieces(points: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=PIECE)
 
 
-def _length_s(row: Record) -> float:
-    return float((row["window_end"] - row["window_start"]).total_seconds())
-
-
 def halts(points: pd.DataFrame) -> list[Record]:
     """Where it stood on its path: whole windows without movement, those in a row as one; ``duration_s``."""
     found: list[Record] = []
-    last_end: object = None
+    until: pd.Timestamp | None = None
     for row in rows_of(placed(points)):
         if row["speed_max_kmh"] is None or row["speed_max_kmh"] >= STANDING_KMH:
             continue
-        if found and last_end == row["window_start"]:
-            found[-1]["duration_s"] += _length_s(row)
+        if until == row["window_start"]:
+            found[-1]["duration_s"] += row["step_s"]
         else:
             place = {"lat_deg": row["lat_deg"], "lon_deg": row["lon_deg"]}
-            found.append({"began_at": row["window_start"], "duration_s": _length_s(row)} | place)
-        last_end = row["window_end"]
+            found.append({"began_at": row["window_start"], "duration_s": row["step_s"]} | place)
+        until = row["window_start"] + pd.Timedelta(seconds=row["step_s"])
     return found
 
 

@@ -29,9 +29,9 @@ SELECT count(*) AS trips, count(DISTINCT vehicle_id) AS vehicles, sum(distance_m
 SELECT * FROM serving.trip WHERE trip_id = %(trip_id)s LIMIT 1
 
 -- name: trip_points(vehicle_id, start, end, most)
--- Windows of a vehicle that overlap a time; over ``most`` of them every n-th is kept
+-- Windows of a vehicle that overlap a time, ``step_s`` apart; over ``most`` of them every n-th is kept
 SELECT window_start, window_end, lat_deg, lon_deg, heading_deg, speed_mean_kmh, speed_max_kmh,
-       speed_limit_kmh
+       speed_limit_kmh, every * extract(epoch FROM window_end - window_start)::double precision AS step_s
 FROM (SELECT *, row_number() OVER (ORDER BY window_start) AS place,
              ceil(count(*) OVER () / %(most)s::double precision)::integer AS every
       FROM serving.vehicle_window

@@ -32,6 +32,7 @@ def windows(*rows: tuple[float | None, float | None, float | None, float]) -> pd
                 "speed_mean_kmh": mean,
                 "speed_max_kmh": most,
                 "speed_limit_kmh": None,
+                "step_s": 10.0,
             }
             for k, (lat, lon, mean, most) in enumerate(rows)
         ]
@@ -143,6 +144,12 @@ def test_sectors_are_a_quarter_wide_and_centred(heading_deg: float | None, secto
 def test_windows_without_movement_in_a_row_are_one_halt() -> None:
     way = windows(*[(49.0, 8.4, 0.0, top) for top in (0.0, 0.4, 20.0, 0.0)])
     assert [r["duration_s"] for r in trip_path.halts(way)] == [20.0, 10.0]
+
+
+def test_a_halt_on_a_trip_of_which_every_other_window_is_drawn_is_one_of_its_whole_length() -> None:
+    way = windows(*[(49.0, 8.4, 0.0, top) for top in (20.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 20.0)])
+    thinned = way.iloc[1::2].assign(step_s=20.0)
+    assert [r["duration_s"] for r in trip_path.halts(thinned)] == [60.0]
 
 
 def test_the_path_has_the_ratio_of_each_piece_and_none_where_free_flow_is_not_known() -> None:
