@@ -62,8 +62,10 @@ class MqttOut:
             self._trouble = str(code)
             self._answered.set()
 
-        def answered(_client: Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
+        def answered(client: Client, _data: Any, _flags: Any, code: Any, _properties: Any) -> None:
             self._trouble = str(code) if code.is_failure else None
+            if code.is_failure:
+                client.on_disconnect = None  # it knows only that the connection ended
             self._answered.set()
 
         client.on_connect, client.on_disconnect = answered, ended

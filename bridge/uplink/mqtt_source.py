@@ -295,6 +295,7 @@ class MqttSource:
     def _on_connect(self, client: Client, _data: Any, flags: Any, code: Any, _properties: Any) -> None:
         if code.is_failure:
             self.trouble = f"the broker refuses the connection: {code}"
+            client.on_disconnect = None  # it knows only that the connection ended
             self._log.error("mqtt connection refused", reason=str(code))
             return
         if self._config.qos:

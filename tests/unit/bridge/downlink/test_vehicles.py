@@ -11,7 +11,7 @@ import pytest
 
 from bridge import cli
 from bridge.downlink import vehicles
-from bridge.downlink.vehicles import AllBrokers, Progress
+from bridge.downlink.vehicles import AllBrokers, MqttOut, Progress
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 from infra.sql import queries
@@ -42,11 +42,19 @@ def test_what_was_given_once_is_not_given_again_and_a_record_settles_once() -> N
     assert progress.open == 0
 
 
-def answered(door: socket.socket) -> socket.socket:
-    """The next connection, as a broker that takes it in."""
+def answered(door: socket.socket, code: int = 0) -> socket.socket:
+    """The next connection, as a broker that takes it in, or refuses it for this reason."""
     line, _ = door.accept()
-    line.sendall(b"\x20\x03\x00\x00\x00")
+    line.sendall(bytes([0x20, 3, 0, code, 0]))
     return line
+
+
+def test_a_broker_that_refuses_the_connection_is_told_by_its_own_word() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door, ThreadPoolExecutor(1) as broker:
+        refused = broker.submit(answered, door, 0x87)
+        with pytest.raises(ServiceError, match="does not take us in: Not authorized"):
+            MqttOut(MqttBroker(*door.getsockname()), "c").__enter__()
+        refused.result(30).close()
 
 
 def test_a_broker_that_does_not_answer_holds_up_nobody_and_hears_what_is_published_once_it_does(

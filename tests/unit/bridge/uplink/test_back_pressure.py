@@ -17,6 +17,7 @@ from tests.support import eventually
 from tests.unit.bridge.uplink.test_wire import publish
 
 CONNACK, PINGREQ, PINGRESP = b"\x20\x03\x00\x00\x00", b"\xc0\x00", b"\xd0\x00"
+NOT_AUTHORIZED = b"\x20\x03\x00\x87\x00"
 
 
 def test_a_connection_that_is_not_read_is_kept_alive_and_judged_when_it_is_read_again(
@@ -46,6 +47,19 @@ def test_a_connection_that_is_not_read_is_kept_alive_and_judged_when_it_is_read_
             clock.now_s += KEEPALIVE_S + 1
             source.poll(10, 0.0)
         assert (source.connected, source.trouble) == (False, "ConnectionError: the broker answers no ping")
+
+
+def test_a_broker_that_refuses_the_connection_is_told_by_its_own_word(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        source = MqttSource(
+            SourceConfig(MqttBroker(*door.getsockname()), "c", ("r/#",), 10, tmp_path / "session")
+        )
+        eventually(lambda: source.poll(10, 0.1) == [] and source.line, 30, "a connection")
+        broker, _ = door.accept()
+        with broker:
+            broker.sendall(NOT_AUTHORIZED)
+            eventually(lambda: source.poll(10, 0.1) == [] and source.line is None, 30, "its end")
+    assert source.reason() == "ConnectionError: the broker refuses the connection: Not authorized"
 
 
 def test_the_sessions_of_all_brokers_share_a_window_that_leaves_room_to_read() -> None:
