@@ -25,9 +25,9 @@ END_BUTTONS_MOST: Final = 12
 LISTED, TURN, ENDING = "alert_list", "alert_turn", "ending_silence"
 
 
-def _options(found: pd.DataFrame | None, column: str, asked: str | None) -> list[str]:
+def _options(found: pd.DataFrame | None, column: str, asked: str | None, *always: str) -> list[str]:
     """What a filter offers, among it what the address asks for."""
-    known = [] if found is None else sorted(set(found[column].dropna()))
+    known = [*always, *([] if found is None else sorted(set(found[column].dropna())))]
     return [*([asked] if asked and asked not in known else []), *known]
 
 
@@ -37,7 +37,7 @@ def _filters(kind: Kind) -> tuple[Any, ...]:
 
     def one_of(label: str, key: str, options: list[str]) -> Any:
         look: Any = {"index": None, "placeholder": "all", "bind": "query-params", "width": 200}
-        return st.selectbox(label, options, key=key, format_func=tables.cause, **look)
+        return st.selectbox(label, options, key=key, **look)
 
     with live.toolbar():
         active = STATUS[live.choice("Status", STATUS, "status_filter")]
@@ -47,9 +47,10 @@ def _filters(kind: Kind) -> tuple[Any, ...]:
             more: tuple[Any, ...] = (one_of("Rule", "rule", _options(rules, "rule", address.get("rule"))),)
         else:
             cause = one_of("Cause", "cause", _options(rules, "cause", address.get("cause")))
-            people = _options(ask_slowly(queries.assignees), "assigned_to", address.get("assigned"))
+            assignees, asked = ask_slowly(queries.assignees), address.get("assigned")
+            people = _options(assignees, "assigned_to", asked, NOBODY)
             seen = SEEN[live.choice("Acknowledged", SEEN, "seen", "all")]
-            more = (cause, one_of("Assigned to", "assigned", [NOBODY, *people]), seen)
+            more = (cause, one_of("Assigned to", "assigned", people), seen)
         hint: Any = {"placeholder": "all, or a whole id", "bind": "query-params", "width": 200}
         vehicle = st.text_input("Vehicle", key="vehicle", **hint)
     return vehicle.strip() or None, severities, active, *more
