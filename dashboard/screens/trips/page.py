@@ -70,7 +70,9 @@ def _one() -> None:
         live.nothing("No trip has this number: a restated trip that begins at another time has another one.")
         _back()
     found = live.first(known)
-    _title(found)
+    during = (found["vehicle_id"], found["started_at"], found["ended_at"])
+    points = ask_large(queries.trip_points, *during, queries.POINTS_MOST)
+    _title(found, stored=points is None or not points.empty)
     co2_g, unseen_m, known_share = found["co2_g"], found["unseen_m"], found["known_share"]
     tiles = {
         "Distance": text.number(found["distance_m"] / 1000, "km", 1),
@@ -87,10 +89,11 @@ def _one() -> None:
         "Unseen": text.number(unseen_m / 1000 if unseen_m else None, "km", 1),
     }
     live.figures("figures_trip", tiles, always=())
-    _events(found)
+    _events(found, live.rows(points))
 
 
-def _title(found: Record) -> None:
+def _title(found: Record, stored: bool) -> None:
+    """``stored``: its windows are, so the day can be played again."""
     zone = live.tz()
     phase = {"open": "under way, up to", "provisional": "silent since"}.get(found["phase"], "to")
     often = {0: "", 1: "once"}.get(found["revision"], f"{found['revision']} times")
@@ -104,14 +107,13 @@ def _title(found: Record) -> None:
             st.text(text.joined(found["vehicle_id"], found["model"], found["powertrain"]))
             st.caption(f"{began} {phase} {ended}{restated}")
         live.vehicle_button("Open the vehicle", found["vehicle_id"])
-        if st.button("Replay it", icon=":material/replay:"):
+        if stored and st.button("Replay it", icon=":material/replay:"):
             at = {"day": f"{start:%Y-%m-%d}", "at": f"{start:%H:%M:%S}"}
             live.open_page("replay", **at, follow=found["vehicle_id"])
 
 
-def _events(found: Record) -> None:
+def _events(found: Record, points: pd.DataFrame) -> None:
     during = (found["vehicle_id"], found["started_at"], found["ended_at"])
-    points = live.rows(ask_large(queries.trip_points, *during, queries.POINTS_MOST))
     harsh = live.rows(ask(queries.harsh_events, *during))
     idle = live.rows(ask(queries.idle_episodes, *during))
     alerts = live.rows(ask(queries.trip_alerts, *during))
