@@ -59,13 +59,16 @@ def present(frame: pd.DataFrame) -> list[Panel]:
 
 
 def with_gaps(frame: pd.DataFrame, step_s: float) -> pd.DataFrame:
-    """The rows with an empty one put after each step that is missing, so that lines break there."""
+    """The rows, in order of time, with an empty one put after each step that is missing: lines break there.
+
+    Sorted by the clock, the two hours that it shows alike in autumn would be one.
+    """
     if frame.empty:
         return frame
-    whole, step = frame.sort_values("bucket"), pd.Timedelta(seconds=step_s)
+    whole, step = frame.reset_index(drop=True), pd.Timedelta(seconds=step_s)
     before_gap = whole["bucket"].diff().shift(-1) > step
     holes = pd.DataFrame({"bucket": whole.loc[before_gap, "bucket"] + step})
-    return pd.concat([whole, holes]).sort_values("bucket", ignore_index=True)
+    return pd.concat([whole, holes]).sort_index(kind="stable", ignore_index=True)
 
 
 def panel(frame: pd.DataFrame, spec: Panel, window: Window | None = None) -> Drawing:

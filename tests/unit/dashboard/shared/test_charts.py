@@ -34,6 +34,12 @@ def test_a_line_breaks_where_a_step_is_missing() -> None:
     assert whole["v"].isna().tolist() == [False, False, True, False]
 
 
+def test_the_hour_that_clocks_repeat_keeps_its_order_and_has_no_gap() -> None:
+    clock = pd.to_datetime([f"2026-10-25 {at}" for at in ("02:30", "02:00", "02:30", "03:30")])
+    whole = vehicle_charts.with_gaps(pd.DataFrame({"bucket": clock, "v": [1.0, 2.0, 3.0, 4.0]}), 1800)
+    assert [f"{at:%H:%M}" for at in whole["bucket"]] == ["02:30", "02:00", "02:30", "03:00", "03:30"]
+
+
 def test_an_empty_history_has_no_gaps() -> None:
     assert vehicle_charts.with_gaps(pd.DataFrame({"bucket": [], "v": []}), 60).empty
 
