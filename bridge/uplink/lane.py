@@ -397,6 +397,8 @@ class AtMostOnceLane(BaseLane):
         """Serve until ``stop``, then wait ``drain_s`` at most for what is on its way; how much is left."""
         while not stop.is_set():
             self.turn()
+        now_ms = time.time_ns() // 1_000_000
+        self._hand_over([record for inlet in self.inlets for record in inlet.letters.counts(now_ms)])
         for inlet in self.inlets:
             inlet.source.close()
         deadline_s = time.monotonic() + drain_s
@@ -418,6 +420,10 @@ class AtMostOnceLane(BaseLane):
             if due and inlet.letters.counted:
                 self._count_s = now_s
                 records += inlet.letters.counts(now_ms)
+        self._hand_over(records)
+
+    def _hand_over(self, records: list[Record]) -> None:
+        """To the producer, as many as it has room for."""
         if records:
             given = self._give(records, min(self._room(), len(records)))
             self._given += given

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import orjson
 
 from bridge.uplink.in_flight import AckFifo, InFlightBatch
-from bridge.uplink.lane import Inlet, translated
+from bridge.uplink.lane import WHOLE, AtMostOnceLane, Inlet, translated
 from bridge.uplink.metrics import LaneStats
 from bridge.uplink.mqtt_source import MqttSource, SourceConfig
 from bridge.uplink.translate import Letters, Record, Rejection, SessionLoss, Translator
@@ -66,6 +71,31 @@ def test_a_lane_counts_what_is_not_kept_and_says_so_in_a_record() -> None:
     assert (stats.rejected["bad_json"], stats.not_kept["bad_json"], stats.skipped) == (100, 98, 0)
     (count,) = letters.counts(NOW)
     assert dict(count.headers)["messages"] == b"98"
+
+
+def test_at_most_once_what_was_counted_last_is_told_at_the_end() -> None:
+    stop, produced = threading.Event(), list[Record]()
+
+    def poll(*_: object) -> list[tuple[bytes, int, bytes]]:
+        stop.set()
+        return [(b"odograph/v1/%s/telemetry" % KEY, 0, b"{")] * 100
+
+    def produce(records: Sequence[Record]) -> int:
+        produced.extend(records)
+        return len(records)
+
+    source: Any = SimpleNamespace(poll=poll, close=lambda: None, epoch=1)
+    sink: Any = SimpleNamespace(
+        produce=produce, poll=lambda: 0, queued=0, failed={}, given_up=0, close=lambda: None
+    )
+    lane = AtMostOnceLane(
+        "telemetry", lambda _: [source], WHOLE, sink, Translator("odograph/v1", "test."), 1000, 1 << 20, 0.0,
+        10, 0.0,
+    )  # fmt: skip
+    lane._count_s = time.monotonic()
+    assert lane.run(stop, 0.0) == 0
+    told = [dict(record.headers).get("messages") for record in produced]
+    assert (told, lane.stats.produced) == ([None, None, b"98"], 3)
 
 
 def test_a_lost_session_is_told_with_the_time_in_which_it_went() -> None:
