@@ -59,7 +59,7 @@ class Section:
 INCIDENTS: Final[Columns] = {
     "Severity": ("severity", text.severity),
     "No": ("incident_no", str),
-    "Vehicle": lambda row: row["vehicle_id"] or f"fleet, {row['vehicles']} vehicles",
+    "Vehicle": text.whose,
     "Cause": "cause",
     "Message": "message",
     "Opened": ("opened_at", text.minute),

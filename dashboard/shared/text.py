@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from pandas.io.formats.style import Styler
 
 from dashboard.shared.theme import SEVERITIES, SEVERITY_SIGNS
+from infra.contract.messages import FLEET
 
 Record = dict[str, Any]
 Cell = Callable[..., Any]
@@ -179,6 +180,18 @@ def vehicle(now: Record, moment: pd.Timestamp) -> dict[str, str]:
 def template(file: Path) -> Template:
     """A file of HTML; what is put into it is escaped."""
     return Environment(autoescape=True, undefined=StrictUndefined).from_string(file.read_text())
+
+
+def named(vehicle_id: str) -> str:
+    """The vehicle of an alert, which may be about the fleet as such."""
+    return "fleet" if vehicle_id == FLEET else vehicle_id
+
+
+def whose(row: Mapping[Any, Any]) -> str:
+    """The vehicle of an incident; of one of the fleet how many, if it is not of the fleet as such."""
+    if not missing(row["vehicle_id"]):
+        return str(row["vehicle_id"])
+    return "fleet" if row["vehicles"] == 1 else f"fleet: {row['vehicles']:,} vehicles"
 
 
 def message(row: Record) -> Any:

@@ -18,6 +18,7 @@ from dashboard.shared.queries import alerts, incidents, rules
 from dashboard.shared.text import Record
 from infra.contract.downlink import Silences
 from infra.contract.errors import ConfigError, OdographError
+from infra.contract.messages import FLEET
 from infra.settings import settings as contract
 from stream_jobs.alerts.store import AlertStore, Deed, alert_store
 
@@ -29,6 +30,7 @@ SILENCE_WORDS: Final = "Alerts are stored and shown all the same; webhooks and d
 SIGNALS_MOST: Final = 4
 CONTEXT: Final = ("speed_kmh", "engine_rpm")  # shown beside what the rule reads, where the vehicle has them
 BARS_MOST: Final = 40  # alerts that get a bar each; of more, how many were active is drawn
+NOBODYS: Final = (None, FLEET)  # vehicle of what is of the fleet
 LATENCIES: Final = ("event_to_received_ms", "received_to_alerted_ms", "alerted_to_stored_ms")
 CHANGED: Final = (
     alerts, incidents, queries.alert, queries.alert_changes, queries.silences, queries.notes,
@@ -118,7 +120,7 @@ def opened(kind: Kind, number: int) -> None:
         gone = f"There is no incident {number}: it never was, or another took it in."
         found = live.linked(incidents, "an incident", gone, numbers=(number,))
         facts, drawn, past = _incident, _timeline, _notes
-    if found["vehicle_id"] is not None:
+    if found["vehicle_id"] not in NOBODYS:
         auth.viewed(found["vehicle_id"])
     live.part(facts, None, number)
     left, right = st.columns([1, 1.6], gap="large")
@@ -148,7 +150,7 @@ def _alert(number: int) -> None:
 
     ended = clock("cleared_at") if found["cleared_at"] else "not yet"
     by = f" by {found['cleared_by']}" if found["cleared_by"] else ""
-    lines = [f"{found['vehicle_id']} · {found['model'] or 'model not known'}"]
+    lines = [f"{text.named(found['vehicle_id'])} · {found['model'] or 'model not known'}"]
     lines.append(f"opened {clock('opened_at')} · last finding {clock('last_at')} · ended {ended}{by}")
     if any(found[name] is not None for name in LATENCIES):
         took = ", ".join(text.number(found[name], "ms") for name in LATENCIES)
@@ -174,7 +176,7 @@ def _incident(number: int) -> None:
         "Assigned to": found["assigned_to"] or text.NONE,
     }
     live.figures("figures_incident", tiles)
-    lines = [text.joined(tables.whose(found), found["model"]), f"rules: {', '.join(found['rules'])}"]
+    lines = [text.joined(text.whose(found), found["model"]), f"rules: {', '.join(found['rules'])}"]
     words = {
         f"acknowledged by {found['acknowledged_by']}": found["acknowledged_at"],
         "ended": found["closed_at"],
@@ -188,7 +190,7 @@ def _leads(kind: Kind, found: Record, lines: Sequence[str]) -> None:
     """The lines, ways to what it is about, and where it can be found again."""
     st.text("\n".join(lines))
     with st.container(horizontal=True, vertical_alignment="center", key="ways"):
-        if found["vehicle_id"] is not None:
+        if found["vehicle_id"] not in NOBODYS:
             live.vehicle_button("Open vehicle", found["vehicle_id"], key="to_vehicle")
         if kind is ALERT:
             number, icon = found["incident_no"], ":material/stacks:"

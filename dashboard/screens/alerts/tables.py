@@ -50,11 +50,6 @@ def status(row: Row) -> str:
     return ", ".join(words)
 
 
-def whose(row: Row) -> str:
-    """The vehicle of an incident; of one of the fleet how many."""
-    return f"fleet: {row['vehicles']:,} vehicles" if missing(row["vehicle_id"]) else str(row["vehicle_id"])
-
-
 def cause(name: str) -> str:
     """A cause in words."""
     return name.replace("_", " ")
@@ -63,7 +58,7 @@ def cause(name: str) -> str:
 INCIDENTS: Final[Columns] = {
     "Severity": ("severity", severity),
     "Status": status,
-    "Vehicle": whose,
+    "Vehicle": text.whose,
     "Cause": ("cause", cause),
     "Since": ("opened_at", clock),
     "Age": ("age_s", duration),
@@ -76,7 +71,7 @@ INCIDENTS: Final[Columns] = {
 ALERTS: Final[Columns] = {
     "Severity": ("severity", severity),
     "Status": status,
-    "Vehicle": "vehicle_id",
+    "Vehicle": ("vehicle_id", text.named),
     "Rule": "rule",
     "Since": ("since_at", clock),
     "Duration": ("duration_s", duration),
@@ -107,7 +102,7 @@ TIMELINE: Final[Columns] = {  # the alerts of an incident in the order of their 
     "Opened": ("opened_at", clock),
     **{name: cell for name, cell in ALERTS.items() if name not in ("Vehicle", "Since", "Acknowledged by")},
 }
-SHARE: Final[Columns] = {"Vehicle": "vehicle_id", "Model": ("model", known), **TIMELINE}
+SHARE: Final[Columns] = {"Vehicle": ("vehicle_id", text.named), "Model": ("model", known), **TIMELINE}
 """The same for an incident of the fleet: who has a share in it."""
 
 NOTES: Final[Columns] = {  # what was done and said about an incident

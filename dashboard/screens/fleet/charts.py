@@ -93,7 +93,7 @@ def incidents_of(fleet: pd.DataFrame, incidents: pd.DataFrame, least: str = "WAR
 
 def of_fleet(row: Record, zone: ZoneInfo, now: pd.Timestamp) -> str:
     """An incident of the fleet in a line."""
-    who = f"{text.severity(row['severity'])} · {text.counted(row['vehicles'], 'vehicle')}"
+    who = f"{text.severity(row['severity'])} · {text.whose(row).removeprefix('fleet: ')}"
     return f"{who} · {row['message']} · since {text.clock(row['opened_at'], zone, now)}"
 
 

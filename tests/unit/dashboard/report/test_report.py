@@ -79,7 +79,7 @@ def test_incidents_are_counted_by_severity_and_the_fleets_says_how_many_vehicles
         "◆ MAJOR", "7", "WDB1240001A000001", "cooling", "coolant 108 °C", "2026-11-20 09:30",
         "—", "3", "—", "—",
     ]  # fmt: skip
-    assert listed.rows[1][2] == "fleet, 400 vehicles"
+    assert listed.rows[1][2] == "fleet: 400 vehicles"
 
 
 def test_a_long_table_is_cut_and_says_so() -> None:

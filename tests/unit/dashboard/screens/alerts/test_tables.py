@@ -15,6 +15,7 @@ from dashboard.screens.alerts.tables import held, in_order, neighbour
 from dashboard.screens.crashes import charts as crash_charts
 from dashboard.shared import text
 from dashboard.shared.charts import Drawing
+from infra.contract.messages import FLEET
 
 ZONE = ZoneInfo("Europe/Berlin")
 NOW = pd.Timestamp("2026-07-01 12:00", tz="UTC")
@@ -195,3 +196,10 @@ def test_the_neighbours_end_at_the_list_and_an_alert_outside_leads_to_its_first(
     assert [neighbour([7, 5, 6], current, 1) for current in (7, 5, 6, 99, None)] == [5, 6, None, 7, 7]
     assert [neighbour([7, 5, 6], current, -1) for current in (7, 6)] == [None, 5]
     assert neighbour([], None, 1) is None
+
+
+def test_what_is_of_the_fleet_as_such_names_no_vehicle() -> None:
+    alert = pd.DataFrame([ALERT | {"vehicle_id": FLEET}])
+    assert text.table(alert, alert_tables.ALERTS, ZONE, NOW)["Vehicle"].tolist() == ["fleet"]
+    told = [text.whose({"vehicle_id": one, "vehicles": n}) for one, n in (("V", 1), (None, 1), (None, 1200))]
+    assert told == ["V", "fleet", "fleet: 1,200 vehicles"]
