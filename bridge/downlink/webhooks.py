@@ -318,6 +318,7 @@ class HookDelivery(Destination):
         self._chance = random.Random()  # noqa: S311  jitter
         self._settled = Settled(process.endpoints.db_ingest_url, hook.name, self.regions)
         self._passed: list[tuple[Frame, bool]] = []
+        self._behind: Callable[[], int] = lambda: 0
 
     def serve(self) -> None:
         """Deliver until trouble with Kafka (KafkaException, ServiceError) or ``stop``."""
@@ -328,6 +329,7 @@ class HookDelivery(Destination):
         whole = served and self.regions
         with self.feed(f"hook.{self.name}", whole=whole) as feed, self.incidents() as known:
             self.ready()
+            self._behind = feed.lag
             moved: dict[int, int] = {}
             while not self.stop.is_set():
                 batch = self.read(feed, known, BATCH, READ_S)
@@ -349,7 +351,10 @@ class HookDelivery(Destination):
     def _commit(self, feed: Feed, moved: dict[int, int]) -> None:
         feed.commit(moved)
         moved.clear()
-        self.metrics.lag.labels(self.name).set(feed.lag())
+        self._tell_lag()
+
+    def _tell_lag(self) -> None:
+        self.metrics.lag.labels(self.name).set(self._behind())
 
     def _settle(self, found: Record, alert: Frame) -> bool:
         """Deliver it, skip it, or give it up into a record; False when ``stop`` came first."""
@@ -396,6 +401,7 @@ class HookDelivery(Destination):
             if answer.outcome == "refused" or over:
                 self._undelivered(alert, found, f"given up after {attempt} attempts, the last: {answer}")
                 return True
+            self._tell_lag()  # one alert may be tried for a day
             self.stop.wait(wait_s)
         return False
 

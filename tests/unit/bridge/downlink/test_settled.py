@@ -95,17 +95,39 @@ class Place:
         return 0
 
 
+def delivery_to(folder: Path, stop: Any) -> webhooks.HookDelivery:
+    (folder / "secret").write_text("0123456789abcdef")
+    (folder / "secret").chmod(0o600)
+    (folder / "hooks.toml").write_text(HOOK)
+    (hook,) = webhooks.load(folder / "hooks.toml")
+    settings, endpoints = load(paths={"home": str(folder)}), Endpoints("", 0, "", "", "url", "")
+    return webhooks.HookDelivery(hook, Process(stop, settings, endpoints, DownlinkMetrics()))
+
+
+def test_what_waits_behind_an_alert_that_a_webhook_does_not_take_is_measured_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stop(threading.Event):
+        def require(self) -> None:
+            pass
+
+        def wait(self, _: float | None = None) -> bool:
+            self.set()
+            return True
+
+    delivery = delivery_to(tmp_path, Stop())
+    monkeypatch.setattr(delivery, "_behind", lambda: 7)
+    monkeypatch.setattr(webhooks, "post", lambda *_: webhooks.Answer(503))
+    assert not delivery._deliver(found(1), Record("alerts", 0, 1, NOW_MS, b"", {}))
+    told = delivery.metrics.registry.get_sample_value("odograph_downlink_lag_records", {"destination": "ops"})
+    assert told == 7
+
+
 def test_an_offset_is_committed_when_all_before_it_is_a_row_and_no_alert_is_told_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "secret").write_text("0123456789abcdef")
-    (tmp_path / "secret").chmod(0o600)
-    (tmp_path / "hooks.toml").write_text(HOOK)
-    (hook,) = webhooks.load(tmp_path / "hooks.toml")
-    settings = load(paths={"home": str(tmp_path)})
-    stop: Any = threading.Event()
-    process = Process(stop, settings, Endpoints("", 0, "", "", "url", ""), DownlinkMetrics())
-    delivery, did = webhooks.HookDelivery(hook, process), list[Any]()
+    stop = threading.Event()
+    delivery, did = delivery_to(tmp_path, stop), list[Any]()
     alerts = [
         found(0, severity="MAJOR"), found(1, severity="CRITICAL"), found(2, severity="MAJOR"),
         found(1, severity="CRITICAL"), found(9, severity="CRITICAL"), found(3, severity="MAJOR"),
