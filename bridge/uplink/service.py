@@ -7,6 +7,7 @@ import gc
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -292,10 +293,16 @@ def _empty(settings: Settings, endpoints: Endpoints, name: str, ended: threading
     log = structlog.get_logger().bind(lane=name)
     left = lane.run(stop, settings.bridge.drain_s)
     full = [source.config.client_id for source in sources if left or not source.emptied]
-    for config in (source.config for source in sources if source.config.client_id not in full):
-        end_session(config)
+    emptied = deque(source.config for source in sources if source.config.client_id not in full)
+    try:
+        while emptied:
+            end_session(emptied[0])
+            emptied.popleft()
+    except OSError as error:
+        log.warning("session not ended", why=emptied[0].broker.trouble(error))
+        full += [config.client_id for config in emptied]
     if full:
-        log.error("sessions not emptied, they stay", sessions=full, not_stored=left, next_step="run it again")
+        log.error("sessions stay", sessions=full, not_stored=left, next_step="run it again")
         return 1
     log.info("sessions ended", stored=lane.stats.produced, skipped=lane.stats.skipped)
     return 0
