@@ -56,7 +56,7 @@ def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[R
     places = [(cells, np.where(is_known, quarter, UNKNOWN_SECTOR))]
     if roads is not None:
         found = match(roads, lat_deg, lon_deg, course / steps("heading_deg"), is_known)
-        edge_id = np.where(found >= 0, roads.edge_id[found], found)
+        edge_id = np.where(found >= 0, roads.edge_id.take(found, mode="clip"), found)
         edges = (roads.network << EDGE_BITS) + edge_id + EDGE_OFFSET
         places.append((edges, np.full(len(at), NO_SECTOR)))
     rows = list[RoadRows]()

@@ -166,30 +166,43 @@ def test_the_raster_and_the_arrays_find_what_the_definition_says() -> None:
     assert differing <= 1  # 32-bit metres: a tie within centimetres may fall either way
 
 
-def test_frames_give_rows_by_edge_that_add_up_to_their_samples(tmp_path: Path) -> None:
-    save(TOWN, tmp_path / "roads.npz")
-    assert load(tmp_path / "roads.npz").edge_id.tolist() == TOWN.edge_id.tolist()
-    t0 = 1_767_225_600_000
-    lookup = RoadLookup(tmp_path, Roads())
-    along = [(50 + 100 * k) * M for k in range(10)]
-    told = frame(
-        1, 0, t0, speed_kmh=36.0, ignition_on=True, lat_deg=2 * M, lon_deg=along,
-        heading_deg=[90.0] * 7 + [0.0, None, 90.0],
-    )  # fmt: skip
-    numbers = {"partition": 0, "log_offset": 0, "received_ms": t0 + 1500}
+def samples_by_edge(told: dict[str, Any], index: RoadIndex | None) -> dict[int, int]:
+    """What a frame at 36 km/h gives: samples by edge, or by what there is in the place of one."""
+    numbers = {"partition": 0, "log_offset": 0, "received_ms": told["t0_ms"] + 1500}
     columns = {name: pa.array([number], pa.int64()) for name, number in numbers.items()}
     columns["value"] = pa.array([orjson.dumps(told)], pa.binary())
     batch = frame_batch(pa.RecordBatch.from_pydict(columns), ClockLimits(0, 10_000, 30_000))
     assert batch is not None
     assert batch.ok.all()
-    _, edges = road_rows(batch, 60_000, lookup.index())
+    _, edges = road_rows(batch, 60_000, index)
     sums: dict[int, int] = {}
     for row in pa.table(dict(edges)).to_pylist():
         assert row["place"] >> 32 == 5
         edge = (row["place"] & (2**32 - 1)) - 2
         sums[edge] = sums.get(edge, 0) + row["samples"]
         assert row["speed_over_time_sum"] == 3600 * row["time_ms_sum"]
-    assert sums == {10: 8, NO_EDGE: 1, NOT_CLEAR: 1}
+    return sums
+
+
+def test_frames_give_rows_by_edge_that_add_up_to_their_samples(tmp_path: Path) -> None:
+    save(TOWN, tmp_path / "roads.npz")
+    assert load(tmp_path / "roads.npz").edge_id.tolist() == TOWN.edge_id.tolist()
+    along = [(50 + 100 * k) * M for k in range(10)]
+    told = frame(
+        1, 0, 1_767_225_600_000, speed_kmh=36.0, ignition_on=True, lat_deg=2 * M, lon_deg=along,
+        heading_deg=[90.0] * 7 + [0.0, None, 90.0],
+    )  # fmt: skip
+    lookup = RoadLookup(tmp_path, Roads())
+    assert samples_by_edge(told, lookup.index()) == {10: 8, NO_EDGE: 1, NOT_CLEAR: 1}
+
+
+def test_a_network_may_be_a_single_edge() -> None:
+    told = frame(
+        1, 0, 1_767_225_600_000, n=4, speed_kmh=36.0, ignition_on=True, lat_deg=2 * M,
+        lon_deg=[50 * M, 150 * M, 250 * M, 350 * M], heading_deg=[90.0, 0.0, None, 90.0],
+    )  # fmt: skip
+    one_way = network_of(5, street(10, (0, 0), (1000, 0))[:1])
+    assert samples_by_edge(told, index_of(one_way, Roads())) == {10: 2, NO_EDGE: 1, NOT_CLEAR: 1}
 
 
 # Arrival times ------------------------------------------------------------------------------------
