@@ -30,7 +30,7 @@ from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
 from stream_jobs.maintenance.task import PeriodicTask, TaskRunner
-from stream_jobs.recovery.checkpoints import checkpoint_of, of_logs
+from stream_jobs.recovery.checkpoints import PARTITIONS, checkpoint_of, of_logs
 from stream_jobs.recovery.files import HadoopStore, checkpoint_files
 from stream_jobs.recovery.ledger import BatchClaims, enter, reconciled
 from stream_jobs.reprocess.feed import Feeder
@@ -90,7 +90,7 @@ def warmed(
 
 def _session(settings: Settings) -> SparkSession:
     jobs = settings.jobs
-    conf = STREAM_CONF | {"spark.sql.shuffle.partitions": str(jobs.shuffle_partitions)}
+    conf = STREAM_CONF | {PARTITIONS: str(jobs.shuffle_partitions)}
     return build_session(settings, "odograph-jobs", jobs.driver_mb, jobs.master, conf)
 
 
@@ -168,6 +168,8 @@ class Application:
         sink = query.sink(s, where, database, claims)
         records = kafka_stream(spark, s, where, query.max_offsets(s), *query.topics)
         self._locations[query.name] = checkpoint.location
+        # The numbers of buckets follow from it: by another one the state would be nobody's.
+        spark.conf.set(PARTITIONS, checkpoint.partitions() or s.jobs.shuffle_partitions)
         running = started(query, records, s, sink, checkpoint.location)
         if fresh:
             database.run(lambda connection: enter(connection, query.name, str(running.id)))
@@ -180,7 +182,7 @@ class Application:
 
         def session() -> SparkSession:
             own = spark.newSession()
-            own.conf.set("spark.sql.shuffle.partitions", str(s.recompute.parts))
+            own.conf.set(PARTITIONS, str(s.recompute.parts))
             own.sparkContext.setLocalProperty("spark.scheduler.pool", "recompute")  # of the task's thread
             return own
 

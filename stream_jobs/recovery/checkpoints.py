@@ -27,6 +27,7 @@ from stream_jobs.recovery.files import Files
 MARK: Final = "operators"  # file: the version of the operators that wrote the checkpoint, and their buckets
 METADATA: Final = "state/0/_metadata/v2"
 SCHEMA: Final = re.compile(r'"[^"]*(/state/[0-9]+/_stateSchema/[^"]+)"')
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
 LOGS: Final = "logs"  # file: the identity of the log that its offsets are places in, by topic
 ASIDE: Final = ".old"  # ends the name of the folder, beside the checkpoints', of those put aside
 
@@ -74,6 +75,12 @@ class Checkpoint:
     def query_id(self) -> str | None:
         text = self.read("metadata")
         return None if text is None else str(json.loads(text)["id"])
+
+    def partitions(self) -> int | None:
+        """Partitions that its state lies in, whatever the settings say now; None before its first batch."""
+        first = next(iter(self.batches("offsets")), None)
+        text = None if first is None else self.read(f"offsets/{first}")
+        return None if text is None else int(json.loads(text.splitlines()[1])["conf"][PARTITIONS])
 
     def ends_of(self, batch_id: int) -> Offsets | None:
         """Where a batch ends in its topics; None where that is forgotten, or before the first one."""

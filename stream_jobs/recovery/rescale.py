@@ -31,7 +31,6 @@ from stream_jobs.windows.open_windows import OpenWindows
 QUERY: Final = "telemetry"
 DRAFT: Final = "telemetry-rescaled"
 PIECES: Final = "bucket int, blob binary, due_ms long"
-PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 Piece = tuple[int, bytes, int]
 
@@ -81,8 +80,9 @@ def rescale(settings: Settings, files: Files, database: Database, spark: SparkSe
 
 def split(spark: SparkSession, settings: Settings, old: Checkpoint, before: int, buckets: int) -> list[Piece]:
     """Number, memory and due time (watermark, ms) of each new bucket that has a vehicle."""
-    head = json.loads((old.read(f"offsets/{old.batches('commits')[-1]}") or "").splitlines()[1])
-    were = telemetry.bucket_numbers(spark, before, int(head["conf"][PARTITIONS]))
+    partitions = old.partitions()
+    assert partitions is not None
+    were = telemetry.bucket_numbers(spark, before, partitions)
     numbers = telemetry.bucket_numbers(spark, buckets, buckets)
     rule_set = rules_in_force(settings)
     pieces = []

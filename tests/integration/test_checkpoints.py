@@ -122,7 +122,7 @@ def test_a_checkpoint_that_is_split_older_than_the_tables_newer_or_of_another_lo
         done = lane.run("jobs", "rescale", "4")
         assert "lies in 4 buckets now" in done.stdout, done.stderr
         assert len([*lane.home.glob("checkpoints.old/telemetry-*")]) == 1
-        lane.env.update({"ODOGRAPH_JOBS_VEHICLE_BUCKETS": "4", "ODOGRAPH_JOBS_SHUFFLE_PARTITIONS": "4"})
+        lane.env["ODOGRAPH_JOBS_VEHICLE_BUCKETS"] = "4"  # of how many tasks the checkpoint is, it says itself
         at = query(lane, "SELECT max(committed_at) AS at FROM odograph.batch_ledger")[0]["at"]
         checkpoints, older = lane.home / "checkpoints", lane.home / "checkpoints-older"
         shutil.copytree(checkpoints, older)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -54,6 +55,16 @@ def test_what_a_newer_version_wrote_is_left_to_it_until_it_is_reset(tmp_path: Pa
     checkpoint_of(files(tmp_path), "telemetry", 10)
     reset(files(tmp_path), at_home(tmp_path), "telemetry")
     assert checkpoint_of(files(tmp_path), "telemetry", 9, buckets=2).read("metadata") is None
+
+
+def test_a_checkpoint_says_itself_in_how_many_partitions_its_state_lies(tmp_path: Path) -> None:
+    checkpoint = checkpoint_of(files(tmp_path), "telemetry", 2, buckets=2)
+    assert checkpoint.partitions() is None
+    for batch in (9, 10):
+        conf = {"spark.sql.shuffle.partitions": "4", "spark.sql.ansi.enabled": "true"}
+        head = json.dumps({"batchWatermarkMs": 41, "batchTimestampMs": 42, "conf": conf})
+        checkpoint.write(f"offsets/{batch}", f'v1\n{head}\n{{"t": {{"0": 7}}}}')
+    assert checkpoint.partitions() == 4
 
 
 def test_a_checkpoint_is_reset_by_putting_it_aside(tmp_path: Path) -> None:
