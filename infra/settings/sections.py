@@ -22,8 +22,8 @@ from infra.settings.values import host_name
 
 DB_URLS: Final = ("url", "ingest_url", "dashboard_url", "dispatch_url")
 _PLACE: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
-HOURS: Final = r"^(\d{1,2}-\d{1,2})(,\d{1,2}-\d{1,2})*$"
-"""Spans of hours, as 9-16,19-22: from the first hour to the begin of the last."""
+_SPAN: Final = re.compile(r"(\d{1,2})-(\d{1,2})")
+HOURS_A_DAY: Final = 24
 APART_DAYS: Final = 2  # a rebuilt bucket needs all of the level below: a day and a chunk of windows
 
 Classes = tuple[float, float, float]  # values for cars, vans and heavy vehicles
@@ -59,6 +59,18 @@ def _host_names(text: str) -> str:
 
 HostNames = Annotated[str, AfterValidator(_host_names)]
 """``host[,host]``, as a browser's Host header has them without port."""
+
+
+def _hour_spans(text: str) -> str:
+    for span in text.split(","):
+        found = _SPAN.fullmatch(span)
+        if found is None or not int(found[1]) < int(found[2]) <= HOURS_A_DAY:
+            raise ValueError(f"{span!r}: hours such as 9-16 are wanted, up to {HOURS_A_DAY}")
+    return text
+
+
+HourSpans = Annotated[str, AfterValidator(_hour_spans)]
+"""Spans of hours, as 9-16,19-22: from the first hour to the begin of the last."""
 
 
 def listed(names: HostNames) -> tuple[str, ...]:
@@ -466,8 +478,8 @@ class Roads(Section):
     match_sigma_deg: float = setting(20.0, "angle that weighs as much as match_sigma_m, deg", gt=0)
     match_margin: float = setting(0.1, "least lead of the best edge over the next, squared sigmas", ge=0)
     min_vehicles: int = setting(3, "vehicles in 5 min a live speed needs; with fewer: the profile", ge=1)
-    off_peak_weekday: str = setting("9-16,19-22", "free-flow hours on weekdays, local time", pattern=HOURS)
-    off_peak_weekend: str = setting("6-22", "free-flow hours at weekends, local time", pattern=HOURS)
+    off_peak_weekday: HourSpans = setting("9-16,19-22", "free-flow hours on weekdays, local time")
+    off_peak_weekend: HourSpans = setting("6-22", "free-flow hours at weekends, local time")
     history_days: int = setting(28, "history of free flow and profile, days", ge=1)
     history_s: float = setting(600.0, "interval of computing free flow and profile, s", gt=0)
     free_flow_intervals: int = setting(12, "5-minute intervals a free-flow speed needs", ge=1)

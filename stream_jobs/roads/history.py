@@ -64,9 +64,9 @@ class RoadHistory:
             pass
         now = time.monotonic()
         if self._computed_at is None or now - self._computed_at >= self.settings.roads.history_s:
-            self._computed_at = now
             for statement, values in history(self.settings, None):
                 self.database.run(partial(execute, statement=statement, parameters=values))
+            self._computed_at = now
 
 
 def rule_of(settings: Settings) -> dict[str, Any]:

@@ -13,13 +13,11 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from infra.contract.errors import ConfigError
 from infra.contract.signals import M_PER_DEG
-from infra.settings.sections import Roads
+from infra.settings.sections import HOURS_A_DAY, Roads
 from stream_jobs.frames.arrays import Floats
 from stream_jobs.roads.network import RoadNetwork
 
-HOURS_A_DAY: Final = 24
 HOURS_A_WEEK: Final = 7 * HOURS_A_DAY
 SLOWEST_KMH: Final = 2.0  # a street where all stand still is passed at last
 
@@ -75,18 +73,11 @@ def with_fallback(net: RoadNetwork, usual_kmh: Floats, limit_share: float) -> Fl
 
 
 def off_peak_hours(weekday: str, weekend: str) -> list[int]:
-    """Hours of the week in the spans of a weekday and of a day of the weekend, as 9-16,19-22.
-
-    Raises ConfigError for a span that ends before it begins or after 24.
-    """
+    """Hours of the week in the spans of a weekday and of a day of the weekend, as 9-16,19-22."""
     found: set[int] = set()
     for spans, days in ((weekday, range(5)), (weekend, range(5, 7))):
         for span in spans.split(","):
             begin, end = (int(hour) for hour in span.split("-"))
-            if not begin < end <= HOURS_A_DAY:
-                raise ConfigError(
-                    f"roads.off_peak: {span} in {spans}: hours such as 9-16 are wanted, up to 24"
-                )
             found |= {day * HOURS_A_DAY + hour for day in days for hour in range(begin, end)}
     return sorted(found)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import cos, inf, radians, sin
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,12 +15,15 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from edge_simulator.town.roads import city
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ServiceError
 from infra.contract.verdict import ClockLimits
 from infra.settings.sections import Roads
+from infra.settings.settings import Settings
 from stream_jobs.frames.batch import frame_batch
+from stream_jobs.roads.history import RoadHistory
 from stream_jobs.roads.network import (
     NO_EDGE,
     NOT_CLEAR,
@@ -258,5 +262,35 @@ def test_hours_of_the_week_are_local_and_off_peak_ends_where_it_says() -> None:
     assert hour_of_week(datetime(2026, 1, 4, 23, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin")) == 0
     hours = off_peak_hours("9-16,19-22", "6-22")
     assert (hours[:10], len(hours)) == ([9, 10, 11, 12, 13, 14, 15, 19, 20, 21], 5 * 10 + 2 * 16)
-    with pytest.raises(ConfigError, match="16-9"):
-        off_peak_hours("16-9", "6-22")
+    for spans in ("16-9", "9-16,19-25", "9-16,", "nine"):
+        with pytest.raises(ValidationError, match="hours such as 9-16 are wanted, up to 24"):
+            Roads(off_peak_weekday=spans)
+
+
+class Away:
+    """A database whose first ``failures`` computations of free flow fail."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures, self.computed = failures, 0
+
+    def run(self, work: Any) -> Any:
+        return work(self)
+
+    def execute(self, statement: str, _values: Any) -> Any:
+        if "percentile_cont" in statement:
+            if self.failures:
+                self.failures -= 1
+                raise ServiceError("away")
+            self.computed += 1
+        return SimpleNamespace(rowcount=0, fetchall=list)
+
+
+def test_a_free_flow_that_could_not_be_computed_is_due_until_it_is() -> None:
+    database: Any = Away(failures=2)
+    task = RoadHistory(Settings(), database)
+    for _ in range(2):
+        with pytest.raises(ServiceError):
+            task()
+    task()
+    task()
+    assert database.computed == 2  # of cells and edges, once
