@@ -175,7 +175,9 @@ class Forecast:
         rows = fetch(connection, SQL["seen"], {"no": net.number, "now": made_at})
         seen = {self._place[edge]: (kmh, n) for edge, n, kmh in rows if edge in self._place}
         speeds = ways.EdgeSpeeds(net, made_at, self._zone, self._usual_kmh, seen, MIDDLE_S, self._roads)
-        way = ways.quickest(net, self._after, starts[0], goals, speeds.time_s)
+        # Without a course it may drive either way.
+        found_ways = [ways.quickest(net, self._after, start, goals, speeds.time_s) for start in starts]
+        way = min(filter(None, found_ways), key=lambda way: way.time_s, default=None)
         if way is None:
             raise ConfigError(f"vehicle {vehicle_id}: no way leads to the destination")
         return Prediction(made_at, way)

@@ -23,7 +23,7 @@ from infra.contract.verdict import ClockLimits
 from infra.settings.sections import Roads
 from infra.settings.settings import Settings
 from stream_jobs.frames.batch import frame_batch
-from stream_jobs.roads.history import RoadHistory
+from stream_jobs.roads.history import SQL, Forecast, RoadHistory
 from stream_jobs.roads.network import (
     NO_EDGE,
     NOT_CLEAR,
@@ -47,7 +47,7 @@ from stream_jobs.roads.ways import (
     with_fallback,
 )
 from stream_jobs.windows.places import road_rows
-from tests.support_frames import frame
+from tests.support_frames import frame, vin
 
 pytestmark = pytest.mark.slow
 
@@ -256,6 +256,32 @@ def test_what_is_seen_fades_into_what_is_usual() -> None:
     other = int(np.flatnonzero(TOWN.edge_id == 40)[0])
     assert speeds({}).time_s(other, 0.0) == pytest.approx(1000 / 5)
     assert known.time_s(other, 0.0) == pytest.approx(1000 / 10)
+
+
+class Told:
+    """A database with one network, of equal streets, and one vehicle where it was seen last."""
+
+    def __init__(self, course: float | None) -> None:
+        streets = [*street(10, (0, 0), (1000, 0)), *street(20, (1000, 0), (1000, 500))]
+        self.rows = {"in_use": [(5, "town", NOON)], "edges": streets, "usual": [], "seen": []}
+        self.rows["position"] = [(NOON, 0.0, 500 * M, course)]
+
+    def execute(self, statement: str, _values: Any) -> Any:
+        [rows] = [rows for name, rows in self.rows.items() if SQL[name] == statement]
+        return SimpleNamespace(fetchall=lambda: rows)
+
+
+@pytest.mark.parametrize(("to", "straight"), [((0.0, 900 * M), 90.0), ((0.0, 100 * M), 270.0)])
+def test_a_vehicle_of_which_no_course_is_known_may_drive_either_way(
+    to: tuple[float, float], straight: float
+) -> None:
+    def length_m(course: float | None) -> float:
+        connection: Any = Told(course)
+        return Forecast(connection, Settings()).predict(connection, vin(1), to).way.length_m
+
+    assert length_m(straight) == pytest.approx(400.0)
+    assert length_m((straight + 180) % 360) > 1000.0
+    assert length_m(None) == pytest.approx(400.0)
 
 
 def test_hours_of_the_week_are_local_and_off_peak_ends_where_it_says() -> None:
