@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 @jobs.command()
 def stream() -> None:
-    """Windows by vehicle and road cell, archive, repair of late windows (Spark, micro-batches)."""
+    """Windows, trips, stateful rules, users' SQL, archive, nightly recomputation (Spark, micro-batches)."""
     from stream_jobs.app.jobs import run
 
     configure("jobs")
@@ -68,7 +68,7 @@ def events() -> None:
 
 
 def maintenance() -> None:
-    """Roll-ups, trends, cohorts, roads, ledgers, retention: periodic tasks beside the stream (no Spark)."""
+    """Repair of late data, roll-ups, trends, roads, evidence, retention: periodic tasks (no Spark)."""
     from stream_jobs.maintenance.process import run
 
     configure("maintenance")
