@@ -94,6 +94,8 @@ def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant
         files = checkpoint_files(settings, session)
         logs: dict[str, str] = {}
         queries = sorted(files.names("")) if query == ALL else [query]
+        if not queries:
+            raise ConfigError(f"no checkpoint in {files.root}")
         if {*queries} & {*NEVER_RESET}:
             topics = [kafka_topic(settings.kafka.prefix, topic) for topic in LIVE]
             where = endpoints(settings, ("kafka_bootstrap",)).kafka_bootstrap

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings
 from infra.stack import processes
+from stream_jobs import cli
 from stream_jobs.recovery.checkpoints import checkpoint_of, of_logs, reset
 from stream_jobs.recovery.files import LocalFiles, checkpoint_files
 
@@ -73,6 +75,15 @@ def test_a_checkpoint_is_reset_by_putting_it_aside(tmp_path: Path) -> None:
     assert (kept / "offsets").exists()
     assert kept.parent == tmp_path / "checkpoints.old"
     assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_a_reset_of_all_checkpoints_where_there_is_none_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODOGRAPH_PATHS_HOME", str(tmp_path))
+    monkeypatch.setattr(cli, "configure", lambda _name: None)  # the log is this process's
+    with pytest.raises(ConfigError, match=f"no checkpoint in {tmp_path}/checkpoints"):
+        CliRunner().invoke(cli.jobs, ["reset", "all"], catch_exceptions=False)
 
 
 def test_a_checkpoint_goes_on_with_its_own_log_only_and_of_another_one_even_the_archives_is_reset(
