@@ -30,7 +30,7 @@ from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
 from stream_jobs.maintenance.task import PeriodicTask, TaskRunner
-from stream_jobs.recovery.checkpoints import PARTITIONS, checkpoint_of, of_logs
+from stream_jobs.recovery.checkpoints import NEVER_RESET, PARTITIONS, checkpoint_of, of_logs
 from stream_jobs.recovery.files import HadoopStore, checkpoint_files
 from stream_jobs.recovery.ledger import BatchClaims, enter, reconciled
 from stream_jobs.reprocess.feed import Feeder
@@ -245,6 +245,7 @@ class Application:
 
 CAUSED_BY: Final = "Caused by: "
 NO_SPACE: Final = "No space left on device"
+DROPPED: Final = "failOnDataLoss"  # Spark's own advice is this option, which nobody can set here
 BROKEN: Final = ("CHECKSUM", "ChecksumException", "CANNOT_LOAD_STATE_STORE", "CANNOT_READ_STREAMING_STATE")
 """Words of Spark's and Hadoop's errors on files that are not as they were written."""
 
@@ -261,6 +262,9 @@ def explained(query: str, checkpoint: str, error: object) -> str:
             f"; free some space on the disks of {checkpoint} and of Spark's scratch files: nothing is lost, "
             "the query goes on behind its last whole batch"
         )
+    elif DROPPED in text:
+        advice = "; Kafka has dropped records, by its retention, that the query had not read; to go on: "
+        advice += NEVER_RESET.get(query, f"`odograph jobs reset {query}`, it then reads what Kafka keeps")
     elif any(sign in text for sign in BROKEN):
         advice = (
             f"; its checkpoint {checkpoint} cannot be read: bring the file back, or put the checkpoint aside "

@@ -28,6 +28,22 @@ def test_a_full_disk_is_no_reason_to_reset_anything() -> None:
     assert "reset" not in said
 
 
+def test_records_that_kafka_dropped_unread_are_named_and_the_way_on() -> None:
+    text = (
+        "Job aborted\nCaused by: org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may "
+        "have been lost; set the source option failOnDataLoss to false. Reason: Could not read records in "
+        "offset [7, 9)\n\tat org.apache.spark\n"
+        "Caused by: org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position 7\n\tat x"
+    )
+    said = explained("telemetry", FOLDER, text)
+    assert said.startswith("query telemetry: org.apache.kafka.clients.consumer.OffsetOutOfRangeException")
+    assert "Kafka has dropped records, by its retention, that the query had not read" in said
+    assert "`odograph jobs reset telemetry`" in said
+    said = explained("archive", FOLDER, text)
+    assert "jobs reset" not in said, "which it refuses"
+    assert "see Reset and back-fill in stream_jobs/recovery/README.md" in said
+
+
 def test_any_other_failure_is_told_by_its_first_lines_alone() -> None:
     assert explained("archive", FOLDER, "one\ntwo\nthree\nfour") == "query archive: one / two / three"
     assert explained("archive", FOLDER, None) == "query archive: ended without an error"
