@@ -111,7 +111,9 @@ class ArmedDetector(base.Detector[Any]):
             value=np.where(armed, now.value, np.nan),
             armed=base.answers(arming["armed"] >= self.armed_for_ms),
         )
-        asked = np.flatnonzero(~waits & (inside.on[places] | self.inner.wakes(now)[1]))
+        # An armed frame that says nothing counts as little as without `while`; one not armed ends the rule.
+        relevant, starts = self.inner.wakes(now)
+        asked = np.flatnonzero(~waits & (starts | (inside.on[places] & (relevant | ~armed))))
         found = self.inner.step(inside, frames.at(asked), now.of(asked)) if asked.size else []
         memory.rows[places] = arming
         memory.on[places] = inside.on[places] | (arming["armed"] > 0) | np.isnan(arming["off"])

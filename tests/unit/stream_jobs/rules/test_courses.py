@@ -143,6 +143,34 @@ def test_after_a_pause_of_its_while_a_rule_of_another_kind_than_level_begins_ane
     assert found(rule(tmp_path, **SLOPE, **armed), steep) != []
 
 
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        ({"kind": "slope", "span_s": 10, "per": "second", "beyond": "above", "limit": 0.5}, None),
+        ({"kind": "level", "mean_s": 20, "beyond": "above", "limit": 5}, None),
+        ({"kind": "unchanged", "raise_for_s": 10, "frames": 3}, 7.0),
+    ],
+)
+def test_a_frame_without_a_value_says_nothing_to_a_rule_with_a_while_either(
+    tmp_path: Path, keys: dict[str, Any], value: float | None
+) -> None:
+    frames = [
+        frame(s, Evaluation(True, None, None if s % 5 == 4 else value or float(s), keys.get("limit"), True))
+        for s in range(40)
+    ]
+    plain, armed = rule(tmp_path, value="x", **keys), rule(tmp_path, value="x", **keys, **{"while": "y"})
+    assert seconds(found(armed, frames)) == seconds(found(plain, frames)) != []
+
+
+def test_a_code_is_not_away_in_a_frame_that_does_not_tell_under_a_while_either(tmp_path: Path) -> None:
+    mine = rule(tmp_path, kind="count", names="codes", times=2, absent_s=5, **{"while": "on"})
+    there = Evaluation(True, armed=True, names=("U0121",))
+    untold = [frame(s, Evaluation(armed=True) if s % 20 else there) for s in range(50)]
+    gone = [frame(s, Evaluation(False, armed=True) if s % 20 else there) for s in range(50)]
+    assert found(mine, untold) == []
+    assert seconds(found(mine, gone)) == [20, 40]
+
+
 def geared(gear: int, at_s: int, value: float, load: str) -> Frame:
     reading = Evaluation(load == "high", None, value, 0.06, learns=load == "low", names=(str(gear),))
     return frame(at_s, reading)
