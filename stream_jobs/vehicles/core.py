@@ -127,15 +127,15 @@ class Core:
         boot, seq, t0, received = (frames[name][rows].astype(np.int64) for name in names)
         believed = frames["believed"][rows] > 0
         rank, vehicles = _ranks(place), fleet.vehicles
-        # Of a vehicle never seen the first frame waits for none where its boot begins, or did so long ago.
-        waits_for_none = (seq == 0) | (seq > self._jobs.reorder_buffer_frames)
-        new = waits_for_none & (rank == 0) & believed & (vehicles["boot"][place] == NO_BOOT)
-        for name, column in (("boot", boot), ("next", seq), ("boot_from", t0)):
-            vehicles[name][place[new]] = column[new]
         holding = np.zeros(len(vehicles), np.bool_)
         holding[[p for p, each in fleet.waiting.items() if each.held]] = True
-        plain = (boot == vehicles["boot"][place]) & (seq == vehicles["next"][place] + rank)
-        plain &= believed & ~holding[place]
+        free = believed & ~holding[place]
+        # Of a vehicle never seen the first frame waits for none where its boot begins, or did so long ago.
+        waits_for_none = (seq == 0) | (seq > self._jobs.reorder_buffer_frames)
+        new = waits_for_none & (rank == 0) & free & (vehicles["boot"][place] == NO_BOOT)
+        for name, column in (("boot", boot), ("next", seq), ("boot_from", t0)):
+            vehicles[name][place[new]] = column[new]
+        plain = free & (boot == vehicles["boot"][place]) & (seq == vehicles["next"][place] + rank)
         odd = np.zeros(len(vehicles), np.bool_)
         odd[place[~plain]] = True
         is_odd = odd[place]

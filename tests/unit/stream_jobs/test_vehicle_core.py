@@ -132,6 +132,20 @@ def test_a_gap_is_waited_for_and_what_comes_after_it_was_given_up_is_behind() ->
     assert take(fleet, [frame(10, behind_ms=HOLD_MS + 20_000)]) == []
 
 
+def test_a_vehicle_met_midway_behind_a_frame_that_waits_has_the_same_order_in_any_batches() -> None:
+    at_ms = T0 + 900_000
+    first, next_ms = frame(5, received_ms=at_ms), range(at_ms + 1000, at_ms + 41_000, 1000)
+    then = [frame(700 + k, received_ms=received_ms) for k, received_ms in enumerate(next_ms)]
+    orders = []
+    for batches in ([[first, *then]], [[first], then]):
+        fleet = fresh()
+        for batch in batches:
+            take(fleet, batch)
+        orders.append(fleet.order(0))
+    assert orders[0] == orders[1]
+    assert (orders[1].next_seq, orders[1].gaps) == (740, [(1, 0, 4), (1, 6, 699)])
+
+
 def test_the_number_of_a_frame_with_an_impossible_clock_is_not_waited_for() -> None:
     fleet = fresh()
     take(fleet, [frame(0), frame(1, void=True), frame(2), frame(10**6, void=True)])
