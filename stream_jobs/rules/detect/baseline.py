@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Floats, Ints
 from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Raising
-from stream_jobs.rules.detect.level import SERIES, add, mean
+from stream_jobs.rules.detect.level import PARTS, SERIES, add, mean
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Baseline, Rule
 from stream_jobs.vehicles.features import Features
@@ -32,7 +32,8 @@ class BaselineDetector(Detector[Baseline]):
 
     def __init__(self, rule: Rule) -> None:
         super().__init__(rule)
-        self.raising = Raising(rule, self.spec.raise_for_s, self.spec.pause_s)
+        gap_s = max(self.spec.pause_s, rule.gap_s + self.spec.mean_s / PARTS)  # of means, as a level's
+        self.raising = Raising(rule, self.spec.raise_for_s, gap_s)
         self.dtype = self._dtype(1)
 
     def _dtype(self, width: int) -> np.dtype[Any]:

@@ -226,7 +226,9 @@ class CourseDetector(base.Detector[Level | Slope]):
             self.per_s, self.sure = PER_S[self.spec.per], self.spec.sure
             self.gap_ms = max(self.raising.gap_ms, self.span_ms)
         else:
-            self.raising = base.Raising(rule, self.spec.raise_for_s)
+            # Means of frames without a gap are a tenth of the span apart, and a frame's distance.
+            gap_s = rule.gap_s + self.spec.mean_s / PARTS
+            self.raising = base.Raising(rule, self.spec.raise_for_s, gap_s)
             self.span_ms = base.ms(self.spec.mean_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:

@@ -113,3 +113,11 @@ def test_a_mean_is_not_raised_by_one_bad_value(tmp_path: Path) -> None:
     values[25] = 150.0
     frames = [frame(s, Evaluation(None, None, v, 100.0)) for s, v in enumerate(values)]
     assert found(mine, frames) == []
+
+
+def test_a_mean_over_hours_may_have_to_last_too(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **LEVEL | {"mean_s": 3600, "raise_for_s": 600, "clear_for_s": 3600})
+    frames = [frame(s, Evaluation(None, None, 101.0, 100.0)) for s in range(60, 5400, 60)]
+    assert seconds(found(mine, frames)) == [4260]
+    with_a_gap = [each for each in frames if not 3540 < (each[0]["end_ms"] - T0) / 1000 < 4200]
+    assert seconds(found(mine, with_a_gap)) == [4980]
