@@ -212,10 +212,12 @@ class Raising:
 
     def judged(self, now: RuleEvaluation, value: Floats, off: Floats | float = 0.0) -> RuleEvaluation:
         """``now`` by a value of the kind's own, NaN where there is none, which may be wrong by ``off``."""
-        known, back = ~np.isnan(value), now.limit if self.clear_level is None else self.clear_level
+        back = now.limit if self.clear_level is None else self.clear_level
         holds = answers(beyond(value - off if self.above else value + off, now.limit, self.above))
         clears = answers(~beyond(value, back, self.above))
-        return replace(now, holds=holds * known, clears=clears * known, value=value)
+        holds *= ~np.isnan(value + now.limit)
+        clears *= ~np.isnan(value + back)
+        return replace(now, holds=holds, clears=clears, value=value)
 
     def waits(self, held: Held) -> Flags:
         """Where it holds already and is not raised yet."""

@@ -115,6 +115,17 @@ def test_a_mean_is_not_raised_by_one_bad_value(tmp_path: Path) -> None:
     assert found(mine, frames) == []
 
 
+def test_a_mean_whose_limit_is_not_known_is_neither_beyond_it_nor_back(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **LEVEL | {"mean_s": 20, "limit": "y"})
+
+    def limits(untold: range) -> list[float]:
+        said = [Evaluation(None, None, 101.0, None if s in untold else 100.0) for s in range(40)]
+        return seconds(found(mine, [frame(s, each) for s, each in enumerate(said)]))
+
+    assert limits(range(0)) == limits(range(21, 24)) == limits(range(25, 28)) == [24, 30, 36]
+    assert limits(range(40)) == []
+
+
 def test_a_mean_over_hours_may_have_to_last_too(tmp_path: Path) -> None:
     mine = rule(tmp_path, **LEVEL | {"mean_s": 3600, "raise_for_s": 600, "clear_for_s": 3600})
     frames = [frame(s, Evaluation(None, None, 101.0, 100.0)) for s in range(60, 5400, 60)]
