@@ -474,10 +474,13 @@ def _of_kind(entry: Entry) -> dict[str, Any]:
     spec: object = entry.read(KINDS[values["kind"]], _derived(entry))
     if isinstance(spec, Count) and spec.reversal is not None and values["value"] == NO_VALUE:
         raise entry.wrong("value", "is missing: `reversal` looks at its course")
+    is_mean = isinstance(spec, Level) and spec.mean_s > 0
+    if "limit" not in entry and (is_mean or isinstance(spec, Slope | Baseline)):
+        raise entry.wrong("limit", "is missing: a mean, a slope and a baseline are compared with it")
     if {"while_for_s", "while_pause_s"} & set(values) and "while" not in entry:
         raise entry.wrong("while", "is missing: `while_for_s` and `while_pause_s` are about it")
     clear = values.get("clear")
-    is_sql = isinstance(clear, str) and isinstance(spec, Level) and spec.mean_s == 0
+    is_sql = isinstance(clear, str) and isinstance(spec, Level) and not is_mean
     return {"spec": spec, "clear": clear if is_sql else None, "clear_level": None if is_sql else clear}
 
 

@@ -14,7 +14,8 @@ from tests.unit.stream_jobs.rules.traces import rule
 
 LEVEL: dict[str, Any] = {"kind": "level", "value": "coolant_temp_c", "beyond": "above", "limit": 105}
 FENCE: dict[str, Any] = {"name": "depot", "lat_deg": 0, "lon_deg": 0, "radius_m": 500}
-UNLIMITED: dict[str, Any] = {"value": None, "beyond": None, "limit": None}
+NO_LIMIT: dict[str, Any] = {"beyond": None, "limit": None}
+UNLIMITED: dict[str, Any] = {"value": None} | NO_LIMIT
 
 
 def test_a_level_is_read_as_written(tmp_path: Path) -> None:
@@ -52,6 +53,9 @@ def test_what_a_value_is_rounded_to_is_the_contracts_unless_the_rule_says() -> N
         ({"kind": "slope"}, "`span_s` is missing: kind slope needs it"),
         ({"kind": "slope", "span_s": 60, "per": "week"}, "`per` 'week': 'second', 'minute'"),
         ({"mean_s": 60, "clear": "x < 3"}, "`clear` 'x < 3': a number is wanted"),
+        ({"mean_s": 60} | NO_LIMIT, "`limit` is missing: a mean"),
+        ({"kind": "slope", "span_s": 60, "per": "hour"} | NO_LIMIT, "`limit` is missing: a mean, a slope"),
+        ({"kind": "baseline"} | NO_LIMIT, "`limit` is missing: a mean, a slope and a baseline"),
         ({"while_for_s": 10}, "`while` is missing"),
         (
             UNLIMITED | {"kind": "count", "while": "ignition_on", "while_for_s": 10},
