@@ -55,11 +55,11 @@ class Fleet:
         self._places = {vehicle_id: place for place, vehicle_id in enumerate(self.ids)}
         self.rules = [f"{detector.rule.id}@{detector.rule.version}" for detector in rule_set]
         self.specs = [detector.spec_hash for detector in rule_set]
-        self.held, self.journeys = kept.held, kept.journeys
-        if self.held is not None and kept.rules != self.rules:
-            named = [k for k, detector in enumerate(rule_set) if detector.rule.names]
-            nothing = unknown_inputs(len(self.rules), len(self.held), named)
-            self.held = replace(self.held, rules=nothing)  # what the old rules read of it is lost
+        held, self.held, self.journeys = kept.held, kept.held, kept.journeys
+        named = [k for k, detector in enumerate(rule_set) if detector.rule.names]
+        if held and not (held.rules and kept.rules == self.rules and [*held.rules.names] == named):
+            nothing = unknown_inputs(len(self.rules), len(held), named)
+            self.held = replace(held, rules=nothing)  # what the old rules read of it is lost
         specs = dict(zip(kept.rules, kept.specs, strict=False))  # fences in a file change without a version
         before = dict(zip(kept.rules, kept.detectors, strict=True))
         self.detectors: list[Memory] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.settings.settings import Settings
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.rules.inputs import FLAGS, RuleInputs
 from stream_jobs.rules.model import VEHICLES, load_rules, of_query
 from stream_jobs.rules.rule_set import RuleSet, of_rules
@@ -20,7 +22,8 @@ from stream_jobs.vehicles.features import KINDS
 from stream_jobs.vehicles.fleet import Fleet, dump, load
 from stream_jobs.vehicles.rows import FINAL, HarshRow, IdleRow, LateVehicleFrames, Row, StopRow, TripRow
 from stream_jobs.windows.open_windows import Memory
-from tests.support_vehicles import features_of
+from tests.support_vehicles import Evaluation, features_of, inputs_of
+from tests.unit.stream_jobs.rules.traces import rule
 
 pytestmark = pytest.mark.slow
 
@@ -208,3 +211,19 @@ def test_memories_of_all_shipped_rules_survive_a_checkpoint_and_a_change_of_the_
         before = fleet.detectors[fleet.rules.index(name)]
         assert memory.on.tolist() == before.on.tolist()
         assert memory.rows[memory.on].tobytes() == before.rows[before.on].tobytes()
+
+
+@pytest.mark.parametrize("names", [("gears", None), (None, "gears")])
+def test_a_frame_that_waits_is_taken_though_its_rule_has_lost_or_got_names_in_the_same_version(
+    tmp_path: Path, names: tuple[str | None, str | None]
+) -> None:
+    fleet, rows = Fleet(()), list[Row]()
+    for each, seqs in zip(names, ((0, 2), (3, 1)), strict=True):
+        rule_set = of_rules([rule(tmp_path, kind="count", names=each)])
+        told = Evaluation(True, names=("4",) if each else ())
+        inputs = inputs_of([[told], [told]], [0] if each else [])
+        fleet, _ = load(dump(fleet, Memory()), rule_set)
+        core = Core(Settings().jobs, Settings().journeys, rule_set)
+        rows += core.take(fleet, features_of([frame(seq) for seq in seqs], inputs))
+    assert (fleet.order(0).next_seq, fleet.held) == (4, None)
+    assert [row.seq for row in rows if isinstance(row, AlertRow)] == [0, 1]
