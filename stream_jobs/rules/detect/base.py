@@ -152,8 +152,8 @@ Held = npt.NDArray[Any]
 class Raising:
     """How long a rule must hold, how long it must be gone, and its further limits.
 
-    It holds on over gaps of ``gap_s`` at least. ``apart``: what it was about when it was found first is its
-    part for as long as it holds.
+    It holds on over gaps of ``gap_s`` at least. What it is about is what it was about when it was found last,
+    ``apart`` when it was found first: that is its part for as long as it holds.
     """
 
     def __init__(self, rule: Rule, raise_for_s: float = 0.0, gap_s: float = 0.0) -> None:
@@ -202,11 +202,13 @@ class Raising:
             lane, step = int(lanes[k]), int(h["step"][k])
             limit, severity = self.escalate[step - 1] if step else (number(now.limit[lane]), None)
             at, since, names = int(found_ms[k]), int(h["since"][k]), ", ".join(now.names_of(lane)) or None
-            worst, part, place = None if ends[k] else number(value[k]), None, int(frames.vehicle[lane])
-            if self.apart:
-                if memory.rare.get(place, (None,))[0] != since:
-                    memory.rare[place] = (since, names)
-                names = part = memory.rare[place][1]
+            worst, place = None if ends[k] else number(value[k]), int(frames.vehicle[lane])
+            if now.names is not None:
+                told = memory.rare.get(place, (None,))
+                if told[0] == since and (self.apart or ends[k]):  # not what ended it
+                    names = told[1]
+                memory.rare[place] = (since, names)
+            part = names if self.apart else None
             found.append((lane, Detection(at, since, worst, limit, severity, names, part)))
         return found
 

@@ -266,6 +266,14 @@ def test_a_level_keeps_the_part_that_it_was_found_of_first_until_it_is_over(tmp_
     assert {row.message.partition(": ")[2] for row in rows} == {"left", "right"}
 
 
+def test_the_last_moment_of_a_rule_is_about_what_was_bad_and_not_about_what_ended_it(tmp_path: Path) -> None:
+    mine = rule(tmp_path, **OWN, names="gears", warm_up=10, raise_for_s=2, clear=0.04)
+    learned = [geared(gear, 10 * gear + s, 60 / gear, "low") for gear in (3, 4) for s in range(10)]
+    slips = [geared(3, s, 22.0, "high") for s in range(50, 54)]
+    rows = found(mine, [*learned, *slips, geared(4, 54, 15.0, "high")])
+    assert [(row.event_ms - T0, row.message) for row in rows] == [(52_000, "Mine: 3"), (53_000, "Mine: 3")]
+
+
 def test_a_code_counts_when_it_was_away_and_not_when_nothing_was_heard(tmp_path: Path) -> None:
     mine = rule(tmp_path, kind="count", names="codes", times=3, span_s=600, absent_s=5)
     comes = [coded(s, "U0121") if s % 20 < 10 else coded(s) for s in range(50)]
