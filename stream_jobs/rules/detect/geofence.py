@@ -106,12 +106,13 @@ def _flat(fence: Fence, lat_deg: float, lon_deg: float) -> complex:
 
 
 def _reach_m(fence: Fence) -> float:
-    """Half of the least depth a fence's middle has: the margin of a small fence cannot be more."""
+    """At most half of the depth of a fence's middle: the margin of a small or narrow one cannot be more."""
     if fence.radius_m is not None:
         return fence.radius_m / 2
     corners = [_flat(fence, *point) for point in fence.points]
-    axes = [each.real for each in corners], [each.imag for each in corners]
-    return min(max(axis) - min(axis) for axis in axes) / 4
+    sides = [*zip(corners, [*corners[1:], corners[0]], strict=True)]
+    area_m2 = abs(sum((a.conjugate() * b).imag for a, b in sides)) / 2
+    return area_m2 / sum(abs(b - a) for a, b in sides) / 2 if area_m2 else 0.0
 
 
 def _depth_m(fence: Fence, point: complex) -> float:

@@ -64,6 +64,15 @@ def test_a_polygon_is_a_fence_too(tmp_path: Path) -> None:
     assert seconds(rows) == [pytest.approx(5, abs=0.1)]
 
 
+def test_a_narrow_fence_is_entered_whatever_way_it_lies(tmp_path: Path) -> None:
+    to_east = [(-40, 0), (40, 0), (40, 2000), (-40, 2000)]
+    to_north_east = [(-28, 28), (28, -28), (1442, 1386), (1386, 1442)]
+    for corners, middle_m in ((to_east, (0, 1000)), (to_north_east, (700, 700))):
+        road = {"name": "road", "polygon": [[north * M, east * M] for north, east in corners]}
+        mine = fence(tmp_path, fences=[road])
+        assert len(found(mine, [at(0, 1000, -500), at(10, *middle_m), at(20, *middle_m)])) == 1
+
+
 @pytest.mark.parametrize(
     ("fences", "expected"),
     [
