@@ -62,10 +62,14 @@ class Fleet:
             self.held = replace(held, rules=nothing)  # what the old rules read of it is lost
         specs = dict(zip(kept.rules, kept.specs, strict=False))  # fences in a file change without a version
         before = dict(zip(kept.rules, kept.detectors, strict=True))
-        self.detectors: list[Memory] = [
-            detector.memory(len(self.ids), before.get(name) if specs.get(name, spec) == spec else None)
-            for name, spec, detector in zip(self.rules, self.specs, rule_set, strict=True)
-        ]
+        of_id = {name.partition("@")[0]: each for name, each in before.items()}
+        self.detectors: list[Memory] = []
+        for name, spec, detector in zip(self.rules, self.specs, rule_set, strict=True):
+            if detector.outlasts_versions:
+                found = of_id.get(detector.rule.id)
+            else:
+                found = before.get(name) if specs.get(name, spec) == spec else None
+            self.detectors.append(detector.memory(len(self.ids), found))
 
     def places(self, ids: Sequence[str]) -> Ints:
         """Where the vehicles are; those never seen get a place."""

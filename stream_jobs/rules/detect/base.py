@@ -99,6 +99,8 @@ class Detector(Generic[Spec]):
     """
 
     dtype: np.dtype[Any] = np.dtype([])
+    outlasts_versions = False
+    """Whether what it remembers means the same whatever the rule says."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule, self.again_ms = rule, AGAIN * ms(rule.clear_for_s)

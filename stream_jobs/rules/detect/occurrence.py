@@ -108,9 +108,13 @@ LAST: Final = np.dtype([("end", "f8"), ("received", "f8"), ("watched", "?"), ("f
 
 
 class SilenceDetector(base.Detector[Silence]):
-    """Found once, so long (receive clock) after the last frame; ended by the next, buffered or not."""
+    """Found once, so long (receive clock) after the last frame; ended by the next, buffered or not.
+
+    Also by one after a new version of the rule: nothing else ends the alert.
+    """
 
     dtype = LAST
+    outlasts_versions = True
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: it listens to the frames themselves."""

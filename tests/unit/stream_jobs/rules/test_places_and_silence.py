@@ -11,12 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.contract.errors import ConfigError
+from infra.settings.settings import Settings
+from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.rules.detect.base import AGAIN
 from stream_jobs.rules.model import load_rules
 from stream_jobs.rules.rule_set import of_rules
+from stream_jobs.vehicles.core import Core
 from stream_jobs.vehicles.fleet import Fleet, dump, load
 from stream_jobs.windows.open_windows import Memory
-from tests.support_vehicles import Evaluation
+from tests.support_vehicles import Evaluation, features_of, inputs_of
 from tests.unit.stream_jobs.rules.traces import T0, Frame, found, frame, rule, seconds
 
 M = 1 / 111_194.93
@@ -122,6 +125,19 @@ def test_silence_is_found_by_its_timer_and_ended_by_the_next_frame(tmp_path: Pat
     assert (rows[0].received_ms - T0, rows[0].since_ms) == (301_000, T0 + 1000)
     assert seconds(found(mine, [frame(0, ON)], until_s=299)) == []
     assert seconds(found(mine, [frame(0, ON)], until_s=900)) == [300]
+
+
+def test_a_silence_ends_though_its_rule_was_changed_meanwhile(tmp_path: Path) -> None:
+    fleet, rows, last = Fleet(()), list[AlertRow](), [frame(0, ON), frame(1000, ON)]
+    for version, silent_for_s in ((1, 300), (2, 600)):
+        head, said = last[version - 1]
+        (mine,) = of_rules([rule(tmp_path, kind="silence", silent_for_s=silent_for_s, version=version)])
+        fleet, _ = load(dump(fleet, Memory()), (mine,))
+        core = Core(Settings().jobs, Settings().journeys, (mine,))
+        found_now = core.take(fleet, features_of([head | {"seq": version - 1}], inputs_of([[said]], [])))
+        found_now += core.expire(fleet, head["received_ms"] + 400_000)
+        rows += [row for row in found_now if isinstance(row, AlertRow)]
+    assert [(seconds([row]), row.rule_version) for row in rows] == [([300], 1), ([-999], 2)]
 
 
 def test_what_only_its_detector_ends_is_over_when_the_vehicle_is_forgotten(tmp_path: Path) -> None:
