@@ -166,7 +166,7 @@ class Supervisor:
         return self.home / "logs" / f"{name}.log"
 
     def _note_exit(self, kept: _Kept, now: float, how: str, code: int | None = None) -> None:
-        if now - kept.started_s >= self.backoff.good_s:
+        if kept.runs and now - kept.started_s >= self.backoff.good_s:
             kept.in_a_row = 0
         pause_s = self.backoff.pause_s(kept.in_a_row)
         kept.child, kept.runs, kept.last_exit, kept.due_s = None, False, code, now + pause_s

@@ -155,13 +155,13 @@ def _another(home: Path, pid: int) -> bool:
     return found is not None and found.pid != pid
 
 
-def test_a_service_that_cannot_be_started_is_said_and_tried_again(tmp_path: Path) -> None:
+def test_a_service_that_cannot_be_started_is_tried_again_after_longer_and_longer(tmp_path: Path) -> None:
     run_dir, said, tries = tmp_path / "run", list[str](), list[str]()
     child = processes.spawn(run_dir, "sleeper", SLEEPER.command, tmp_path / "logs" / "sleeper.log")
 
     def respawn(name: str) -> None:
         tries.append(name)
-        if len(tries) < 3:
+        if len(tries) < 5:
             raise (ServiceError, ConfigError)[len(tries) % 2]("the disk is full")
 
     with Supervisor(tmp_path, [], said.append, QUICK, services=["sleeper"], respawn=respawn) as supervisor:
@@ -169,8 +169,10 @@ def test_a_service_that_cannot_be_started_is_said_and_tried_again(tmp_path: Path
         supervisor.tick()
         child.kill()
         child.wait()
-        eventually(lambda: supervisor.tick() or len(tries) > 4, 60, "it is tried again and again")
-    assert sum(text.startswith("sleeper: the disk is full, again in ") for text in said) == 2
+        eventually(lambda: supervisor.tick() or len(tries) > 6, 60, "it is tried again and again")
+    failed = "sleeper: the disk is full, again in "
+    pauses = [text.removeprefix(failed).split()[0] for text in said if text.startswith(failed)]
+    assert pauses == ["0.02", "0.04", "0.05", "0.05"], "the pause of its end was 0.01"
 
 
 def test_on_a_full_disk_programs_go_on_and_what_ends_is_started_again(tmp_path: Path) -> None:
