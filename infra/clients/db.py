@@ -38,20 +38,20 @@ def open_connection(
 ) -> Opened:
     """A connection of this class; ``session`` are settings of the server, ``driver`` arguments of psycopg.
 
+    Its times are in UTC, whatever zone the database or its role has.
     ``actor``: whom the audit log names, who signed in or ``system_user()``; None: the database's role.
     ``connect_timeout_s``: unless the URL has one; None: libpq's default, without end. Raises psycopg.Error.
     """
-    settings = dict(session or {})
+    settings = {"timezone": "UTC", **(session or {})}
     if statement_timeout_s is not None:
         settings["statement_timeout"] = str(int(statement_timeout_s * 1000))
     if actor is not None:
         settings["odograph.actor"] = actor
     given = conninfo_to_dict(url)
-    if settings:
-        # The server parts options at any white space: whose name has a tab must not add one.
-        texts = {name: re.sub(r"[\\\s]", r"\\\g<0>", value) for name, value in settings.items()}
-        ours = " ".join(f"-c {name}={text}" for name, text in texts.items())
-        driver["options"] = f"{given.get('options', '')} {ours}".lstrip()  # of two the server takes the last
+    # The server parts options at any white space: whose name has a tab must not add one.
+    texts = {name: re.sub(r"[\\\s]", r"\\\g<0>", value) for name, value in settings.items()}
+    ours = " ".join(f"-c {name}={text}" for name, text in texts.items())
+    driver["options"] = f"{given.get('options', '')} {ours}".lstrip()  # of two the server takes the last
     if connect_timeout_s is not None:
         driver["connect_timeout"] = given.get("connect_timeout", connect_timeout_s)
     return kind.connect(url, **driver)

@@ -89,7 +89,6 @@ def refresh(url: str, since: datetime, until: datetime, piece_s: float) -> int:
     with connected(
         url, "database: continuous aggregates", autocommit=True, application_name="odograph-continuous",
         connect_timeout_s=5, tcp_user_timeout=10_000, statement_timeout_s=piece_s,
-        session={"timezone": "UTC"},
     ) as connection:  # fmt: skip
         if license_of(connection) != "timescale":
             return 0

@@ -89,9 +89,8 @@ class Watch:
             try:
                 with service_errors():
                     self._connection = self._connection or open_connection(
-                        self._found.db_ingest_url, Connection, statement_timeout_s=5,
-                        session={"timezone": "UTC"}, autocommit=True, application_name="odograph-watch",
-                        tcp_user_timeout=5000,
+                        self._found.db_ingest_url, Connection, statement_timeout_s=5, autocommit=True,
+                        application_name="odograph-watch", tcp_user_timeout=5000,
                     )  # fmt: skip
                     self._slowly(self._connection, self._look(self._connection))
                 self._looks.inc()

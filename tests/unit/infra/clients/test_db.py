@@ -69,9 +69,9 @@ class Asked(psycopg.Connection[Any]):
 @pytest.mark.parametrize(
     ("parameters", "asked"),
     [
-        ("", {"options": "-c role=r -c statement_timeout=7000", "connect_timeout": 3}),
+        ("", {"options": "-c timezone=UTC -c role=r -c statement_timeout=7000", "connect_timeout": 3}),
         ("?options=-c%20search_path%3Dx%20-c%20role%3Dy&connect_timeout=9",
-         {"options": "-c search_path=x -c role=y -c role=r -c statement_timeout=7000",
+         {"options": "-c search_path=x -c role=y -c timezone=UTC -c role=r -c statement_timeout=7000",
           "connect_timeout": "9"}),
     ],
 )  # fmt: skip
@@ -87,7 +87,13 @@ def test_what_an_address_asks_for_is_kept_before_what_we_ask_for(
 def test_no_name_under_which_somebody_signs_in_adds_an_option() -> None:
     with pytest.raises(psycopg.OperationalError) as told:
         open_connection("postgresql://me@h/d", Asked, actor="a\\b c\t-c\nrole=none", connect_timeout_s=None)
-    assert told.value.args == ({"options": "-c odograph.actor=a\\\\b\\ c\\\t-c\\\nrole=none"},)
+    assert told.value.args[0]["options"].endswith(" -c odograph.actor=a\\\\b\\ c\\\t-c\\\nrole=none")
+
+
+def test_times_come_in_utc_whatever_zone_the_database_or_its_role_has() -> None:
+    with pytest.raises(psycopg.OperationalError) as told:
+        open_connection("postgresql://me@h/d", Asked)
+    assert told.value.args == ({"options": "-c timezone=UTC", "connect_timeout": 3},)
 
 
 def test_a_reader_who_waits_too_long_is_told_that_the_connection_ended() -> None:
