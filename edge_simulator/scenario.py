@@ -251,7 +251,7 @@ def load(
     if given.keys() & {"rate", "interval"}:
         raw = {key: value for key, value in raw.items() if key not in {"rate", "interval"}}
     merged = _merged({**(defaults or {}), **raw}, given)
-    if merged.get("rate") is not None and "interval" not in given:
+    if merged.get("rate") is not None and "interval" not in {**raw, **given}:
         merged.pop("interval", None)
     try:
         return ScenarioFile.model_validate(merged)

@@ -48,6 +48,7 @@ def test_the_scenarios_that_were_promised_are_there() -> None:
         ("place: {lat: .nan}", "place.lat nan: a finite number is wanted"),
         ("vehicles: 0", "vehicles 0: at least 1 is wanted"),
         ("interval: fast", "interval 'fast': a duration such as 500ms"),
+        ("{rate: 50, interval: 2s}", "--rate and --interval exclude each other: give one of them"),
         ("clock: {begins: '25:00'}", "clock.begins '25:00': '25:00' is no time of day such as 07:30"),
         ("- a\n- b", "a mapping of keys is wanted"),
         ("a: [", "cannot be read"),
