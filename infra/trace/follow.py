@@ -89,7 +89,7 @@ def verdict_of(value: bytes, received_ms: int, settings: Settings) -> str:
     try:
         message = orjson.loads(value)
         return verdict(message["t0_ms"], span_ms(message), received_ms, clock_limits(settings))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return UNREADABLE
 
 
@@ -98,7 +98,7 @@ def on_board(payload: bytes) -> list[Hop]:
     try:
         message = orjson.loads(payload)
         t0_ms, sent_ms, end_ms = int(message["t0_ms"]), int(message["sent_ms"]), span_ms(message)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         return []
     samples = f"{message['n']} samples, {message['dt_ms']} ms apart"
     return [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from infra.clients.kafka import identity
 from infra.contract.topics import partition_of
+from infra.contract.verdict import UNREADABLE
+from infra.settings.settings import Settings
 from infra.stack.query_offsets import Committed, Taken, batch_of
-from infra.trace.follow import Hop, Trace, Wanted, alert_id, matches, text
+from infra.trace.follow import Hop, Trace, Wanted, alert_id, matches, on_board, text, verdict_of
 
 FRAME = b'{"schema":1,"vehicle_id":"WDB1240001A000001","boot_id":7,"seq":12,"t0_ms":112,"n":10'
 """Cut short, as a dead letter may be."""
@@ -23,6 +25,12 @@ def test_a_frame_is_told_by_boot_and_sequence_number_even_where_it_is_no_json() 
     assert matches(FRAME, Wanted("WDB1240001A000001", 12))
     assert not matches(FRAME, Wanted("WDB1240001A000001", 112)), "112 is its time"
     assert not matches(FRAME, Wanted("WDB1240001A000001", 12, boot_id=8))
+
+
+def test_a_frame_whose_numbers_are_beyond_all_bounds_is_traced_without_its_times() -> None:
+    beyond = b'{"t0_ms":112,"sent_ms":400,"n":1e300,"dt_ms":1e300}'
+    assert on_board(beyond) == []
+    assert verdict_of(beyond, 1_700_000_000_000, Settings()) == UNREADABLE
 
 
 def test_a_findings_id_is_that_of_the_real_time_query() -> None:
