@@ -137,15 +137,20 @@ LINK_COUNTS = (
 Say = Callable[[str], None]
 Stopped = Callable[[], bool]
 Client = Literal["auto", "paho", "lean"]
+KEEP_S = 60.0  # longer than a broker takes to write what it holds, or the bridge to fetch it
 
 
-def publisher_of(client: Client, vehicles: int, keep_s: float = 0.0) -> Callable[..., Publishing]:
+def publisher_of(
+    client: Client, vehicles: int, keep_s: float = 0.0, brokers: int = 1
+) -> Callable[..., Publishing]:
     """The publisher's class. ``auto`` is paho for a single vehicle, as such a device would have it.
 
     Keeping frames beyond their PUBACK is the lean client's alone; raises ConfigError.
     """
     if keep_s and client == "paho":
         raise ConfigError("--keep-sent: the lean client does that; leave --client paho out")
+    # A broker that is left may still hold what it acknowledged: that goes again by the next one.
+    keep_s = keep_s or (KEEP_S if brokers > 1 else 0.0)
     paho = client == "paho" or (client == "auto" and vehicles == 1 and not keep_s)
     return PahoPublisher if paho else partial(LeanPublisher, keep_s=keep_s)
 
@@ -340,17 +345,12 @@ class Run:
         }  # fmt: skip
 
 
-KEEP_S = 60.0  # longer than a broker takes to write what it holds, or the bridge to fetch it
-
-
 def publish(
     in_force: Settings, wanted: Scenario, options: RunOptions, say: Say = say,
     begin_ms: Callable[[], int] = now_ms,
 ) -> Mapping[str, Any]:  # fmt: skip
     """Simulate and publish; the summary. ``begin_ms`` is asked for a live one once all are connected."""
     address = endpoints(in_force, ("mqtt_host",))
-    # A broker that is left may still hold what it acknowledged: that goes again by the next one.
-    keep_s = options.keep_s or (KEEP_S if len(address.brokers) > 1 else 0.0)
     world = World(wanted)
     world.warm_up()
     wills, clients = {}, options.clients
@@ -370,7 +370,7 @@ def publish(
         subscriptions = filters(options.mqtt_root, world.vehicle_ids, len(clients), bool(own))
     with (
         stop_flag(say) as stop,
-        publisher_of(options.client, wanted.vehicles, keep_s)(
+        publisher_of(options.client, wanted.vehicles, options.keep_s, len(address.brokers))(
             address.brokers, clients, wills, filters=subscriptions, own=own
         ) as publisher,
     ):

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from edge_simulator.sending.lean_publisher import SENT_AGAIN, Flight, LeanPublisher
+from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Counts, Latency, Message
+from edge_simulator.sending.run import KEEP_S, publisher_of
 from infra.clients.mqtt_broker import MqttBroker
+from infra.contract.errors import ConfigError
 from tests.support import eventually
 
 FRAMES = [Message("t", b"%d" % number) for number in range(6)]
@@ -56,6 +59,15 @@ def test_without_keeping_only_what_is_in_flight_is_sent_again() -> None:
     flight.packed(FRAMES, now=0.0)
     flight.settle([1, 2, 3, 4], now=1.0)
     assert payloads(flight.rewound(now=2.0)) == [b"4", b"5"]
+
+
+def test_several_brokers_ask_for_keeping_of_the_lean_client_and_let_the_other_one_be() -> None:
+    with publisher_of("auto", 1, brokers=2)([MqttBroker("broker.invalid", 1)] * 2, ["c"]) as kept:
+        assert isinstance(kept, LeanPublisher)
+        assert kept.keep_s == KEEP_S
+    assert publisher_of("paho", 1, brokers=2) is PahoPublisher
+    with pytest.raises(ConfigError, match="--keep-sent: the lean client does that"):
+        publisher_of("paho", 1, 60.0, brokers=2)
 
 
 def test_a_brokers_name_is_tried_at_each_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
