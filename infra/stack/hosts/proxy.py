@@ -40,12 +40,13 @@ async def serve(port: int, targets: Sequence[int]) -> None:
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError), contextlib.closing(writer):
-            some = any(target.lives for target in turn)
-            for _ in targets:
-                turn.rotate()
+            untried = {target for target in turn if target.lives} or {*turn}
+            while untried:
+                turn.rotate()  # other connections turn it too, while this one waits
                 target = turn[0]
-                if some and not target.lives:
+                if target not in untried:
                     continue
+                untried.remove(target)
                 try:
                     back, there = await asyncio.open_connection(HOST, target.port)
                 except ConnectionError:

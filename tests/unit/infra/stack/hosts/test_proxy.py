@@ -88,6 +88,31 @@ async def one_stands_still() -> None:
     await asyncio.sleep(0.3)
 
 
+async def one_is_gone() -> None:
+    gone, there, port = free_port(), Dashboard("b"), free_port()
+    async with there.serving():
+        serving = asyncio.create_task(proxy.serve(port, [gone, there.port]))
+        await there.checked.wait()
+        every = await asyncio.gather(*(asyncio.open_connection(HOST, port) for _ in range(8)))
+        for _, writer in every:
+            writer.write(b"who\n")
+        said = await asyncio.gather(*(reader.readline() for reader, _ in every), return_exceptions=True)
+        assert said == [b"b\n"] * 8
+        for _, writer in every:
+            writer.close()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+
+def test_of_connections_at_one_time_none_is_closed_while_a_dashboard_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the look at the other one has told that it is gone."""
+    monkeypatch.setattr(proxy, "CHECK_S", 60)
+    asyncio.run(one_is_gone())
+
+
 async def one_resets_a_connection() -> None:
     first, second, port = Dashboard("a"), Dashboard("b"), free_port()
     async with first.serving(), second.serving():
