@@ -176,8 +176,8 @@ def _broker_hop(stack: Stack, listener: str, host: str) -> Answer:
     if not stack.secure:
         return _open(stack, "mosquitto")
     kind = identity.DEVICES if listener == DEVICES else identity.SERVICES
-    newest = {one.name: one for one in identity.Authority(stack.home, kind).issued() if not one.revoked}
-    now = datetime.now(UTC)
+    now, issued = datetime.now(UTC), identity.Authority(stack.home, kind).issued()
+    newest = {one.name: one for one in issued if one.state(now) in identity.GOOD}
     ending = sorted(name for name, one in newest.items() if one.state(now) == "expires soon")
     version = probes.tls_server(stack.ports()[listener], str(stack.ca), host)
     told = tells_refused(stack.home / "config" / "mosquitto")
