@@ -261,8 +261,9 @@ def _declared() -> Iterator[tuple[tuple[str, ...], str, str]]:
 
 
 def unknown_variables(environment: Iterable[str]) -> list[str]:
-    """Variables that look like settings and are none."""
-    return sorted({name for name in environment if name.startswith(PREFIX)} - {*known_variables()})
+    """Variables that look like settings and are none. They are read in small letters, too."""
+    given = {name.upper() for name in environment}
+    return sorted({name for name in given if name.startswith(PREFIX)} - {*known_variables()})
 
 
 def _unknown(name: str) -> str:
@@ -360,10 +361,10 @@ def settings_in_force(settings: Settings) -> list[Setting]:
     """Every setting, in the order of the declaration."""
     paths = {CONFIG_FILE: Path(CONFIG_FILE), HOME_FILE: settings.paths.home / HOME_FILE}
     files = {name: tomllib.loads(path.read_text()) for name, path in paths.items() if path.exists()}
-    found = []
+    found, environment = [], {name.upper() for name in os.environ}
     for path, variable, meaning in _declared():
         given = (name for name, file in files.items() if _at(file, path) is not None)
-        source = "environment" if variable in os.environ else next(given, "default")
+        source = "environment" if variable in environment else next(given, "default")
         found.append(Setting(variable, str(reduce(getattr, path, settings)), source, meaning))
     return found
 

@@ -363,6 +363,17 @@ def test_the_table_says_where_each_value_comes_from(
     assert sources["ODOGRAPH_DB_PORT"] == "default"
 
 
+def test_a_variable_in_small_letters_is_read_shown_and_checked_as_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("odograph_kafka_port", "2")
+    shown = {row.variable: row[1:3] for row in settings.settings_in_force(settings.load())}
+    assert shown["ODOGRAPH_KAFKA_PORT"] == ("2", "environment")
+    monkeypatch.setenv("odograph_kafkas_port", "2")
+    with pytest.raises(ConfigError, match=r"ODOGRAPH_KAFKAS_PORT: .* did you mean ODOGRAPH_KAFKA_PORT\?"):
+        settings.load()
+
+
 def test_the_table_holds_every_variable_with_a_meaning() -> None:
     rows = settings.settings_in_force(settings.load())
     assert [row.variable for row in rows] == settings.known_variables()
