@@ -28,7 +28,7 @@ class GnssSettings(BaseModel, frozen=True, strict=True, extra="forbid"):
     tau_s: Positive = 60.0
     white_m: Amount = 0.5
     canyon_m: Amount = 8.0  # error between high houses, in the middle of its 6..10 m; 0: no canyons.
-    canyon_radius_m: Amount = 1200.0  # within about this of the centre the houses are high
+    canyon_radius_m: Amount = 1200.0  # within about this of the centre the houses are high; 0: nowhere
     jump_share: Share = 0.01  # share of fixes that are thrown off by a reflection
     jump_min_m: Amount = 20.0
     jump_max_m: Amount = 60.0
@@ -146,7 +146,7 @@ def open_sigma_m(settings: GnssSettings, east_m: Floats, north_m: Floats) -> Flo
 
     Open sky: ``sigma_m``. In the centre the canyon's, 2 m more or less from block to block.
     """
-    if settings.canyon_m <= settings.sigma_m:
+    if settings.canyon_m <= settings.sigma_m or not settings.canyon_radius_m:
         return np.full(len(east_m), settings.sigma_m)
     dense = np.exp(-(((east_m**2 + north_m**2) / settings.canyon_radius_m**2) ** 2))
     blocks = 2.0 * np.sin(2 * np.pi * east_m / 310.0) * np.sin(2 * np.pi * north_m / 270.0)

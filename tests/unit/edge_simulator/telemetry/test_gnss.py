@@ -55,6 +55,11 @@ def test_the_centre_is_a_canyon_of_6_to_10_m_and_the_outskirts_are_open() -> Non
     assert open_sigma_m(GnssSettings(), np.array([3000.0]), np.array([0.0])) == pytest.approx(2.0, abs=1e-3)
 
 
+def test_within_no_radius_there_is_no_canyon_at_the_very_centre_either() -> None:
+    here = np.array([0.0, 5.0])
+    assert open_sigma_m(GnssSettings(canyon_radius_m=0.0), here, here).tolist() == [2.0, 2.0]
+
+
 def test_a_receiver_in_the_centre_is_that_much_worse(net: RoadNetwork) -> None:
     settings = CALM.model_copy(update={"canyon_m": 8.0})
     assert errors_m(settings, net, 4000, 1)[0].std() == pytest.approx(8.0, rel=0.05)
