@@ -101,7 +101,7 @@ def trips(
     begin = moment_at(since, "--from") if since else end - timedelta(days=1)
     values = {"vehicle": vehicle, "since": begin, "until": end, "most": MOST}
     url = endpoints(load(), ("db_dashboard_url",)).db_dashboard_url
-    with connected(url, row_factory=dict_row, session={"timezone": "UTC"}) as connection:
+    with connected(url, row_factory=dict_row) as connection:
         rows = connection.execute(sql_of(__file__)["trips"].encode(), values).fetchall()[::-1]
         ways = None if export is None else _ways(connection, rows, export)
     if len(rows) == MOST:

@@ -119,7 +119,6 @@ class Database:
                 statement_timeout_s=STATEMENT_S,
                 session={
                     "default_transaction_read_only": "on",
-                    "timezone": "UTC",
                     "search_path": "replay,pg_catalog,public",  # a replay's clock, where there is one
                     **({"idle_session_timeout": TENANT_IDLE} | dict(self._tenant) if self._tenant else {}),
                 },

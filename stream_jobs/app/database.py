@@ -145,9 +145,9 @@ class Database:
 def _connect(url: str, name: str, attempt_s: float, stop: threading.Event) -> Connection:
     """A connection that gives up on a dead link: on connect, on unacknowledged bytes, on slow statements."""
     opened = open_connection(
-        url, Connection, connect_timeout_s=5, statement_timeout_s=attempt_s, session={"timezone": "UTC"},
-        application_name=f"odograph-{name}", autocommit=True, tcp_user_timeout=10_000,
-        keepalives_idle=5, keepalives_interval=2, keepalives_count=3,
+        url, Connection, connect_timeout_s=5, statement_timeout_s=attempt_s, autocommit=True,
+        application_name=f"odograph-{name}", tcp_user_timeout=10_000, keepalives_idle=5,
+        keepalives_interval=2, keepalives_count=3,
     )  # fmt: skip
     try:
         if isinstance(stop, Term):

@@ -99,7 +99,7 @@ def within(table: Table) -> str:
     return " AND ".join(words)
 
 
-_SESSION: Final = {"application_name": "odograph-replay", "timezone": "UTC", "extra_float_digits": "1"}
+_SESSION: Final = {"application_name": "odograph-replay", "extra_float_digits": "1"}
 connected = partial(db.connected, autocommit=True, connect_timeout_s=5, session=_SESSION)
 """A connection in autocommit; its own failures become ServiceError."""
 asked = partial(db.asked, connect_timeout_s=5, session=_SESSION)

@@ -40,7 +40,7 @@ def eta(
         raise ConfigError(f"--to {to}: LAT,LON in degrees is wanted, as 48.137,11.575") from error
     if not (abs(lat) <= LAT_LIMIT and abs(lon) <= LON_LIMIT):
         raise ConfigError(f"--to {to}: latitude -90..90 and longitude -180..180 are wanted")
-    with connected(endpoints(in_force).db_ingest_url, session={"timezone": "UTC"}) as database:
+    with connected(endpoints(in_force).db_ingest_url) as database:
         found = Forecast(database, in_force).predict(database, vehicle, (lat, lon))
         number = ask_for(database, vehicle, (lat, lon), found)
     told = {
