@@ -3,9 +3,8 @@
 A generated day is checked against its run.json. And what ``odograph archive`` prints.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,7 @@ from infra.clients.db import sql_of
 from infra.clients.duck import connected
 from infra.clients.tables import aligned
 from infra.contract import seq_ranges
-from stream_jobs.archive.manifest import hour_name, locked, read_hour, sha256_of
+from stream_jobs.archive.manifest import HOUR_MS, hour_name, locked, read_hour, sha256_of
 from stream_jobs.archive.reader import (
     ArchiveFile,
     by_place,
@@ -54,6 +53,10 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
     wanted = set(hours(folder) if hours_ms is None else hours_ms)
     found, damage = examined(folder, wanted)
     past = expired(folder, min(wanted, default=0))
+    # At a full hour records may lie out of the order of their receipt.
+    around = {hour + step for hour in wanted for step in (-HOUR_MS, HOUR_MS)} - wanted
+    beside, damage_beside = examined(folder, around)
+    exact = not (quick or damage or damage_beside)
     entries = {file.path: file.entry for file in found if file.entry is not None}
     expected = {path: (entry.bytes, entry.sha256) for path, entry in entries.items()}
     of_day = {folder / name: (file["bytes"], file["sha256"]) for name, file in day_files(folder).items()}
@@ -69,20 +72,22 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
         expired_rows=sum(file.entry.rows for file in past if file.entry and file.hour_ms in wanted),
         unlisted=[file.path for file in found if file.path not in expected],
         damage=damage,
-        log=list(_log_faults([*past, *found], exact=not quick and not damage)),
+        log=list(_log_faults([*past, *found, *beside], wanted, exact)),
     )
 
 
-def _log_faults(files: Sequence[ArchiveFile], exact: bool) -> Iterator[str]:
-    """Offsets that are in no file, expired ones neither, or in two; ``exact``: looked up in the files where
-    counts do not fit.
+def _log_faults(files: Sequence[ArchiveFile], wanted: Set[int], exact: bool) -> Iterator[str]:
+    """Offsets between those of the hours ``wanted`` that are in no file, expired ones neither, or in two;
+    ``exact``: looked up in the files where counts do not fit.
     """
     for (topic, partition, log), found in sorted(by_place(files).items(), key=itemgetter(0)):
-        there, gone = (spans(found, of_expired=past) for past in (False, True))
+        ours = [each for each in found if each[1].hour_ms in wanted and not each[1].expired]
+        there = spans(ours, of_expired=False)
         if not there:
             continue
-        covered, count = seq_ranges.size(there), sum(o.count for o, file in found if not file.expired)
-        holes = [(before[1] + 1, after[0] - 1) for before, after in pairwise(there)]
+        kept, gone = (spans(found, of_expired=past) for past in (False, True))
+        covered, count = seq_ranges.size(there), sum(o.count for o, _ in ours)
+        holes = seq_ranges.minus([(there[0][0], there[-1][1])], kept)
         doubles: list[int] = []
         if exact and (holes or covered != count):
             where = {"topic": topic, "partition": partition, "log": log}
@@ -99,7 +104,9 @@ def _log_faults(files: Sequence[ArchiveFile], exact: bool) -> Iterator[str]:
         if doubles:
             first, last = doubles[0], doubles[-1]
             yield f"{name}: {len(doubles)} offsets from {first} to {last} are there twice"
-        if not exact and not 0 <= covered - count <= seq_ranges.size(seq_ranges.both(there, gone)):
+        beside = spans((each for each in found if each[1].hour_ms not in wanted), of_expired=False)
+        elsewhere = seq_ranges.both(there, seq_ranges.merged([*gone, *beside]))
+        if not exact and not 0 <= covered - count <= seq_ranges.size(elsewhere):
             yield f"{name}: {count} records for {covered} offsets"
 
 

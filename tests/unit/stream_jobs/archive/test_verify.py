@@ -44,6 +44,34 @@ def test_what_expired_is_no_hole_at_a_full_hour_that_records_came_out_of_order_a
         assert (verdict.rows, verdict.expired_rows) == (4, 0 if hours_ms else 3)
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_an_hour_alone_has_no_holes_where_records_came_out_of_order_at_its_ends(
+    tmp_path: Path, quick: bool
+) -> None:
+    written(tmp_path, "abcdef01-000000000-000.parquet", [(0, 5, 9), (0, 6, 9), (0, 8, 3599)])
+    written(tmp_path, "abcdef01-000000000-001.parquet", [(0, 7, 0), (0, 9, 1), (0, 11, 3599)], TEN + HOUR_MS)
+    written(tmp_path, "abcdef01-000000000-002.parquet", [(0, 10, 0), (0, 12, 1)], TEN + 2 * HOUR_MS)
+    for hour_ms in (TEN, TEN + HOUR_MS, TEN + 2 * HOUR_MS):
+        verdict = verified(tmp_path, [hour_ms], quick)
+        assert (verdict.log, verdict.whole) == ([], True)
+    written(tmp_path, "abcdef01-000000001-000.parquet", [(0, 14, 1), (0, 16, 3599)], TEN + 2 * HOUR_MS)
+    written(tmp_path, "abcdef01-000000001-001.parquet", [(0, 15, 0)], TEN + 3 * HOUR_MS)
+    assert verified(tmp_path, [TEN + HOUR_MS], quick).whole
+    assert verified(tmp_path, [TEN + 2 * HOUR_MS], quick).log == [
+        "odograph.telemetry-0: offsets 13 to 13 are in no file"
+    ]
+
+
+def test_a_record_that_neither_of_two_hours_has_is_named_though_a_file_reaches_over_it(
+    tmp_path: Path,
+) -> None:
+    written(tmp_path, "abcdef01-000000000-000.parquet", [(0, 5, 9), (0, 8, 3599)])
+    written(tmp_path, "abcdef01-000000000-001.parquet", [(0, 6, 0), (0, 9, 1)], TEN + HOUR_MS)
+    assert verified(tmp_path, [TEN], quick=False).log == [
+        "odograph.telemetry-0: offsets 7 to 7 are in no file"
+    ]
+
+
 def test_a_changed_byte_is_found_and_its_file_named(tmp_path: Path) -> None:
     batches(tmp_path, 2)
     spoiled = bytearray(first(tmp_path).read_bytes())
