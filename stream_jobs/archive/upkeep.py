@@ -238,6 +238,7 @@ def expire(folder: Path, due_ms: Iterable[int]) -> None:
         except ArchiveError as error:
             log.error("an hour expires with what is damaged in it", hour=hour_name(hour), error=str(error))
         names = sorted(file.path.name for file in examined(folder, [hour])[0])
+        _places(folder, hour)[1].mkdir(parents=True, exist_ok=True)  # so that `upkeep` sees to the hour
         with manifest.locked(folder, writing=True):
             manifest.append(folder, hour, {"op": "expire", "at_ms": now_ms(), "names": names})
         log.info("hour expired", hour=hour_name(hour), files=len(names))
@@ -323,7 +324,8 @@ def settle(folder: Path, hour_ms: int, grace_min: int, at_ms: int) -> bool:
         since = state.replaced_ms.get(name, state.swapped_ms.get(name))
         if name not in state.files if since is None else since <= old_ms:
             (aside / name).unlink()
-    _drop_empty(aside)
+    if not state.replaced_ms.keys() & _names(place):
+        _drop_empty(aside)
     return bool(due)
 
 

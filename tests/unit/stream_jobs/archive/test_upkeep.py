@@ -169,6 +169,22 @@ def test_expired_records_count_no_more_and_their_files_go_after_the_grace_time(t
     assert not any((tmp_path / PACKED).rglob("*.parquet"))
 
 
+def test_files_of_hours_that_expired_by_command_go_with_the_upkeep_though_nothing_expires_by_itself(
+    tmp_path: Path,
+) -> None:
+    batches(tmp_path, 5)
+    pack_hour(tmp_path, TEN, 1 << 30)
+    settle(tmp_path, TEN, 0, now_ms() + LATER)
+    settle(tmp_path, TEN, 0, now_ms() + LATER)
+    expire(tmp_path, [TEN])
+    assert RULES.keep_days == 0
+    assert upkeep(tmp_path, RULES) == 0  # in their grace time
+    assert placed(tmp_path) == ["abcdef01-000000000-000-packed-5.parquet"]
+    assert [upkeep(tmp_path, RULES.model_copy(update={"grace_min": 0})) for _ in range(2)] == [1, 0]
+    assert not any(tmp_path.rglob("*.parquet"))
+    assert not any((tmp_path / PACKED).iterdir())
+
+
 def test_a_damaged_hour_expires_too_and_keeps_no_other_from_it(tmp_path: Path) -> None:
     for hour in range(2):
         batches(tmp_path, 5, TEN + hour * HOUR_MS)
