@@ -123,6 +123,16 @@ def test_a_wrong_speed_or_program_is_refused_before_anything_is_taken_out_of_the
     assert not (home / "replays").exists()
 
 
+def test_drives_that_cannot_be_read_leave_no_run_behind(home: Path) -> None:
+    (home / "drives").mkdir()
+    for run in (None, "r1"):
+        drives = wanted(day=None, drives=home / "drives", into="shadow", run=run)
+        with pytest.raises(ConfigError, match=r"\.csv"):
+            command.replay(drives, print, as_json=False)
+    assert [*(home / "replays").iterdir()] == []
+    assert json.loads(command.listed(as_json=True)) == []
+
+
 @pytest.mark.parametrize("option", ["--verify", "--vehicle=X", "--run=r1", "--set=jobs.window_s=20"])
 def test_drives_that_go_live_do_not_ignore_what_is_of_a_shadow_run(home: Path, option: str) -> None:
     for live in (["--speed", "1"], ["--into", "live"]):
