@@ -107,7 +107,8 @@ def expire(
         raise ConfigError("nothing expires: set ODOGRAPH_ARCHIVE_KEEP_DAYS or give --keep-days")
     folder, hours_ms = _wanted(None)
     due = upkeep.due_hours(folder, hours_ms, rules, now_ms())
-    typer.echo(hours_text(folder, hours_json(folder, due)))
+    if due:
+        typer.echo(hours_text(folder, hours_json(folder, due)))
     if not yes:
         typer.echo(f"{len(due)} hours would go; do it with --yes" if due else "nothing has expired")
         return
