@@ -10,7 +10,7 @@ from infra.clients.log import configure
 from infra.clients.tables import aligned
 from infra.contract.errors import ConfigError
 from infra.settings.settings import Settings, endpoints, load
-from infra.settings.values import moment_ms
+from infra.settings.values import moment_ms, vehicle_id
 
 
 def recompute(
@@ -32,10 +32,11 @@ def recompute(
     from stream_jobs.reprocess import work
     from stream_jobs.reprocess.queue import Span, moment
 
-    configure("recompute")
-    asked = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle)
+    whose = None if vehicle is None else vehicle_id(vehicle, "--vehicle")
+    asked = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), whose)
     if asked.until_ms <= asked.from_ms:
         raise ConfigError("recompute: --to is not after --from")
+    configure("recompute")
     settings = load()
     addresses = endpoints(settings)
     with stopped_by_signals() as stop, work.restater(settings, addresses, "recompute", stop, _say) as restate:
@@ -49,8 +50,8 @@ def recompute(
         former = {"unfounded": n["orphaned"]}  # the former name of orphaned
         typer.echo(jsons.dumps(known | n | former))
         return
-    whose = vehicle or "all vehicles"
-    typer.echo(f"run {run.run_no}: {begin:%Y-%m-%d %H:%M:%S} .. {end:%Y-%m-%d %H:%M:%S} UTC, {whose}")
+    told = f"run {run.run_no}: {begin:%Y-%m-%d %H:%M:%S} .. {end:%Y-%m-%d %H:%M:%S} UTC"
+    typer.echo(f"{told}, {vehicle or 'all vehicles'}")
     typer.echo(
         "restated   {vehicle_windows} vehicle windows, {place_windows} road windows, "
         "{journeys} trips, stops and events of {vehicles} vehicles\n"
