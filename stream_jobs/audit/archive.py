@@ -244,11 +244,14 @@ def opened(
         yield Archive(connection, files, scope, committed, expired)
 
 
-def horizon_ms(home: Path) -> int | None:
-    """Records received before it have expired; None: none ever have."""
+def horizon_ms(home: Path, ahead_ms: int, window_ms: int) -> int | None:
+    """The first window of which no frame has expired; None: none ever have.
+
+    A frame in time is stamped up to ``ahead_ms`` ahead of its receipt, by whose hour it expires.
+    """
     folder = archive_of(home)
     expired = [hour for hour in reader.hours(folder) if read_hour(folder, hour).expired_rows]
-    return max(expired) + HOUR_MS if expired else None
+    return -(-(max(expired) + HOUR_MS + ahead_ms) // window_ms) * window_ms if expired else None
 
 
 def cloned_vehicles(home: Path) -> list[Clone]:

@@ -133,20 +133,22 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
     with suppress(OdographError):  # an outer broker need not tell; what is missing stays unexplained then
         dropped = broker_figures(*addresses.brokers).dropped
     balanced = partial(collect, settings, addresses, broker_dropped=dropped)
+    limits, window_ms = clock_limits(settings), settings.jobs.window_s * 1000
     ((dropped_ms,),) = asked(addresses.db_ingest_url, SQL["horizon"])
-    known = [ms for ms in (dropped_ms, horizon_ms(settings.paths.home)) if ms is not None]
+    expired_ms = horizon_ms(settings.paths.home, limits.ahead_ms, window_ms)
+    known = [ms for ms in (dropped_ms, expired_ms) if ms is not None]
     wanted = wanted.kept(max(known, default=None), time.time_ns() // 1_000_000)
     if wanted.whole:
         quiet = _quiet(settings, addresses, balanced, end_s)
         if quiet is not None:
             return quiet
         wanted = replace(wanted, until_ms=time.time_ns() // 1_000_000)
-    lateness_ms, topic = clock_limits(settings).lateness_ms, kafka_topic(settings.kafka.prefix, TELEMETRY)
+    topic = kafka_topic(settings.kafka.prefix, TELEMETRY)
     retry_until_s = max(end_s, time.monotonic() + RETRY_S)
     while True:
         seen = current_horizon(settings, addresses)
         waiting = partial(in_flight, settings, addresses, seen)
-        closed = wanted.closed(seen.moment_ms, lateness_ms, settings.jobs.window_s * 1000)
+        closed = wanted.closed(seen.moment_ms, limits.lateness_ms, window_ms)
         archived = (topic, seen.log, seen.committed[ARCHIVE])
         account = balanced(closed, asked_ms=wanted.until_ms, committed=archived, waiting=waiting)
         in_log = seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0

@@ -104,6 +104,18 @@ def test_what_expired_is_no_hole_at_a_full_hour_that_records_came_out_of_order_a
         assert found.log_gaps() == [LogGap(TOPIC, 0, [(10, 11)], 0)]
 
 
+def test_a_window_whose_frames_were_stamped_ahead_and_expired_by_their_receipt_is_not_balanced(
+    tmp_path: Path,
+) -> None:
+    hour_ms = T0_MS + HOUR_MS
+    store(tmp_path, [Record(3603, received_ms=hour_ms - 2000)], log="log")  # its window is the next hour's
+    store(tmp_path, [Record(9)], hour_ms, name="b", log="log")
+    assert archive.horizon_ms(tmp_path, ahead_ms=10_000, window_ms=10_000) is None
+    expire(tmp_path / "archive", [T0_MS])
+    assert archive.horizon_ms(tmp_path, ahead_ms=10_000, window_ms=10_000) == hour_ms + 10_000
+    assert archive.horizon_ms(tmp_path, ahead_ms=10_000, window_ms=60_000) == hour_ms + 60_000
+
+
 def test_what_the_archive_holds_beyond_a_finished_batch_is_not_looked_at(tmp_path: Path) -> None:
     store(tmp_path, [Record(s, offset=s + 5) for s in range(4)])
     with archive.opened(tmp_path, Scope(0, T0_MS + 10_000), (TOPIC, "log", {0: 8})) as found:
