@@ -133,7 +133,9 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     """The run that is begun, or the kept one that goes on; raises ConfigError where they do not fit."""
     home, at = settings.paths.home.absolute(), datetime.now(UTC)
     given, some = settings_given(wanted.settings), records.vehicles(wanted.vehicles)
-    limits, lead_ms = clock_limits(settings), duration_ms(wanted.lead, "--lead")
+    # The live jobs need no run-up: they would get the hour before a second time.
+    lead_ms = 0 if wanted.into == "live" else duration_ms(wanted.lead, "--lead")
+    limits = clock_limits(settings)
     speed = records.speed_of(wanted.speed or (LIVE_SPEED if wanted.into == "live" else "max"))
     jobs, code = jobs_of(wanted.jobs), runs.code_digest(ROOT, runs.with_settings(given))
     run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home, wanted.into)

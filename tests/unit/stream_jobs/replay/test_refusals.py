@@ -82,6 +82,13 @@ def test_records_go_into_the_live_topic_only_by_consent(home: Path) -> None:
     assert [*(home / "replays").iterdir()] == []
 
 
+def test_the_run_up_of_a_day_does_not_go_into_the_live_topic(home: Path) -> None:
+    for hour in (23, 24):
+        batches(home / "archive", 3, hour * HOUR_MS)
+    with pytest.raises(ConfigError, match="--into live: 12 records go"):
+        command.replay(wanted(day="1970-01-02"), print, as_json=False)
+
+
 def test_what_a_killed_one_had_taken_out_of_the_log_is_listed_and_dropped_but_not_while_it_is_taken(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
