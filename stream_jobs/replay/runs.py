@@ -170,7 +170,7 @@ def code_digest(root: Path, settings: Settings) -> str:
     digest = hashlib.sha256()
     for package in ("stream_jobs", "infra/contract", "infra/settings", "infra/clients", "infra/sql"):
         for path in sorted((root / package).rglob("*")):
-            if path.suffix in (".py", ".sql", ".yaml"):
+            if path.suffix in (".py", ".sql", ".yaml", ".txt", ".conf"):  # measures; what a checkpoint keeps
                 digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     kept = settings.model_dump(mode="json", include={"tz", "jobs", "journeys", "roads", "crash", "cohort"})
     digest.update(json.dumps(kept, sort_keys=True).encode())

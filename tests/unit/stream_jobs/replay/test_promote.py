@@ -97,6 +97,19 @@ def test_the_code_of_a_run_changes_with_its_settings_and_rules(tmp_path: Path) -
     assert digest() != digest(window_s="20")
 
 
+@pytest.mark.parametrize("source", ["windows/vehicle.py", "windows/measures.txt", "app/jobs.conf"])
+def test_the_code_of_a_run_changes_with_what_its_windows_and_checkpoints_are_made_by(
+    tmp_path: Path, source: str
+) -> None:
+    file = tmp_path / "stream_jobs" / source
+    file.parent.mkdir(parents=True)
+    file.write_text("max speed_kmh")
+    first = runs.code_digest(tmp_path, load())
+    assert first == runs.code_digest(tmp_path, load())
+    file.write_text("min speed_kmh")
+    assert first != runs.code_digest(tmp_path, load())
+
+
 def test_a_stretch_of_the_log_speaks_for_windows_that_cannot_lack_a_record() -> None:
     limits = ClockLimits(0, 10_000, 30_000)
     partitions = [Span(1_000, 400_000), Span(55_000, 390_000)]
