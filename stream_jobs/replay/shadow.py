@@ -27,6 +27,7 @@ from infra.stack.stack import with_database
 from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
 from stream_jobs.app.session import LOCAL, spark_when_asked
 from stream_jobs.archive.manifest import archive_of
+from stream_jobs.frames import lookup_files
 from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.recovery.files import checkpoint_files
 from stream_jobs.replay import databases, feed, promote, runs
@@ -100,7 +101,7 @@ class Shadow:
 
     def _look_up(self) -> None:
         """The live lookups as they are at the begin of the run, all of them or none."""
-        given, own = self._settings.paths.home.absolute() / "lookups", self.home / "lookups"
+        given, own = lookup_files.folder_of(self._settings), self.home / "lookups"
         if given.exists() and not own.exists():
             half = self.home / ".lookups.new"
             shutil.rmtree(half, ignore_errors=True)

@@ -195,11 +195,16 @@ def test_a_run_has_no_part_in_the_second_place_of_the_live_archive_and_lets_noth
     assert (found.archive.url, found.archive.keep_days, found.retention.interval_s) == ("", 0, 1e9)
 
 
-def test_lookups_that_a_killed_run_copied_half_are_copied_again(home: Path) -> None:
+@pytest.mark.parametrize("place", ["lookups", "elsewhere"])
+def test_lookups_that_a_killed_run_copied_half_are_copied_again(
+    home: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if place == "elsewhere":
+        monkeypatch.setenv("ODOGRAPH_PATHS_LOOKUPS", str(home / place))
     one = Shadow(RUN, load(), NOWHERE)
-    (home / "lookups").mkdir()
+    (home / place).mkdir()
     for name in ("vehicle.arrow", "history.arrow"):
-        (home / "lookups" / name).write_text("whole")
+        (home / place / name).write_text("whole")
     half = one.home / ".lookups.new"
     half.mkdir(parents=True)
     (half / "vehicle.arrow").write_text("ha")
@@ -208,6 +213,6 @@ def test_lookups_that_a_killed_run_copied_half_are_copied_again(home: Path) -> N
     assert {p.name: p.read_text() for p in (one.home / "lookups").iterdir()} == {
         "vehicle.arrow": "whole", "history.arrow": "whole"
     }  # fmt: skip
-    (home / "lookups" / "vehicle.arrow").write_text("newer")
+    (home / place / "vehicle.arrow").write_text("newer")
     one._look_up()  # a run goes on with what it began with
     assert (one.home / "lookups" / "vehicle.arrow").read_text() == "whole"
