@@ -146,14 +146,10 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
         source = records.of_day(home, wanted.day, settings.tz, limits, lead_ms, now_ms)
     elif kept is None:
         with runs.held(home, run_id):
-            try:
-                if wanted.drives is not None:
-                    source = _of_drives(wanted, wanted.drives, settings, folder, lead_ms)
-                else:
-                    source = _out_of_the_log(wanted, settings, live, folder, say)
-            except (OdographError, OSError):
-                shutil.rmtree(folder, ignore_errors=True)  # else it would be listed as not begun
-                raise
+            if wanted.drives is not None:
+                source = _of_drives(wanted, wanted.drives, settings, folder, lead_ms)
+            else:
+                source = _out_of_the_log(wanted, settings, live, folder, say)
     if kept is not None:
         asked = _asked(wanted) if wanted.day is None else _told(source.name, source.event)
         if asked != _told(kept.source, kept.span):

@@ -3,8 +3,9 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -150,10 +151,21 @@ def _read(path: Path) -> Run:
         raise ConfigError(f"{path} is of no run that this version knows ({error}): move it away") from error
 
 
-def held(home: Path, run_id: str) -> AbstractContextManager[None]:
-    """Keep others off a run while the block runs; raises ConfigError where another process has it."""
+@contextmanager
+def held(home: Path, run_id: str) -> Iterator[None]:
+    """Keep others off a run while the block runs; raises ConfigError where another process has it.
+
+    Where the block fails and the run has not begun by then, nothing of it stays.
+    """
+    folder = folder_of(home, run_id)
     busy = ConfigError(f"run {run_id} is under way in another process: stop that one first")
-    return locks.locked(folder_of(home, run_id) / LOCK, busy=busy)
+    with locks.locked(folder / LOCK, busy=busy):
+        try:
+            yield
+        except Exception:
+            if not (folder / FILE).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 def with_settings(given: Mapping[str, str]) -> Settings:

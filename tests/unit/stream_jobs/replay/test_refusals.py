@@ -130,7 +130,12 @@ def test_a_wrong_speed_or_program_is_refused_before_anything_is_taken_out_of_the
     assert not (home / "replays").exists()
 
 
-def test_drives_that_cannot_be_read_leave_no_run_behind(home: Path) -> None:
+def test_records_that_cannot_be_read_leave_no_run_behind(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadow, "topics_of", lambda _: {})
+    spoiled = next(home.rglob("*.parquet"))
+    spoiled.write_bytes(bytes(spoiled.stat().st_size))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        command.replay(wanted(into="shadow"), print, as_json=False)
     (home / "drives").mkdir()
     for run in (None, "r1"):
         drives = wanted(day=None, drives=home / "drives", into="shadow", run=run)
