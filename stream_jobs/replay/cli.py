@@ -157,12 +157,13 @@ def promote(run: RunId) -> None:
 @replays.command()
 def rollback(run: RunId) -> None:
     """Let the serving views read what they read before the run was promoted, in one transaction."""
+    from infra.clients.db import system_user
     from stream_jobs.replay import databases, runs
     from stream_jobs.replay.promote import rollback as read_before
 
     settings = load()
     runs.load(settings.paths.home, run)
-    with databases.connected(endpoints(settings).db_owner_url) as live:
+    with databases.connected(endpoints(settings).db_owner_url, actor=system_user()) as live:
         read_before(live, run)
     typer.echo(f"rolled back: {run} is not read any more; promoting it again needs no replay")
 

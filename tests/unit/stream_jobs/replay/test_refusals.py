@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from infra.clients.db import system_user
 from infra.contract.errors import ArchiveError, ConfigError, ServiceError
 from infra.contract.verdict import ClockLimits
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
@@ -151,6 +152,23 @@ def test_drives_that_go_live_do_not_ignore_what_is_of_a_shadow_run(home: Path, o
         told = CliRunner().invoke(replays, ["--drives", str(home), *live, option]).exception
         assert isinstance(told, ConfigError)
         assert "are of --into shadow" in str(told)
+
+
+@pytest.mark.parametrize("change", ["promote", "rollback"])
+def test_who_lets_serving_read_a_run_or_no_more_is_told_to_the_audit_log(
+    home: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    actors: list[object] = []
+
+    def connected(_url: str, actor: str | None = None) -> None:
+        actors.append(actor)
+        raise ServiceError("the database is away")
+
+    monkeypatch.setattr(databases, "connected", connected)
+    save(home, replace(RUN, state="done"))
+    with pytest.raises(ServiceError):
+        CliRunner().invoke(replays, [change, "r1"], catch_exceptions=False)
+    assert actors == [system_user()]
 
 
 AT_TEN = "log from 1970-01-01T10:00:00+00:00"
