@@ -108,6 +108,10 @@ class Table:
         staged_values, stored = (", ".join(f"{of}.{c}" for c in values) for of in ("s", "w"))
         return self._sql("leave_equal", staged_values=staged_values, stored=stored)
 
+    def leave_stored(self) -> str:
+        """Staged rows that the table has, just so or not, go: of the time ``since`` to before ``until``."""
+        return self._sql("leave_stored")
+
     def reopen_late(self) -> str:
         """A restated row that the stream touches again has to be restated again: its late frames reopen.
 

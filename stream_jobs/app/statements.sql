@@ -3,6 +3,10 @@ DELETE FROM {staged} s USING {table} w
 WHERE {matched} AND w.{time} >= %(since)s AND w.{time} <= %(until)s
 AND ROW({staged_values}) IS NOT DISTINCT FROM ROW({stored})
 
+-- name: leave_stored
+DELETE FROM {staged} s USING {table} w
+WHERE {matched} AND w.{time} >= %(since)s AND w.{time} < %(until)s
+
 -- name: not_staged
 NOT EXISTS (SELECT 1 FROM {staged} s WHERE {matched})
 

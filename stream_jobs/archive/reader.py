@@ -166,6 +166,12 @@ def hours(folder: Path) -> list[int]:
     return sorted({hour for hour in found if hour is not None} | manifest.hours_listed(folder))
 
 
+def oldest_ms(folder: Path) -> int | None:
+    """The oldest hour of receipt of which there are records; None: there are none. What expired is not."""
+    with_files = (hour for hour in hours(folder) if (folder / TELEMETRY / hour_name(hour)).is_dir())
+    return next((hour for hour in with_files if examined(folder, [hour])[0]), None)
+
+
 def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
     """Folder and hours (ms) of a generated day, else of a date of the archive (UTC). Raises ConfigError."""
     made, live = home.absolute() / "days" / day, manifest.archive_of(home)

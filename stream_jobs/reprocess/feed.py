@@ -19,8 +19,8 @@ from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import archive_of
-from stream_jobs.reprocess.queue import Interval, Work
+from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
+from stream_jobs.reprocess.queue import Interval, Work, hours_ms
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core
@@ -188,7 +188,12 @@ class Feeder:
 
     def since_ms(self) -> int:
         """Receive time of the oldest hour that the archive has; 0 where it is empty."""
-        return min(reader.hours(self._archive), default=0)
+        return reader.oldest_ms(self._archive) or 0
+
+    def expired_until_ms(self, received: Interval) -> int:
+        """End of the last hour with expired records, of those that hold these receive times; 0: none have."""
+        expired = (h for h in hours_ms([received]) if read_hour(self._archive, h).expired_rows)
+        return max((hour + HOUR_MS for hour in expired), default=0)
 
     def files(self, hours_ms: Sequence[int]) -> list[str]:
         """The archive's files of these hours of receipt. Raises ArchiveError."""

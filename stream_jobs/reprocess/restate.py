@@ -135,7 +135,9 @@ class Restater:
             self.database.run(partial(queue.mark_done, work=work, seen_ms=seen_ms, rules=run is not None))
         if windows is not None:
             found = self._window_rows(tables, run) if files else {}
-            total += self.database.run(partial(self._write_windows, windows, found, late, run))
+            expired_ms = self.feeder.expired_until_ms(self.grid.received(starts))
+            whole_ms = expired_ms + self.grid.ahead_ms if expired_ms else windows[0]
+            total += self.database.run(partial(self._write_windows, windows, whole_ms, found, late, run))
             if run is None or run.span.vehicle_id is None:
                 self._left = left
         return total
@@ -177,9 +179,10 @@ class Restater:
         return {table: tagged(rows, BATCH_ID) for table, rows in found.items()}
 
     def _write_windows(
-        self, windows: Interval, rows: Mapping[Table, pa.Table], late: Sequence[LateFrame], run: Run | None,
-        connection: Connection,
+        self, windows: Interval, whole_ms: int, rows: Mapping[Table, pa.Table], late: Sequence[LateFrame],
+        run: Run | None, connection: Connection,
     ) -> Counts:  # fmt: skip
+        """Of windows before ``whole_ms`` records have expired: those that are stored know more, and stay."""
         require_lock(connection)
         only = run.span.vehicle_id if run else None
         bounds = {"since": moment(windows[0]), "until": moment(windows[1]), "vehicle": only}
@@ -191,6 +194,8 @@ class Restater:
                 whose = SQL["of_vehicle"] if table is VEHICLE else "true"
                 orphans = SQL["orphans"].format(table=table.name, not_staged=table.not_staged(), whose=whose)
                 orphaned += fetch(connection, orphans, bounds)[0][0]
+            if whole_ms > windows[0]:
+                execute(connection, table.leave_stored(), bounds | {"until": moment(whole_ms)})
             restated[table] = restate_rows(connection, table, found, bounds)
         whole = late if rows and not only else []
         queue.mark_taken_in(connection, whole)

@@ -12,7 +12,8 @@ import pytest
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app.telemetry import table_of
-from stream_jobs.archive.writer import write_files
+from stream_jobs.archive.upkeep import expire, settle
+from stream_jobs.archive.writer import now_ms, write_files
 from stream_jobs.reprocess import feed
 from stream_jobs.reprocess.feed import Feeder, Remake, Wanted
 from stream_jobs.reprocess.queue import Work, grid_of
@@ -20,6 +21,7 @@ from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.rows import TripRow, unpack
 from stream_jobs.windows.places import summed
 from tests.support_frames import Record, frame, vin
+from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, TEN, batches
 from tests.unit.stream_jobs.window_support import T0, archived, recorded, windows_of
 
 MINUTE = 60_000
@@ -107,6 +109,23 @@ def test_small_groups_make_the_same(settings: Settings, monkeypatch: pytest.Monk
     assert in_order(by_group[feed.VEHICLE]) == in_order(whole[feed.VEHICLE])
     assert in_order(summed(by_group[feed.SHARES])) == in_order(summed(whole[feed.SHARES]))
     assert [by_group[v] for v in WORKS] == [whole[v] for v in WORKS]
+
+
+def test_hours_that_expired_are_none_that_the_archive_has_and_windows_of_their_records_are_not_whole(
+    tmp_path: Path,
+) -> None:
+    feeder = Feeder(Settings(paths={"home": str(tmp_path)}))  # type: ignore[arg-type]
+    ten, eleven = TEN, TEN + HOUR_MS
+    assert feeder.since_ms() == 0
+    for hour_ms in (ten, eleven):
+        batches(tmp_path / "archive", 2, hour_ms)
+    assert (feeder.since_ms(), feeder.expired_until_ms((ten, eleven))) == (ten, 0)
+    expire(tmp_path / "archive", [ten])
+    assert feeder.since_ms() == eleven
+    assert feeder.expired_until_ms((ten, eleven)) == feeder.expired_until_ms((eleven - 1, eleven)) == eleven
+    assert feeder.expired_until_ms((eleven, eleven + 1)) == 0
+    settle(tmp_path / "archive", ten, 0, now_ms())
+    assert (feeder.since_ms(), feeder.expired_until_ms((ten, ten))) == (eleven, eleven)
 
 
 def test_vehicles_of_a_time_are_named_without_reading_what_they_said(settings: Settings) -> None:
