@@ -208,6 +208,8 @@ def _out_of_the_log(wanted: Wanted, settings: Settings, live: Endpoints, folder:
     say(f"taking {sum(end - begin for begin, end in taken.values())} records of {topic} out of the log")
     grid_ms = max(settings.jobs.road_window_s * 1000, 60_000)
     source = records.take(bootstrap, topic, taken, folder / records.INPUT, clock_limits(settings), grid_ms)
+    begin, end = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (source.event.since, source.event.until))
+    say(f"windows from {begin} to {end} UTC are whole in them")  # Kafka may keep less than was asked for
     return source._replace(name=_asked(wanted))
 
 
