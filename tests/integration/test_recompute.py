@@ -20,6 +20,7 @@ from load_tests.oracle import expect
 from stream_jobs.app.database import Database
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.archive.manifest import TELEMETRY, archive_of, hour_name
+from stream_jobs.archive.upkeep import expire
 from stream_jobs.archive.writer import adopt
 from stream_jobs.reprocess import feed, work
 from stream_jobs.reprocess.queue import GAP, Counts, Span, begin
@@ -233,6 +234,33 @@ def test_of_a_span_of_years_only_the_hours_with_data_are_looked_at_and_all_of_th
     assert (counts["vehicle_windows"], counts["place_windows"]) == (len(expected.vehicle), len(expected.road))
     assert counts["late_frames"] == expected.verdicts["late"] == 30
     assert len(slices) == slices[-1] < 30
+
+
+def test_stored_windows_whose_records_have_expired_stay_and_late_frames_make_those_that_are_not(
+    lane: Lane,
+) -> None:
+    start_ms = base_ms()
+    archive(lane, "first", drive(range(1, 2), start_ms, 60, seed=5))
+    given = Given(lane.settings, lane.endpoints.db_ingest_url, Span(start_ms, start_ms + MINUTES * 60_000))
+    assert recompute(given)["vehicle_windows"] == 6
+    expire(archive_of(lane.home), [start_ms])
+    late = drive(range(1, 3), start_ms, 30, seed=6)
+    archive(lane, "second", [(at_ms + 2 * HOUR_MS, value) for at_ms, value in late])
+
+    assert repair(given) == len(late)
+    told = (
+        "SELECT vehicle_id, count(*) AS windows, sum(frames) AS frames, max(revision) AS revision "
+        "FROM odograph.vehicle_window GROUP BY 1 ORDER BY 1"
+    )
+    assert query(lane, told) == [
+        {"vehicle_id": vin(1), "windows": 6, "frames": 60, "revision": 1},
+        {"vehicle_id": vin(2), "windows": 3, "frames": 30, "revision": 1},
+    ]
+    assert query(lane, "SELECT count(*) AS n FROM odograph.late_frame WHERE repaired_at IS NULL") == [
+        {"n": 0}
+    ]
+    recompute(given)
+    assert [row["frames"] for row in query(lane, told)] == [60, 30]
 
 
 def test_a_damaged_hour_is_named_each_time_and_stops_the_gap_that_needs_it_and_no_other(lane: Lane) -> None:
