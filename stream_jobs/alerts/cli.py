@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from infra.clients.log import configure
+from infra.contract import messages
 from infra.contract.downlink import Silences
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import endpoints, load
@@ -112,6 +113,9 @@ def silence(
         raise ConfigError("alerts silence: --rule or --vehicle is wanted, or both")
     seconds = _quiet_s(length, why, "alerts")
     with _store() as store:
+        known = [*store.rules(), messages.RULE]
+        if rule is not None and rule.partition(".")[0] not in known:
+            raise ConfigError(f"--rule {rule!r}: there is no such rule; there are: {', '.join(known)}")
         done = store.silence(rule, vehicle, seconds, _who(by), why.strip())
         _write_silences(store)
     text = f"silence {done['silence_no']}: until {done['until_at']:%Y-%m-%d %H:%M:%S %Z}"

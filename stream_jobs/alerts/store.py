@@ -49,6 +49,10 @@ class AlertStore:
         """The new silence's number and end."""
         return self._rows(SQL["silence"], rule=rule, vehicle=vehicle, seconds=seconds, by=by, why=why)[0]
 
+    def rules(self) -> list[str]:
+        """Ids of the rules that the jobs started with, once."""
+        return [row["rule"] for row in self._rows(SQL["rules"])]
+
     def end_silences(self, numbers: Sequence[int], by: str) -> list[int]:
         return [row["silence_no"] for row in self._rows(SQL["end_silence"], numbers=list(numbers), by=by)]
 

@@ -43,6 +43,9 @@ SELECT * FROM serving.alert_life WHERE alert_no = %(alert_no)s
 -- name: silence
 SELECT * FROM dispatch.silence(%(rule)s, %(vehicle)s, %(seconds)s, %(by)s, %(why)s)
 
+-- name: rules
+SELECT rule FROM serving.rule ORDER BY rule
+
 -- name: end_silence
 SELECT * FROM dispatch.end_silence(%(numbers)s::bigint[], %(by)s) AS silence_no
 

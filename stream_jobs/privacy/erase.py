@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -39,6 +39,7 @@ from stream_jobs.archive import reader, upkeep
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.writer import now_ms
 from stream_jobs.crashes.tables import retire
+from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.privacy import export
 from stream_jobs.privacy.log import Cut, VehicleLog
 from stream_jobs.recovery.checkpoints import ASIDE, Checkpoint
@@ -72,7 +73,7 @@ USERS_HAVE: Final = (
     "until `odograph jobs reset`"
 )
 OF_CRASHES: Final = ("crash_part", "crash_verdict")
-FILES: Final = ("logs", "runs", "lookups")  # folders with files that may name vehicles, beside services' own
+FILES: Final = ("logs", "runs")  # folders with files that may name vehicles; lookups, services' have others
 NOTED: Final = "erasing.json"
 """Of a home: tables that lost rows and are not rewritten yet. A killed erasure leaves it to the next one."""
 TAKEN_S: Final = 10.0  # for the broker's answer
@@ -137,7 +138,8 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     log.cut(cut)
     found.log = {topic: count for topic, count in cut.records.items() if count}
     _certificates(settings, vehicle)
-    found.files = _renamed(settings.paths.home, vehicle, found.name)
+    folders = [*(settings.paths.home / name for name in FILES), folder_of(settings)]
+    found.files = _renamed(folders, vehicle, found.name)
     with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
         _forgotten(database, vehicle, found)
     aside = Path(f"{settings.paths.place('checkpoints')}{ASIDE}")
@@ -311,13 +313,13 @@ def _certificates(settings: Settings, vehicle: str) -> None:
         shutil.rmtree(folder)
 
 
-def _renamed(home: Path, vehicle: str, name: str) -> int:
+def _renamed(folders: Iterable[Path], vehicle: str, name: str) -> int:
     """Write the name over the vehicle's id, which is as long, wherever it stands; how many files had it.
 
     In place: programs that append to a file go on.
     """
     count = 0
-    for path in chain.from_iterable((home / folder).rglob("*") for folder in FILES):
+    for path in chain.from_iterable(folder.rglob("*") for folder in folders):
         if path.is_symlink() or not path.is_file():
             continue
         opened = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # programs write in these folders too

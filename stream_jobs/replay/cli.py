@@ -78,19 +78,20 @@ def replay(
     """
     if context.invoked_subcommand is not None:
         return
+    from stream_jobs.replay import command
     from stream_jobs.replay.records import speed_of
 
     if drives is not None and (into == "live" or (into is None and speed and speed_of(speed) == 1)):
         from edge_simulator.recordings.replay import publish
 
+        if day is not None or from_offset is not None or from_time is not None:
+            raise ConfigError(command.ONE_SOURCE)
         if vehicle or verify or run or set_:
             raise ConfigError("--vehicle, --verify, --run and --set are of --into shadow; live go all drives")
         times = DRIVES_SPEED if speed is None else speed_of(speed) or 1e6
         if not publish(drives, mapping, times, start, run_id, log_frames, drain, json):
             raise typer.Exit(1)
         return
-    from stream_jobs.replay import command
-
     if run_id or log_frames:
         raise ConfigError(
             "--run-id and --log-frames are of drives that go --into live; a run is named by --run"

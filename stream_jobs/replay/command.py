@@ -35,6 +35,7 @@ from stream_jobs.replay.shadow import JOBS, TOPIC, Say
 
 LIVE_SPEED: Final = "60"
 PROGRAMS: Final = "stream,instant,events"
+ONE_SOURCE: Final = "one of --day, --from-offset, --from-time or --drives is wanted; see --help"
 ROOT: Final = Path(infra.__file__).parents[1]
 
 
@@ -62,7 +63,7 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     """Do what is wanted; False where --verify finds a difference. Raises ConfigError, ServiceError."""
     sources = (wanted.day, wanted.from_offset, wanted.from_time, wanted.drives)
     if len([source for source in sources if source is not None]) != 1:
-        raise ConfigError("one of --day, --from-offset, --from-time or --drives is wanted; see --help")
+        raise ConfigError(ONE_SOURCE)
     if wanted.into == "live" and (wanted.verify or wanted.settings or wanted.run):
         raise ConfigError(
             "--verify, --set and --run belong to --into shadow: the live jobs are compared, not changed"

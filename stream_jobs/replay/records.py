@@ -29,7 +29,7 @@ from infra.contract.verdict import ERASED, LATE, ClockLimits
 from infra.settings.files import read_json
 from infra.settings.values import day_ms, vehicle_id
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import TELEMETRY, archive_of
+from stream_jobs.archive.manifest import HOUR_MS, TELEMETRY, archive_of
 from stream_jobs.archive.writer import RECORD, write_files
 
 SQL: Final = sql_of(__file__)
@@ -137,6 +137,14 @@ def of_day(home: Path, day: str, tz: str, limits: ClockLimits, lead_ms: int, now
     span = over(Span(*day_ms(day, "--day", tz)), now_ms, limits)
     if not reader.files(archive_of(home), *span):
         raise ConfigError(f"--day {day}: the archive has nothing of it. {reader.days_known(home)}")
+    begin_ms, end_ms = received(span, limits, 0)
+    expired = {file.hour_ms for file in reader.expired(archive_of(home), begin_ms)}
+    if gone := [hour for hour in expired if begin_ms - HOUR_MS < hour < end_ms]:
+        last = datetime.fromtimestamp((max(gone) + HOUR_MS) / 1000, UTC)
+        raise ConfigError(
+            f"--day {day}: its records received before {last:%Y-%m-%dT%H:%M}Z have expired "
+            "(ODOGRAPH_ARCHIVE_KEEP_DAYS): the windows of a run would lack them"
+        )
     return Source(ARCHIVE, span, received(span, limits, lead_ms))
 
 

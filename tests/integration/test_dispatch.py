@@ -75,6 +75,8 @@ def test_people_acknowledge_and_end_alerts_once_and_the_history_says_who(filled:
 def test_a_silence_of_the_command_and_one_of_the_page_are_in_the_file_together(filled: Lane) -> None:
     done = filled.run("alerts", "silence", "--rule", "speeding", "--for", "30m", "--why", "road works")
     assert (done.returncode, done.stderr) == (0, "")
+    typed = filled.run("alerts", "silence", "--rule", "speding", "--for", "30m", "--why", "road works")
+    assert (typed.returncode, "no such rule; there are: " in typed.stderr) == (2, True)
     with alert_store(filled.endpoints.db_dispatch_url) as people:
         people.silence(None, vehicle_id(0), 600, "A. Okafor", "in the workshop")
         told = people.in_force()

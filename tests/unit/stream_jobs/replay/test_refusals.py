@@ -17,6 +17,7 @@ from infra.contract.errors import ArchiveError, ConfigError, ServiceError
 from infra.contract.verdict import ClockLimits
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
 from stream_jobs.archive.manifest import archive_of
+from stream_jobs.archive.upkeep import expire
 from stream_jobs.replay import command, databases, shadow
 from stream_jobs.replay.cli import replays
 from stream_jobs.replay.command import Wanted
@@ -63,6 +64,15 @@ def test_a_day_that_is_not_there_names_those_that_are(home: Path) -> None:
     (home / "days" / "rush" / "run.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"--day 1970-01-02: .* In the archive: 1970-01-01; .*: rush"):
         of_day(home, "1970-01-02", "UTC", LIMITS, 0, 100 * HOUR_MS)
+
+
+def test_a_day_of_which_records_have_expired_is_refused_and_the_next_one_is_not(home: Path) -> None:
+    for hour in (12, 30):
+        batches(archive_of(home), 2, hour * HOUR_MS)
+    expire(archive_of(home), [10 * HOUR_MS])
+    with pytest.raises(ConfigError, match=f"--day {DAY}: its records received before 1970-01-01T11:00Z have"):
+        of_day(home, DAY, "UTC", LIMITS, 0, 100 * HOUR_MS)
+    assert of_day(home, "1970-01-02", "UTC", LIMITS, 0, 100 * HOUR_MS).name == ARCHIVE
 
 
 def test_a_file_that_is_missing_is_named_before_anything_is_replayed(home: Path) -> None:
@@ -121,6 +131,9 @@ def test_one_source_is_wanted_and_no_more(home: Path) -> None:
     for other in ({"day": None}, {"from_time": "1970-01-01T10:00"}):
         with pytest.raises(ConfigError, match="one of --day, --from-offset, --from-time or --drives"):
             command.replay(wanted(**other), print, as_json=False)
+    for other_source in (f"--day={DAY}", "--from-offset=0", f"--from-time={DAY}T10:00"):
+        live = ["--drives", str(home), "--speed", "1", other_source]
+        assert str(CliRunner().invoke(replays, live).exception) == command.ONE_SOURCE
 
 
 def test_a_wrong_speed_or_program_is_refused_before_anything_is_taken_out_of_the_log(home: Path) -> None:
