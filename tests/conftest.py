@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(PIPELINE_S))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def clean_environment() -> Iterator[None]:
     """No setting of the person who runs the tests reaches them, the cache of downloads excepted.
 
@@ -130,7 +130,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def stack(clean_environment: None, pytestconfig: pytest.Config) -> Iterator[Stack]:
+def stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
     """The real services in a home of their own, on free ports; gone at the end, even of a killed pytest."""
     only = pytestconfig.getoption("services").split(",")
     home = Path(tempfile.mkdtemp(prefix="odograph-test-"))

@@ -32,7 +32,6 @@ def demo(home: Path) -> tuple[str, dict[str, int]]:
     return done.stderr, {name: int(number.replace(",", "")) for name, number in rows}
 
 
-@pytest.mark.usefixtures("clean_environment")
 def test_a_demo_runs_on_a_new_home_and_again_on_its_data(tmp_path: Path) -> None:
     with guarded(tmp_path):
         for new in (True, False):

@@ -87,7 +87,7 @@ def database(lane: Lane) -> Iterator[JobDatabase]:
 
 
 @pytest.fixture(scope="module")
-def broker(clean_environment: None) -> Iterator[Broker]:
+def broker() -> Iterator[Broker]:
     """A broker of the module's own, with a home for the commands that use it."""
     with a_broker() as made:
         yield made

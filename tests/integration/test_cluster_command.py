@@ -46,7 +46,7 @@ IN_SYNC = re.compile(r"leads \d+ partitions, (\d+) of \1 copies in sync")
 
 
 @pytest.fixture(scope="module")
-def home(clean_environment: None) -> Iterator[Path]:
+def home() -> Iterator[Path]:
     """A cluster's home with its servers."""
     place = Path(tempfile.mkdtemp(prefix="odograph-cluster-"))
     with guarded(place, remove=True):

@@ -90,7 +90,7 @@ def odograph(home: Path, *arguments: str, timeout_s: float = 180) -> subprocess.
 
 
 @pytest.fixture(scope="module")
-def site(clean_environment: None) -> Iterator[Site]:
+def site() -> Iterator[Site]:
     home = Path(tempfile.mkdtemp(prefix="odograph-up-secure-"))
     fetch_all(load(paths={"home": str(home)}).paths.cache, SERVICES)
     with guarded(home, remove=True):

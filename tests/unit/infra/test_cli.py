@@ -18,7 +18,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.fixture(autouse=True)
-def alone(clean_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli, "PACKAGES", ())
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)

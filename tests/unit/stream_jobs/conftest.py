@@ -12,7 +12,7 @@ from stream_jobs.app.session import build_session
 
 
 @pytest.fixture(scope="session")
-def java(clean_environment: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with the settings that every application shares."""
     settings = load(paths={"home": str(tmp_path_factory.mktemp("spark"))})
     session = build_session(settings, "unit", 1024, "local[2]", {"spark.sql.shuffle.partitions": "2"})

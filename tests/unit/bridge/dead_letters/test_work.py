@@ -56,7 +56,7 @@ def letters() -> Iterator[Letter]:
 
 
 def test_what_is_no_status_in_its_topic_overtakes_none_and_stops_nobody(
-    clean_environment: None, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = Log([
         of_log(VIN, b"no json"), of_log(VIN, b"[]"), of_log(VIN, status(VIN, at_ms="later")),

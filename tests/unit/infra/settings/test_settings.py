@@ -22,7 +22,7 @@ from infra.stack.access.identity import SERVICES, Authority
 
 
 @pytest.fixture(autouse=True)
-def empty_folder(clean_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
