@@ -14,6 +14,7 @@ from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import Alert, AlertRow
 from stream_jobs.archive.writer import write_files
 from stream_jobs.reprocess.backtest import (
+    Change,
     Comparison,
     as_json,
     backtest,
@@ -61,8 +62,8 @@ def test_a_higher_limit_loses_what_it_does_not_reach(tmp_path: Path) -> None:
 
 
 def test_the_same_rule_changes_nothing(tmp_path: Path) -> None:
-    same = trial(tmp_path, 100, COURSE)
-    assert compare(same, same) == Comparison((), (), tuple(compare(same, same).kept))
+    (same,) = trial(tmp_path, 100, COURSE)
+    assert compare([same], [same]) == Comparison((), (), (Change(same, same),))
 
 
 def test_an_alert_that_begins_before_the_span_does_not_count(tmp_path: Path) -> None:

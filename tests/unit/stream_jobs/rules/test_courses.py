@@ -45,7 +45,7 @@ def test_a_small_jump_is_no_slope(tmp_path: Path) -> None:
 
 def test_frames_rarer_than_the_span_still_give_a_slope(tmp_path: Path) -> None:
     mine = rule(tmp_path, **SLOPE | {"span_s": 3, "per": "second", "limit": 1})
-    assert seconds(found(mine, course([60.0, 75.0, 90.0, 105.0], 10.0, 1.0))) == [20, 30][:1]
+    assert seconds(found(mine, course([60.0, 75.0, 90.0, 105.0], 10.0, 1.0))) == [20]
 
 
 def test_a_value_that_stands_still_is_found_and_a_rare_repetition_is_not(tmp_path: Path) -> None:
