@@ -41,11 +41,14 @@ Known = tuple[Connection, datetime]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A running dashboard: its lane, its address, and the link between it and the database."""
+    """A running dashboard: its lane, its address, the link between it and the database, and the moment its
+    rows were made.
+    """
 
     lane: Lane
     base: str
     link: Link
+    made_at: datetime
 
     def execute(self, statement: str, *values: object) -> None:
         """Change rows as the jobs do."""
@@ -98,16 +101,17 @@ def reading(lane: Lane) -> Iterator[Connection]:
 @contextmanager
 def open_site(stack: Stack) -> Iterator[Site]:
     """A dashboard over the known rows, with a link to the database that can be cut."""
+    made_at = datetime.now(UTC)
     with (
         open_lane(stack, topics=False, dashboard={"refresh_s": REFRESH_S}) as lane,
         link_to_database(lane) as link,
         lane.process("dashboard") as process,
     ):
         with psycopg.connect(lane.endpoints.db_ingest_url) as connection:  # while the dashboard starts
-            support_rows.fill(connection, datetime.now(UTC))
+            support_rows.fill(connection, made_at)
         base = f"http://127.0.0.1:{lane.endpoints.http_ports['dashboard']}"
         eventually(lambda: process.assert_running() or status(base, "/readyz") == 200, START_S, "ready")
-        yield Site(lane, base, link)
+        yield Site(lane, base, link, made_at)
 
 
 def link_to_database(lane: Lane) -> Link:

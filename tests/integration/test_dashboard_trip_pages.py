@@ -36,11 +36,6 @@ TRIP = f"/trips?trip={journeys.ROVER_TRIP}"
 REPLAY = "/replay?day=2021-03-29&at=08:15:00"
 
 
-def yesterday() -> datetime:
-    """The day of the known trips and traffic."""
-    return journeys.yesterday(datetime.now(UTC))
-
-
 def part(reader: Visit, name: str) -> Locator:
     """A part of the trip's or the day's picture."""
     return reader.page.locator(f"[data-part='{name}']")
@@ -239,7 +234,7 @@ def test_the_slider_shows_the_traffic_of_its_moment_judged_by_the_limit_until_fr
 ) -> None:
     site.execute("UPDATE odograph.road_cell_baseline SET cell = 'x' || cell")
     try:
-        check_slider(reader)
+        check_slider(reader, site)
         page = reader.page
         expect(page.get_by_text("free (over 90 % of the speed limit, else of 50 km/h)")).to_be_visible()
         expect(page.get_by_text("Free-flow speed is known of 0 of 126 places (0%)")).to_be_visible()
@@ -249,9 +244,9 @@ def test_the_slider_shows_the_traffic_of_its_moment_judged_by_the_limit_until_fr
         site.execute("UPDATE odograph.road_cell_baseline SET cell = substr(cell, 2)")
 
 
-def check_slider(reader: Visit) -> None:
+def check_slider(reader: Visit, site: Site) -> None:
     """A step of the slider brings the traffic of the next five minutes, and the address follows."""
-    day = f"{yesterday():%Y-%m-%d}"
+    day = f"{journeys.yesterday(site.made_at):%Y-%m-%d}"
     reader.open(f"/routing?day={day}&at=07:55")
     expect(reader.page.get_by_text(f"No traffic is known at {day} 07:55:00 UTC")).to_be_visible()
     slider = reader.page.get_by_role("slider")

@@ -219,12 +219,10 @@ def test_a_broker_that_wants_a_password_is_named_with_its_reason(client: Client)
 
         guard = threading.Thread(target=turn_away)
         guard.start()
-        with (
-            client([MqttBroker("127.0.0.1", port)], ["stranger"]) as publisher,
-            pytest.raises(ServiceError, match=r"(?i)not authorized"),
-        ):
-            publisher.connect(0.15)
-        guard.join()
+        with client([MqttBroker("127.0.0.1", port)], ["stranger"]) as publisher:
+            eventually(lambda: publisher.drive(0.01) or not guard.is_alive(), 60, "it is turned away")
+            with pytest.raises(ServiceError, match=r"(?i)not authorized"):
+                publisher.connect(0.15)
 
 
 def tell(publisher: Publishing, topic: str, text: str) -> None:

@@ -89,7 +89,8 @@ async def one_stands_still() -> None:
 
 
 async def one_is_gone() -> None:
-    gone, there, port = free_port(), Dashboard("b"), free_port()
+    gone, there = free_port(), Dashboard("b")
+    port = free_port([gone])
     async with there.serving():
         serving = asyncio.create_task(proxy.serve(port, [gone, there.port]))
         await there.checked.wait()
