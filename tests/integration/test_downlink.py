@@ -38,7 +38,7 @@ name = "flaky"
 url = "http://127.0.0.1:{flaky}/alerts"
 secret_file = "secret"
 min_severity = "WARNING"
-timeout_s = 0.4
+timeout_s = 2
 notify = "alert"
 repeat_s = 0
 
