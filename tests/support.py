@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -184,7 +184,7 @@ def open_lane(stack: Stack, topics: bool = True, **overrides: dict[str, object])
         sections.setdefault(section, {}).update({k: str(v) for k, v in values.items()})
     # Files as they are: page by page through the log it takes three times as long, to drop it too.
     of_template = f"OWNER {postgres.OWNER} TEMPLATE {TEMPLATE_DATABASE} STRATEGY FILE_COPY"
-    addresses = replace(with_database(stack.endpoints(), name), http_ports=_http_ports())
+    addresses = replace(with_database(stack.endpoints(), name), http_ports=http_ports())
     log = (addresses.kafka_bootstrap, f"{name}.") if topics else None
     _at_once(
         partial(_administer, stack, f"CREATE DATABASE {name} {of_template}"),
@@ -216,10 +216,11 @@ def _administer(stack: Stack, statement: str) -> None:
         connection.execute(statement.encode())
 
 
-def _http_ports() -> dict[str, int]:
+def http_ports(taken: Collection[int] = ()) -> dict[str, int]:
+    """A free port for each program's page, none of ``taken`` and none twice."""
     chosen: dict[str, int] = {}
     for program in programs():
-        chosen[program.name] = free_port(chosen.values())
+        chosen[program.name] = free_port([*taken, *chosen.values()])
     return chosen
 
 

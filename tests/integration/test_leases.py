@@ -17,7 +17,6 @@ from infra.clients.leases import Lease, LeaseLostError, Term, _now_s
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import sections
 from infra.settings.settings import ENDPOINTS_FILE, Settings
-from infra.stack.service import free_port
 from infra.stack.stack import Stack
 from stream_jobs.app.database import Connection, Database, execute, fetch
 from stream_jobs.recovery.checkpoints import reset
@@ -36,7 +35,7 @@ from tests.integration.events_support import (
     until_ready,
 )
 from tests.integration.test_downlink import A, with_hooks
-from tests.support import Lane, LaneProcess, eventually, open_lane
+from tests.support import Lane, LaneProcess, eventually, http_ports, open_lane
 
 pytestmark = pytest.mark.integration
 
@@ -53,8 +52,7 @@ def elsewhere(lane: Lane) -> Lane:
     """The same installation from another host: a home, health pages and a holder of its own."""
     home = lane.home / "elsewhere"
     home.mkdir()
-    ports = {name: free_port(lane.endpoints.http_ports.values()) for name in lane.endpoints.http_ports}
-    addresses = replace(lane.endpoints, http_ports=ports)
+    addresses = replace(lane.endpoints, http_ports=http_ports(lane.endpoints.http_ports.values()))
     (home / ENDPOINTS_FILE).write_bytes(orjson.dumps(asdict(addresses)))
     for key in lane.home.glob("downlink.*"):
         (home / key.name).write_bytes(key.read_bytes())
