@@ -53,7 +53,6 @@ VARIABLES = {
     "ODOGRAPH_KAFKA_HEAP_MB": "256",
     "ODOGRAPH_JOBS_ARCHIVE_TRIGGER_S": "2",
     "ODOGRAPH_DASHBOARD_HOSTS": NAME,
-    REDIRECT: str(free_port()),
     "ODOGRAPH_REGION_NAME": policy_trial.HERE,
 }
 
@@ -92,6 +91,7 @@ def odograph(home: Path, *arguments: str, timeout_s: float = 180) -> subprocess.
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     home = Path(tempfile.mkdtemp(prefix="odograph-up-secure-"))
+    VARIABLES[REDIRECT] = str(free_port())  # not at import: by now another one has that of then
     fetch_all(load(paths={"home": str(home)}).paths.cache, SERVICES)
     with guarded(home, remove=True):
         done = odograph(home, "up", "--secure", "--wait-s", "280", timeout_s=320)
