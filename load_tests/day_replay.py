@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,10 +26,9 @@ import duckdb
 
 from infra.settings.settings import load
 from infra.stack import processes
-from infra.stack.processes import guarded, memory_mb
+from infra.stack.processes import cpu_s, guarded, memory_mb
 from infra.stack.stack import Stack
 from infra.stack.supervisor import odograph
-from load_tests.rate_support import TICKS
 
 RUN: Final = "day"
 SAMPLE_S: Final = 15.0  # a look at the memory of large processes takes a core 0.1 s
@@ -47,7 +45,7 @@ class Watch:
     def look(self, pids: dict[str, int]) -> None:
         """One sample."""
         for name, pid in pids.items():
-            spent = tree_s(pid)
+            spent = cpu_s(pid)
             if spent:
                 self.memory[name].append(memory_mb(pid))
                 self.cpu_s[name] = max(spent, self.cpu_s.get(name, 0.0))
@@ -61,15 +59,6 @@ class Watch:
             most = ", ".join(f"{max(part):.0f}" for part in parts)
             found.append(f"{name}: {self.cpu_s[name]:.0f} s of CPU; MiB at most by thirds: {most}")
         return found
-
-
-def tree_s(pid: int) -> float:
-    """CPU time of a process and of all below it, those that ended included, s; 0 when it is gone."""
-    total = 0
-    for one in processes.tree(pid):
-        with suppress(OSError):  # ended meanwhile
-            total += sum(map(int, Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:15]))
-    return total / TICKS
 
 
 def replayed(environment: dict[str, str], home: Path, words: Sequence[str]) -> tuple[int, Watch]:

@@ -172,11 +172,11 @@ def memory_mb(pid: int) -> float:
 
 
 def cpu_s(pid: int, children: Children | None = None) -> float:
-    """CPU time of a process and all that it started and that still runs [s]; ``children``: as of ``tree``."""
+    """CPU time of a process and all that it started, the ended ones too [s]; ``children``: as of ``tree``."""
     ticks = 0
     for one in tree(pid, children):
         with suppress(OSError):  # it has ended meanwhile
-            ticks += sum(map(int, _stat(one)[11:13]))
+            ticks += sum(map(int, _stat(one)[11:15]))  # from 13 on: of children that it has waited for
     return ticks / TICKS_PER_S
 
 

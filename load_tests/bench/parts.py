@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +17,6 @@ HARNESS = "bench"
 LOAD_PRIORITY = -10
 """Of the load generator: a load that waits for its turn is no open loop. It stands for vehicles elsewhere."""
 
-Table = Mapping[int, tuple[int, float]]
-"""Parent and CPU time [s], those of ended children included, by pid."""
-
 
 def pids(home: Path) -> dict[str, int]:
     """The leading process of each part that runs in ``home``."""
@@ -33,22 +27,9 @@ def pids(home: Path) -> dict[str, int]:
 
 def cpu_s(home: Path) -> dict[str, float]:
     """CPU time of each part with its children, s; ``bench`` is this process with its probes."""
-    table: dict[int, tuple[int, float]] = {}
-    children: dict[int, list[int]] = defaultdict(list)
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            fields = path.read_text().rpartition(")")[2].split()
-            pid, parent = int(path.parent.name), int(fields[1])
-            table[pid] = parent, sum(int(fields[k]) for k in (11, 12, 13, 14)) / os.sysconf("SC_CLK_TCK")
-            children[parent].append(pid)
-    times = os.times()
-    found = {name: _tree_s(pid, table, children) for name, pid in pids(home).items()}
+    children, times = processes.all_children(), os.times()
+    found = {name: processes.cpu_s(pid, children) for name, pid in pids(home).items()}
     return found | {HARNESS: times.user + times.system}
-
-
-def _tree_s(pid: int, table: Table, children: Mapping[int, list[int]]) -> float:
-    own = table.get(pid, (0, 0.0))[1]
-    return own + sum(_tree_s(child, table, children) for child in children.get(pid, ()))
 
 
 def memory(home: Path) -> dict[str, float]:

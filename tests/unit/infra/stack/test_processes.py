@@ -72,6 +72,17 @@ def test_children_of_a_stopped_program_end_with_it(tmp_path: Path) -> None:
     eventually(lambda: processes.start_ticks(child) is None, 60, "the child has ended")
 
 
+def test_cpu_time_of_a_child_that_has_ended_still_counts(tmp_path: Path) -> None:
+    busy = "import time; list(iter(lambda: time.process_time() < 0.3, False))"
+    done = f"subprocess.run([sys.executable, '-c', {busy!r}]); print('done', flush=True)"
+    code = f"import subprocess, sys, time; {done}; time.sleep(600)"
+    parent = start(tmp_path, "parent", (PYTHON, "-c", code))
+    eventually(lambda: "done" in (tmp_path / "parent.log").read_text(), 60, "the child has ended")
+    assert processes.tree(parent.pid) == [parent.pid]
+    assert processes.cpu_s(parent.pid) >= 0.3
+    processes.stop(parent, deadline_s=10)
+
+
 def test_a_pid_that_now_belongs_to_another_program_is_not_ours(tmp_path: Path) -> None:
     (tmp_path / "old.pid").write_text(f"{os.getpid()}\n1\nSIGTERM\n")
     assert processes.find(tmp_path, "old") is None
