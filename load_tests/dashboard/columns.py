@@ -67,9 +67,12 @@ ALERT: Final = PLACE | {
     "acknowledged_by": "CASE WHEN v % 3 > 0 THEN 'M. Weber' END",
     "late": "false",
     "first_alert_id": "'finding-' || v",
+    "incident_no": "(SELECT incident_no FROM odograph.incident WHERE incident_id = 'finding-' || v)",
+    "to_join": "false",
     "silence_no": "NULL",
     "revision": "0",
 }
+INCIDENT: Final = {"incident_id": ALERT["first_alert_id"], "cause": ALERT["rule"]}
 FINDING: Final = PLACE | {
     "alert_id": "'finding-' || v",
     "rule": ALERT["rule"],

@@ -91,7 +91,7 @@ def by_type(kind: str) -> str | None:
 
 
 def plans(vehicles: int, days: int) -> list[Plan]:
-    """Hours and days of all, every minute of a few; trips and alerts."""
+    """Hours and days of all, every minute of a few; trips and alerts, each of an incident."""
     id_, fleet, few = {"vehicle_id": ID}, numbers(vehicles), numbers(CLOSE)
     month = f"date_trunc('day', now()) - INTERVAL '{days} days'"
     trends = "LATERAL (SELECT metric AS m, now() AS t FROM odograph.trend_metric) x"
@@ -104,6 +104,7 @@ def plans(vehicles: int, days: int) -> list[Plan]:
         Plan("trip", f"{fleet}, {series(month, '12 hours')}", id_ | c.TRIP),
         Plan("trip_stop", f"{fleet}, {series(month, '12 hours')}", id_ | c.STOP),
         Plan("harsh_event", f"{fleet}, {series(month, '10 days')}", id_ | c.HARSH),
+        Plan("incident", fleet, id_ | c.INCIDENT, timed=False),
         Plan("alert", f"{fleet}, LATERAL {c.ALERT_AT}", id_ | c.ALERT),
         Plan("alert_event", f"{fleet}, LATERAL {c.ALERT_AT}", id_ | c.FINDING),
         Plan("vehicle_trend", f"{fleet}, {trends}", id_ | c.TREND),

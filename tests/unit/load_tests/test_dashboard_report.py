@@ -55,3 +55,14 @@ def test_columns_that_a_plan_does_not_name_have_a_value_by_their_type() -> None:
     )
     words = made.as_string()
     assert words.startswith('INSERT INTO odograph."vehicle" ("vehicle_id", "speed_kmh") SELECT \'V\', 10 + k')
+
+
+def test_each_vehicle_has_an_incident_before_the_alert_that_is_of_it() -> None:
+    plans = {plan.table: plan for plan in month.plans(10, 1)}
+    tables = list(plans)
+    assert tables.index("incident") < tables.index("alert")
+    assert plans["incident"].given["incident_id"] == plans["alert"].given["first_alert_id"]
+    columns = [("first_alert_id", "text", True), ("incident_no", "bigint", True)]
+    words = month.statement(plans["alert"], columns).as_string()
+    own = "(SELECT incident_no FROM odograph.incident WHERE incident_id = 'finding-' || v)"
+    assert f"SELECT 'finding-' || v, {own} FROM" in words
