@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ MILD: Final = ("ambient_temp_c", "battery_voltage_v", "speed_limit_kmh", "oil_pr
 class Filling:
     """What goes into the topic: how many frames, of how many vehicles, driving or thrown over the city.
 
-    A frame a second of each vehicle; the last one ends now.
+    A frame a second of each vehicle, in the last second of as many as are left; the last one ends now.
     """
 
     frames: int
@@ -40,7 +41,7 @@ class Filling:
     @property
     def seconds(self) -> int:
         """How long they have driven."""
-        return max(1, self.frames // self.vehicles)
+        return math.ceil(self.frames / self.vehicles)
 
 
 def bodies(scattered: bool, second: int, count: int = TRACKS) -> list[bytes]:
@@ -99,7 +100,7 @@ def messages(filling: Filling, end_ms: int) -> Iterator[tuple[str, bytes, int]]:
     for second in range(filling.seconds):
         t0_ms = first_ms + second * 1000
         said = bodies(filling.scattered, second)
-        for number, key in enumerate(keys):
+        for number, key in enumerate(keys[: filling.frames - second * filling.vehicles]):
             yield key, payload(number, second, t0_ms, said[number % len(said)]), t0_ms + RECEIVED_MS
 
 
