@@ -294,13 +294,17 @@ def _within(
 
 
 def of_drive(model: VehicleModel, cycle: Cycle, result: Driven, k: int) -> list[Check]:
-    """Way, mean speed and consumption of one model."""
+    """Way, mean speed and consumption of one model.
+
+    One that is too weak for the cycle is not judged, unless there are figures of what it consumes there.
+    """
     electric = model.powertrain == "electric"
     consumed = result.kwh_per_100km[k] if electric else result.fuel_l_per_100km[k]
     unit = "kWh/100km" if electric else "l/100km"
     way = (("distance", result.distance_m[k] / 1000, "km", cycle.distance_km),
            ("mean speed", result.mean_kmh[k], "km/h", cycle.mean_kmh))  # fmt: skip
-    if result.missed_share[k] > FOLLOWED_SHARE:
+    judged = cycle.name in REFERENCES.get(model.name, {}) or cycle.name in BANDS.get(model.name, {})
+    if result.missed_share[k] > FOLLOWED_SHARE and not judged:
         share = f"too slow for {100 * result.missed_share[k]:.0f} % of the trace"
         figures = [(q, float(v), u) for q, v, u, _ in way] + [("consumption", float(consumed), unit)]
         return [Check(model.name, cycle.name, q, v, u, None, None, None, share) for q, v, u in figures]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -95,6 +97,16 @@ def test_a_loaded_truck_cannot_follow_us06_and_the_table_says_so(driven: dict[st
     told = cycles.of_drive(MODELS[truck], US06, driven["US06"], truck)
     assert {c.ok for c in told} == {None}
     assert all("too slow" in c.source for c in told)
+
+
+def test_a_car_that_is_too_weak_for_a_cycle_of_which_there_are_figures_fails(
+    driven: dict[str, Driven],
+) -> None:
+    weak = replace(
+        driven["US06"], distance_m=0.9 * driven["US06"].distance_m, missed_share=np.ones(len(MODELS))
+    )
+    told = cycles.of_drive(MODELS[0], US06, weak, 0)
+    assert cycles.failed(told)[0].quantity == "distance"
 
 
 def test_a_cold_start_costs_fuel(driven: dict[str, Driven]) -> None:
