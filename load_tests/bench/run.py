@@ -30,8 +30,9 @@ SHORTEST_CONFIRMATION_S = 60.0
 IDLE_S = 10.0
 CLOSING_S = 75.0
 """Kept for the ledger and for stopping all."""
+AT_10_HZ = "vehicles at 10 Hz, a frame of 10 samples a second each"
 LOAD_NOTE = (
-    "open loop, vehicles at 10 Hz, a frame of 10 samples a second each, no link faults, no failures, "
+    "open loop, {}, no link faults, no failures, "
     "all over one MQTT connection; beside them 2 crash records a second"
 )
 
@@ -71,7 +72,7 @@ class Session:
         return self.begun_s + self.wanted.at_most_s - time.monotonic()
 
     def fleet(self, rate: float) -> Fleet:
-        """A fleet of 10 Hz vehicles for a rate; its road is the same for all."""
+        """A fleet for a rate: 10 Hz vehicles, or as many as were asked for; its road is the same for all."""
         run_id = f"bench-{time.time_ns() // 1_000_000}"
         vehicles = self.wanted.vehicles or max(1, round(rate))
         return Fleet(vehicles, rate, self.wanted.seed, run_id, link={}, faults=())
@@ -163,13 +164,15 @@ def _card(
     residual: int,
     spent: costs.Costs,
 ) -> Card:
+    fixed = session.wanted.vehicles
+    fleet = f"{fixed:,} vehicles at whatever rate, frames of {SAMPLES} samples" if fixed else AT_10_HZ
     return Card(
         date=machine.today(),
         commit=machine.commit(),
         command=session.wanted.command,
         machine=machine.machine(),
         versions=machine.versions(endpoints),
-        load=LOAD_NOTE,
+        load=LOAD_NOTE.format(fleet),
         sustained=sustained,
         limits=session.limits,
         limits_at=session.limits_at,
@@ -209,12 +212,11 @@ def _climb(session: Session) -> None:
     """Stages upward until the search is over or only the confirmation's time is left."""
     wanted = session.wanted
     stage_s = STAGE_SETTLE_S + STAGE_S + 20.0
-    while session.left_s() > wanted.duration_s + CLOSING_S + stage_s:
-        rate = search.next_rate(session.stages, wanted.first, wanted.highest)
-        if rate is None:
+    while (rate := search.next_rate(session.stages, wanted.first, wanted.highest)) is not None:
+        if session.left_s() <= wanted.duration_s + CLOSING_S + stage_s:
+            session.notes.append("the search stopped for lack of time: see --at-most")
             return
         session.stage(rate)
-    session.notes.append("the search stopped for lack of time: see --at-most")
 
 
 def _soaked(session: Session, sustained: Carried | None) -> Carried | None:
