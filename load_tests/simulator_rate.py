@@ -175,12 +175,8 @@ def main() -> None:
         f"{'what':<20} {'asked/s':>8} {'made/s':>9} {'CPU us':>7} {'cores':>6} {titles} {'broker':>7} "
         f"{'overrun':>8} {'p99 ms':>9}", file=sys.stderr,
     )  # fmt: skip
-    found = []
+    found: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="odograph-rate-") as folder, broker_in(Path(folder)) as broker:
-        if options.listen:
-            for run in listening(broker, rates[-1], options.seconds, options.repeats, Path(folder)):
-                print(line(run), file=sys.stderr, flush=True)
-            return
         kinds: list[Callable[[], Measured]] = [
             lambda encode=encode: generate(FLAT_OUT_VEHICLES, options.seconds, encode)  # type: ignore[misc]
             for encode in (False, True)
@@ -190,6 +186,10 @@ def main() -> None:
             for rate in rates
             for client in clients
         ]
+        if options.listen:
+            found = listening(broker, rates[-1], options.seconds, options.repeats, Path(folder))
+            print("\n".join(map(line, found)), file=sys.stderr, flush=True)
+            kinds = []
         for kind in kinds:
             found.append(median([kind() for _ in range(options.repeats)]))
             print(line(found[-1]), file=sys.stderr, flush=True)
