@@ -52,9 +52,9 @@ class Need:
 
 
 def need(card: Mapping[str, Any], vehicles: int, busy: float, replicas: int, log_days: float) -> Need:
-    """What ``vehicles`` need by ``card``. ``busy``: share of a core that is used; ``log_days``: retention.
+    """What ``vehicles`` need by ``card``, on which a rate held.
 
-    Raises KeyError where the card has no sustained load.
+    ``busy``: share of a core that is used; ``log_days``: retention.
     """
     held, costs = card["sustained"], card["costs"]
     rate = vehicles * held["frames_per_s"] / held["vehicles"]
@@ -116,6 +116,8 @@ def main() -> None:
     parser.add_argument("--writer-cores", type=float, default=32, help="cores of the database's machine [32]")
     given = parser.parse_args()
     card = json.loads(given.card.read_text())
+    if card["sustained"] is None:
+        parser.error(f"{given.card}: no rate held, so the card does not say what a frame costs")
     (retention_ms,) = (topic.retention_ms for topic in KAFKA_TOPICS if topic.name == "telemetry")
     fleets = [int(text) for text in given.vehicles.split(",")]
     needs = [need(card, vehicles, given.busy, given.replicas, retention_ms / DAY_MS) for vehicles in fleets]
