@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from infra.clients.duck import connected
-from stream_jobs.archive.manifest import HOUR_MS
+from stream_jobs.archive.manifest import HOUR_MS, hour_name
 from stream_jobs.audit import archive
 from stream_jobs.audit.ledger import WHOLE, Scope
 
@@ -43,8 +43,7 @@ def fill(home: Path, vehicles: int, frames: int, missing: int) -> None:
     each = HOUR_MS // INTERVAL_MS
     with connected() as connection:
         for hour, first in enumerate(range(0, frames, each)):
-            day, rest = divmod(hour, 24)
-            folder = home / "archive" / "telemetry" / f"date=2025-11-{20 + day}" / f"hour={rest:02}"
+            folder = home / "archive" / "telemetry" / hour_name(T0_MS + hour * HOUR_MS)
             folder.mkdir(parents=True)
             bounds = {
                 "vehicles": vehicles,
@@ -89,6 +88,8 @@ def main() -> None:
                 child = fresh.Process(target=ask, args=(home, scope, name))
                 child.start()
                 child.join()
+                if child.exitcode:
+                    sys.exit(child.exitcode)
 
 
 if __name__ == "__main__":
