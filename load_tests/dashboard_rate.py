@@ -195,7 +195,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long the readers stay")
     parser.add_argument("--home", help="folder of the database, kept; none: a temporary one")
     parser.add_argument("--as-is", action="store_true", help="the last hours are not made anew")
-    parser.add_argument("--pages", nargs="*", help="only these, by name; the fleet's is ''")
+    names = [*dict.fromkeys(map(name_of, PAGES))]
+    parser.add_argument("--pages", nargs="+", choices=names, help="only these, by name; the fleet's is ''")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="what to measure")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
