@@ -33,6 +33,7 @@ from infra.contract.topics import kafka_topic
 from infra.settings.settings import ENDPOINTS_FILE
 from infra.stack import probes
 from infra.stack.kafka import create_topics
+from infra.stack.processes import log_tail
 from infra.stack.service import free_port
 from infra.stack.supervisor import odograph
 from load_tests.conf_trials import SHIPPED, changes
@@ -75,7 +76,8 @@ class Variant:
         own = replace(services.endpoints, http_ports={"instant": self._port})
         (home / ENDPOINTS_FILE).write_text(json.dumps(asdict(own)))
         env = {"ODOGRAPH_PATHS_HOME": str(home), "ODOGRAPH_KAFKA_PREFIX": self.prefix} | dict(changed)
-        with (home / "log").open("wb") as log:
+        self._log = home / "log"
+        with self._log.open("wb") as log:
             command = odograph("jobs", "instant")
             self._process = subprocess.Popen(command, env=os.environ | env, cwd=home, stdout=log, stderr=log)
         self.seen: dict[int, float] = {}
@@ -90,7 +92,7 @@ class Variant:
         end_s = time.monotonic() + READY_S
         while probes.readyz(self._port) is not None:
             if time.monotonic() > end_s or self._process.poll() is not None:
-                raise TimeoutError(f"{self.name} is not ready")
+                raise TimeoutError(f"{self.name} is not ready:\n{log_tail(self._log)}")
             time.sleep(0.2)
 
     def cpu_s(self) -> Spent:
