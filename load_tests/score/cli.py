@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    run: Annotated[str | None, typer.Option("--run", help="run or day [the last one loaded]")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="run or day [as --last]")] = None,
     last: Annotated[bool, typer.Option("--last", help="the run whose truth goes on longest")] = False,
     min_: Annotated[
         float, typer.Option("--min", min=0, max=1, help="recall and precision wanted of each detector")
