@@ -68,7 +68,7 @@ def replayed(environment: dict[str, str], home: Path, words: Sequence[str]) -> t
     while child.poll() is None:
         run_dir = home / "replays" / RUN / "run"
         pids = {running.name: running.pid for running in processes.all_running(run_dir)}
-        watch.look(pids | {"replay": child.pid})
+        watch.look(pids | {"replay, all of them in it": child.pid})
         time.sleep(SAMPLE_S)
     return child.returncode, watch
 
