@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,19 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from prometheus_client.parser import text_string_to_metric_families
 
 from infra.clients.db import session
 from infra.clients.kafka import LogEnds
 from infra.contract.topics import kafka_topic
 from infra.settings.settings import Endpoints, Settings
-from infra.stack import query_offsets
+from infra.stack import probes, query_offsets
 from infra.stack.mosquitto import BrokerWatch
-from infra.stack.service import HOST
+from infra.stack.watch.samples import Metrics
 from load_tests.bench.ticks import Load, Tick
 
-HTTP_S = 3.0
-_IN_FLIGHT = "odograph_bridge_in_flight_messages"
 _BATCHES = """
 SELECT query, count(*) AS batches, sum(batch_ms) / 1000.0 AS busy_s, max(batch_ms) / 1000.0 AS longest_s,
        sum(input_rows) AS records, max(state_rows) AS state_rows, max(state_bytes) AS state_bytes
@@ -68,14 +64,9 @@ class Chain:
 
     def in_flight(self) -> int | None:
         """Messages inside the bridge's telemetry lane; None where its page does not answer in time."""
-        url = f"http://{HOST}:{self.endpoints.http_ports['bridge']}/metrics"
-        try:
-            with urllib.request.urlopen(url, timeout=HTTP_S) as answer:
-                families = list(text_string_to_metric_families(answer.read().decode()))
-        except OSError:
-            return None
-        samples = (sample for family in families if family.name == _IN_FLIGHT for sample in family.samples)
-        return int(sum(sample.value for sample in samples if sample.labels.get("lane") != "crash"))
+        page = Metrics(probes.metrics(self.endpoints.http_ports["bridge"]))
+        lanes = page.by("odograph_bridge_in_flight_messages", "lane")
+        return int(sum(count for lane, count in lanes.items() if lane != "crash")) if lanes else None
 
     def db_active_s(self) -> float:
         """Time that the database's connections spent in statements since its start, s."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 import time
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,9 +16,10 @@ from infra.clients.db import session
 from infra.clients.kafka import LogEnds
 from infra.contract.errors import OdographError, ServiceError
 from infra.contract.seq_ranges import size
-from infra.stack import status
+from infra.stack import probes, status
 from infra.stack.processes import tree
 from infra.stack.supervisor import read_state
+from infra.stack.watch.samples import Metrics
 from load_tests.drills.site import Site
 from load_tests.drills.verdict import Promise
 from load_tests.hostile.traffic import Sent
@@ -38,17 +37,6 @@ JAVA_MB: Final = {"jobs": 4096, "instant": 2560, "kafka": 1536}
 """Bounds of programs with a JVM, MB: its heap fills up to what it was given, so growth says nothing."""
 WARM_SHARE: Final = 0.3
 """Of a run: then caches and heaps are full."""
-_SERIES: Final = re.compile(r"^(\w+?)(?:_total)?(?:\{(.*)\})? (\S+)$", re.MULTILINE)
-
-
-def series(port: int, name: str) -> dict[str, float]:
-    """A metric of a program by its labels as written; {} while the page is away."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
-            text = page.read().decode()
-    except OSError:
-        return {}
-    return {labels: float(value) for found, labels, value in _SERIES.findall(text) if found == name}
 
 
 def appended(site: Site) -> dict[str, int]:
@@ -64,7 +52,6 @@ class Bridge:
     received: Mapping[str, int]
     rejected: int
     not_kept: int
-    by_reason: Mapping[str, int]
 
     @property
     def all(self) -> int:
@@ -73,20 +60,12 @@ class Bridge:
 
 
 def bridge(site: Site) -> Bridge:
-    """As its page says now."""
-    port = site.endpoints.http_ports["bridge"]
-    received: dict[str, int] = {}
-    for labels, value in series(port, "odograph_bridge_messages_received").items():
-        channel = re.search(r'channel="([^"]*)"', labels)
-        name = channel[1] if channel else ""
-        received[name] = received.get(name, 0) + int(value)
-    reasons: dict[str, int] = {}
-    for labels, value in series(port, "odograph_bridge_rejected").items():
-        reason = re.search(r'reason="([^"]*)"', labels)
-        name = reason[1] if reason else ""
-        reasons[name] = reasons.get(name, 0) + int(value)
-    not_kept = int(sum(series(port, "odograph_bridge_not_kept").values()))
-    return Bridge(received, received.get("rejected", 0), not_kept, reasons)
+    """As its page says now; nothing while it is away."""
+    page = Metrics(probes.metrics(site.endpoints.http_ports["bridge"]))
+    channels = page.by("odograph_bridge_messages_received_total", "channel")
+    received = {channel: int(count) for channel, count in channels.items()}
+    not_kept = int(page.total("odograph_bridge_not_kept_total") or 0)
+    return Bridge(received, received.get("rejected", 0), not_kept)
 
 
 def settled(site: Site, deadline_s: float) -> Bridge:
@@ -131,8 +110,8 @@ def behind(site: Site, spark: bool) -> dict[str, int]:
     found: dict[str, int] = {}
     if spark:
         found |= dict(status.records_behind(site.settings, site.endpoints))
-        open_alerts = series(ports["downlink"], "odograph_downlink_lag_records")
-        found["downlink"] = int(sum(open_alerts.values())) if open_alerts else -1
+        lag = Metrics(probes.metrics(ports["downlink"])).total("odograph_downlink_lag_records")
+        found["downlink"] = -1 if lag is None else int(lag)
     found["events"] = _events_behind(site)
     return found
 

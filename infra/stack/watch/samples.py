@@ -46,7 +46,12 @@ class Metrics:
         return sum(found) if found else None
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        return {labels[label]: value for labels, value in self._samples.get(name, ()) if label in labels}
+        """The sums over all other labels by the value of ``label``."""
+        found: dict[str, float] = defaultdict(float)
+        for labels, value in self._samples.get(name, ()):
+            if label in labels:
+                found[labels[label]] += value
+        return found
 
 
 ZERO_IF_ABSENT: Final = "zero if absent"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,8 @@ from bridge.uplink.translate import DECODERS
 from infra.contract import downlink, messages
 from infra.contract.errors import ContractError
 from infra.settings.settings import Settings
-from load_tests.hostile import files
+from infra.stack import probes
+from load_tests.hostile import files, judge
 from load_tests.hostile.grammar import KINDS, bodies
 from stream_jobs.app.telemetry import Operator, table_of
 from stream_jobs.rules import model
@@ -79,3 +81,20 @@ def test_hostile_records_in_kafka_stop_no_worker_of_the_windows(kind: str) -> No
 
 def test_the_same_seed_makes_the_same_messages() -> None:
     assert bodies("status", 50, seed=3) == bodies("status", 50, seed=3) != bodies("status", 50, seed=4)
+
+
+PAGE = """\
+odograph_bridge_messages_received_total{channel="telemetry",lane="telemetry"} 70.0
+odograph_bridge_messages_received_total{channel="rejected",lane="telemetry"} 20.0
+odograph_bridge_messages_received_total{channel="rejected",lane="crash"} 3.0
+odograph_bridge_messages_received_total{channel="skipped",lane="crash"} 9.0
+odograph_bridge_not_kept_total{lane="telemetry",reason="bad_json"} 4.0
+odograph_bridge_not_kept_total{lane="crash",reason="bad_json"} 1.0
+"""
+
+
+def test_the_counts_of_a_bridge_are_those_of_all_its_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "metrics", {7: PAGE}.__getitem__)
+    site: Any = SimpleNamespace(endpoints=SimpleNamespace(http_ports={"bridge": 7}))
+    found = judge.bridge(site)
+    assert (found.received["telemetry"], found.rejected, found.not_kept, found.all) == (70, 23, 5, 98)

@@ -8,7 +8,7 @@ from infra.settings.sections import Watch
 from infra.settings.settings import Settings
 from infra.stack.mosquitto import BrokerFigures
 from infra.stack.watch import samples
-from infra.stack.watch.samples import Figures, Place, Reading, Skew, places, sample, top_keys
+from infra.stack.watch.samples import Figures, Metrics, Place, Reading, Skew, places, sample, top_keys
 
 BRIDGE = """
 odograph_bridge_produced_total{lane="frames"} 900
@@ -98,3 +98,9 @@ def test_a_partition_is_hot_by_its_ratio_and_by_what_waits() -> None:
     assert str(skew) == (
         "archive is 400 records behind in partition 3 of telemetry, 4.0 times the median of 4 partitions"
     )
+
+
+def test_a_metric_by_one_of_its_labels_is_summed_over_the_others() -> None:
+    page = Metrics('m_total{lane="a",why="x"} 1\nm_total{lane="b",why="x"} 2\nm_total{lane="b",why="y"} 4\n')
+    assert (page.by("m_total", "why"), page.by("m_total", "lane")) == ({"x": 3, "y": 4}, {"a": 1, "b": 6})
+    assert page.by("none", "why") == {}
