@@ -11,6 +11,7 @@ from edge_simulator.town.roads import region, towns
 from infra.demo.run import LAT_DEG, LON_DEG, Fleet, running
 from infra.settings.settings import Endpoints, Settings
 from infra.sql import queries
+from infra.stack.access.devices import GATEWAY_VEHICLES
 from infra.stack.stack import Stack
 from load_tests.bench import costs, machine, parts, search
 from load_tests.bench.bottleneck import Limit
@@ -31,10 +32,7 @@ IDLE_S = 10.0
 CLOSING_S = 75.0
 """Kept for the ledger and for stopping all."""
 AT_10_HZ = "vehicles at 10 Hz, a frame of 10 samples a second each"
-LOAD_NOTE = (
-    "open loop, {}, no link faults, no failures, "
-    "all over one MQTT connection; beside them 2 crash records a second"
-)
+LOAD_NOTE = "open loop, {}, no link faults, no failures, all over {}; beside them 2 crash records a second"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +164,14 @@ def _card(
 ) -> Card:
     fixed = session.wanted.vehicles
     fleet = f"{fixed:,} vehicles at whatever rate, frames of {SAMPLES} samples" if fixed else AT_10_HZ
+    gateways = f"one MQTT connection for each {GATEWAY_VEHICLES} vehicles, with a certificate"
     return Card(
         date=machine.today(),
         commit=machine.commit(),
         command=session.wanted.command,
         machine=machine.machine(),
         versions=machine.versions(endpoints),
-        load=LOAD_NOTE.format(fleet),
+        load=LOAD_NOTE.format(fleet, gateways if endpoints.device_port else "one MQTT connection"),
         sustained=sustained,
         limits=session.limits,
         limits_at=session.limits_at,
