@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import orjson
+import pytest
 
 from infra.settings.files import write_private
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, Settings, load
@@ -37,6 +38,15 @@ GROWTH, LONGEST_GROWING_S = 0.1, 1.0
 """Nor for so much of the time that it has waited already: a look at the database takes 10 ms of CPU."""
 STOP_S = 60.0
 T = TypeVar("T")
+
+
+def recorded_drives() -> Path:
+    """The folder of the real drives, which are no part of this repository: without it the test is skipped."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("EDR_TEST_DRIVES", beside)) / "rsk_twizy"
+    if not folder.is_dir():
+        pytest.skip(f"no recorded drives in {folder}: set EDR_TEST_DRIVES to the folder of rsk_twizy")
+    return folder
 
 
 def eventually(check: Callable[[], T], deadline_s: float, what: str) -> T:

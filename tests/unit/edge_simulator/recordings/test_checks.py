@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from edge_simulator.recordings import checks, drives, frames
 from edge_simulator.recordings.drives import Row
 from infra.contract import frame
 from infra.contract.errors import ConfigError
+from tests.support import recorded_drives
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[4]
-DRIVES = Path(os.environ.get("EDR_TEST_DRIVES", ROOT.parent / "shared" / "data")) / "rsk_twizy"
 MAPPING = """
 model: m
 powertrain: petrol
@@ -163,8 +161,7 @@ def test_drives_check_tells_files_that_can_and_cannot_be_used(tmp_path: Path) ->
 
 
 def test_the_real_drives_have_lagging_speeds_and_repeated_positions() -> None:
-    assert DRIVES.is_dir(), f"the real drives are not at {DRIVES}: set EDR_TEST_DRIVES to their parent folder"
-    meaning, files = drives.look_into(DRIVES)
+    meaning, files = drives.look_into(recorded_drives())
     found = {}
     for file in files:
         one = checks.report(file, meaning)

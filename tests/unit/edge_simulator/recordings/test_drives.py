@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from edge_simulator.recordings import drives, frames, replay
 from edge_simulator.vehicle import vehicles
 from infra.contract import frame
 from infra.contract.errors import ConfigError
+from tests.support import recorded_drives
 
 HEADER = "Date,Time,SOC,Speed,mode,LAT,LON,ALT,GpsSpeed,Temperature,SpeedLimit"
 ROWS = (
@@ -178,10 +178,7 @@ def test_a_mapping_with_an_unknown_signal_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_real_drives_can_be_read_whole() -> None:
-    here = Path(__file__).resolve().parents[5] / "shared" / "data"
-    folder = Path(os.environ.get("EDR_TEST_DRIVES", here)) / "rsk_twizy"
-    assert folder.is_dir(), f"the real drives are not at {folder}: set EDR_TEST_DRIVES to their parent folder"
-    found = drives_of(folder)
+    found = drives_of(recorded_drives())
     ready = {d.name: frames.prepare(d) for d in found}
     assert {n: (len(p.t_ms), len(p.drive.bad_rows), len(p.drive.bad_values)) for n, p in ready.items()} == {
         "T1_03_29_2021": (6179, 10, 0),

@@ -6,7 +6,6 @@ scorecard.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ from edge_simulator.faults import Wanted
 from load_tests.drive_trips import frames
 from load_tests.score.definition import load
 from stream_jobs.rules.model import load_rules
+from tests.support import recorded_drives
 from tests.support_detect import Fleet, findings
 
 pytestmark = pytest.mark.slow
@@ -29,8 +29,6 @@ FAULTS: Final = (
     "low_oil_pressure", "overcharge", "overheating", "rapid_leak", "rich_mixture", "slow_leak",
     "sticking_caliper", "thermal_runaway", "worn_pads",
 )  # fmt: skip
-SHARED: Final = Path(__file__).parents[5] / "shared" / "data"
-DRIVES: Final = Path(os.environ.get("EDR_TEST_DRIVES", SHARED)) / "rsk_twizy"
 Found = dict[str, list[tuple[str, int]]]
 
 
@@ -74,9 +72,7 @@ def test_a_sound_vehicle_raises_nothing_but_what_its_driver_does(fleet: Fleet, f
 
 
 def test_real_drives_raise_nothing_of_minor_and_above(tmp_path: Path) -> None:
-    if not DRIVES.is_dir():
-        pytest.skip(f"no recorded drives in {DRIVES}: set EDR_TEST_DRIVES to the folder of rsk_twizy")
-    payloads = [payload for _, drive in frames(DRIVES) for payload in drive]
+    payloads = [payload for _, drive in frames(recorded_drives()) for payload in drive]
     heads = [orjson.loads(payload) for payload in payloads]
     received = [head["t0_ms"] + head["n"] * head["dt_ms"] for head in heads]
     records = sorted(zip(received, payloads, strict=True))
