@@ -34,7 +34,7 @@ def _silent(honest: Any) -> Any:
 
     def close(self: Any, watermark_ms: int) -> None:
         honest(self, watermark_ms)
-        self.found.missed = None
+        self.found.missed.clear()
 
     return close
 
