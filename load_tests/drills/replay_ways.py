@@ -51,7 +51,7 @@ def replay_ways(site: Site, load: Load) -> Verdict:
     )
     promises += _into_live(site, one)
     promises.append(windows(site, log, list(known.vehicles), roads=True).promise())
-    return Verdict("replay-ways", tuple(promises), {"took_s": took})
+    return Verdict("replay-ways", tuple(promises), {"replays_s": took})
 
 
 def _verified(site: Site, name: str, words: tuple[str, ...], took: dict[str, Any]) -> Promise:

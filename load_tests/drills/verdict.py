@@ -39,8 +39,8 @@ class Verdict:
 
     @property
     def seen(self) -> bool:
-        """Whether a defect was: a drill that broke off has seen nothing."""
-        return not self.passed and all(promise.text != ENDS for promise in self.promises)
+        """Whether a defect was: that a drill, or an attack, broke off shows nothing."""
+        return any(not promise.holds and not promise.text.endswith(ENDS) for promise in self.promises)
 
     def as_json(self) -> str:
         """For machines."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from load_tests.drills.poison.attack import Attack
 from load_tests.drills.poison.table import ATTACKS
 from load_tests.drills.site import Site
-from load_tests.drills.verdict import Promise, Verdict
+from load_tests.drills.verdict import ENDS, Promise, Verdict
 
 
 def poison(site: Site, mutant: str | None = None, attacks: Sequence[Attack] = ATTACKS) -> Verdict:
@@ -26,7 +26,7 @@ def poison(site: Site, mutant: str | None = None, attacks: Sequence[Attack] = AT
         began = time.monotonic()
         promises += _outcome(site, attack, mutant)
         took_s[attack.name] = round(time.monotonic() - began, 1)
-    return Verdict("poison-2", tuple(promises), {"attacks": len(tried), "took_s": took_s}, mutant)
+    return Verdict("poison-2", tuple(promises), {"attacks": len(tried), "attacks_s": took_s}, mutant)
 
 
 def _outcome(site: Site, attack: Attack, mutant: str | None) -> list[Promise]:
@@ -38,5 +38,5 @@ def _outcome(site: Site, attack: Attack, mutant: str | None) -> list[Promise]:
             found.extend(attack.run(site, mutant))  # what it gave before it raises stays
         found = found or [Promise("says what must hold", False, "no promise")]
     except Exception as error:  # noqa: BLE001  whatever it is, the attack did not show what it must
-        found.append(Promise("comes to its end", False, f"{type(error).__name__}: {error}"))
+        found.append(Promise(ENDS, False, f"{type(error).__name__}: {error}"))
     return [replace(promise, text=f"{attack.name}: {promise.text}") for promise in found]

@@ -39,12 +39,15 @@ ATTACKS = (
 
 def test_an_attack_that_raises_is_a_promise_not_kept_and_the_next_one_runs() -> None:
     verdict = poison(Nowhere(), None, ATTACKS)
+    assert "took_s" not in verdict.figures, "the runner's name for the whole drill"
     assert verdict.promises == (
         Promise("row1: 0 doubled", True, "0 of 3"),
-        Promise("row1: comes to its end", False, "OSError: the broker is away"),
+        Promise("row1: it comes to its end", False, "OSError: the broker is away"),
         Promise("row2: 0 lost", True, "3 of 3"),
         Promise("row3: says what must hold", False, "no promise"),
     )
+    assert not poison(Nowhere(), None, ATTACKS[:1]).seen
+    assert poison(Nowhere(), "no-limit", ATTACKS).seen
 
 
 def test_a_mutant_runs_only_the_attack_that_must_see_it() -> None:
