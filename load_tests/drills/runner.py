@@ -58,12 +58,15 @@ def carried_out(name: str, wanted: Wanted, say: Say) -> Iterator[Verdict]:
 
 
 def _chosen(name: str, mutant: str | None) -> list[tuple[Drill, str | None]]:
-    if name == "all":
-        return [(drill, None) for drill in DRILLS]
-    if name == "cluster":
-        return [(drill, None) for drill in CLUSTER]
-    if name == "mutants":
-        return [(drill, each) for drill in DRILLS for each in drill.mutants]
+    groups: dict[str, list[tuple[Drill, str | None]]] = {
+        "all": [(drill, None) for drill in DRILLS],
+        "cluster": [(drill, None) for drill in CLUSTER],
+        "mutants": [(drill, each) for drill in DRILLS for each in drill.mutants],
+    }
+    if name in groups:
+        if mutant is not None:
+            raise ConfigError(f"--mutant {mutant}: it is put into one drill, not into {name}")
+        return groups[name]
     found = [drill for drill in (*DRILLS, *SINGLE_ATTACKS) if drill.name == name]
     if not found:
         raise ConfigError(f"there is no drill {name}; there are {', '.join(d.name for d in DRILLS)}")

@@ -34,3 +34,9 @@ def test_the_drills_of_several_hosts_run_in_order(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ConfigError, match="no drill c11"):
         next(runner.carried_out("c11", runner.Wanted(), said.append))
     assert all(drill.mutants for drill in CLUSTER)
+
+
+def test_a_group_takes_no_mutant() -> None:
+    for group in ("all", "cluster", "mutants"):
+        with pytest.raises(ConfigError, match=f"no-fifo: it is put into one drill, not into {group}"):
+            next(runner.carried_out(group, runner.Wanted(mutant="no-fifo"), print))
