@@ -14,7 +14,7 @@ from load_tests.drills.evidence import Log, compare, sent
 from load_tests.drills.flow import Load, finish, flows, settle
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
-from load_tests.drills.watch import Watch
+from load_tests.drills.watch import Watch, produced
 
 STALL_S: Final = 0.5
 BEGIN_S: Final = 60.0
@@ -126,13 +126,14 @@ def f2(site: Site, load: Load, stop_s: float = STOPPED_S) -> Verdict:
         site.bridge()
         site.simulate("f2", *load.arguments())
         flows(site, "f2", 5 * load.rate, load.duration_s + BEGIN_S)
-        before, begun_s = site.metrics(), time.monotonic()
+        before = site.wait_metrics()[RECONNECTS]
         with contextlib.ExitStack() as kafka:
             with site.paused("bridge"):
                 time.sleep(stop_s)
                 kafka.enter_context(site.paused("kafka"))
             resumed_s = time.monotonic()
-            until(lambda: site.metrics().get(RECONNECTS, 0) > before[RECONNECTS], 30, "a new connection")
+            until(lambda: site.metrics().get(RECONNECTS, 0) > before, 30, "a new connection")
+            stored = produced(site)
         finish(site, "f2", load.duration_s + BEGIN_S)
         drained_s = settle(site, SETTLE_S)
         watch.look()
@@ -146,7 +147,7 @@ def f2(site: Site, load: Load, stop_s: float = STOPPED_S) -> Verdict:
     figures: dict[str, Any] = counts(found) | {
         "stale_acks": stale,
         "reconnects": watch.total("reconnects_total"),
-        "recovery_s": watch.recovery_s(begun_s, resumed_s),
+        "recovery_s": watch.recovery_s(stored, resumed_s),
         "drained_s": drained_s,
         "bridge_peak_mb": round(watch.peak_mb),
     }

@@ -12,7 +12,7 @@ from load_tests.drills.flow import Load, finish, flows, settle
 from load_tests.drills.site import Site
 from load_tests.drills.small_disk import fill, give_back
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
-from load_tests.drills.watch import Watch
+from load_tests.drills.watch import Watch, produced
 
 AWAY_S: Final = 20.0
 STALL_S: Final = 60.0
@@ -26,18 +26,18 @@ MEMORY_MB: Final = 140.0
 the outage: 60 MB and 120 MB more after 20 s at 2,000 frames/s."""
 
 Fault = Callable[[], "tuple[float, float]"]
-"""Puts the fault in and mends it; when it began and when it was mended (monotonic, s)."""
+"""Puts the fault in and mends it; what the bridge had stored until then, and when that was (monotonic, s)."""
 
 
 def f3(site: Site, load: Load, away_s: float = AWAY_S) -> Verdict:
     """kill -9 Kafka, bring it back."""
 
     def fault() -> tuple[float, float]:
-        begun_s = time.monotonic()
         site.kill("kafka")
         time.sleep(away_s)
+        stored = produced(site)
         site.restart_service("kafka")
-        return begun_s, time.monotonic()
+        return stored, time.monotonic()
 
     return through("f3", site, load, fault)
 
@@ -46,10 +46,10 @@ def f4(site: Site, load: Load, stall_s: float = STALL_S) -> Verdict:
     """SIGSTOP Kafka, let it go on."""
 
     def fault() -> tuple[float, float]:
-        begun_s = time.monotonic()
         with site.paused("kafka"):
             time.sleep(stall_s)
-        return begun_s, time.monotonic()
+            stored = produced(site)
+        return stored, time.monotonic()
 
     return through("f4", site, load, fault)
 
@@ -60,15 +60,15 @@ def f14(site: Site, load: Load) -> Verdict:
     ended: list[bool] = []
 
     def fault() -> tuple[float, float]:
-        begun_s = time.monotonic()
         fill(folder, LEFT_BYTES)
-        end_s = begun_s + FULL_S
+        end_s = time.monotonic() + FULL_S
         while site.pid("kafka") and time.monotonic() < end_s:
             time.sleep(0.1)
         ended.append(not site.pid("kafka"))
+        stored = produced(site)
         give_back(folder)
         site.restart_service("kafka")
-        return begun_s, time.monotonic()
+        return stored, time.monotonic()
 
     verdict = through("f14", site, load, fault)
     return replace(verdict, figures={**verdict.figures, "kafka_ended": ended[0]})
@@ -82,7 +82,7 @@ def through(name: str, site: Site, load: Load, fault: Fault) -> Verdict:
         site.bridge()
         site.simulate(name, *load.arguments())
         flows(site, name, load.rate * load.duration_s / 3, load.duration_s + BEGIN_S)
-        begun_s, mended_s = fault()
+        stored, mended_s = fault()
         finish(site, name, load.duration_s + BEGIN_S)
         drained_s = settle(site, SETTLE_S)
         watch.look()
@@ -94,7 +94,7 @@ def through(name: str, site: Site, load: Load, fault: Fault) -> Verdict:
                 f"at most {watch.peak_mb:.0f} MB of {MEMORY_MB:.0f}"),
     )  # fmt: skip
     figures: dict[str, Any] = counts(found) | {
-        "recovery_s": watch.recovery_s(begun_s, mended_s),
+        "recovery_s": watch.recovery_s(stored, mended_s),
         "drained_s": drained_s,
         "bridge_peak_mb": round(watch.peak_mb),
         "producer_recoveries": watch.total("producer_recoveries_total"),

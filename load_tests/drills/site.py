@@ -179,6 +179,10 @@ class Site:
             return {}
         return _summed(text)
 
+    def wait_metrics(self, name: str = "bridge") -> dict[str, float]:
+        """A program's metrics as soon as its page answers; raises ServiceError where it does not."""
+        return until(lambda: self.metrics(name), READY_S, f"{name} answers with its metrics")
+
     def run_file(self, run_id: str) -> dict[str, Any]:
         """What the simulator says so far; empty before its first second."""
         path = self.home / "runs" / run_id / "run.json"

@@ -67,19 +67,19 @@ class Watch:
             last[sample.pid] = sample.counts[counter]
         return int(sum(last.values()))
 
-    def recovery_s(self, fault_s: float, healed_s: float) -> float | None:
+    def recovery_s(self, stored: float, healed_s: float) -> float | None:
         """From the moment a fault was healed until a record was stored again, s; None if that never was.
 
-        ``fault_s`` is when it began. As fine as the samples.
+        ``stored``: the bridge's count of them while the fault was there. As fine as the samples.
         """
-        before = [s for s in self.samples if s.at_s <= fault_s]
-        pid, stored = (before[-1].pid, before[-1].counts["produced_total"]) if before else (0, 0.0)
-        for sample in self.samples:
-            if sample.at_s >= healed_s and sample.counts["produced_total"] > (
-                stored if sample.pid == pid else 0
-            ):
-                return round(sample.at_s - healed_s, 2)
-        return None
+        after = (s.at_s for s in self.samples if s.at_s >= healed_s and s.counts["produced_total"] > stored)
+        at_s = next(after, None)
+        return None if at_s is None else round(at_s - healed_s, 2)
+
+
+def produced(site: Site) -> float:
+    """How many records the bridge has stored."""
+    return site.wait_metrics()[f"{PREFIX}produced_total"]
 
 
 def peak_mb(pid: int) -> float:
