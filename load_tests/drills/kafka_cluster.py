@@ -67,7 +67,8 @@ def c1(site: Site, load: Load, mutant: str | None) -> Verdict:
     without = round(_figure(site, "acked") - before)
     whole_s.append(_whole_again(site, "kafka-1", "kafka-2"))
     restarts += _kept_running(site)
-    flows(site, "c1", site.run_file("c1")["acked"] + load.rate * load.duration_s, AT_MOST_S)
+    acked = site.run_file("c1")["acked"]
+    flows(site, "c1", acked + load.rate * load.duration_s, AT_MOST_S + load.duration_s)
     site.stop("c1")
     finish(site, "c1", BEGIN_S)
     ledger = balanced(site)
@@ -159,7 +160,7 @@ def _kept_running(site: Site) -> bool:
 
 def _figure(site: Site, name: str) -> float:
     """A count of the bridge's; ``acked``: MQTT messages whose records are stored."""
-    return site.metrics().get(f"odograph_bridge_{name}_total", 0.0)
+    return site.wait_metrics()[f"odograph_bridge_{name}_total"]
 
 
 def _stored_again(site: Site, victim: str, rate: float) -> float:

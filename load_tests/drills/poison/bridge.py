@@ -261,13 +261,13 @@ def row10(site: Site, mutant: str | None) -> Iterator[Promise]:
 
 def _fight(site: Site, client_id: str) -> Iterator[Promise]:
     """A stranger with the bridge's id who comes back at once, each time."""
-    before = site.metrics()
+    before = site.wait_metrics()
     end_s = time.monotonic() + FIGHT_S
     while time.monotonic() < end_s:
         with _stranger(site, client_id) as gone:
             gone.wait(max(0.0, end_s - time.monotonic()))
     until(lambda: site.metrics().get("odograph_bridge_mqtt_connected") == 2, STORED_S, "the bridge is back")
-    after = site.metrics()
+    after = site.wait_metrics()
     grown = {
         name: int(after[f"odograph_bridge_{name}_total"] - before[f"odograph_bridge_{name}_total"])
         for name in ("taken_over", "sessions_lost", "reconnects")
