@@ -74,7 +74,7 @@ def _by_connection(site: Site, log: Log, mutant: str | None) -> tuple[Findings, 
     site.bridge(mutant)
     _new_session(site)
     with _without_frames(site):
-        before = site.metrics()[RECEIVED]
+        before, dead = site.wait_metrics()[RECEIVED], log.appended("dead-letter")
         with site.paused("kafka"):
             _publish(site, [_poison(site)])
             _received(site, before + 1)
@@ -82,7 +82,7 @@ def _by_connection(site: Site, log: Log, mutant: str | None) -> tuple[Findings, 
             frames, identities = _frames(site, EACH)
             _publish(site, frames)
             _received(site, before + 1 + EACH)
-        _poison_stored(log, 2)
+        _poison_stored(log, dead + 1)
         stale = int(site.metrics().get(STALE, 0))
         site.kill("bridge")
     return _drained(site, log, identities), stale
@@ -104,10 +104,10 @@ def _trouble(site: Site) -> str:
 
 def _new_session(site: Site) -> None:
     """Make the broker forget the bridge: packet ids begin anew on its next connection."""
-    before = site.metrics()[RECONNECTS]
+    before = site.wait_metrics()[RECONNECTS]
     client_id = f"{site.settings.bridge.client_id}-telemetry"
     with Flood(site.endpoints.mqtt_host, site.endpoints.mqtt_port, client_id):
-        until(lambda: "mqtt-telemetry" in _trouble(site), WAIT_S, "the bridge has lost its connection")
+        pass  # the broker has let this one in: it has thrown the bridge out
     until(lambda: site.metrics().get(RECONNECTS, 0) > before, WAIT_S, "the bridge has a new connection")
     until(lambda: "mqtt" not in _trouble(site), WAIT_S, "the bridge has subscribed")
 
