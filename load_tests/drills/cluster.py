@@ -26,6 +26,8 @@ from stream_jobs.archive.manifest import archive_of
 EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 UP_S: Final = 120.0
 BEGIN_S: Final = 300.0
+LASTING_S: Final = 3600.0
+MIXED: Final = ("--late", "0.05", "--duplicate", "0.05")
 EXECUTOR_S: Final = 30.0
 DRIVER_S: Final = 60.0
 AT_MOST_S: Final = 400.0
@@ -43,16 +45,16 @@ def c2(site: Site, load: Load, mutant: str | None = None) -> Verdict:
     log.begin_here("telemetry")
     start_jobs(site, mutant)
     site.bridge()
-    site.simulate(
-        "c2", *Load(load.rate, load.duration_s, load.seed).arguments("--late", "0.05", "--duplicate", "0.05")
-    )
+    site.simulate("c2", *Load(load.rate, LASTING_S, load.seed).arguments(*MIXED))
     flows(site, "c2", load.rate, BEGIN_S)
     # The first batches load what later ones have: a kill amid them measures a start, not a recovery.
     until(lambda: _all_executors(site) and _newest(site) >= WARM, UP_S, "an executor a worker, at work")
     found: dict[str, list[float]] = {}
     if mutant is None:
         found = _killed(site, load.times)
-    finish(site, "c2", load.duration_s + BEGIN_S)
+    flows(site, "c2", load.rate * load.duration_s, load.duration_s + BEGIN_S)
+    site.stop("c2")
+    finish(site, "c2", BEGIN_S)
     ledger = balanced(site, AT_MOST_S if mutant is None else 2 * DRIVER_S)
     written = sent(site.home, "c2")
     checked = compare(log, written)

@@ -93,7 +93,7 @@ def c10(site: Site, load: Load, mutant: str | None) -> Verdict:
     old = len(_metadata(site).partitions)
     site.bridge()
     start_jobs(site, mutant)
-    site.simulate("c10", *load.arguments(*MIXED))
+    site.simulate("c10", *Load(load.rate, LASTING_S, load.seed).arguments(*MIXED))
     flows(site, "c10", load.rate * load.duration_s / 3, BEGIN_S + load.duration_s)
     admin = kafka.admin(site.endpoints.kafka_bootstrap)  # lives until its answers are here
     for future in admin.create_partitions([NewPartitions(_topic(site), MORE)]).values():
@@ -101,7 +101,9 @@ def c10(site: Site, load: Load, mutant: str | None) -> Verdict:
     until(lambda: _written(log, range(old, MORE)), AT_MOST_S, "every new partition has records")
     with site.paused_group("jobs"):
         shown, there = zip(_lag(site, log), _lag_later(site, log), strict=True)
-    finish(site, "c10", load.duration_s + BEGIN_S)
+    flows(site, "c10", load.rate * load.duration_s, BEGIN_S + load.duration_s)
+    site.stop("c10")
+    finish(site, "c10", BEGIN_S)
     ledger = balanced(site)
     digested(site)
     written = sent(site.home, "c10")
