@@ -17,7 +17,7 @@ from infra.stack.supervisor import odograph
 from load_tests.drills.alert_truth import Differences, Finding, Message, Raised, compare, expected, rules_text
 from load_tests.drills.commits import newest_ends
 from load_tests.drills.evidence import Log
-from load_tests.drills.flow import Load, finish, flows
+from load_tests.drills.flow import Load, drained, finish, flows
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict
 
@@ -60,6 +60,7 @@ def f9(site: Site, load: Load) -> Verdict:
         time.sleep(0.1)
     site.stop("f9")
     finish(site, "f9", BEGIN_S)
+    drained(site, ["bridge"])
     until(lambda: read_on(site, log), DRAIN_S, "query and store have read on to the ends of their topics")
     return judged(site, log, "f9", CLEAR_FOR_S, recoveries)
 

@@ -11,13 +11,11 @@ from paho.mqtt import subscribe
 
 from bridge.uplink.service import window
 from infra.contract.topics import UNSLOTTED
-from infra.stack.mosquitto import broker_figures
-from infra.stack.service import port_is_free
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, windows
 from load_tests.drills.evidence import Log, compare, sent
-from load_tests.drills.flow import Load, finish, flows
+from load_tests.drills.flow import Load, drained, finish, flows
 from load_tests.drills.journeys import trips
-from load_tests.drills.site import POLL_S, Site, until
+from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
 
 CONNECTIONS: Final = ("--connections", "20")
@@ -25,8 +23,6 @@ HELD_S: Final = 3.0
 """So long the bridge stands still before the broker is killed: what was acknowledged lies there alone."""
 RECOVERY_S: Final = 10.0
 BEGIN_S: Final = 120.0
-SETTLE_S: Final = 120.0
-QUIET_S: Final = 2.0
 STALL_S: Final = 0.5
 FIGURES_S: Final = 2.5
 """Brokers write their figures once a second."""
@@ -53,7 +49,7 @@ def c5(site: Site, load: Load, mutant: str | None = None) -> Verdict:
     finish(site, "c5", load.duration_s + BEGIN_S)
     if mutant is None:  # else it might still have on its disk what the vehicles have not kept
         site.restart_service(victim)
-    _drained(site, ["bridge"])
+    drained(site, ["bridge"])
     ledger = balanced(site)
     written = sent(site.home, "c5")
     found = compare(log, written)
@@ -101,9 +97,9 @@ def c6(site: Site, load: Load, mutant: str | None = None) -> Verdict:
     names.append("bridge-4")
     site.bridge(mutant, 4)
     joined_s = _shared_out(site, names)
-    shares = [round(site.metrics(name)["odograph_bridge_slots"] / LANES) for name in names]
+    shares = [round(site.wait_metrics(name)["odograph_bridge_slots"] / LANES) for name in names]
     finish(site, "c6", deadline_s)
-    _drained(site, names)
+    drained(site, names)
     time.sleep(FIGURES_S)
     came, went = (now - was for now, was in zip(_traffic(site), before, strict=True))
     found, dead = compare(log, sent(site.home, "c6")), log.appended("dead-letter")
@@ -142,18 +138,3 @@ def _traffic(site: Site) -> tuple[int, int]:
     told: Any = subscribe.simple(list(BYTES), msg_count=2, hostname=where.host, port=where.port)  # type: ignore[no-untyped-call]
     found = {message.topic: int(message.payload) for message in told}
     return found[BYTES[0]], found[BYTES[1]]
-
-
-def _drained(site: Site, bridges: Sequence[str]) -> None:
-    """Wait until no broker that lives holds a message for the bridges, and they hold none.
-
-    Not for ever: what a defect has left at a broker stays there, and is lost.
-    """
-    end_s = quiet_since_s = time.monotonic()
-    end_s += SETTLE_S
-    while time.monotonic() < end_s and time.monotonic() - quiet_since_s < QUIET_S:
-        alive = [broker for broker in site.endpoints.brokers if not port_is_free(broker.port)]
-        left = [site.metrics(name).get("odograph_bridge_in_flight_messages", 1.0) for name in bridges]
-        if any(left) or broker_figures(*alive).queued:
-            quiet_since_s = time.monotonic()
-        time.sleep(POLL_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,12 +13,16 @@ from confluent_kafka import Consumer
 
 from infra.contract import topics
 from infra.contract.errors import ServiceError
+from infra.stack.mosquitto import broker_figures
+from infra.stack.service import port_is_free
 from load_tests.drills.evidence import tail
-from load_tests.drills.site import Site, until
+from load_tests.drills.site import POLL_S, Site, until
 from load_tests.mqtt_flood import Flood, frame, vehicle_id
 
 MARKER: Final = 999_999
 MARK_AGAIN_S: Final = 10.0
+DRAINED_S: Final = 120.0
+QUIET_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,21 @@ def settle(site: Site, deadline_s: float) -> float:
     finally:
         consumer.close()
     raise ServiceError(f"drill: the bridge does not drain the broker's queue within {deadline_s:g} s")
+
+
+def drained(site: Site, bridges: Sequence[str]) -> None:
+    """Wait until no broker that lives holds a message for the bridges, and they hold none.
+
+    Not for ever: what a defect has left at a broker stays there, and is lost.
+    """
+    end_s = quiet_since_s = time.monotonic()
+    end_s += DRAINED_S
+    while time.monotonic() < end_s and time.monotonic() - quiet_since_s < QUIET_S:
+        alive = [broker for broker in site.endpoints.brokers if not port_is_free(broker.port)]
+        left = [site.metrics(name).get("odograph_bridge_in_flight_messages", 1.0) for name in bridges]
+        if any(left) or broker_figures(*alive).queued:
+            quiet_since_s = time.monotonic()
+        time.sleep(POLL_S)
 
 
 def _mark(site: Site, number: int) -> None:
