@@ -17,7 +17,7 @@ from infra.contract.topics import DEFERRED
 from infra.stack.supervisor import odograph
 from load_tests.drills.aggregates import accounted, balanced, start_jobs, windows
 from load_tests.drills.checker import Stored, check
-from load_tests.drills.evidence import Log, sent
+from load_tests.drills.evidence import MARKER_VIN, Log, sent
 from load_tests.drills.flow import Load, finish
 from load_tests.drills.site import Site, until
 from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
@@ -42,7 +42,7 @@ class WholeLog(Log):
         found = sorted(self.messages("telemetry"), key=lambda m: (m.timestamp()[1], m.offset()))
         for place, message in enumerate(found):
             frame = orjson.loads(message.value() or b"")
-            if not frame["vehicle_id"].startswith("1HGCM82633A"):
+            if not frame["vehicle_id"].startswith(MARKER_VIN):
                 yield Stored((frame["vehicle_id"], frame["boot_id"], frame["seq"]), 0, place)
 
 
@@ -62,7 +62,7 @@ def overload(site: Site, load: Load, mutant: str | None = None) -> Verdict:
     found = check(written.frames, log.stored())
     equal = windows(site, log, [vehicle for vehicle, _, _ in written.frames])
     restated = _recomputed(site, written.frames[0][1])
-    (incident,) = _rows(site, _INCIDENTS) or ({},)
+    incidents = _rows(site, _INCIDENTS)
     times = _times(site)
     promises = (
         *nothing_lost(found),
@@ -74,7 +74,8 @@ def overload(site: Site, load: Load, mutant: str | None = None) -> Verdict:
         equal.promise(),
         Promise("a recompute by command changes no window", restated == (0, 0), f"{restated}"),
         Promise("begin and end are one incident of the fleet",
-                incident.get("vehicle_id", "") is None and incident.get("active") is False, f"{incident}"),
+                [(row["vehicle_id"], row["active"]) for row in incidents] == [(None, False)],
+                f"{incidents}"),
     )  # fmt: skip
     figures: dict[str, Any] = counts(found) | {
         "put_off": ledger.deferred,
