@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import subprocess
 import time
 import zipfile
@@ -225,7 +226,7 @@ def holding(site: Site, vehicle: str) -> dict[str, int]:
         custody = tuple(path for (path,) in connection.execute(KEPT.encode()) if path)
     prefix = site.settings.kafka.prefix
     compacted = tuple(kafka_topic(prefix, name) + "-" for name in COMPACTED)
-    for path in site.home.rglob("*"):
+    for path in _files(site.home):
         parts = path.relative_to(site.home).parts
         if path.is_symlink() or not path.is_file() or path.parent.name.startswith(compacted):
             continue
@@ -244,13 +245,18 @@ def holding(site: Site, vehicle: str) -> dict[str, int]:
 
 def _packed_before(site: Site, moment_s: float) -> dict[str, int]:
     """Files of Spark's that were written before a moment, by folder."""
-    paths = (path for folder in ("checkpoints", "run") for path in (site.home / folder).rglob("*"))
     found = Counter[str]()
-    for path in paths:
+    for path in (*_files(site.home / "checkpoints"), *_files(site.home / "run")):
         with contextlib.suppress(FileNotFoundError):
             if path.suffix in PACKED and path.stat().st_mtime < moment_s:
                 found[f"old {path.relative_to(site.home).parts[0]}{path.suffix}"] += 1
     return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files below a folder, whatever goes away meanwhile."""
+    for where, _, names in os.walk(folder):
+        yield from (Path(where, name) for name in names)
 
 
 def _bytes(path: Path) -> Iterator[bytes]:
