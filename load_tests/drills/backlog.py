@@ -87,7 +87,7 @@ def f19(site: Site, load: Load) -> Verdict:
     promises = (
         Promise("memory is bounded", 0 < peak_mb <= bound_mb, f"{peak_mb:.0f} MB of {bound_mb:.0f}"),
         Promise("no batch is larger than allowed",
-                all(largest.get(query, 0) <= most for query, most in allowed.items()),
+                all(0 < largest.get(query, 0) <= most for query, most in allowed.items()),
                 ", ".join(f"{query} {largest.get(query, 0)} of {most}" for query, most in allowed.items())),
         Promise("no frame comes when its windows are closed", dropped == 0, f"{dropped}"),
         equal.promise(),

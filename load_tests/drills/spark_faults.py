@@ -151,4 +151,4 @@ def _burst(site: Site, log: Log, load: Load, runs: list[str]) -> Gap | None:
         finish(site, runs[-1], load.duration_s + BEGIN_S)
         total = len(sent(site.home, *runs).frames)
         until(lambda: log.appended("telemetry") >= total, BEGIN_S, "the burst is in the log")
-    return caught(site, "telemetry", total)
+    return caught(site, "telemetry", log.appended("telemetry"))
