@@ -77,6 +77,8 @@ class Link:
             other = {client: server, server: client}
             said = bytearray()
             with self._lock:
+                if self._refusing.is_set():  # since the client was let in
+                    return
                 self._ends += [client, server]
                 self.open[client] = (server.getpeername()[1], said)
             self.heard.append(said)

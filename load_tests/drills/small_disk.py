@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -35,10 +36,21 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
 
 
 def fill(folder: Path, leave_bytes: int) -> None:
-    """Take the room on the folder's disk, but for so many bytes."""
-    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+    """Take the room on the folder's disk, but for so many bytes at most."""
     with (folder / FILLER).open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, free - leave_bytes))
+        while (free := _room(folder)) > leave_bytes:
+            try:
+                os.posix_fallocate(file.fileno(), 0, free - leave_bytes)
+            except OSError as error:  # where others have written meanwhile, nothing was taken
+                if error.errno != errno.ENOSPC:
+                    raise
+            else:
+                return
+
+
+def _room(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
 
 
 def give_back(folder: Path) -> None:
