@@ -103,10 +103,19 @@ class Site:
         found = processes.find(self.run_dir, name) or self.stack.runner.find(name)
         return found.pid if found else 0
 
+    def running(self, name: str) -> int:
+        """The pid of a program or service; raises ServiceError where it does not run.
+
+        A signal to pid 0 would be one to the drill itself, and to all of its process group.
+        """
+        if not (pid := self.pid(name)):
+            raise ServiceError(f"drill: {name} does not run; log: {self.home}/logs/{name}.log")
+        return pid
+
     def kill(self, name: str) -> None:
-        """``kill -9`` a program or service."""
+        """``kill -9`` a program or service; raises ServiceError where it does not run."""
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid(name), signal.SIGKILL)
+            os.kill(self.running(name), signal.SIGKILL)
         child = self._children.get(name)
         if child is not None:
             child.wait()
@@ -117,7 +126,7 @@ class Site:
         """``kill -9`` a program or service with all of its process group."""
         child = self._children.get(name)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid if child else self.pid(name), signal.SIGKILL)
+            os.killpg(child.pid if child else self.running(name), signal.SIGKILL)
         if child is not None:
             child.wait()
 
@@ -143,22 +152,24 @@ class Site:
         return (self.home / "logs" / f"{name}.log").read_text(errors="replace")
 
     def stop(self, name: str) -> int | None:
-        """Ask a program to end; its exit code."""
-        found = processes.find(self.run_dir, name)
-        if found is not None:
-            processes.stop(found, STOP_S)
-        processes.remove_pid_file(self.run_dir, name)
-        return self.ended(name, STOP_S)
+        """Ask a program of this site to end; its exit code, None where it was never started."""
+        if (child := self._children.get(name)) is None:
+            return None
+        processes.stop_child(self.run_dir, name, child, STOP_S)
+        return child.returncode
 
-    def ended(self, name: str, deadline_s: float) -> int | None:
-        """Wait for a program's end; its exit code."""
-        child = self._children.get(name)
-        return None if child is None else child.wait(deadline_s)
+    def ended(self, name: str, deadline_s: float) -> int:
+        """Wait for the end of a program of this site; its exit code. Raises ServiceError where it goes on."""
+        try:
+            return self._children[name].wait(deadline_s)
+        except subprocess.TimeoutExpired as error:
+            log = self.home / "logs" / f"{name}.log"
+            raise ServiceError(f"drill: {name} does not end within {deadline_s:g} s; log: {log}") from error
 
     @contextlib.contextmanager
     def paused(self, name: str) -> Iterator[None]:
-        """SIGSTOP for the block, SIGCONT after it."""
-        pid = self.pid(name)
+        """SIGSTOP for the block, SIGCONT after it; raises ServiceError where it does not run."""
+        pid = self.running(name)
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
@@ -231,7 +242,9 @@ def opened(
     profile: Profile = ALONE,
     **overrides: dict[str, object],
 ) -> Iterator[Site]:
-    """A site below the home in force with its services; all is stopped at its end, gone if not ``keep``.
+    """A site below the home in force with its services; all is stopped at its end.
+
+    Its folder is gone then, if not ``keep``, and stays where the block raises: the logs say why.
 
     ``profile``: of which services there are several.
     """
