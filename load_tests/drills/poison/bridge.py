@@ -156,8 +156,10 @@ def _flooded(site: Site, mutant: str | None) -> Iterator[Promise]:
 @contextlib.contextmanager
 def _open_broker(site: Site) -> Iterator[tuple[Site, int]]:
     """The site with another broker, which takes every packet that MQTT knows; and that broker's pid."""
-    home = site.home / f"open-{time.time_ns()}"
-    home.mkdir(mode=0o711)
+    home = (
+        site.home / "lanes" / f"open-{time.time_ns()}"
+    )  # its programs end with the site's, whatever happens
+    home.mkdir(mode=0o711, parents=True)
     port = free_port()
     rootfs = cache.rootfs(site.settings.paths.cache)
     folders = (home / "data" / "mosquitto", home / "config" / "mosquitto")
