@@ -39,6 +39,7 @@ from load_tests.secure_broker import secure_broker
 COMMAND_S: Final = 90.0
 SOON_S: Final = 60.0
 PASSWORD: Final = "p@ss/word"
+BRIDGE: Final = "row7-bridge"
 OTHER_VIN: Final = "1HGCM82633A900009"
 SECRET: Final = b"a secret of the drill"
 ABSURD: Final = "Sat, 21 Nov 2026 12:01:30 +99999999999"
@@ -57,9 +58,10 @@ The last is of no section of the settings: nothing but the list of unknown varia
 
 def addresses(site: Site, mutant: str | None) -> Iterable[Promise]:
     """Row 7: a broker with TLS, certificate and password, a database of four users; wrong settings."""
-    home = site.home / f"row7-{time.time_ns()}"
+    name = f"row7-{time.time_ns()}"
+    home, of_broker = site.home / name, site.home / "lanes" / name  # whose programs end with the site's
     rootfs = cache.rootfs(site.settings.paths.cache)
-    with secure_broker(rootfs, home / "broker", PASSWORD) as broker:
+    with secure_broker(rootfs, of_broker, PASSWORD) as broker:
         env = site.env | _external(site, home, broker)
         up = _odograph(env, mutant, "up", "--services-only")
         yield Promise("odograph up takes external services over", up.returncode == 0, _end(up))
@@ -70,8 +72,9 @@ def addresses(site: Site, mutant: str | None) -> Iterable[Promise]:
         yield Promise("each role of the database is a user of its own", len(set(users)) == 3, f"{users}")
         kept = "application_name=row7" in database_url.with_name(found.db_owner_url, "other")
         yield Promise("parameters of an address survive another database", kept, f"{kept}")
-        with _running(env, program(mutant, "bridge"), home / "bridge.log") as connected:
-            said = (home / "bridge.log").read_text().strip().rpartition("\n")[2][:300]
+        there = replace(site, env=env)
+        with _running(there, program(mutant, "bridge")) as connected:
+            said = site.log(BRIDGE).strip().rpartition("\n")[2][:300]
             yield Promise("the bridge logs in by mqtts with certificate and password", connected, said)
             options = ("-c", "2", "--interval", "1s", "--duration", "3s", "--json", "--run-id", "row7")
             sent = _odograph(env, mutant, "simulate", *options)
@@ -80,7 +83,7 @@ def addresses(site: Site, mutant: str | None) -> Iterable[Promise]:
             yield Promise("a fleet sends by mqtts with certificate and password", whole, _end(sent))
             stored = _acked(site, found, summary.get("sent", 1))
             yield Promise("the bridge carries it to Kafka", stored, f"{stored}")
-        other = env | {"ODOGRAPH_MQTT_CA_FILE": str(home / "broker/other.pem")}
+        other = env | {"ODOGRAPH_MQTT_CA_FILE": str(of_broker / "other.pem")}
         told = _odograph(other, mutant, "notify", "Ice")
         named = told.returncode == 2 and "ODOGRAPH_MQTT_URL" in told.stderr
         yield Promise("an address other than that in force is an error", named, _end(told))
@@ -88,7 +91,7 @@ def addresses(site: Site, mutant: str | None) -> Iterable[Promise]:
         seen = _odograph(other, mutant, "notify", "Ice")
         refused = seen.returncode == 1 and "not trusted" in seen.stderr
         yield Promise("a broker of another authority is refused", refused, _end(seen))
-        shown = _odograph(env, mutant, "config").stdout + (home / "bridge.log").read_text() + up.stderr
+        shown = _odograph(env, mutant, "config").stdout + site.log(BRIDGE) + up.stderr
         hidden = PASSWORD not in shown and "p%40ss" not in shown
         yield Promise("no password in configuration and logs", hidden, f"{len(shown)} characters")
     for name, value in REFUSED.items():
@@ -135,21 +138,17 @@ def _user(url: str) -> str:
 
 
 @contextlib.contextmanager
-def _running(env: Mapping[str, str], command: tuple[str, ...], log: Path) -> Iterator[bool]:
+def _running(site: Site, command: tuple[str, ...]) -> Iterator[bool]:
     """A bridge while the block runs; whether the broker has let it in, within the time."""
-    with log.open("w") as out:
-        child = subprocess.Popen(command, env=dict(env), stdout=out, stderr=out)
+    child = site.start(BRIDGE, command)
 
-        def connected() -> bool:
-            return "mqtt connected" in log.read_text()
+    def connected() -> bool:
+        return "mqtt connected" in site.log(BRIDGE)
 
-        try:
-            with contextlib.suppress(ServiceError):
-                until(lambda: connected() or child.poll() is not None, SOON_S, "a bridge")
-            yield connected()
-        finally:
-            child.terminate()
-            child.wait(SOON_S)
+    with contextlib.suppress(ServiceError):
+        until(lambda: connected() or child.poll() is not None, SOON_S, "a bridge")
+    yield connected()
+    site.stop(BRIDGE)
 
 
 def _acked(site: Site, found: settings.Endpoints, wanted: int) -> bool:
