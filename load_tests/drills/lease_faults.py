@@ -90,7 +90,7 @@ class Pair:
     def start(self, site: Site, name: str) -> None:
         """Start a program on a host; a defect is the first one's."""
         command = COMMANDS[name]
-        patched = (sys.executable, "-m", "load_tests.drills.mutant_lease", str(self.mutant), *command)
+        patched = (sys.executable, "-m", "load_tests.drills.mutant_programs", str(self.mutant), *command)
         site.start(name, patched if self.mutant and site is self.first else odograph(*command))
 
 

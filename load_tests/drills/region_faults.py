@@ -108,7 +108,7 @@ def _programs(site: Site, mutant: str | None) -> None:
     site.bridge()
     for name in PROGRAMS:
         command = COMMANDS[name]
-        patched = (sys.executable, "-m", "load_tests.drills.mutant_region", str(mutant), *command)
+        patched = (sys.executable, "-m", "load_tests.drills.mutant_programs", str(mutant), *command)
         site.start(name, patched if mutant and name == "downlink" else odograph(*command))
     for name in PROGRAMS:
         site.wait_ready(name, READY_S)

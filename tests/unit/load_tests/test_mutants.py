@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from load_tests.drills import defects, mutant_bridge, mutant_jobs, mutant_lease, mutant_region
+from load_tests.drills import defects, mutant_bridge, mutant_jobs, mutant_programs
 from load_tests.drills.poison.table import ATTACKS
 from stream_jobs.frames.batch import frame_batch
 from stream_jobs.vehicles import sequencer
@@ -22,7 +22,7 @@ from tests.unit.stream_jobs.window_support import JOBS, LIMITS, T0, received, re
 OF_THE_ATTACK = ("row5-any-caller", "row2-broker-without-limit")
 """Defects of the database and of the broker: the attack puts them in itself."""
 TABLES = [
-    *(module.MUTANTS for module in (mutant_bridge, mutant_jobs, mutant_lease, mutant_region)),
+    *(module.MUTANTS for module in (mutant_bridge, mutant_jobs, mutant_programs)),
     *(attack.mutants for attack in ATTACKS),
 ]
 MUTANTS = {name: defect for table in TABLES for name, defect in table.items() if name not in OF_THE_ATTACK}

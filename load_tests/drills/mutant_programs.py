@@ -1,6 +1,6 @@
-"""``odograph`` with leases that do not fence: the holder writes on, whoever has the lease.
+"""``odograph`` with one defect of what hosts and regions need.
 
-Run: python -m load_tests.drills.mutant_lease NAME ARGUMENTS of odograph.
+Run: python -m load_tests.drills.mutant_programs NAME ARGUMENTS of odograph.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from bridge.downlink.webhooks import Settled
 from infra import cli
 from infra.clients import leases
 from load_tests.drills.defects import put_in, replace
@@ -19,7 +20,13 @@ def no_fencing() -> None:
     replace(leases.Term, "_lose", lambda _honest: lambda _term: None)
 
 
-MUTANTS: Final[dict[str, Callable[[], None]]] = {"no-fencing": no_fencing}
+def told_again() -> None:
+    """The downlink knows nothing of what the other region has told."""
+    replace(Settled, "of", lambda _honest: lambda _settled, _alerts: set())
+    replace(Settled, "begin", lambda honest: lambda settled: (honest(settled)[0], []))
+
+
+MUTANTS: Final[dict[str, Callable[[], None]]] = {"no-fencing": no_fencing, "told-again": told_again}
 
 
 def main() -> None:
