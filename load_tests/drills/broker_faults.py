@@ -39,9 +39,7 @@ def _broker_killed(site: Site, run_id: str, load: Load, *options: str) -> tuple[
     log = Log(site.settings, site.endpoints)
     log.begin_here("telemetry")
     site.bridge()
-    os.kill(
-        site.running("mosquitto"), signal.SIGUSR1
-    )  # the session is on the disk, as it is after one autosave
+    os.kill(site.running("mosquitto"), signal.SIGUSR1)  # the session is on the disk, as after an autosave
     site.simulate(run_id, *load.arguments(*options))
     flows(site, run_id, load.rate * load.duration_s / 3, load.duration_s + BEGIN_S)
     with site.paused("bridge"):

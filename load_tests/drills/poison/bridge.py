@@ -156,9 +156,7 @@ def _flooded(site: Site, mutant: str | None) -> Iterator[Promise]:
 @contextlib.contextmanager
 def _open_broker(site: Site) -> Iterator[tuple[Site, int]]:
     """The site with another broker, which takes every packet that MQTT knows; and that broker's pid."""
-    home = (
-        site.home / "lanes" / f"open-{time.time_ns()}"
-    )  # its programs end with the site's, whatever happens
+    home = site.home / "lanes" / f"open-{time.time_ns()}"  # where the site's guard looks
     home.mkdir(mode=0o711, parents=True)
     port = free_port()
     rootfs = cache.rootfs(site.settings.paths.cache)
