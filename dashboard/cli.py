@@ -40,10 +40,13 @@ def dashboard(
 
 
 def report(
-    day: Annotated[str | None, typer.Option(help="as 2026-11-20, in ODOGRAPH_TZ [today]")] = None,
-    vehicle: Annotated[str | None, typer.Option(help="only this vehicle [the fleet]")] = None,
+    day: Annotated[
+        str | None, typer.Option(help="as 2026-11-20, in ODOGRAPH_TZ", show_default="today")
+    ] = None,
+    vehicle: Annotated[str | None, typer.Option(help="only this vehicle", show_default="the fleet")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="file; - is standard output [odograph-DAY.html]")
+        Path | None,
+        typer.Option("--output", "-o", help="file; - is standard output", show_default="odograph-DAY.html"),
     ] = None,
 ) -> None:
     """A day on a page: fleet, worst incidents, driving, health, routing, data quality; one HTML file.
@@ -78,9 +81,11 @@ def report(
 def trips(
     vehicle: Annotated[str | None, typer.Argument(help="vehicle id; none: all vehicles")] = None,
     since: Annotated[
-        str | None, typer.Option("--from", help="as 2026-11-20T08:00, UTC [24 h before --to]")
+        str | None, typer.Option("--from", help="as 2026-11-20T08:00, UTC", show_default="24 h before --to")
     ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="as 2026-11-20T09:00, UTC [now]")] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="as 2026-11-20T09:00, UTC", show_default="now")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="a JSON array on stdout")] = False,
     export: Annotated[
         Literal["gpx", "geojson"] | None, typer.Option(help="the ways with a time a point, on stdout")

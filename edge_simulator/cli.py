@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from typer import Argument, Option
@@ -23,7 +23,11 @@ Profile = Literal["steady", "day"]
 Sensors = Literal["fine", "obd"]
 EdrProfile = Literal["us563_2006", "us563_2024"]
 LAST_MS: Final = 253_370_764_800_000  # the year 9999 begins
-Share = Annotated[float | None, Option(min=0, max=1, rich_help_panel="Link, as shares of frames")]
+
+
+def _share(meaning: str) -> Any:
+    """An option of the radio link, from 0 to 1."""
+    return Option(min=0, max=1, help=meaning, rich_help_panel="Link, as shares of frames")
 
 
 def register(app: typer.Typer) -> None:
@@ -37,42 +41,61 @@ def register(app: typer.Typer) -> None:
 
 def simulate(
     scenario: Annotated[Text, Option(help="a ready scenario or a YAML file; options win over it")] = None,
-    vehicles: Annotated[int | None, Option("-c", "--vehicles", help="vehicles [100]")] = None,
+    vehicles: Annotated[int | None, Option("-c", "--vehicles", help="vehicles", show_default="100")] = None,
     rate: Annotated[float | None, Option(help="frames/s of the whole fleet (or --interval)")] = None,
-    interval: Annotated[Text, Option("-I", "--interval", help="from frame to frame, as 500ms [1s]")] = None,
+    interval: Annotated[
+        Text, Option("-I", "--interval", help="from frame to frame, as 500ms", show_default="1s")
+    ] = None,
     duration: Annotated[Text, Option(help="how long, as 90s, 5m; none: until Ctrl-C")] = None,
     limit: Annotated[int | None, Option("-L", "--limit", help="stop after so many frames")] = None,
-    seed: Annotated[int | None, Option(help="same seed, same bytes (with the same start) [1]")] = None,
+    seed: Annotated[
+        int | None, Option(help="same seed, same bytes (with the same start)", show_default="1")
+    ] = None,
     start_ms: Annotated[
-        int | None, Option(min=0, max=LAST_MS, help="first sample, ms since 1970 [one frame before now]")
+        int | None,
+        Option(min=0, max=LAST_MS, help="first sample, ms since 1970", show_default="one frame before now"),
     ] = None,
     day: Annotated[Text, Option(help="this whole day, as 2026-11-20, faster than real time")] = None,
     into: Annotated[Into, Option(help="where a --day goes: archive files, or the broker")] = "archive",
-    profile: Annotated[Profile | None, Option(help="day: commuters, nights; else all drive [steady]")] = None,
-    begins: Annotated[Text, Option(help="local time of day at the start, as 07:30 [now]")] = None,
-    sensors: Annotated[Sensors | None, Option(help="obd: whole degC, km/h, 0.1 V ... [fine]")] = None,
+    profile: Annotated[
+        Profile | None, Option(help="day: commuters, nights; else all drive", show_default="steady")
+    ] = None,
+    begins: Annotated[
+        Text, Option(help="local time of day at the start, as 07:30", show_default="now")
+    ] = None,
+    sensors: Annotated[
+        Sensors | None, Option(help="obd: whole degC, km/h, 0.1 V ...", show_default="fine")
+    ] = None,
     fault: Annotated[Texts, Option(help="NAME=COUNT, =SHARE or @RATE; see odograph scenarios faults")] = None,
-    edr_profile: Annotated[EdrProfile | None, Option(help="what recorders hold [us563_2024]")] = None,
+    edr_profile: Annotated[
+        EdrProfile | None, Option(help="what recorders hold", show_default="us563_2024")
+    ] = None,
     crash_pulse: Annotated[bool | None, Option("--crash-pulse", help="raw accelerations in records")] = None,
-    crash_chunk_bytes: Annotated[int | None, Option(help="records in parts [mqtt.crash_chunk_bytes]")] = None,
+    crash_chunk_bytes: Annotated[
+        int | None, Option(help="records in parts", show_default="mqtt.crash_chunk_bytes")
+    ] = None,
     set_: Annotated[Texts, Option("--set", help="any key of a scenario file: link.outage_share=0.3")] = None,
     roads: Annotated[bool, Option("--roads", help="put its roads into the database, for the map")] = False,
-    late: Share = None,
-    late_beyond: Share = None,
-    duplicate: Share = None,
-    disorder: Share = None,
-    lost: Share = None,
-    clock_ahead: Share = None,
-    clock_unset: Share = None,
-    poison: Share = None,
+    late: Annotated[float | None, _share("delayed, but no longer than jobs.lateness_s")] = None,
+    late_beyond: Annotated[float | None, _share("delayed for longer than jobs.lateness_s")] = None,
+    duplicate: Annotated[float | None, _share("sent twice, the same bytes")] = None,
+    disorder: Annotated[float | None, _share("sent after their successor")] = None,
+    lost: Annotated[float | None, _share("never sent")] = None,
+    clock_ahead: Annotated[float | None, _share("stamped in 2036")] = None,
+    clock_unset: Annotated[float | None, _share("stamped in 1970")] = None,
+    poison: Annotated[float | None, _share("messages besides that break the contract")] = None,
     connections: Annotated[str, Option(help="MQTT: a number, or per-vehicle (each has its last will)")] = "1",
     processes: Annotated[int, Option(min=1, help="split the fleet, a world each on the same map")] = 1,
     client: Annotated[Client, Option(help="lean for load, paho; auto: paho for one vehicle")] = "auto",
     react: Annotated[bool, Option(help="live: vehicles hear alerts, limp home on a critical one")] = True,
     max_in_flight: Annotated[int, Option(min=1, help="messages without PUBACK, at most")] = 20_000,
-    lat: Annotated[float | None, Option(help="latitude of the city's centre, deg [48.137]")] = None,
-    lon: Annotated[float | None, Option(help="longitude of the city's centre, deg [11.575]")] = None,
-    run_id: Annotated[Text, Option(help="name of the run's folder [sim-<time>-<seed>]")] = None,
+    lat: Annotated[
+        float | None, Option(help="latitude of the city's centre, deg", show_default="48.137")
+    ] = None,
+    lon: Annotated[
+        float | None, Option(help="longitude of the city's centre, deg", show_default="11.575")
+    ] = None,
+    run_id: Annotated[Text, Option(help="name of the run's folder", show_default="sim-<time>-<seed>")] = None,
     log_frames: Annotated[bool, Option(help="write every message sent to frames.jsonl")] = False,
     keep_sent: Annotated[Text, Option(help="keep frames this long after PUBACK; resend after a loss")] = None,
     drain: Annotated[str, Option(help="time for the last PUBACKs")] = "15s",
@@ -182,7 +205,9 @@ def _drives() -> None:
 @drives.command("check")
 def check_drives(
     folder: Annotated[Path, Argument(help="folder of recorded drives (.csv)")],
-    mapping: Annotated[Path | None, Option(help="what columns mean [mapping.yaml, else RSK Twizy]")] = None,
+    mapping: Annotated[
+        Path | None, Option(help="what columns mean", show_default="mapping.yaml, else RSK Twizy")
+    ] = None,
     json: Annotated[bool, Option("--json", help="the report as JSON on stdout")] = False,
 ) -> None:
     """Read recorded drives and say what is in them and what is wrong with them; nothing is sent.

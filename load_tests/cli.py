@@ -76,9 +76,12 @@ def bench(
     find_max: Annotated[
         bool, typer.Option("--find-max", help="find the highest rate whose lag is flat")
     ] = False,
-    rate: Annotated[float | None, typer.Option(min=1, help="frames/s of the whole fleet [500]")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=1, help="frames/s of the whole fleet", show_default="500")
+    ] = None,
     vehicles: Annotated[
-        int | None, typer.Option("-c", "--vehicles", help="vehicles [as many as frames/s: 10 Hz each]")
+        int | None,
+        typer.Option("-c", "--vehicles", help="vehicles", show_default="as many as frames/s: 10 Hz each"),
     ] = None,
     duration: Annotated[str, typer.Option(help="measured time of a --rate, as 90s, 5m")] = "2m",
     confirm: Annotated[str, typer.Option(help="time that the rate of --find-max must hold")] = "5m",
@@ -93,7 +96,8 @@ def bench(
         str | None, typer.Option(help="then run so long at --soak-share; memory must stay flat")
     ] = None,
     soak_share: Annotated[
-        float | None, typer.Option(min=0.01, max=1, help="of the sustained rate [1 with --rate, else 0.7]")
+        float | None,
+        typer.Option(min=0.01, max=1, help="of the sustained rate", show_default="1 with --rate, else 0.7"),
     ] = None,
     at_most: Annotated[str, typer.Option(help="--find-max ends by then, the soak not counted")] = "14m",
     seed: Annotated[int, typer.Option(min=0, help="seed of the fleet")] = 1,

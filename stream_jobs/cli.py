@@ -138,7 +138,9 @@ def rescale(
 
 @jobs.command()
 def package(
-    target: Annotated[Path | None, typer.Argument(help="the archive [<home>/environment.pack]")] = None,
+    target: Annotated[
+        Path | None, typer.Argument(help="the archive", show_default="<home>/environment.pack")
+    ] = None,
 ) -> None:
     """Pack interpreter, packages and what they need for the workers of a Spark cluster.
 
@@ -165,13 +167,18 @@ def check_sql(
 
 
 def audit(
-    since: Annotated[str | None, typer.Option(help="only the last such time, as 90s, 15m, 1h [all]")] = None,
-    day: Annotated[str | None, typer.Option(help="only a day of ODOGRAPH_TZ, as 2026-11-20 [all]")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="only the last such time, as 90s, 15m, 1h", show_default="all")
+    ] = None,
+    day: Annotated[
+        str | None, typer.Option(help="only a day of ODOGRAPH_TZ, as 2026-11-20", show_default="all")
+    ] = None,
     by: Annotated[Literal["vehicle"] | None, typer.Option(help="a line for each as well")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output, all of it")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="first wait until nothing is in flight")] = False,
     at_most: Annotated[
-        str | None, typer.Argument(metavar="[DURATION]", help="of --wait: at most so long [60s]")
+        str | None,
+        typer.Argument(metavar="DURATION", help="of --wait: at most so long", show_default="60s"),
     ] = None,
 ) -> None:
     """Balance what was generated against what was archived and counted. Exit 1 if the residual is not 0.

@@ -22,7 +22,8 @@ def demo(
     rate: Annotated[float, typer.Option(min=0.1, help="frames/s of the whole fleet")] = 500.0,
     seed: Annotated[int, typer.Option(min=0, help="seed of the city and its fleet")] = 1,
     duration_s: Annotated[
-        float | None, typer.Option(min=1, help="how long to drive, s [until Ctrl-C; 90 without a terminal]")
+        float | None,
+        typer.Option(min=1, help="how long to drive, s", show_default="until Ctrl-C; 90 without a terminal"),
     ] = None,
 ) -> None:
     """Run the whole pipeline with a fleet, then print its ledger. Exit 1 if the residual is not 0."""

@@ -30,7 +30,7 @@ def load(run_id: Annotated[str, typer.Argument(help="a run or a generated day")]
 
 
 @truth_app.command("list")
-def list_(run_id: Annotated[str | None, typer.Argument(help="one run [all]")] = None) -> None:
+def list_(run_id: Annotated[str | None, typer.Argument(help="one run", show_default="all")] = None) -> None:
     """What runs say happened, counted by kind."""
     from infra.sql import truth
 

@@ -18,7 +18,6 @@ cluster = typer.Typer(
     no_args_is_help=True, help="Several of each server on this machine, as on hosts of their own."
 )
 Json = Annotated[bool, typer.Option("--json", help="for machines: JSON on standard output")]
-Number = Annotated[int | None, typer.Option(show_default=False)]
 ServicesOnly = Annotated[bool, typer.Option(help="only MQTT, Kafka and the database")]
 WaitS = Annotated[float, typer.Option(min=0, help="wait at most this long for readiness, s")]
 CLUSTER: Final = {"kafka": 3, "mqtt": 2, "postgres": 2, "workers": 3, "hosts": 2}
@@ -61,16 +60,33 @@ def up(
 
 @cluster.command("up")
 def cluster_up(
-    kafka: Number = None, mqtt: Number = None, postgres: Number = None, workers: Number = None,
-    hosts: Number = None, bridges: Number = None,
+    kafka: Annotated[
+        int | None, typer.Option(help="Kafka brokers beside one controller; 0: one node", show_default="3")
+    ] = None,
+    mqtt: Annotated[int | None, typer.Option(help="MQTT brokers; 0: one", show_default="2")] = None,
+    postgres: Annotated[
+        int | None,
+        typer.Option(help="2: a primary and a synchronous standby; 0: one server", show_default="2"),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Spark workers, with master and HDFS; 0: no Spark cluster", show_default="3"),
+    ] = None,
+    hosts: Annotated[
+        int | None,
+        typer.Option(help="hosts of programs; each beyond the first has standbys", show_default="2"),
+    ] = None,
+    bridges: Annotated[
+        int | None, typer.Option(help="bridges that share the fleet's slots", show_default="2")
+    ] = None,
     services_only: Annotated[bool, typer.Option(help="only the servers")] = False,
     wait_s: WaitS = 600.0,
-) -> None:  # fmt: skip
-    """Start a cluster in the background, which the home stays; twice is fine. Not in a home with other data.
+) -> None:
+    """Start a cluster on this machine in the background. Exit 1 if it is not ready in time.
 
-    At first: 3 Kafka brokers and a controller, 2 MQTT brokers, PostgreSQL with a synchronous standby (0: one
-    that is none), Spark's master with 3 workers and HDFS (0: none), 2 bridges, 2 hosts of programs: of each
-    program that must exist once the second one stands by. 0: one of it, as `odograph up` has.
+    The first start fixes how many servers there are; later starts take the same numbers. Use a home of its
+    own (ODOGRAPH_PATHS_HOME): one that has the data of `odograph up` is refused. A second call starts what
+    is missing.
     """
     from infra.stack.hosts.cluster import ALONE
     from infra.stack.stack import Stack

@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 def trace(
     vehicle: Annotated[str, typer.Argument(help="vehicle id, 17 characters")],
     seq: Annotated[int, typer.Argument(min=0, help="sequence number of the frame")],
-    boot: Annotated[int | None, typer.Option(min=0, help="boot id [the newest that has the number]")] = None,
+    boot: Annotated[
+        int | None, typer.Option(min=0, help="boot id", show_default="the newest that has the number")
+    ] = None,
     look_back: Annotated[str, typer.Option(help="how far back the archive is searched, as 90m, 48h")] = "24h",
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output")] = False,
 ) -> None:

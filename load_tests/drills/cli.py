@@ -14,10 +14,14 @@ def register(app: typer.Typer) -> None:
 
 def drill(
     name: Annotated[str, typer.Argument(help="a drill's name, or: list, all, cluster, mutants")],
-    rate: Annotated[float | None, typer.Option(min=1, help="frames/s [the drill's own]")] = None,
-    duration: Annotated[str | None, typer.Option(help="length of the load, as 90s [the drill's own]")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=1, help="frames/s", show_default="the drill's own")
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="length of the load, as 90s", show_default="the drill's own")
+    ] = None,
     times: Annotated[
-        int | None, typer.Option(min=1, help="how often the fault is put in [the drill's own]")
+        int | None, typer.Option(min=1, help="how often the fault is put in", show_default="the drill's own")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="seed of the fleet and of the moments")] = 1,
     mutant: Annotated[

@@ -14,12 +14,12 @@ def register(app: typer.Typer) -> None:
 
 
 def score(
-    run: Annotated[str | None, typer.Option("--run", help="run or day [as --last]")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="run or day", show_default="as --last")] = None,
     last: Annotated[bool, typer.Option("--last", help="the run whose truth goes on longest")] = False,
     min_: Annotated[
         float, typer.Option("--min", min=0, max=1, help="recall and precision wanted of each detector")
     ] = 0.95,
-    hits: Annotated[Path | None, typer.Option(help="what counts as a hit [hits.yaml]")] = None,
+    hits: Annotated[Path | None, typer.Option(help="what counts as a hit", show_default="hits.yaml")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="list every miss and false claim")] = False,
     json: Annotated[bool, typer.Option("--json", help="the card as JSON on stdout")] = False,
 ) -> None:

@@ -28,7 +28,7 @@ incidents = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
-By = Annotated[str | None, typer.Option("--by", help="who does it [the user of this computer]")]
+By = Annotated[str | None, typer.Option("--by", help="who does it", show_default="the user of this computer")]
 Note = Annotated[str | None, typer.Option("--note", help="a few words for others")]
 Numbers = Annotated[list[int], typer.Argument(help="numbers of alerts, see alerts list")]
 RuleName = Annotated[str | None, typer.Option("--rule", help="a rule's id")]
@@ -42,7 +42,9 @@ Vehicle = Annotated[str | None, typer.Option("--vehicle", help="vehicle id, 17 c
 
 @alerts.command()
 def rules(
-    file: Annotated[Path | None, typer.Option("--rules", help="a rules file [that in force]")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--rules", help="a rules file", show_default="that in force")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the rules in force, or those of a file; a wrong file is refused by rule and key (exit 2).
@@ -216,7 +218,9 @@ def ack_incidents(numbers: Incidents, by: By = None, note: Note = None, as_json:
 @incidents.command()
 def assign(
     numbers: Incidents,
-    to: Annotated[str | None, typer.Option("--to", help="who has them from now on [nobody]")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="who has them from now on", show_default="nobody")
+    ] = None,
     by: By = None,
     as_json: Json = False,
 ) -> None:

@@ -11,7 +11,9 @@ from infra.settings.settings import load
 
 app = typer.Typer(no_args_is_help=True, help="The archive of all records: list, verify, compact, expire.")
 
-Day = Annotated[str | None, typer.Option(help="a day of receipt, UTC, or a generated day [all]")]
+Day = Annotated[
+    str | None, typer.Option(help="a day of receipt, UTC, or a generated day", show_default="all")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 
 
@@ -91,7 +93,7 @@ def compact(
 @app.command()
 def expire(
     keep_days: Annotated[
-        int | None, typer.Option(min=1, help="days to keep [ODOGRAPH_ARCHIVE_KEEP_DAYS]")
+        int | None, typer.Option(min=1, help="days to keep", show_default="ODOGRAPH_ARCHIVE_KEEP_DAYS")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do it; without, only say what would go")] = False,
 ) -> None:

@@ -12,7 +12,7 @@ Name = Annotated[str, typer.Argument(help="CRASH_ID, VEHICLE/CRASH_ID or VEHICLE
 AsJson = Annotated[bool, typer.Option("--json", help="as JSON on stdout")]
 Basis = Annotated[str, typer.Option(help="by which right, KIND: REFERENCE; without it the kinds are told")]
 Verdict = Literal["confirmed", "suspect", "pothole", "unverified"]
-By = Annotated[str | None, typer.Option("--by", help="who does it [the user's name]")]
+By = Annotated[str | None, typer.Option("--by", help="who does it", show_default="the user's name")]
 
 
 @crash_app.command("list")

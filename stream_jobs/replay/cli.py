@@ -31,24 +31,26 @@ def replay(
     ] = None,
     drives: Annotated[Path | None, typer.Option(help="recorded drives (.csv folder)")] = None,
     speed: Annotated[
-        str | None, typer.Option(help="times as fast as it was received, or max [shadow: max; else 60]")
+        str | None,
+        typer.Option(help="times as fast as it was received, or max", show_default="shadow: max; else 60"),
     ] = None,
     vehicle: Annotated[list[str] | None, typer.Option(help="only this vehicle; may be repeated")] = None,
     into: Annotated[
         Literal["shadow", "live"] | None,
         typer.Option(
-            help="shadow: jobs, topics and tables of its own; live: the live topic (--yes), drives through "
-            "MQTT [shadow; drives at --speed 1: live]"
+            help="shadow: jobs, topics and tables of its own; live: the live topic (--yes), drives through MQTT",
+            show_default="shadow; drives at --speed 1: live",
         ),
     ] = None,
     verify: Annotated[
         bool, typer.Option(help="compare every window with the live one; exit 1 at a difference")
     ] = False,
     run: Annotated[
-        str | None, typer.Option(help="name of the run; a known one goes on [r<date>_<n>]")
+        str | None, typer.Option(help="name of the run; a known one goes on", show_default="r<date>_<n>")
     ] = None,
     jobs: Annotated[
-        str | None, typer.Option(help="programs of the run [stream,instant,events; drives: and dashboard]")
+        str | None,
+        typer.Option(help="programs of the run", show_default="stream,instant,events; drives: and dashboard"),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -59,7 +61,8 @@ def replay(
     ] = "1h",
     yes: Annotated[bool, typer.Option("--yes", help="consent to --into live")] = False,
     mapping: Annotated[
-        Path | None, typer.Option(help="--drives: what the columns mean [mapping.yaml, else RSK Twizy]")
+        Path | None,
+        typer.Option(help="--drives: what the columns mean", show_default="mapping.yaml, else RSK Twizy"),
     ] = None,
     start: Annotated[
         str, typer.Option(help="--drives: now: the last sample is of now; kept; or when it begins (UTC)")

@@ -70,13 +70,14 @@ def backfill(
     ] = None,
     drives: Annotated[Path | None, typer.Option(help="or a folder of recorded drives (.csv)")] = None,
     mapping: Annotated[
-        Path | None, typer.Option(help="what the columns mean [mapping.yaml in the folder, else RSK Twizy]")
+        Path | None,
+        typer.Option(help="what the columns mean", show_default="mapping.yaml in the folder, else RSK Twizy"),
     ] = None,
     start: Annotated[
         str, typer.Option(help="kept: recorded times; or when the drives begin, as 2026-11-20T08:00 (UTC)")
     ] = "kept",
     run_id: Annotated[
-        str | None, typer.Option(help="name of the drives' day [drives-<name of the folder>]")
+        str | None, typer.Option(help="name of the drives' day", show_default="drives-<name of the folder>")
     ] = None,
     archive_only: Annotated[
         bool, typer.Option("--archive-only", help="no windows: needs no service; run it again without")

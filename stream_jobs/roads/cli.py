@@ -52,7 +52,7 @@ def eta(
 
 
 def traffic(
-    at: Annotated[str | None, typer.Option(help="moment as 2026-11-20T08:15Z [now]")] = None,
+    at: Annotated[str | None, typer.Option(help="moment as 2026-11-20T08:15Z", show_default="now")] = None,
     by: Annotated[str, typer.Option(help="edge or cell")] = "edge",
     limit: Annotated[int, typer.Option("-n", min=1, help="rows, worst first")] = 20,
     json: Annotated[bool, typer.Option("--json", help="as JSON lines")] = False,
