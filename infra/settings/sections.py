@@ -98,7 +98,7 @@ class Paths(Section):
         "downloads shared by all checkouts of a user",
     )
     checkpoints: str = setting("", "checkpoints of the queries: folder or Hadoop URL; empty: in the home")
-    lookups: str = setting("", "vehicles and roads: folder, or page of maintenance; empty: in the home")
+    lookups: str = setting("", "vehicles and roads: folder, or URL of maintenance; empty: in the home")
 
     @field_validator("home", "cache", mode="before")
     @classmethod
@@ -124,24 +124,24 @@ class Mqtt(Section):
     """The MQTT broker."""
 
     url: BrokerUrl = setting(
-        NO_URL, "external brokers, mqtt[s]://[user:password@]host[:port][,host[:port]]; empty: ours"
+        NO_URL, "external brokers, mqtt[s]://[user:password@]host[:port][,host[:port]]; empty: embedded"
     )
     ca_file: Path | None = setting(None, "authorities that mqtts:// trusts (PEM); none: those of the system")
     cert_file: Path | None = setting(None, "our certificate, where the broker asks for one (PEM)")
-    key_file: Path | None = setting(None, "its private key (PEM, without a password, 0600)")
+    key_file: Path | None = setting(None, "private key of our certificate (PEM, without a password, 0600)")
     device_port: int = port("port of the embedded broker for vehicles, if secure; 0: a free one, kept")
     port: int = port("port of the embedded Mosquitto; 0: a free one, kept")
     address: IPv4Address = setting(
-        IPv4Address("127.0.0.1"), "where the embedded broker takes vehicles; beyond loopback if secure only"
+        IPv4Address("127.0.0.1"), "where vehicles reach the embedded broker; beyond loopback only if secure"
     )
     hosts: HostNames = setting("", "more names and addresses, host[,host], under which vehicles reach it")
     max_queued_messages: int = setting(1_000_000, "messages the embedded broker holds for a bridge", ge=1)
-    autosave_s: int = setting(30, "the embedded broker writes what it holds to disk every s", ge=1)
+    autosave_s: int = setting(30, "the embedded broker writes what it holds to disk this often, s", ge=1)
     max_message_bytes: int = setting(
         1 << 20, "a larger MQTT packet is refused, bytes", ge=2 * CRASH_MAX_BYTES, le=268_435_455
     )
     log_refused: bool = setting(
-        True, "the secure broker tells refused publishes, for the audit log; each message costs 4 log lines"
+        True, "the secure broker logs refused publishes, for the audit log; each message is then 4 log lines"
     )
     root: str = setting("odograph/v1", "first levels of every topic")
     crash_chunk_bytes: int = setting(CHUNK_BYTES, "larger crashes go in parts, bytes", ge=MIN_CHUNK_BYTES)
@@ -186,7 +186,7 @@ class Kafka(Section):
 
     bootstrap: str = setting("", "external Kafka, host:port[,host:port]; empty: the embedded one")
     ca_file: Path | None = setting(None, "authorities of an external Kafka (PEM); none: no TLS")
-    cert_file: Path | None = setting(None, "our certificate and key for it (PEM, 0600)")
+    cert_file: Path | None = setting(None, "our certificate and key, in one file (PEM, 0600)")
     port: int = port("port of the embedded Kafka; 0: a free one, kept")
     prefix: str = setting("odograph.", "put before every topic's name")
     heap_mb: int = setting(512, "heap of the embedded Kafka, MiB", ge=256)
@@ -239,13 +239,13 @@ class Db(Section):
     """TimescaleDB. Owner, dashboard and dispatch log in by themselves, and each program that writes."""
 
     url: DatabaseUrl = setting(
-        NO_URL, "external TimescaleDB as the owner, postgresql://user:password@host/database; empty: ours"
+        NO_URL, "external TimescaleDB as the owner, postgresql://user:password@host/database; empty: embedded"
     )
     ingest_url: DatabaseUrl = setting(
-        NO_URL, "likewise for all that writes, in odograph_ingest; empty: a login each, made by `up`"
+        NO_URL, "one login for all programs that write, of odograph_ingest; empty: one each, made by `up`"
     )
-    dashboard_url: DatabaseUrl = setting(NO_URL, "likewise as a member of odograph_dashboard")
-    dispatch_url: DatabaseUrl = setting(NO_URL, "likewise as a member of odograph_dispatch")
+    dashboard_url: DatabaseUrl = setting(NO_URL, "the dashboard's login, a member of odograph_dashboard")
+    dispatch_url: DatabaseUrl = setting(NO_URL, "login for people's actions, a member of odograph_dispatch")
     port: int = port("port of the embedded PostgreSQL; 0: a free one, kept")
 
     @model_validator(mode="after")
@@ -282,7 +282,7 @@ class Bridge(Section):
         "at-least-once", "at-most-once: QoS 0, nothing doubled, what cannot be stored at once is lost"
     )
     shards: int = setting(1, "bridges sharing the fleet's slots; `odograph up` starts so many", ge=1, le=64)
-    shard: int = setting(1, "which of them this one is: it names log and health port, nothing else", ge=1)
+    shard: int = setting(1, "this bridge's number: it names log and health port, nothing else", ge=1)
     max_in_flight: int = setting(20_000, "messages between MQTT and Kafka, at most", ge=1)
     max_in_flight_bytes: int = setting(64 << 20, "bytes between MQTT and Kafka, at most", ge=1 << 16)
     vehicle_rate: float = setting(200.0, "sustained messages/s of one vehicle and channel; 0: no limit", ge=0)
@@ -323,17 +323,17 @@ class Health(Section):
     """The health page of each program: /livez, /readyz, /metrics."""
 
     address: IPv4Address | IPv6Address = setting(
-        IPv4Address("127.0.0.1"), "address it listens on; 0.0.0.0 or :: are all. It tells no secrets"
+        IPv4Address("127.0.0.1"), "address it listens on; 0.0.0.0 or :: are all. It shows no secrets"
     )
-    port: int = port("port of a program that runs by settings alone and has none of its own; 0: a free one")
-    hosts: HostNames = setting("", "names, host[,host], under which it answers beside loopback and addresses")
+    port: int = port("port of a program without a stack that has no port setting of its own; 0: a free one")
+    hosts: HostNames = setting("", "more names, host[,host], under which it answers, beside IP addresses")
 
 
 class Lease(Section):
     """Which process acts where several are the same: stream jobs, events, downlink, maintenance."""
 
     ttl_s: float = setting(5.0, "a holder that stalls for this long is succeeded by a standby, s", ge=1)
-    holder: str = setting("", "who holds leases here; empty: host and home. Another one on each host")
+    holder: str = setting("", "name of this holder, different on each host; empty: host and home")
 
 
 class Region(Section):
@@ -383,9 +383,9 @@ class Watch(Section):
 
     interval_s: float = setting(5.0, "pause between two measurements of every part, s", gt=0)
     slow_interval_s: float = setting(300.0, "pause between measurements of memory, disk, top keys, s", gt=0)
-    parts: str = setting("", "parts elsewhere, name=host:port[,...]; empty: those of this home's stack")
-    hot_ratio: float = setting(4.0, "a partition is hot from so many times the median of its topic on", gt=1)
-    hot_records: int = setting(5000, "and from so many waiting records on", ge=1)
+    parts: str = setting("", "health pages on other hosts, name=host:port[,...]; empty: this home's programs")
+    hot_ratio: float = setting(4.0, "a partition is hot from this many times its topic's median lag on", gt=1)
+    hot_records: int = setting(5000, "and only from this many waiting records on", ge=1)
 
     @field_validator("parts")
     @classmethod
@@ -420,7 +420,7 @@ class Jobs(Section):
     """The Spark jobs."""
 
     master: str = setting(
-        "local[4]", "Spark master of the micro-batch application: a slot a task of telemetry and archive"
+        "local[4]", "Spark master of `jobs stream`; local[N]: a slot for each task of telemetry and archive"
     )
     trigger_s: float = setting(2.0, "trigger of the query telemetry, s", gt=0)
     publish_s: float = setting(5.0, "an open window is written at most this often; 0: each batch, s", ge=0)
@@ -434,22 +434,22 @@ class Jobs(Section):
     ahead_s: int = setting(10, "a frame stamped further ahead of its receipt is quarantined, s", ge=1)
     clock_floor: date = setting(date(2015, 1, 1), "an earlier device clock was never set: quarantined")
     max_offsets: int = setting(100_000, "records a micro-batch takes at most", ge=1)
-    clock_s: float = setting(15.0, "without a record for so long wall time runs timers; 0: never, s", ge=0)
+    clock_s: float = setting(15.0, "without a record for so long wall time drives timers; 0: never, s", ge=0)
     instant_master: str = setting(
-        "", "Spark master of the real-time application; empty: local, a core a partition it reads"
+        "", "Spark master of `jobs instant`; empty: local, a core for each partition it reads"
     )
-    shuffle_partitions: int = setting(2, "tasks of the telemetry state: a new checkpoint takes them", ge=1)
+    shuffle_partitions: int = setting(2, "tasks of the telemetry state; a checkpoint keeps its number", ge=1)
     environment: str = setting(
         "", "workers' environment on a cluster (odograph jobs package): path or URL; empty: as the driver's"
     )
     environment_cache: str = setting(
         "", "where a worker's host keeps it unpacked: a folder, as seen from an executor's; empty: that one"
     )
-    driver_mb: int = setting(2048, "memory of the micro-batch driver, MiB", ge=512)
-    instant_mb: int = setting(1024, "memory of the real-time driver, MiB", ge=512)
+    driver_mb: int = setting(2048, "memory of the driver of `jobs stream`, MiB", ge=512)
+    instant_mb: int = setting(1024, "memory of the driver of `jobs instant`, MiB", ge=512)
     java_options: str = setting("", "more options of the Spark JVMs, as -XX:TieredStopAtLevel=4")
     instant_trigger_s: float = setting(60.0, "checkpoint interval of the real-time query of frames, s", ge=5)
-    crash_trigger_s: float = setting(600.0, "checkpoint interval of that of crash records, s", ge=5)
+    crash_trigger_s: float = setting(600.0, "the same of the query of crash records, s", ge=5)
     rules: Path | None = setting(None, "alert rules file; none: the one that ships")
     evidence_interval_s: float = setting(15.0, "pause between two collections of alert frames, s", gt=0)
     evidence_days: int = setting(30, "how long the frames around alerts are kept, days", ge=1)
@@ -477,11 +477,11 @@ class Roads(Section):
     match_sigma_m: float = setting(8.0, "distance that weighs as much as match_sigma_deg, m", gt=0)
     match_sigma_deg: float = setting(20.0, "angle that weighs as much as match_sigma_m, deg", gt=0)
     match_margin: float = setting(0.1, "least lead of the best edge over the next, squared sigmas", ge=0)
-    min_vehicles: int = setting(3, "vehicles in 5 min a live speed needs; with fewer: the profile", ge=1)
+    min_vehicles: int = setting(3, "vehicles in 5 min a live speed needs; with fewer: the usual one", ge=1)
     off_peak_weekday: HourSpans = setting("9-16,19-22", "free-flow hours on weekdays, local time")
     off_peak_weekend: HourSpans = setting("6-22", "free-flow hours at weekends, local time")
-    history_days: int = setting(28, "history of free flow and profile, days", ge=1)
-    history_s: float = setting(600.0, "interval of computing free flow and profile, s", gt=0)
+    history_days: int = setting(28, "history of free flow and usual speeds, days", ge=1)
+    history_s: float = setting(600.0, "interval of computing free flow and usual speeds, s", gt=0)
     free_flow_intervals: int = setting(12, "5-minute intervals a free-flow speed needs", ge=1)
     small_count: int = setting(5, "flows and stops of fewer vehicles are hidden, counts rounded to it", ge=1)
     eta_s: float = setting(60.0, "interval of predicting open arrival-time requests, s", gt=0)
@@ -490,7 +490,7 @@ class Roads(Section):
     eta_limit_share: float = setting(0.7, "share of the limit assumed where no speed is known", gt=0, le=1)
     eta_hours: float = setting(6.0, "a request expires after this time, h", gt=0)
     arrival_m: float = setting(100.0, "a vehicle this near its destination has arrived, m", gt=0)
-    trip_end_m: float = setting(250.0, "a trip that ends this near has led there, m", gt=0)
+    trip_end_m: float = setting(250.0, "a trip that ends this near has reached it, m", gt=0)
 
 
 class Journeys(Section):
@@ -536,13 +536,13 @@ class Crash(Section):
         None, "authority that devices sign by (PEM), revoked.json beside it; none: in the home"
     )
     key_file: Path | None = setting(None, "Ed25519 key (PEM, 0600) signing custody; none: in the home")
-    public_key_file: Path | None = setting(None, "its public key (PEM), to verify; none: in the home")
+    public_key_file: Path | None = setting(None, "its public key (PEM), to verify custody; none: in the home")
     pseudonym_key_file: Path | None = setting(
         None, "HMAC key (text, 0600) of vehicles' pseudonyms in exports; none: in the home"
     )
     anchor_s: float = setting(60, "pause between two signed heads of custody and audit log, s", gt=0)
     tsa_url: str = setting("", "time-stamp authority (RFC 3161), http[s]://...; empty: the home's own")
-    tsa_ca_file: Path | None = setting(None, "certificates that its stamps are verified by (PEM)")
+    tsa_ca_file: Path | None = setting(None, "certificates by which time stamps are verified (PEM)")
 
     @model_validator(mode="after")
     def _stamps(self) -> Self:
@@ -558,8 +558,8 @@ class Cohort(Section):
 
     metrics: Path | None = setting(None, "metrics that are compared; none: those that ship")
     interval_s: float = setting(20.0, "pause between two searches for closed buckets, s", gt=0)
-    bucket_min: int = setting(5, "time of a comparison, a divisor of an hour, min", ge=1, le=60)
-    least_others: int = setting(5, "others a cohort needs; with fewer, the last hour's, or none", ge=2)
+    bucket_min: int = setting(5, "length of the time compared, a divisor of an hour, min", ge=1, le=60)
+    least_others: int = setting(5, "peers a cohort needs; with fewer: those of the last hour, or none", ge=2)
     load_edges_pct: tuple[float, ...] = setting((20.0, 40.0, 60.0), "upper ends of engine-load bands, %")
     ambient_step_c: int = setting(10, "width of a cohort's bands of ambient temperature, degC", ge=1)
     keep_z: float = setting(2.0, "residuals of this robust z or more are stored; 0: all of them", ge=0)
@@ -594,7 +594,7 @@ class Recompute(Section):
 class Archive(Section):
     """The master data set: upkeep, retention, and a second place."""
 
-    writers: int = setting(1, "tasks that write a batch's files: more on a cluster, a file each", ge=1)
+    writers: int = setting(1, "tasks that write a batch's files, one each; on a cluster more", ge=1)
     keep_days: int = setting(0, "records expire this long after receipt; 0: never, days", ge=0)
     pack_mb: int = setting(128, "size of packed files, MiB", ge=1)
     pack_after_min: int = setting(90, "an hour is packed this long after its end, min", ge=0)
@@ -613,12 +613,12 @@ class Ledger(Section):
 class Overload(Section):
     """When the fleet sends more than the stream carries: whose telemetry goes to the archive only."""
 
-    classes: str = setting("", "classes whose telemetry may be put off, car[,van][,heavy]; empty: none")
-    lag_records: int = setting(200_000, "it begins when more records wait for the query telemetry", ge=1)
-    grow_s: float = setting(30.0, "and their number has grown for so long, s", gt=0)
-    calm_records: int = setting(10_000, "it ends when no more records wait", ge=0)
-    least_s: float = setting(120.0, "and it has lasted so long, s", ge=0)
-    show_every_s: float = setting(60.0, "of a vehicle put off a frame goes through every s", gt=0)
+    classes: str = setting("", "classes whose telemetry may be deferred, car[,van][,heavy]; empty: none")
+    lag_records: int = setting(200_000, "deferral begins when so many records wait for query telemetry", ge=1)
+    grow_s: float = setting(30.0, "and their number has grown for this long, s", gt=0)
+    calm_records: int = setting(10_000, "deferral ends when no more than this many records wait", ge=0)
+    least_s: float = setting(120.0, "and not before it has lasted this long, s", ge=0)
+    show_every_s: float = setting(60.0, "a deferred vehicle still gets a frame through this often, s", gt=0)
 
     @field_validator("classes")
     @classmethod
