@@ -96,7 +96,7 @@ def notify(
     text: Annotated[str, Argument(help="what to say, at most 1000 characters")],
     severity: Annotated[Severity, Option(help="how severe")] = "WARNING",
     vehicle: Annotated[list[str] | None, Option(help="VIN, may be given again; none: all vehicles")] = None,
-    valid: Annotated[str, Option(help="so long the broker holds it for vehicles that are away")] = "15m",
+    valid: Annotated[str, Option(help="how long the broker holds it for vehicles that are away")] = "15m",
     keep: Annotated[bool, Option("--keep", help="also for vehicles that come later (retained)")] = False,
 ) -> None:
     """Publish a notice to all vehicles (<root>/all/notice) or to some (<root>/<VIN>/notice).
@@ -119,7 +119,7 @@ def notify(
 
 
 def undelivered(
-    limit: Annotated[int, Option(min=1, help="the newest so many")] = 20, as_json: Json = False
+    limit: Annotated[int, Option(min=1, help="how many, the newest")] = 20, as_json: Json = False
 ) -> None:
     """List the alerts that a destination did not take, oldest first: they are kept for 30 days.
 
@@ -143,7 +143,7 @@ def list_(
     reason: Reason = None,
     vehicle: Vehicle = None,
     since: Since = None,
-    limit: Annotated[int, Option(min=0, help="the newest so many; counts are over all")] = 50,
+    limit: Annotated[int, Option(min=0, help="how many, the newest; counts are over all")] = 50,
     as_json: Json = False,
 ) -> None:
     """List dead letters, newest last, and count them by reason. A letter's offset is its id."""

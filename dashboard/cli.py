@@ -88,10 +88,10 @@ def trips(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="a JSON array on stdout")] = False,
     export: Annotated[
-        Literal["gpx", "geojson"] | None, typer.Option(help="the ways with a time a point, on stdout")
+        Literal["gpx", "geojson"] | None, typer.Option(help="the tracks, each point with its time, on stdout")
     ] = None,
 ) -> None:
-    """Trips of a vehicle or of all: begin, end, way, time, consumption, harsh events.
+    """Trips of a vehicle or of all: begin, end, distance, duration, consumption, harsh events.
 
     A trip whose phase is open is under way; provisional: over because nothing more came.
 

@@ -66,15 +66,22 @@ def simulate(
     sensors: Annotated[
         Sensors | None, Option(help="obd: whole degC, km/h, 0.1 V ...", show_default="fine")
     ] = None,
-    fault: Annotated[Texts, Option(help="NAME=COUNT, =SHARE or @RATE; see odograph scenarios faults")] = None,
+    fault: Annotated[
+        Texts, Option(help="NAME=COUNT, =SHARE or @RATE; may be repeated; see odograph scenarios faults")
+    ] = None,
     edr_profile: Annotated[
-        EdrProfile | None, Option(help="what recorders hold", show_default="us563_2024")
+        EdrProfile | None, Option(help="what crash records hold", show_default="us563_2024")
     ] = None,
-    crash_pulse: Annotated[bool | None, Option("--crash-pulse", help="raw accelerations in records")] = None,
+    crash_pulse: Annotated[
+        bool | None, Option("--crash-pulse", help="raw accelerations in crash records")
+    ] = None,
     crash_chunk_bytes: Annotated[
-        int | None, Option(help="records in parts", show_default="mqtt.crash_chunk_bytes")
+        int | None,
+        Option(help="larger crash records go in parts, bytes", show_default="mqtt.crash_chunk_bytes"),
     ] = None,
-    set_: Annotated[Texts, Option("--set", help="any key of a scenario file: link.outage_share=0.3")] = None,
+    set_: Annotated[
+        Texts, Option("--set", help="any key of a scenario file: link.outage_share=0.3; may be repeated")
+    ] = None,
     roads: Annotated[bool, Option("--roads", help="put its roads into the database, for the map")] = False,
     late: Annotated[float | None, _share("delayed, but no longer than jobs.lateness_s")] = None,
     late_beyond: Annotated[float | None, _share("delayed for longer than jobs.lateness_s")] = None,

@@ -168,17 +168,17 @@ def check_sql(
 
 def audit(
     since: Annotated[
-        str | None, typer.Option(help="only the last such time, as 90s, 15m, 1h", show_default="all")
+        str | None, typer.Option(help="only this time up to now, as 90s, 15m, 1h", show_default="all")
     ] = None,
     day: Annotated[
-        str | None, typer.Option(help="only a day of ODOGRAPH_TZ, as 2026-11-20", show_default="all")
+        str | None, typer.Option(help="only this day in ODOGRAPH_TZ, as 2026-11-20", show_default="all")
     ] = None,
-    by: Annotated[Literal["vehicle"] | None, typer.Option(help="a line for each as well")] = None,
+    by: Annotated[Literal["vehicle"] | None, typer.Option(help="a line for each vehicle as well")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output, all of it")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="first wait until nothing is in flight")] = False,
     at_most: Annotated[
         str | None,
-        typer.Argument(metavar="DURATION", help="of --wait: at most so long", show_default="60s"),
+        typer.Argument(metavar="DURATION", help="with --wait: at most this long", show_default="60s"),
     ] = None,
 ) -> None:
     """Balance what was generated against what was archived and counted. Exit 1 if the residual is not 0.
@@ -187,8 +187,8 @@ def audit(
     counted in a line of their own and balanced by the next audit, or by --wait.
 
     What is missing is named: vehicle, boot and sequence numbers, offsets of the log, windows. A frame
-    belongs to the time of its first sample. Without a simulator's word the gaps between sequence numbers
-    tell. Vehicles whose identity two devices use at once are named too.
+    belongs to the time of its first sample. Where no simulator ran, gaps between sequence numbers
+    show it. Vehicles whose identity two devices use at once are named too.
     """
     from stream_jobs.audit import report
     from stream_jobs.audit.ledger import wanted

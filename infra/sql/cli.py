@@ -58,7 +58,7 @@ def give(
 def lend(
     driver: Annotated[str, typer.Argument(help="as the sign-in names a person with the role driver")],
     vehicle: Annotated[str, typer.Argument(help="VIN")],
-    for_: Annotated[str, typer.Option("--for", help="so long from now on, as 8h")] = "8h",
+    for_: Annotated[str, typer.Option("--for", help="how long from now on, as 8h")] = "8h",
 ) -> None:
     """Let a driver look at one vehicle for a while."""
     from infra.sql import tenants

@@ -54,7 +54,11 @@ def up(
     services_only: ServicesOnly = False,
     wait_s: WaitS = 120.0,
 ) -> None:
-    """Start the local stack in the background: services, then bridge, jobs and dashboard. Twice is fine."""
+    """Start the local stack in the background: services, then bridge, jobs and dashboard.
+
+    It prints the dashboard's address. A second call starts what is missing. Exit 1 if a program is not ready
+    in time.
+    """
     _begin(_stack(secure), services_only, wait_s)
 
 
@@ -145,7 +149,8 @@ def status(as_json: Json = False) -> None:
     """Show each service and process: state, address, pid, uptime, memory; what lies in Kafka; lag and sizes.
 
     Lag in three ways: records in Kafka without result, event time behind now, event to view; and what waits
-    at the broker or was dropped there. Then tables with how long they are kept, and folders.
+    at the broker or was dropped there. Then tables with how long they are kept, and folders. Exit 1 where
+    a service or process is not as it should be.
     """
     from infra.stack import status
 
@@ -172,7 +177,7 @@ def failover(
         bool, typer.Option("--follow", help="this region's log begins anew as the copy of the other one's")
     ] = False,
     catch_up_s: Annotated[
-        float, typer.Option(min=0, help="wait so long for the copy, s, if the other region answers")
+        float, typer.Option(min=0, help="wait this long for the copy, s, if the other region answers")
     ] = 30.0,
     services_only: ServicesOnly = False,
     wait_s: WaitS = 120.0,

@@ -36,7 +36,7 @@ Incidents = Annotated[list[int], typer.Argument(help="numbers of incidents, see 
 Length = Annotated[str, typer.Option("--for", help="how long, as 30m, 2h")]
 Why = Annotated[str, typer.Option("--why", help="the reason")]
 Every = Annotated[bool, typer.Option("--all", help="those that are over too")]
-Limit = Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")]
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="how many at most")]
 Vehicle = Annotated[str | None, typer.Option("--vehicle", help="vehicle id, 17 characters")]
 
 
@@ -49,7 +49,7 @@ def rules(
 ) -> None:
     """List the rules in force, or those of a file; a wrong file is refused by rule and key (exit 2).
 
-    In force are the metrics of cohorts too.
+    Those in force include the metrics of cohorts.
     """
     from stream_jobs.alerts.text import rule_table
     from stream_jobs.rules.cohort.judge import load_metrics
@@ -110,7 +110,7 @@ def silence(
     by: By = None,
     as_json: Json = False,
 ) -> None:
-    """Tell nobody of a rule's or a vehicle's alerts for a while; they are stored and marked."""
+    """Notify nobody of a rule's or a vehicle's alerts for a while; they are stored and marked."""
     if rule is None and vehicle is None:
         raise ConfigError("alerts silence: --rule or --vehicle is wanted, or both")
     seconds = _quiet_s(length, why, "alerts")
@@ -130,7 +130,7 @@ def unsilence(
     by: By = None,
     as_json: Json = False,
 ) -> None:
-    """End silences before their time: alerts are told again from now on."""
+    """End silences before their time: notifications go out again from now on."""
     with _store() as store:
         done = store.end_silences(numbers, _who(by))
         _write_silences(store)
@@ -150,7 +150,7 @@ def backtest(
     ],
     since: Annotated[str, typer.Option("--from", help="begin of the history, as 2026-11-20T08:00 (UTC)")],
     until: Annotated[str, typer.Option("--to", help="its end")],
-    lead: Annotated[str, typer.Option(help="run-up that is read before it, for what lasts")] = "1h",
+    lead: Annotated[str, typer.Option(help="run-up that is read before --from, for stateful rules")] = "1h",
     vehicle: Vehicle = None,
     as_json: Json = False,
 ) -> None:
@@ -231,7 +231,7 @@ def assign(
 @incidents.command()
 def comment(
     numbers: Incidents,
-    note: Annotated[str, typer.Option("--note", help="what there is to say")],
+    note: Annotated[str, typer.Option("--note", help="the comment")],
     by: By = None,
     as_json: Json = False,
 ) -> None:
@@ -243,7 +243,7 @@ def comment(
 def silence_incidents(
     numbers: Incidents, length: Length, why: Why, by: By = None, as_json: Json = False
 ) -> None:
-    """Tell nobody of what their causes raise for their vehicles, for the fleet's of any, for a while."""
+    """Notify nobody of an incident's vehicle and cause for a while; of one of the fleet, of the cause."""
     seconds = _quiet_s(length, why, "incidents")
     with _store() as store:
         done = store.silence_incidents(numbers, seconds, _who(by), why.strip())

@@ -59,7 +59,7 @@ def compact(
 ) -> None:
     """Pack the files of closed hours into few, and drop those that were replaced.
 
-    `odograph maintenance` does it by itself. With --now who listed files before this moment may miss them.
+    `odograph maintenance` does it by itself. With --now a reader that listed files before may not find them.
     """
     from stream_jobs.archive import upkeep
     from stream_jobs.archive.manifest import hour_name
@@ -97,7 +97,7 @@ def expire(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do it; without, only say what would go")] = False,
 ) -> None:
-    """Let records go that were received longer ago than is to be kept; their files after the grace time."""
+    """Expire records that were received before the days to keep; their files go after the grace time."""
     from stream_jobs.archive import upkeep
     from stream_jobs.archive.verify import hours_json, hours_text
     from stream_jobs.archive.writer import now_ms

@@ -14,19 +14,19 @@ from infra.settings.settings import endpoints, load
 def audit_log(
     vehicle: Annotated[str | None, typer.Option(help="about one vehicle")] = None,
     actor: Annotated[str | None, typer.Option(help="of one person, system user or refused program")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="the newest so many")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="how many, the newest first")] = 100,
     verify: Annotated[bool, typer.Option("--verify", help="the whole log against its anchors")] = False,
     head: Annotated[
-        str | None, typer.Option(help="with --verify: a hash that it told earlier, still to be in the log")
+        str | None, typer.Option(help="with --verify: a hash that it printed earlier, still to be in the log")
     ] = None,
     anchor: Annotated[
         bool, typer.Option("--anchor", help="sign and time-stamp its head now; maintenance does it, too")
     ] = False,
 ) -> None:
-    """Who signed in, saw vehicles, exported, acknowledged, told, promoted, sent in again. Exit 1: changed.
+    """List who did what: sign-ins, vehicles looked at, exports, actions on alerts, notices, promotions.
 
     --verify computes the chain without the database and holds it against the heads in <home>/anchors/audit:
-    who has the database's superuser and writes the whole log anew shows there.
+    a log that a superuser of the database wrote anew is found by it. Exit 1 where the log was changed.
     """
     from infra.sql import queries
     from stream_jobs.audit_log import chain

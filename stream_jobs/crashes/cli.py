@@ -10,7 +10,7 @@ from infra.settings.settings import endpoints, load
 crash_app = typer.Typer(no_args_is_help=True, help="Crash records: verdicts, integrity, locks, evidence.")
 Name = Annotated[str, typer.Argument(help="CRASH_ID, VEHICLE/CRASH_ID or VEHICLE/BOOT/CRASH_ID")]
 AsJson = Annotated[bool, typer.Option("--json", help="as JSON on stdout")]
-Basis = Annotated[str, typer.Option(help="by which right, KIND: REFERENCE; without it the kinds are told")]
+Basis = Annotated[str, typer.Option(help="legal basis, KIND: REFERENCE; without it the kinds are listed")]
 Verdict = Literal["confirmed", "suspect", "pothole", "unverified"]
 By = Annotated[str | None, typer.Option("--by", help="who does it", show_default="the user's name")]
 
@@ -48,7 +48,7 @@ def show(record: Name, json: AsJson = False) -> None:
 @crash_app.command()
 def verify(
     head: Annotated[
-        str | None, typer.Option(help="a hash that verify told earlier: it must still be in the log")
+        str | None, typer.Option(help="a hash that verify printed earlier: it must still be in the log")
     ] = None,
     without_log: Annotated[
         bool, typer.Option("--without-log", help="do not compare with Kafka: it was lost, or is away")
@@ -58,7 +58,8 @@ def verify(
     """Check the custody log's chain, signatures and anchors, and every record and lock against it.
 
     Records are also held against their vehicles' signatures, their own bytes and Kafka's log. Keep the
-    head that it tells somewhere else: who rewrites all shows against that. Exit 1: something was changed.
+    head that it prints somewhere else: a log rewritten as a whole is found by it. Exit 1: something was
+    changed.
     """
     from infra.clients import database_url
     from infra.stack.access import identity

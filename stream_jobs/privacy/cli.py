@@ -7,7 +7,7 @@ import typer
 
 privacy = typer.Typer(no_args_is_help=True, help="All data of one vehicle: a copy for its owner, or its end.")
 Vehicle = Annotated[str, typer.Argument(help="vehicle id, 17 characters")]
-Basis = Annotated[str, typer.Option(help="by which right, KIND: REFERENCE; without it the kinds are told")]
+Basis = Annotated[str, typer.Option(help="legal basis, KIND: REFERENCE; without it the kinds are listed")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 
 
@@ -20,7 +20,7 @@ def export(
 ) -> None:
     """Write everything that is known of a vehicle: a CSV a table, its frames, its certificates, a manifest.
 
-    The manifest tells the legal basis; the audit log, too, and who did it.
+    Manifest and audit log name the legal basis; the audit log also who did it.
     """
     import orjson
 

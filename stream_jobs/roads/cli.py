@@ -26,7 +26,7 @@ def eta(
     """When a vehicle will be somewhere, by edge speeds of this hour of the week blended with live ones.
 
     The request is stored: odograph maintenance predicts it anew every minute until the vehicle is there, and
-    serving.eta_quality tells how good predictions are. Exit 1: no database; 2: not on the known network.
+    serving.eta_quality shows how good predictions are. Exit 1: no database; 2: not on the known network.
     """
     import orjson
 
