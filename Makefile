@@ -15,7 +15,7 @@ ARGS ?=
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) ## Python environment in .venv, then the services' programs (about 2 GB, once)
+setup: $(READY) ## Python environment in .venv, then the services' programs (about 2.3 GB in all, once)
 	@$(ODOGRAPH) setup
 
 check: $(READY) ## format, lint, types and layers

@@ -76,7 +76,11 @@ def maintenance() -> None:
 
 
 @jobs.command()
-def reset(query: Annotated[str, typer.Argument(help="telemetry, archive, instant, ..., or: all")]) -> None:
+def reset(
+    query: Annotated[
+        str, typer.Argument(help="telemetry, archive, instant, instant-crash, sql_NAME, or: all")
+    ],
+) -> None:
     """Put the checkpoint of a query aside: it starts anew, from the earliest record that Kafka keeps.
 
     For a checkpoint that cannot be read any more; `all`, for a log that was made anew. Nothing is deleted;
