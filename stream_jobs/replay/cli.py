@@ -38,7 +38,7 @@ def replay(
     into: Annotated[
         Literal["shadow", "live"] | None,
         typer.Option(
-            help="shadow: jobs, topics and tables of its own; live: the live topic (--yes), drives through MQTT",
+            help="shadow: jobs, topics and tables of its own; live: the live topic (--yes), drives by MQTT",
             show_default="shadow; drives at --speed 1: live",
         ),
     ] = None,
