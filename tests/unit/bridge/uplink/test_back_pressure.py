@@ -20,17 +20,21 @@ CONNACK, PINGREQ, PINGRESP = b"\x20\x03\x00\x00\x00", b"\xc0\x00", b"\xd0\x00"
 NOT_AUTHORIZED = b"\x20\x03\x00\x87\x00"
 
 
+def dialled(door: socket.socket, folder: Path) -> tuple[MqttSource, socket.socket]:
+    """A source that has dialled, and the broker's end of its connection."""
+    config = SourceConfig(MqttBroker(*door.getsockname()), "c", ("r/#",), 10, folder / "session")
+    source = MqttSource(config)
+    eventually(lambda: source.poll(10, 0.1) == [] and source.line, 30, "a connection")
+    return source, door.accept()[0]
+
+
 def test_a_connection_that_is_not_read_is_kept_alive_and_judged_when_it_is_read_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock = SimpleNamespace(now_s=1000.0)
     monkeypatch.setattr(paho, "time_func", lambda: clock.now_s)
     with socket.create_server(("127.0.0.1", 0)) as door:
-        source = MqttSource(
-            SourceConfig(MqttBroker(*door.getsockname()), "c", ("r/#",), 10, tmp_path / "session")
-        )
-        eventually(lambda: source.poll(10, 0.1) == [] and source.line, 30, "a connection")
-        broker, _ = door.accept()
+        source, broker = dialled(door, tmp_path)
     with broker:
         broker.settimeout(30.0)
         broker.sendall(CONNACK)
@@ -51,11 +55,7 @@ def test_a_connection_that_is_not_read_is_kept_alive_and_judged_when_it_is_read_
 
 def test_a_broker_that_refuses_the_connection_is_told_by_its_own_word(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
-        source = MqttSource(
-            SourceConfig(MqttBroker(*door.getsockname()), "c", ("r/#",), 10, tmp_path / "session")
-        )
-        eventually(lambda: source.poll(10, 0.1) == [] and source.line, 30, "a connection")
-        broker, _ = door.accept()
+        source, broker = dialled(door, tmp_path)
         with broker:
             broker.sendall(NOT_AUTHORIZED)
             eventually(lambda: source.poll(10, 0.1) == [] and source.line is None, 30, "its end")
