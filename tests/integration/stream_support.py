@@ -191,8 +191,8 @@ def journey_record(second: int, start_ms: int, behind_ms: int = 0) -> tuple[int,
 
 Counts = dict[str, int]
 SET_ASIDE = """
-SELECT 'late' AS what, count(*) AS n FROM odograph.late_frame
-UNION ALL SELECT 'repaired', count(repaired_at) FROM odograph.late_frame
+SELECT 'late' AS what, count(*) AS n FROM odograph.late_frame WHERE NOT deferred
+UNION ALL SELECT 'repaired', count(repaired_at) FROM odograph.late_frame WHERE NOT deferred
 UNION ALL SELECT verdict, count(*) FROM odograph.quarantined_frame GROUP BY 1
 UNION ALL SELECT count.* FROM (
     SELECT sum(dropped_late) AS dropped, sum(dropped_duplicates) AS copies
@@ -202,8 +202,20 @@ UNION ALL SELECT count.* FROM (
 
 
 def set_aside(lane: Lane) -> Counts:
-    """Frames that were not simply counted, so far."""
+    """Frames that were not simply counted, so far. Batches decide which in time are deferred; they are in no
+    number here.
+    """
     return {row["what"]: int(row["n"]) for row in query(lane, SET_ASIDE)}
+
+
+def to_list(expected: Expected) -> Counts:
+    """Of ``set_aside`` what the archive lists, by verdict."""
+    return {verdict: n for verdict, n in expected.verdicts.items() if verdict != "ok"}
+
+
+def lists(found: Counts, wanted: Counts) -> bool:
+    """Whether all that is ``wanted`` was found: the archive lists by itself, windows may be there before."""
+    return {verdict: found.get(verdict, 0) for verdict in wanted} == wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,14 @@ from tests.integration.stream_support import (
     drive,
     journey_record,
     linked,
+    lists,
     page,
     query,
     ready,
     roads_of,
     set_aside,
     spoilt,
+    to_list,
     town_in_use,
 )
 from tests.support import eventually, open_lane
@@ -84,6 +86,7 @@ def dirty(app: App) -> Dirty:
         return {what: n for what, n in changes.items() if n}
 
     eventually(lambda: "copies" in added(), DONE_S, "the last batch is told of")
+    eventually(lambda: lists(added(), to_list(expected)), DONE_S, "late and quarantined frames are listed")
     return Dirty(records, start_ms, expected, added())
 
 
