@@ -207,7 +207,7 @@ class Pulse:
         self._begun_s = time.monotonic()
         self._before = (self._begun_s, self._published())
         self._appended_before = ends.appended("telemetry")
-        self._counted_before = queries.ledger(endpoints.db_ingest_url)["frames_counted"]
+        self._counted_before = queries.pulse(endpoints.db_ingest_url)["frames_counted"]
         self.first_map_s: float | None = None
 
     def line(self) -> str:

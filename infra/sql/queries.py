@@ -35,11 +35,6 @@ class Reinjected(NamedTuple):
     seq: int
 
 
-def ledger(url: str) -> dict[str, int]:
-    """The row of serving.ledger."""
-    return dict(asked(url, SQL["ledger"], row_factory=dict_row)[0])
-
-
 def pulse(url: str) -> dict[str, Any]:
     """One row of live figures: frames counted, late, lag, watermark lag, alerts, vehicles reporting."""
     return dict(asked(url, SQL["pulse"], row_factory=dict_row)[0])

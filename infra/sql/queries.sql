@@ -1,8 +1,5 @@
 -- Statements of queries.py.
 
--- name: ledger
-SELECT * FROM serving.ledger
-
 -- name: pulse
 SELECT l.frames_counted, l.records_late, f.lag_records,
        extract(epoch FROM now() - f.watermark)::double precision AS watermark_lag_s,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from psycopg.rows import dict_row
 
-from infra.clients.db import Connection, connected, sql_of
+from infra.clients.db import Connection, asked, connected, sql_of
 from infra.clients.kafka import LogEnds
 from infra.contract.seq_ranges import Ranges, minus, size
 from infra.contract.topics import LIVE
@@ -45,11 +45,11 @@ def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
     with archive.opened(home, WHOLE) as store:
         live = [*map(ends.topic, LIVE)]
         archived = store.totals(*live, logs=[*map(ends.generation, live)])
-    database = queries.ledger(endpoints.db_ingest_url)
+    listed: dict[str, int] = asked(endpoints.db_ingest_url, SQL["ledger"], row_factory=dict_row)[0]
     dead = queries.dead_frames(endpoints.db_ingest_url)
     with archive.opened(home, WHOLE) as store:  # what has come meanwhile too
-        appended = sum(map(ends.appended, LIVE))
-        found = ledger.balance(runs, appended, archived, database, store.dead_archived(dead))
+        appended, dead_archived = sum(map(ends.appended, LIVE)), store.dead_archived(dead)
+        found = Ledger(**runs, **archived, **listed, appended=appended, dead_archived=dead_archived)
         if found.missing_in_archive or found.missing_in_windows >= 0:
             return found
         own = min(-found.missing_in_windows, store.again_in_all())  # frames, though their numbers were used

@@ -1,5 +1,13 @@
 -- Statements of collect.py.
 
+-- name: ledger
+-- Of the sums of everything (ledger.Ledger) those that the database has.
+SELECT frames_counted - frames_repaired AS counted, frames_repaired AS repaired, records_late AS late,
+       records_late_open AS late_open, records_quarantined AS quarantined, records_dead AS dead,
+       records_dead_distinct AS dead_distinct, messages_not_kept AS not_kept, records_deferred AS deferred,
+       records_deferred_open AS deferred_open
+FROM serving.ledger
+
 -- name: counted
 SELECT vehicle_id, sum(frames - frames_late)::bigint AS counted, sum(frames_late)::bigint AS repaired
 FROM odograph.vehicle_window

@@ -17,7 +17,6 @@
 windows have; the archive has its own figure, ``in_time``, and the two must agree.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -147,27 +146,6 @@ class Ledger:
     @property
     def residual(self) -> int:
         return abs(self.missing_on_the_way) + abs(self.missing_in_archive) + abs(self.missing_in_windows)
-
-
-RECORDS: Final = ("late", "late_open", "quarantined", "dead", "dead_distinct", "deferred", "deferred_open")
-"""Figures that the database counts by records."""
-
-
-def balance(
-    edge: Mapping[str, int], appended: int, archive: Mapping[str, int], database: Mapping[str, int],
-    dead_archived: int = 0,
-) -> Ledger:  # fmt: skip
-    """Put the four sources side by side; ``database`` is the row of the view serving.ledger."""
-    return Ledger(
-        **edge,
-        **archive,
-        appended=appended,
-        counted=database["frames_counted"] - database["frames_repaired"],
-        repaired=database["frames_repaired"],
-        dead_archived=dead_archived,
-        not_kept=database["messages_not_kept"],
-        **{name: database[f"records_{name}"] for name in RECORDS},
-    )
 
 
 NO_DEVICE: Final = EdgeDevice(0, [], [], [], 0, 0, False)
