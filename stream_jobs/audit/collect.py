@@ -3,7 +3,6 @@
 ``current_ledger`` gives the sums of everything, ``collect`` the account of each vehicle in a scope.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from psycopg.rows import dict_row
 
 from infra.clients.db import Connection, asked, connected, sql_of
 from infra.clients.kafka import LogEnds
+from infra.clients.waiting import looks
 from infra.contract.seq_ranges import Ranges, minus, size
 from infra.contract.topics import LIVE
 from infra.contract.verdict import clock_limits
@@ -61,16 +61,13 @@ def settled_ledger(home: Path, endpoints: Endpoints, ends: LogEnds, deadline_s: 
 
     A reading that began before the deadline is not the last one, however long it takes.
     """
-    end = time.monotonic() + deadline_s
-    last = current_ledger(home, endpoints, ends)
-    while True:
-        time.sleep(POLL_S)
-        begun = time.monotonic()
+    last: Ledger | None = None
+    for _ in looks(deadline_s, POLL_S):
         now = current_ledger(home, endpoints, ends)
-        quiet = now == last and now.missing_in_archive == 0 and now.missing_in_windows == 0
-        if quiet or begun > end:
-            return now
+        if now == last and now.missing_in_archive == 0 and now.missing_in_windows == 0:
+            break
         last = now
+    return now
 
 
 class SessionLoss(NamedTuple):
