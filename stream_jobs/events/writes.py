@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
+import psycopg
 from msgspec import structs
 
 from infra.clients.db import sql_of
@@ -238,7 +239,7 @@ def write(
     return fresh, rejected
 
 
-def _run(cursor: Cursor, statement: str, rows: Sequence[Row | Alert]) -> None:
+def _run(cursor: psycopg.Cursor[Any], statement: str, rows: Sequence[Row | Alert]) -> None:
     if rows:
         cursor.execute(statement, {"rows": as_json(rows)})
 
@@ -264,14 +265,18 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
         for key, found in by_key.items()
         for alert in merge(known.get(key, []), found, clears_after_ms(clear_times, key[1]))
     ]
-    stored = [alert for alert in after if alert.alert_no is not None]
+    # Alerts are numbered, and incidents after them, in the order in which their first findings came.
+    place = {found.alert_id: k for k, found in enumerate(fresh)}
+    put_alerts(cursor, sorted(after, key=lambda alert: place.get(alert.first_alert_id, -1)))
+
+
+def put_alerts(cursor: psycopg.Cursor[Any], alerts: Sequence[Alert]) -> None:
+    """Alerts in the places of those with their numbers; those without a number are new, in this order."""
+    stored = [alert for alert in alerts if alert.alert_no is not None]
     # What ends goes first: at no moment are two alerts of one vehicle and rule active.
     _run(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is not None])
     _run(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is None])
-    # Alerts are numbered, and incidents after them, in the order in which their first findings came.
-    place = {found.alert_id: k for k, found in enumerate(fresh)}
-    opened = sorted((a for a in after if a.alert_no is None), key=lambda a: place[a.first_alert_id])
-    _run(cursor, INSERT_ALERTS, opened)
+    _run(cursor, INSERT_ALERTS, [alert for alert in alerts if alert.alert_no is None])
 
 
 def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric], causes: Causes | None = None) -> list[Row]:

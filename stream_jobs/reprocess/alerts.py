@@ -6,14 +6,14 @@ again by the life of alerts that the store gives them (alerts.merge), and put in
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from infra.clients.db import sql_of
 from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
 from stream_jobs.app.database import Connection, execute, fetch
-from stream_jobs.events import writes as event_sql
+from stream_jobs.events import writes as store
 from stream_jobs.events.writes import ClearTimes, clears_after_ms
 from stream_jobs.reprocess.queue import Counts
 
@@ -23,8 +23,7 @@ MARGIN_MS: Final = 7 * 86_400_000  # read to both sides of what changed: an aler
 
 _LOCK: Final = "SELECT 1 FROM odograph.consumer_offset WHERE topic = 'alerts' FOR UPDATE"
 """The event store moves these rows with each batch: while they are ours it opens no alert beside us."""
-_ALERTS: Final = SQL["alerts"].format(columns=event_sql.ALERT_COLUMNS)
-_MARK: Final = "UPDATE odograph.alert_event SET {change} WHERE alert_id = ANY(%(ids)s)"
+_ALERTS: Final = SQL["alerts"].format(columns=store.ALERT_COLUMNS)
 _ADDED: Final = "UPDATE odograph.alert SET restated_at = now() WHERE first_alert_id = ANY(%(ids)s)"
 
 
@@ -169,15 +168,9 @@ def restate_alerts(
     changes = finding_changes(whole, {row.alert_id for row in streamed}, inside, late_ms or 0, now_ms)
     if not any(changes):
         return Counts()
-    if changes.added:
-        execute(connection, event_sql.INSERT_FINDINGS, _as_json(changes.added))
-    for change, ids in (
-        ("restated_at = now()", [finding.alert_id for finding in changes.added]),
-        ("withdrawn_at = now()", [*changes.withdrawn]),
-        ("withdrawn_at = NULL", [*changes.revived]),
-    ):
-        execute(connection, _MARK.format(change=change), {"ids": ids})
-    gone, back = changes.withdrawn, changes.revived
+    execute(connection, store.INSERT_FINDINGS, {"rows": msgspec.json.encode(changes.added).decode()})
+    added, gone, back = [finding.alert_id for finding in changes.added], changes.withdrawn, changes.revived
+    execute(connection, SQL["mark"], {"added": added, "withdrawn": [*gone], "revived": [*back]})
     live = [s.finding for k, s in stored.items() if k in back or not (s.withdrawn or k in gone)]
     moved = [*changes.added, *(stored[key].finding for key in (*gone, *back))]
     names = sorted({finding.rule for finding in moved})
@@ -198,16 +191,8 @@ def _bounds(moments: Sequence[int]) -> dict[str, int]:
 
 
 def _write_alerts(connection: Connection, changes: AlertChanges) -> None:
-    """What ends first, so that no two alerts of one rule are active at once."""
+    """What is withdrawn first, so that no two alerts of one rule are active at once."""
     execute(connection, SQL["withdrawn"], {"numbers": [*changes.withdrawn]})
-    for over in (True, False):
-        rows = [alert for alert in changes.changed if (alert.cleared_ms is not None) is over]
-        execute(connection, event_sql.UPDATE_ALERTS, _as_json(rows))
+    store.put_alerts(connection.cursor(), [*changes.changed, *changes.added])
     execute(connection, SQL["changed"], {"numbers": [alert.alert_no for alert in changes.changed]})
-    if changes.added:
-        execute(connection, event_sql.INSERT_ALERTS, _as_json(changes.added))
-        execute(connection, _ADDED, {"ids": [alert.first_alert_id for alert in changes.added]})
-
-
-def _as_json(rows: Sequence[Any]) -> dict[str, str]:
-    return {"rows": msgspec.json.encode(rows).decode()}
+    execute(connection, _ADDED, {"ids": [alert.first_alert_id for alert in changes.added]})

@@ -16,6 +16,13 @@ WHERE e.vehicle_id = %(vehicle)s AND split_part(e.rule, '.', 1) = ANY(%(rules)s)
   AND e.event_time BETWEEN to_timestamp(%(low_ms)s / 1000.0) AND to_timestamp(%(high_ms)s / 1000.0)
 ORDER BY e.event_time
 
+-- name: mark
+UPDATE odograph.alert_event SET
+    restated_at = CASE WHEN alert_id = ANY(%(added)s) THEN now() ELSE restated_at END,
+    withdrawn_at = CASE WHEN alert_id = ANY(%(withdrawn)s) THEN now()
+                        WHEN alert_id = ANY(%(revived)s) THEN NULL ELSE withdrawn_at END
+WHERE alert_id = ANY(%(added)s::text[] || %(withdrawn)s::text[] || %(revived)s::text[])
+
 -- name: times
 SELECT (SELECT (extract(epoch FROM event_time) * 1000)::bigint
         FROM odograph.vehicle_latest WHERE vehicle_id = %(vehicle)s),
