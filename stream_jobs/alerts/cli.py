@@ -17,7 +17,7 @@ from infra.contract import messages
 from infra.contract.downlink import Silences
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.settings import endpoints, load
-from infra.settings.values import duration_ms, moment_ms
+from infra.settings.values import duration_ms, moment_ms, vehicle_id
 
 if TYPE_CHECKING:
     from stream_jobs.alerts.store import AlertStore, Deed
@@ -168,7 +168,8 @@ def backtest(
     configure("backtest")
     settings = load()
     changed, in_force = load_rules(file), load_rules(settings.jobs.rules)
-    span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), vehicle)
+    whose = None if vehicle is None else vehicle_id(vehicle, "--vehicle")
+    span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), whose)
     lead_ms = duration_ms(lead, "--lead")
     if span.until_ms <= span.from_ms:
         raise ConfigError("alerts backtest: --to is not after --from")

@@ -186,7 +186,7 @@ class Application:
             own.sparkContext.setLocalProperty("spark.scheduler.pool", "recompute")  # of the task's thread
             return own
 
-        restater = Restater(s, nightly_db, self._stop, Feeder(s, session, warm=True))
+        restater = Restater(s, nightly_db, self._stop, Feeder(session, warm=True))
         progress = partial(write_progress, self._board, database("progress"), s.jobs.unwritten_ms)
         closed = partial(complete_until_ms, nightly_db, *CLOSERS)
         tasks = [

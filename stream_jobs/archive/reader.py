@@ -172,6 +172,12 @@ def oldest_ms(folder: Path) -> int | None:
     return next((hour for hour in with_files if examined(folder, [hour])[0]), None)
 
 
+def expired_until_ms(folder: Path, hours_ms: Iterable[int]) -> int | None:
+    """End of the last of these hours of receipt of which records have expired; None: none have."""
+    ends = (hour + HOUR_MS for hour in hours_ms if manifest.read_hour(folder, hour).expired_rows)
+    return max(ends, default=None)
+
+
 def hours_of_day(home: Path, day: str) -> tuple[Path, list[int]]:
     """Folder and hours (ms) of a generated day, else of a date of the archive (UTC). Raises ConfigError."""
     made, live = home.absolute() / "days" / day, manifest.archive_of(home)

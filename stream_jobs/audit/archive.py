@@ -18,7 +18,7 @@ from infra.clients.db import sql_of
 from infra.clients.duck import connected, table_of
 from infra.contract.seq_ranges import Ranges, minus
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
+from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.reader import ArchiveFile, by_log, by_place, quoted, records_sql, spans
 from stream_jobs.archive.verify import FAULTS
 from stream_jobs.audit.edge import Device, ranges_by_device
@@ -249,9 +249,8 @@ def horizon_ms(home: Path, ahead_ms: int, window_ms: int) -> int | None:
 
     A frame in time is stamped up to ``ahead_ms`` ahead of its receipt, by whose hour it expires.
     """
-    folder = archive_of(home)
-    expired = [hour for hour in reader.hours(folder) if read_hour(folder, hour).expired_rows]
-    return -(-(max(expired) + HOUR_MS + ahead_ms) // window_ms) * window_ms if expired else None
+    expired_ms = reader.expired_until_ms(archive_of(home), reader.hours(archive_of(home)))
+    return None if expired_ms is None else -(-(expired_ms + ahead_ms) // window_ms) * window_ms
 
 
 def cloned_vehicles(home: Path) -> list[Clone]:

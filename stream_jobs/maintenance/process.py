@@ -75,7 +75,7 @@ def all_tasks(
     jobs, home, url = settings.jobs, settings.paths.home, addresses.db_ingest_url
     repair_db, evidence_db, audit_db = database("repair"), database("evidence"), database("audit")
     archived = partial(complete_until_ms, evidence_db, "archive")
-    restater = Restater(settings, repair_db, stop, Feeder(settings))
+    restater = Restater(settings, repair_db, stop, Feeder())
     late = partial(repair, restater, partial(complete_until_ms, repair_db, *CLOSERS))
     closed_ms = partial(complete_until_ms, audit_db, *CLOSERS)
     topic = partial(TopicWriter, addresses.kafka_bootstrap, settings.kafka.prefix, stop=stop)

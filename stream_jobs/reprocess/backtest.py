@@ -72,12 +72,11 @@ def backtest(
     first_ms = span.from_ms - lead_ms
     received = (first_ms, span.until_ms + settings.jobs.backtest_late_h * HOUR_MS)
     folder = archive_of(settings.paths.home)
-    files = [str(file.path) for file in reader.files(folder, received[0], received[1] + 1)]
+    files = reader.files(folder, received[0], received[1] + 1)
     if not files:
         raise ConfigError(f"the archive {folder} has nothing of that span; see --from and --to (UTC)")
-    times = [] if span.vehicle_id is None else [(span.vehicle_id, 0, 0)]
-    wanted = Wanted((first_ms, span.until_ms), received, span.vehicle_id is None, times)
-    feeder = Feeder(settings, session, warm=bool(of_spark))
+    wanted = Wanted((first_ms, span.until_ms), received, span.vehicle_id)
+    feeder = Feeder(session, warm=bool(of_spark))
     made = feeder(files, wanted, Remake(settings, both, None, span.until_ms))
     found = (unpack(body) for kind, _, body in made if kind == WHOLE)
     plain, marked = parted(row for row in found if isinstance(row, AlertRow))

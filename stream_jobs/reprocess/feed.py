@@ -19,8 +19,8 @@ from infra.settings.settings import Settings
 from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import HOUR_MS, archive_of, read_hour
-from stream_jobs.reprocess.queue import Interval, Work, hours_ms
+from stream_jobs.archive.reader import ArchiveFile
+from stream_jobs.reprocess.queue import Interval, Work
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core
@@ -54,21 +54,19 @@ _FILES: Final = "read_parquet($files, hive_partitioning = false, filename = true
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which records: those with a sample in [``windows``) and received in ``received`` or late, of all
-    vehicles or (``all_vehicles`` False) of those in ``times``; and those that begin in ``times``.
-
-    ``times``: vehicle, from and until, ms.
+    vehicles or of ``vehicle``; and those that begin in ``times``: of a vehicle, from and until, ms.
     """
 
     windows: Interval | None
     received: Interval
-    all_vehicles: bool = True
+    vehicle: str | None = None
     times: Sequence[tuple[str, int, int]] = ()
 
     def sql(self, what: str, records: str = "{records}", times: str = "{times}") -> str:
         """The SELECT of ``what``: plain enough for DuckDB and Spark, which puts its own tables in {}."""
         of_windows = ""
         if self.windows is not None:
-            whose = "" if self.all_vehicles else "w.vehicle_id IS NOT NULL AND"
+            whose = "" if self.vehicle is None else f"r.vehicle_id = {reader.quoted(self.vehicle)} AND"
             of_windows = SQL["of_windows"].format(*self.windows, *self.received, whose=whose)
         return SQL["wanted"].format(what=what, records=records, times=times, of_windows=of_windows)
 
@@ -119,8 +117,7 @@ class Remake:
             for kind, row in self._rerun(in_order):
                 made[row.vehicle_id].append((kind, row.vehicle_id, pack(row)))
             rows += chain.from_iterable(made.values())
-        columns = zip(*rows, strict=True) if rows else ((), (), ())
-        return pa.table([*columns], schema=_SCHEMA)
+        return table_of(_SCHEMA, rows)
 
     def _parts(self, records: pa.Table) -> Iterator[tuple[tuple[bool, ...], pa.Table]]:
         """Records by whether they reach the windows, and their vehicles go through the core."""
@@ -173,39 +170,23 @@ def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:
     return rows.filter(pc.and_(pc.greater_equal(start_ms, from_ms), pc.less(start_ms, until_ms)))
 
 
-class Feeder:
-    """Reads the archive for one run; ``session`` makes Spark where it is worth it, None: never.
+def vehicles_in(files: Sequence[ArchiveFile], wanted: Wanted) -> list[str]:
+    """Vehicles of which there is something, in order."""
+    with connected() as database:
+        return sorted(name for name, _ in _counted(database, files, wanted)[0]) if files else []
 
-    ``warm``: it runs already.
+
+class Feeder:
+    """Gives records of one run to what makes them anew; ``session`` makes Spark where it is worth it, None:
+    never. ``warm``: it runs already.
     """
 
-    def __init__(
-        self, settings: Settings, session: Callable[[], SparkSession] | None = None, *, warm: bool = False
-    ) -> None:
-        self._archive = archive_of(settings.paths.home)
+    def __init__(self, session: Callable[[], SparkSession] | None = None, *, warm: bool = False) -> None:
         self._session = session
         self._frames = SMALL if warm else 0
 
-    def since_ms(self) -> int:
-        """Receive time of the oldest hour that the archive has; 0 where it is empty."""
-        return reader.oldest_ms(self._archive) or 0
-
-    def expired_until_ms(self, received: Interval) -> int:
-        """End of the last hour with expired records, of those that hold these receive times; 0: none have."""
-        expired = (h for h in hours_ms([received]) if read_hour(self._archive, h).expired_rows)
-        return max((hour + HOUR_MS for hour in expired), default=0)
-
-    def files(self, hours_ms: Sequence[int]) -> list[str]:
-        """The archive's files of these hours of receipt. Raises ArchiveError."""
-        return [str(file.path) for file in reader.of_hours(self._archive, hours_ms)]
-
-    def vehicles(self, files: Sequence[str], wanted: Wanted) -> list[str]:
-        """Vehicles of which there is something, in order."""
-        with connected() as database:
-            return sorted(name for name, _ in _counted(database, files, wanted)[0]) if files else []
-
     def __call__(
-        self, files: Sequence[str], wanted: Wanted, remake: Callable[[pa.Table], pa.Table]
+        self, files: Sequence[ArchiveFile], wanted: Wanted, remake: Callable[[pa.Table], pa.Table]
     ) -> Iterator[Made]:
         """Rows of MADE, those of a vehicle together. ``files`` are those that may have something."""
         if not files:
@@ -238,12 +219,13 @@ def _rows(made: pa.Table) -> Iterator[Made]:
 
 
 def _counted(
-    database: duckdb.DuckDBPyConnection, files: Sequence[str], wanted: Wanted
+    database: duckdb.DuckDBPyConnection, files: Sequence[ArchiveFile], wanted: Wanted
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Vehicles by their number of frames, and the files that have any: only their payloads are read."""
     database.register("times", table_of(_TIMES, wanted.times))
     text = wanted.sql("filename, r.vehicle_id, count(*) AS n", _FILES, "times")
-    database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", {"files": files})
+    names = {"files": [str(file.path) for file in files]}
+    database.execute(f"CREATE OR REPLACE TEMP TABLE found AS {text} GROUP BY ALL", names)
     counts = database.execute(SQL["counts"]).fetchall()
     some = database.execute("SELECT DISTINCT filename FROM found ORDER BY 1").fetchall()
     return counts, [row[0] for row in some]

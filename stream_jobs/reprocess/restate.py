@@ -20,7 +20,9 @@ from stream_jobs.app.database import Connection, Database, execute, fetch, stage
 from stream_jobs.app.sinks import EDGE, ROAD, VEHICLE, tagged, write_latest
 from stream_jobs.app.statements import Table, staged
 from stream_jobs.app.telemetry import table_of
-from stream_jobs.archive.manifest import HOUR_MS
+from stream_jobs.archive import reader
+from stream_jobs.archive.manifest import HOUR_MS, archive_of
+from stream_jobs.archive.reader import ArchiveFile
 from stream_jobs.reprocess import feed, queue
 from stream_jobs.reprocess.alerts import restate_alerts
 from stream_jobs.reprocess.feed import Feeder, Wanted
@@ -68,15 +70,16 @@ log = structlog.get_logger("stream_jobs.reprocess")
 class Restater:
     """Restates slices one after the other, one writer at a time.
 
-    ``stop`` ends a wait for the lock and, between two vehicles, the work; ``say`` hears after each slice of a
-    run how many of how many are done.
+    ``stop`` ends a wait for the lock and, between two vehicles, the work; ``say`` hears of each slice that is
+    done.
     """
 
     def __init__(
         self, settings: Settings, database: Database, stop: threading.Event, feeder: Feeder,
-        say: Callable[[int, int], None] = lambda _done, _all: None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.settings, self.database, self.feeder, self.say = settings, database, feeder, say
+        self._archive = archive_of(settings.paths.home)
         self.grid = queue.grid_of(settings)
         self._stop = stop
         self._left: queue.LeftOut = {}
@@ -135,8 +138,8 @@ class Restater:
             self.database.run(partial(queue.mark_done, work=work, seen_ms=seen_ms, rules=run is not None))
         if windows is not None:
             found = self._window_rows(tables, run) if files else {}
-            expired_ms = self.feeder.expired_until_ms(self.grid.received(starts))
-            whole_ms = expired_ms + self.grid.ahead_ms if expired_ms else windows[0]
+            expired_ms = reader.expired_until_ms(self._archive, queue.hours_ms([wanted.received]))
+            whole_ms = windows[0] if expired_ms is None else expired_ms + self.grid.ahead_ms
             total += self.database.run(partial(self._write_windows, windows, whole_ms, found, late, run))
             if run is None or run.span.vehicle_id is None:
                 self._left = left
@@ -145,13 +148,13 @@ class Restater:
     def _works(self, works: Works, seen_ms: int) -> list[Work]:
         """The vehicles; journeys of which the archive has forgotten the stop before them stay as they are."""
         found = self.database.run(lambda c: works(c, seen_ms))
-        known_ms = self.feeder.since_ms() if found else 0
+        known_ms = (reader.oldest_ms(self._archive) if found else None) or 0
         kept = (w.stop_ms is None or w.stop_ms // HOUR_MS * HOUR_MS >= known_ms for w in found)
         return [replace(w, journeys=w.journeys and is_kept) for w, is_kept in zip(found, kept, strict=True)]
 
     def records(
         self, starts: Sequence[int], works: Iterable[Work] = (), run: Run | None = None
-    ) -> tuple[list[str], Wanted]:
+    ) -> tuple[list[ArchiveFile], Wanted]:
         """The archive's files that may have records of road windows and of ``works``, and which these are."""
         lead_ms = self.settings.recompute.lead_h * HOUR_MS if run else 0
         times = [(w.vehicle_id, min(w.from_ms, w.since_ms - lead_ms), w.to_ms + queue.TAIL_MS) for w in works]
@@ -165,11 +168,8 @@ class Restater:
             spans.append(received)
             events.append((None, *windows))
         others = self.database.run(lambda c: queue.late_hours(c, events)) if events else []
-        only = run.span.vehicle_id if run else None
-        if only and only not in (time[0] for time in times):
-            times.append((only, 0, 0))
-        wanted = Wanted(windows, received, not only, times)
-        return self.feeder.files(queue.hours_ms(spans, others)), wanted
+        wanted = Wanted(windows, received, run.span.vehicle_id if run else None, times)
+        return reader.of_hours(self._archive, queue.hours_ms(spans, others)), wanted
 
     def _window_rows(self, made: Mapping[str, list[pa.Table]], run: Run | None) -> dict[Table, pa.Table]:
         found = {VEHICLE: pa.concat_tables([NO_WINDOWS, *made[feed.VEHICLE]])}

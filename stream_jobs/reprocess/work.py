@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -24,12 +23,12 @@ from stream_jobs.app.progress import clock_ms, complete_until_ms
 from stream_jobs.app.session import spark_when_asked
 from stream_jobs.app.topic_writer import dead_lettering
 from stream_jobs.archive import reader
-from stream_jobs.archive.manifest import archive_of, hour_of
+from stream_jobs.archive.manifest import archive_of
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.maintenance.copies import write_vehicle_lookup
 from stream_jobs.maintenance.rollups import roll_up_changes
 from stream_jobs.reprocess import queue
-from stream_jobs.reprocess.feed import Feeder
+from stream_jobs.reprocess.feed import Feeder, vehicles_in
 from stream_jobs.reprocess.queue import Counts, Run, Span, Work, Works, grid_of, moment, slices
 from stream_jobs.reprocess.restate import Restater
 
@@ -54,8 +53,7 @@ def restater(
     opened = dead_lettering(settings, addresses, name, stop, terms.transaction_timeout_s)
     with closing(opened) as database, spark_when_asked(settings, name, terms.driver_mb) as session:
         database.run(partial(write_vehicle_lookup, folder=folder_of(settings)))
-        feeder = Feeder(settings, session)
-        yield Restater(settings, database, stop, feeder, lambda n, of: say(f"slice {n} of {of}"))
+        yield Restater(settings, database, stop, Feeder(session), say)
 
 
 def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> int:
@@ -107,9 +105,9 @@ def recompute(
     run = restate.database.run(lambda c: queue.begin(c, kind, span))
     starts, whose = restate.grid.starts_ms(span), span.vehicle_id
     files, wanted = restate.records(starts)
-    vehicles = restate.feeder.vehicles(files, wanted) if whose is None else [whose]
+    vehicles = vehicles_in(files, wanted) if whose is None else [whose]
     times = [(vehicle_id, span.from_ms, span.until_ms) for vehicle_id in vehicles]
-    hours = {hour_of(Path(file).parent) or 0 for file in files}
+    hours = {file.hour_ms for file in files}
     slice_ms = restate.settings.recompute.slice_min * MINUTE_MS
     filled = restate.database.run(lambda c: queue.filled_slices(c, restate.grid, span, slice_ms, hours))
     some = [start for start in starts if start // slice_ms in filled]
@@ -126,7 +124,7 @@ def _restate(restate: Restater, run: Run, starts: Iterable[int], works: Works, s
     pieces: list[Sequence[int]] = [*left] or [()]
     for place, piece in enumerate(pieces, start=1):
         restate(piece, works if place == len(pieces) else None, seen_ms, run)
-        restate.say(place, len(pieces))
+        restate.say(f"slice {place} of {len(pieces)}")
     while roll_up_changes(database, settings.tz):
         pass
     times = (moment(span.from_ms), moment(span.until_ms))

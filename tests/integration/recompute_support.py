@@ -144,7 +144,7 @@ class Given:
         stop = threading.Event()
         database = Database(self.url, "recompute", stop, TRANSACTION_TIMEOUT_S)
         try:
-            yield Restater(self.settings, database, stop, Feeder(self.settings))
+            yield Restater(self.settings, database, stop, Feeder())
         finally:
             database.close()
 

@@ -12,11 +12,13 @@ import pytest
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
 from stream_jobs.app.telemetry import table_of
+from stream_jobs.archive import reader
+from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.upkeep import expire, settle
 from stream_jobs.archive.writer import now_ms, write_files
 from stream_jobs.reprocess import feed
-from stream_jobs.reprocess.feed import Feeder, Remake, Wanted
-from stream_jobs.reprocess.queue import Work, grid_of
+from stream_jobs.reprocess.feed import Feeder, Remake, Wanted, vehicles_in
+from stream_jobs.reprocess.queue import Work, grid_of, hours_ms
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.rows import TripRow, unpack
 from stream_jobs.windows.places import summed
@@ -61,10 +63,10 @@ def made(
     grid = grid_of(settings)
     starts = [T0] if windows is None else range(*windows, grid.road_window_ms)
     times = [(w.vehicle_id, w.from_ms, w.to_ms) for w in works.values()]
-    selected = Wanted(windows, grid.received(starts), True, times)
-    feeder = Feeder(settings)
+    selected = Wanted(windows, grid.received(starts), None, times)
+    feeder = Feeder()
     remake = Remake(settings, RuleSet(), works, T0 + 7_200_000, windows, wanted)
-    files = feeder.files([T0, T0 - 3_600_000, T0 + 3_600_000])
+    files = reader.of_hours(archive_of(settings.paths.home), [T0, T0 - 3_600_000, T0 + 3_600_000])
     found: dict[str, Any] = {}
     for kind, vehicle_id, body in feeder(files, selected, remake):
         if vehicle_id is None:
@@ -114,24 +116,25 @@ def test_small_groups_make_the_same(settings: Settings, monkeypatch: pytest.Monk
 def test_hours_that_expired_are_none_that_the_archive_has_and_windows_of_their_records_are_not_whole(
     tmp_path: Path,
 ) -> None:
-    feeder = Feeder(Settings(paths={"home": str(tmp_path)}))  # type: ignore[arg-type]
-    ten, eleven = TEN, TEN + HOUR_MS
-    assert feeder.since_ms() == 0
+    archive, ten, eleven = tmp_path / "archive", TEN, TEN + HOUR_MS
+
+    def expired(low: int, high: int) -> int | None:
+        return reader.expired_until_ms(archive, hours_ms([(low, high)]))
+
+    assert reader.oldest_ms(archive) is None
     for hour_ms in (ten, eleven):
-        batches(tmp_path / "archive", 2, hour_ms)
-    assert (feeder.since_ms(), feeder.expired_until_ms((ten, eleven))) == (ten, 0)
-    expire(tmp_path / "archive", [ten])
-    assert feeder.since_ms() == eleven
-    assert feeder.expired_until_ms((ten, eleven)) == feeder.expired_until_ms((eleven - 1, eleven)) == eleven
-    assert feeder.expired_until_ms((eleven, eleven + 1)) == 0
-    settle(tmp_path / "archive", ten, 0, now_ms())
-    assert (feeder.since_ms(), feeder.expired_until_ms((ten, ten))) == (eleven, eleven)
+        batches(archive, 2, hour_ms)
+    assert (reader.oldest_ms(archive), expired(ten, eleven)) == (ten, None)
+    expire(archive, [ten])
+    assert reader.oldest_ms(archive) == eleven
+    assert expired(ten, eleven) == expired(eleven - 1, eleven) == eleven
+    assert expired(eleven, eleven + 1) is None
+    settle(archive, ten, 0, now_ms())
+    assert (reader.oldest_ms(archive), expired(ten, ten)) == (eleven, eleven)
 
 
 def test_vehicles_of_a_time_are_named_without_reading_what_they_said(settings: Settings) -> None:
-    feeder, windows = Feeder(settings), (T0, T0 + MINUTE)
-    files = feeder.files([T0])
-    assert feeder.vehicles(files, Wanted(windows, (T0, T0 + MINUTE))) == [vin(1), vin(2), vin(3)]
-    only = Wanted(windows, (T0, T0 + MINUTE), all_vehicles=False, times=[(vin(2), 0, 0)])
-    assert feeder.vehicles(files, only) == [vin(2)]
-    assert feeder.vehicles(files, Wanted((T0 - MINUTE, T0), (T0, T0 + MINUTE))) == []
+    windows, files = (T0, T0 + MINUTE), reader.of_hours(archive_of(settings.paths.home), [T0])
+    assert vehicles_in(files, Wanted(windows, (T0, T0 + MINUTE))) == [vin(1), vin(2), vin(3)]
+    assert vehicles_in(files, Wanted(windows, (T0, T0 + MINUTE), vin(2))) == [vin(2)]
+    assert vehicles_in(files, Wanted((T0 - MINUTE, T0), (T0, T0 + MINUTE))) == []

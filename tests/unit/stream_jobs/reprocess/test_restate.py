@@ -31,7 +31,7 @@ def test_stored_windows_of_which_records_have_expired_are_not_restated_and_new_o
     monkeypatch.setattr(restate, "restate_rows", lambda *_: 3)
     settings = Settings()
     database: Any = None
-    restater = restate.Restater(settings, database, Any, Feeder(settings))  # type: ignore[arg-type]
+    restater = restate.Restater(settings, database, Any, Feeder())  # type: ignore[arg-type]
     windows = (TEN_MS, TEN_MS + 60_000)
 
     counts = restater._write_windows(windows, whole_ms, {VEHICLE: NO_WINDOWS}, [], None, connection)
