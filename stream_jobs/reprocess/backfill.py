@@ -120,7 +120,7 @@ def bring_in(
         left = [span for span in spans if span not in done]
         caught_up_ms = work.closed_ms(settings, addresses, restate.database)
         for span in left:
-            if work.closed_span(settings, span, caught_up_ms).until_ms < span.until_ms:
+            if restate.grid.closed_until_ms(caught_up_ms) < span.until_ms:
                 raise ConfigError(
                     f"the back-fill reaches to {moment(span.until_ms):%Y-%m-%dT%H:%M:%S} UTC, where live "
                     "windows are still open: give the same command again when that time is over"

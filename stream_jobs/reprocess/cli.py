@@ -42,7 +42,6 @@ def recompute(
     with stopped_by_signals() as stop, work.restater(settings, addresses, "recompute", stop, _say) as restate:
         caught_up_ms = work.closed_ms(settings, addresses, restate.database)
         span = work.closed_span(settings, asked, caught_up_ms)
-        work.check_archive(settings, span)
         run, n = work.recompute(restate, span, caught_up_ms)
     begin, end = moment(span.from_ms), moment(span.until_ms)
     if as_json:

@@ -74,28 +74,27 @@ def closed_ms(settings: Settings, addresses: Endpoints, database: Database) -> i
 
 
 def closed_span(settings: Settings, span: Span, caught_up_ms: int) -> Span:
-    """The part of the span that the stream adds nothing to any more; raises ConfigError where none is."""
-    grid = grid_of(settings)
+    """The part of the span that the stream adds nothing to any more.
+
+    Raises ConfigError where none is, or the archive has nothing of it; ArchiveError where that is damaged.
+    """
+    grid, folder = grid_of(settings), archive_of(settings.paths.home)
     closed_until_ms = grid.closed_until_ms(caught_up_ms)
     found = replace(span, until_ms=min(span.until_ms, closed_until_ms))
-    if not grid.starts_ms(found):
+    starts = grid.starts_ms(found)
+    if not starts:
         raise ConfigError(
             f"recompute: nothing between --from and --to is closed: the stream is done with what is before "
             f"{moment(closed_until_ms):%Y-%m-%dT%H:%M:%S} UTC, and "
             f"road windows are {grid.road_window_ms // 1000} s long"
         )
-    return found
-
-
-def check_archive(settings: Settings, span: Span) -> None:
-    """Raises ConfigError where the archive has nothing of the span; ArchiveError where it is damaged."""
-    grid, folder = grid_of(settings), archive_of(settings.paths.home)
-    since_ms, last_ms = grid.received(grid.starts_ms(span))
+    since_ms, last_ms = grid.received(starts)
     if not reader.files(folder, since_ms, last_ms + 1):
         raise ConfigError(
             f"recompute: the archive {folder} has nothing of "
-            f"{moment(span.from_ms):%Y-%m-%dT%H:%M} to {moment(span.until_ms):%Y-%m-%dT%H:%M} (UTC)"
+            f"{moment(found.from_ms):%Y-%m-%dT%H:%M} to {moment(found.until_ms):%Y-%m-%dT%H:%M} (UTC)"
         )
+    return found
 
 
 def recompute(

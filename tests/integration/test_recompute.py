@@ -159,7 +159,7 @@ def test_a_span_that_is_not_closed_or_not_archived_is_refused(lane: Lane) -> Non
     with pytest.raises(ConfigError, match="nothing between --from and --to is closed"):
         work.closed_span(lane.settings, Span(now_ms, now_ms + HOUR_MS), now_ms)
     with pytest.raises(ConfigError, match="has nothing of"):
-        work.check_archive(lane.settings, Span(now_ms - HOUR_MS, now_ms))
+        work.closed_span(lane.settings, Span(now_ms - HOUR_MS, now_ms), now_ms)
 
 
 def test_journeys_whose_begin_the_archive_has_forgotten_stay_as_they_are_and_are_asked_for_no_more(
