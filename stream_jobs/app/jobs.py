@@ -155,13 +155,13 @@ class Application:
         topics = [kafka_topic(s.kafka.prefix, topic) for topic in query.topics]
         logs = log_generations(self._addresses.kafka_bootstrap, topics)
         fit = files, query.name, query.operators, query.replaces, query.buckets(s)
-        checkpoint = checkpoint_of(*fit, counted=not query.may_fail)
+        checkpoint = checkpoint_of(*fit)
         of_logs(checkpoint, logs)
         claims = BatchClaims(query.name, checkpoint, logs)
         database, where = self._runner.database(query.name), self._addresses
         again = query.again and partial(query.again, s, where)
         if reconciled(database, checkpoint, again, stateless=query.operators is None):
-            of_logs(checkpoint_of(*fit, counted=not query.may_fail), logs)
+            of_logs(checkpoint_of(*fit), logs)
         fresh = checkpoint.query_id() is None
         if fresh and query.anew is not None:
             database.run(partial(query.anew, s, where))

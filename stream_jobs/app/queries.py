@@ -35,15 +35,16 @@ Sink = Callable[[DataFrame, int], None]
 class Query:
     """One streaming query: records -> ``transform`` -> sink, by its own checkpoint and scheduler pool.
 
-    ``operators`` is the version of its stateful operators, None without any: to be raised with each change of
-    them; ``buckets``: in how many its state lies. ``replaces`` are queries of older versions (see
-    checkpoints.py). One that ``may_fail`` is a user's: its end is told, and ends nothing else. Of an
-    ``interpreted`` one records go to Python as they are: code for that, made by each task, would cost more.
-    Rows go ``at_once`` to a Python worker and from it: 10,000, Spark's own, are 70 MB on their way.
+    ``operators`` is the version of its stateful operators, None without any: a number, to be raised with each
+    change, or a text, of which none is newer; ``buckets``: in how many its state lies. ``replaces`` are
+    queries of older versions (see checkpoints.py). One that ``may_fail`` is a user's: its end is told, and
+    ends nothing else. Of an ``interpreted`` one records go to Python as they are: code for that, made by each
+    task, would cost more. Rows go ``at_once`` to a Python worker and from it: 10,000, Spark's own, are 70 MB
+    on their way.
     """
 
     name: str
-    operators: int | None
+    operators: int | str | None
     replaces: tuple[str, ...]
     trigger_s: Callable[[Settings], float]
     max_offsets: Callable[[Settings], int]

@@ -111,25 +111,19 @@ def of_logs(checkpoint: Checkpoint, logs: Mapping[str, str]) -> None:
 
 
 def checkpoint_of(
-    files: Files,
-    query: str,
-    operators: int | None,
-    replaces: Iterable[str] = (),
+    files: Files, query: str, operators: int | str | None, replaces: Iterable[str] = (),
     buckets: int | None = None,
-    *,
-    counted: bool = True,
-) -> Checkpoint:
+) -> Checkpoint:  # fmt: skip
     """The checkpoint of ``query``, fit for its ``operators``; None: without state, any checkpoint is.
 
-    ``counted``: of two versions of them the higher number is the newer one.
-
-    Raises ConfigError where its state lies in another number of ``buckets``, or a newer version wrote it.
+    Of two numbers the higher one is the newer version, of texts none is. Raises ConfigError where its state
+    lies in another number of ``buckets``, or a newer version wrote it.
     """
     checkpoint = Checkpoint(files, query)
     if operators is None:
         return checkpoint
     version, *held = (checkpoint.read(MARK) or "").split() or ("",)
-    if counted and version.isdecimal() and int(version) > operators:
+    if isinstance(operators, int) and version.isdecimal() and int(version) > operators:
         raise ConfigError(
             f"the checkpoint of {query} ({checkpoint.location}) is of a newer version (operators {version}, "
             f"here {operators}), which is left as it is: upgrade this host too. To go back to this one, on "

@@ -90,10 +90,10 @@ class Definition:
         return self.text.rstrip().removesuffix(";")
 
     @property
-    def version(self) -> int:
+    def version(self) -> str:
         """Changes with the statement and its view: its state then begins anew."""
         plain = " ".join(_COMMENT.sub("", self.statement).split())
-        return zlib.crc32(f"{self.view} {self.watermark_s} {plain}".encode())
+        return str(zlib.crc32(f"{self.view} {self.watermark_s} {plain}".encode()))
 
     def reads(self, names: Collection[str]) -> tuple[str, ...]:
         """Those of ``names`` that the statement reads; all of them where it has a ``*`` of its own."""
