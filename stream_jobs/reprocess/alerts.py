@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from infra.clients.db import sql_of
+from infra.contract.seq_ranges import merged
 from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.events import writes as store
@@ -94,7 +95,12 @@ def alert_changes(
 
     ``seen_ms`` is the vehicle's newest event: an alert without a finding for ``clear_for_ms`` is over.
     """
-    touched, low, high = _touched(stored, [finding.event_ms for finding in moved], clear_for_ms or 0)
+    clear_ms, moments = clear_for_ms or 0, [finding.event_ms for finding in moved]
+    spans = [(min(moments), max(moments)), *((s.alert.opened_ms, s.alert.last_ms) for s in stored)]
+    # The time of alerts whose findings may belong together with those that moved.
+    first, last = next(span for span in merged(spans, clear_ms) if span[0] <= moments[0] <= span[1])
+    touched = [s for s in stored if first <= s.alert.opened_ms <= last]
+    low, high = first - clear_ms, last + clear_ms
     findings = sorted(live, key=lambda f: (f.event_ms, f.ended))
     near = [finding for finding in findings if low <= finding.event_ms <= high]
     # Nothing else ends an alert that is over, and only the newest may be active.
@@ -103,23 +109,8 @@ def alert_changes(
     for alert in merge([], near, clear_for_ms):
         over = later or (clear_for_ms is not None and seen_ms > alert.last_ms + clear_for_ms)
         ends = alert.cleared_ms is None and over
-        made.append(replace(alert, cleared_ms=alert.last_ms + (clear_for_ms or 0)) if ends else alert)
+        made.append(replace(alert, cleared_ms=alert.last_ms + clear_ms) if ends else alert)
     return _placed(touched, made)
-
-
-def _touched(
-    stored: Sequence[StoredAlert], moved: Sequence[int], clear_for_ms: int
-) -> tuple[list[StoredAlert], int, int]:
-    """Alerts whose findings may belong together with those at ``moved``, and the time that they fill."""
-    first, last = min(moved) - clear_for_ms, max(moved) + clear_for_ms
-    touched: list[StoredAlert] = []
-    left = list(stored)
-    while near := [s for s in left if s.alert.opened_ms <= last and s.alert.last_ms >= first]:
-        touched += near
-        left = [s for s in left if s not in near]
-        first = min(first, *(s.alert.opened_ms - clear_for_ms for s in near))
-        last = max(last, *(s.alert.last_ms + clear_for_ms for s in near))
-    return touched, first, last
 
 
 def _placed(touched: Sequence[StoredAlert], made: Sequence[Alert]) -> AlertChanges:
