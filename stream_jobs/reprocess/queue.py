@@ -211,14 +211,9 @@ def late_vehicles(connection: Connection, seen_ms: int, *, rules: bool) -> list[
 
 def works(connection: Connection, seen_ms: int, times: Sequence[tuple[Any, ...]]) -> list[Work]:
     """What is to be restated for ``times`` of vehicles (id, first and last ms): from stop to stop."""
-    stops = fetch(connection, SQL["stops"], _lists(("vehicles", "since_ms", "until_ms"), times))
-    found = []
-    for vehicle, since_ms, until_ms, stop_ms, next_stop_ms, under_way in stops:
-        from_ms = since_ms - LOOK_BACK_MS if stop_ms is None else stop_ms
-        to_ms = max(until_ms, seen_ms) if next_stop_ms is None else next_stop_ms
-        closed = next_stop_ms is not None or not under_way
-        found.append(Work(vehicle, since_ms, until_ms, from_ms, to_ms, stop_ms, closed, closed))
-    return found
+    values = _lists(("vehicles", "since_ms", "until_ms"), times)
+    values |= {"seen_ms": seen_ms, "look_back_ms": LOOK_BACK_MS}
+    return [Work(*row, journeys=row[-1]) for row in fetch(connection, SQL["works"], values)]
 
 
 def mark_done(connection: Connection, work: Work, seen_ms: int, *, rules: bool) -> None:
@@ -226,7 +221,7 @@ def mark_done(connection: Connection, work: Work, seen_ms: int, *, rules: bool) 
     execute(connection, SQL["done"], asdict(work) | {"seen_ms": seen_ms, "rules": rules})
 
 
-def _lists(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+def _lists(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Parameters of unnest."""
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 

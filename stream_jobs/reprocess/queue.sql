@@ -45,19 +45,19 @@ FROM odograph.late_vehicle_frames
 WHERE {mark} IS NULL AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
 GROUP BY vehicle_id ORDER BY max(noted_at), vehicle_id
 
--- name: stops
-SELECT v.vehicle_id, v.since_ms, v.until_ms,
-       (extract(epoch FROM before.began_at) * 1000)::bigint,
-       (extract(epoch FROM after.began_at) * 1000)::bigint,
-       EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = v.vehicle_id AND t.phase = 'open')
+-- name: works
+-- In the order of Work, but for the last: from the stop before, or from look_back_ms before, to the stop after, or as
+-- far as anything is known of; closed where there is a stop after, or no trip is under way.
+SELECT v.vehicle_id, v.since_ms, v.until_ms, coalesce(before.at_ms, v.since_ms - %(look_back_ms)s),
+       coalesce(after.at_ms, greatest(v.until_ms, %(seen_ms)s)), before.at_ms,
+       after.at_ms IS NOT NULL
+           OR NOT EXISTS (SELECT 1 FROM odograph.trip t WHERE t.vehicle_id = v.vehicle_id AND t.phase = 'open')
 FROM unnest(%(vehicles)s::text[], %(since_ms)s::bigint[], %(until_ms)s::bigint[])
      WITH ORDINALITY AS v (vehicle_id, since_ms, until_ms, place)
-LEFT JOIN LATERAL (SELECT max(began_at) AS began_at FROM odograph.trip_stop s
-                   WHERE s.vehicle_id = v.vehicle_id AND s.began_at < to_timestamp(v.since_ms / 1000.0))
-     before ON true
-LEFT JOIN LATERAL (SELECT min(began_at) AS began_at FROM odograph.trip_stop s
-                   WHERE s.vehicle_id = v.vehicle_id AND s.began_at >= to_timestamp(v.until_ms / 1000.0))
-     after ON true
+CROSS JOIN LATERAL (SELECT (extract(epoch FROM max(began_at)) * 1000)::bigint AS at_ms FROM odograph.trip_stop s
+                    WHERE s.vehicle_id = v.vehicle_id AND s.began_at < to_timestamp(v.since_ms / 1000.0)) before
+CROSS JOIN LATERAL (SELECT (extract(epoch FROM min(began_at)) * 1000)::bigint AS at_ms FROM odograph.trip_stop s
+                    WHERE s.vehicle_id = v.vehicle_id AND s.began_at >= to_timestamp(v.until_ms / 1000.0)) after
 ORDER BY v.place
 
 -- name: done
