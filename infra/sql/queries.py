@@ -40,11 +40,6 @@ def pulse(url: str) -> dict[str, Any]:
     return dict(asked(url, SQL["pulse"], row_factory=dict_row)[0])
 
 
-def dead_frames(url: str) -> list[tuple[str, str, int, int]]:
-    """Frames known to lie in dead letters: digest, vehicle id, boot id, seq."""
-    return [(str(d), str(v), int(b), int(s)) for d, v, b, s in asked(url, SQL["dead_frames"])]
-
-
 def store_roads(url: str, network: str, rows: Iterable[RoadRow]) -> int:
     """Write a road network's edges, replacing those of the same name; how many."""
     values = [

@@ -7,9 +7,6 @@ SELECT l.frames_counted, l.records_late, f.lag_records,
        (SELECT count(*) FROM serving.fleet_latest WHERE state <> 'silent') AS vehicles_reporting
 FROM serving.ledger l, serving.freshness f
 
--- name: dead_frames
-SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame
-
 -- name: network
 INSERT INTO odograph.road_network (network) VALUES (%s) ON CONFLICT (network) DO UPDATE SET loaded_at = now()
 

@@ -19,7 +19,6 @@ from infra.contract.seq_ranges import Ranges, minus, size
 from infra.contract.topics import LIVE
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings
-from infra.sql import queries
 from stream_jobs.audit import archive, edge, ledger
 from stream_jobs.audit.archive import NOT_CUT, Archive, LogGap, NextOffsets
 from stream_jobs.audit.edge import Device, EdgeDevice, ranges_by_device
@@ -31,7 +30,6 @@ POLL_S: Final = 1.0
 COMPARED_VEHICLES: Final = 20  # vehicles whose windows are compared one by one, where their sums differ
 SLACK_MS: Final = 3_600_000
 
-_DEAD_FRAMES: Final = "SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%s)"
 LISTED: Final = (SQL["counted"], SQL["late"], SQL["quarantined"], SQL["dead"])
 """By vehicle the figures that the database has; under the empty name dead letters of nobody."""
 
@@ -46,7 +44,7 @@ def current_ledger(home: Path, endpoints: Endpoints, ends: LogEnds) -> Ledger:
         live = [*map(ends.topic, LIVE)]
         archived = store.totals(*live, logs=[*map(ends.generation, live)])
     listed: dict[str, int] = asked(endpoints.db_ingest_url, SQL["ledger"], row_factory=dict_row)[0]
-    dead = queries.dead_frames(endpoints.db_ingest_url)
+    dead = asked(endpoints.db_ingest_url, SQL["dead_letters"])
     with archive.opened(home, WHOLE) as store:  # what has come meanwhile too
         appended, dead_archived = sum(map(ends.appended, LIVE)), store.dead_archived(dead)
         found = Ledger(**runs, **archived, **listed, appended=appended, dead_archived=dead_archived)
@@ -197,7 +195,7 @@ def _devices(
     elsewhere = store.elsewhere(ranges)
     left = {d for d, whole in ranges.items() if minus(whole, elsewhere.get(d, []))}
     vehicles = sorted({vehicle_id for vehicle_id, _ in left})
-    dead = ranges_by_device(database.execute(_DEAD_FRAMES, (vehicles,)).fetchall()) if left else {}
+    dead = ranges_by_device(database.execute(SQL["dead_frames"], (vehicles,)).fetchall()) if left else {}
     in_log = waiting() if left else {}
     for device in sorted(counts.keys() | left):
         known_places = (places.get(device, []) for places in (elsewhere, dead, in_log))

@@ -8,6 +8,12 @@ SELECT frames_counted - frames_repaired AS counted, frames_repaired AS repaired,
        records_deferred_open AS deferred_open
 FROM serving.ledger
 
+-- name: dead_letters
+SELECT digest, vehicle_id, boot_id, seq FROM serving.dead_frame
+
+-- name: dead_frames
+SELECT vehicle_id, boot_id, seq FROM serving.dead_frame WHERE vehicle_id = ANY(%s)
+
 -- name: counted
 SELECT vehicle_id, sum(frames - frames_late)::bigint AS counted, sum(frames_late)::bigint AS repaired
 FROM odograph.vehicle_window

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.dead_letters.letters import tally
 from bridge.dead_letters.work import DeadLetters
-from infra.sql import queries
+from infra.clients.db import asked
 from load_tests.mqtt_flood import vehicle_id
 from tests.integration.bridge_support import (
     all_in_order,
@@ -73,5 +73,5 @@ def test_what_kafka_refused_goes_in_again_once_it_may_and_twice_changes_no_resul
     records = read(lane, "telemetry")
     assert len(records) == 4
     assert {vehicle: sorted(seqs) for vehicle, seqs in sequences(records).items()} == all_in_order(1, 3)
-    frames_known = queries.dead_frames(lane.endpoints.db_ingest_url)
-    assert [known[1:] for known in frames_known] == [(vehicle_id(0), 1, 1)]
+    known = "SELECT vehicle_id, boot_id, seq FROM serving.dead_frame"
+    assert asked(lane.endpoints.db_ingest_url, known) == [(vehicle_id(0), 1, 1)]
