@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import accumulate, chain, groupby, product
 from operator import itemgetter
 from typing import Final
@@ -104,10 +103,13 @@ class Remake:
         rows: list[Made] = []
         if self.windows is not None:
             windows.give_out()
-            vehicle = [table.filter(_among(table, self.wanted)) for table in windows.found.vehicle]
-            for kind, found in ((VEHICLE, vehicle), (SHARES, windows.found.shares)):
+            whose, shares = _among(self.wanted), windows.found.shares
+            vehicle = [table.filter(whose) for table in windows.found.vehicle]
+            for kind, found, start in ((VEHICLE, vehicle, "window_start"), (SHARES, shares, "start_ms")):
+                start_ms = pc.field(start).cast(pa.int64())  # a frame may reach beyond what is made
+                inside = (start_ms >= self.windows[0]) & (start_ms < self.windows[1])
                 if found:
-                    rows.append((kind, None, ipc_of(_begun_in(pa.concat_tables(found), *self.windows))))
+                    rows.append((kind, None, ipc_of(pa.concat_tables(found).filter(inside))))
         if features:
             # A log is in order of receipt, and two of them (a day that was filled in has a topic and offsets
             # of its own) lie side by side by it.
@@ -122,11 +124,10 @@ class Remake:
     def _parts(self, records: pa.Table) -> Iterator[tuple[tuple[bool, ...], pa.Table]]:
         """Records by whether they reach the windows, and their vehicles go through the core."""
         from_ms, until_ms = self.windows or (0, 0)
-        last_ms = pc.add(records["t0_ms"], records["span_ms"])
-        reached = pc.and_(pc.less(records["t0_ms"], until_ms), pc.greater_equal(last_ms, from_ms))
-        flags = (reached, _among(records, self.works))
-        for chosen in product((True, False), repeat=len(flags)):
-            some = records.filter(reduce(pc.and_, map(pc.equal, flags, chosen)))
+        t0_ms, span_ms, rerun = pc.field("t0_ms"), pc.field("span_ms"), _among(self.works)
+        reached = (t0_ms < until_ms) & (t0_ms + span_ms >= from_ms)
+        for chosen in product((True, False), repeat=2):
+            some = records.filter((reached == chosen[0]) & (rerun == chosen[1]))
             if some.num_rows:
                 yield chosen, some
 
@@ -157,17 +158,10 @@ class Remake:
                     yield STREAMED, row
 
 
-def _among(rows: pa.Table, vehicles: Iterable[str] | None) -> pa.ChunkedArray:
+def _among(vehicles: Iterable[str] | None) -> pc.Expression:
     """Which rows are of these vehicles; None: all."""
-    ids = rows["vehicle_id"]
-    return pc.is_in(ids, ids.unique() if vehicles is None else pa.array([*vehicles], pa.string()))
-
-
-def _begun_in(rows: pa.Table, from_ms: int, until_ms: int) -> pa.Table:
-    """A frame may reach beyond the windows that are made."""
-    name = "start_ms" if "start_ms" in rows.column_names else "window_start"
-    start_ms = rows[name].cast(pa.int64())
-    return rows.filter(pc.and_(pc.greater_equal(start_ms, from_ms), pc.less(start_ms, until_ms)))
+    ids = pa.array([*(vehicles or ())], pa.string())
+    return pc.scalar(True) if vehicles is None else pc.field("vehicle_id").isin(ids)
 
 
 def vehicles_in(files: Sequence[ArchiveFile], wanted: Wanted) -> list[str]:

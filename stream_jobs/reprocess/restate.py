@@ -149,8 +149,7 @@ class Restater:
         """The vehicles; journeys of which the archive has forgotten the stop before them stay as they are."""
         found = self.database.run(lambda c: works(c, seen_ms))
         known_ms = (reader.oldest_ms(self._archive) if found else None) or 0
-        kept = (w.stop_ms is None or w.stop_ms // HOUR_MS * HOUR_MS >= known_ms for w in found)
-        return [replace(w, journeys=w.journeys and is_kept) for w, is_kept in zip(found, kept, strict=True)]
+        return [replace(w, journeys=w.closed and (w.stop_ms or known_ms) >= known_ms) for w in found]
 
     def records(
         self, starts: Sequence[int], works: Iterable[Work] = (), run: Run | None = None
