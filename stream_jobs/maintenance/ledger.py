@@ -46,24 +46,18 @@ class HourlyLedger:
         if closed_ms is None:
             return 0
         settings, lateness_ms = self.settings, clock_limits(self.settings).lateness_ms
-        hours = self.database.run(partial(self._due, end_ms=closed_ms - lateness_ms))
+        until = closed_ms - lateness_ms
+        newest = until // HOUR_MS * HOUR_MS
+        oldest = newest - (settings.ledger.hours - 1) * HOUR_MS
+        marks = {"since": self._looked_ms - SLACK_MS, "oldest": oldest, "newest": newest, "until": until}
+        hours = self.database.run(partial(fetch, statement=SQL["due"], parameters=marks))
         devices = edge.devices(settings.paths.home)
-        for hour in hours:
+        for (hour,) in hours:
             scope = Scope(hour, hour + HOUR_MS).closed(closed_ms, lateness_ms, settings.jobs.window_s * 1000)
             account = collect(settings, self.addresses, scope, runs=devices)
             self.database.run(partial(put, hour_ms=hour, account=account))
         self._looked_ms = closed_ms
         return len(hours)
-
-    def _due(self, connection: Connection, end_ms: int) -> list[int]:
-        """Those since the last one in the table, those not over then, those of late frames."""
-        now_hour = end_ms // HOUR_MS * HOUR_MS
-        oldest = now_hour - (self.settings.ledger.hours - 1) * HOUR_MS
-        ((last,),) = fetch(connection, SQL["last"])
-        first = now_hour - HOUR_MS if last is None else max(last, oldest)
-        marks = {"since": self._looked_ms - SLACK_MS, "oldest": oldest, "until": end_ms}
-        late = [hour for (hour,) in fetch(connection, SQL["due"], marks)]
-        return sorted({*late, *range(first, end_ms, HOUR_MS)})
 
 
 def put(connection: Connection, hour_ms: int, account: Account) -> None:
