@@ -19,7 +19,7 @@ from stream_jobs.alerts.derive import AlertRow
 from stream_jobs.app.telemetry import ipc_of
 from stream_jobs.archive import reader
 from stream_jobs.archive.reader import ArchiveFile
-from stream_jobs.reprocess.queue import Interval, Work
+from stream_jobs.reprocess.queue import NONE, Interval, Work
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles.core import Core
@@ -56,18 +56,16 @@ class Wanted:
     vehicles or of ``vehicle``; and those that begin in ``times``: of a vehicle, from and until, ms.
     """
 
-    windows: Interval | None
+    windows: Interval
     received: Interval
     vehicle: str | None = None
     times: Sequence[tuple[str, int, int]] = ()
 
     def sql(self, what: str, records: str = "{records}", times: str = "{times}") -> str:
         """The SELECT of ``what``: plain enough for DuckDB and Spark, which puts its own tables in {}."""
-        of_windows = ""
-        if self.windows is not None:
-            whose = "" if self.vehicle is None else f"r.vehicle_id = {reader.quoted(self.vehicle)} AND"
-            of_windows = SQL["of_windows"].format(*self.windows, *self.received, whose=whose)
-        return SQL["wanted"].format(what=what, records=records, times=times, of_windows=of_windows)
+        whose = "" if self.vehicle is None else f"r.vehicle_id = {reader.quoted(self.vehicle)} AND"
+        bounds = (*self.windows, *self.received)
+        return SQL["wanted"].format(*bounds, what=what, records=records, times=times, whose=whose)
 
 
 class Remake:
@@ -82,7 +80,7 @@ class Remake:
 
     def __init__(
         self, settings: Settings, rule_set: RuleSet, works: Mapping[str, Work] | None, seen_ms: int,
-        windows: Interval | None = None, wanted: Iterable[str] | None = None,
+        windows: Interval = NONE, wanted: Iterable[str] | None = None,
     ) -> None:  # fmt: skip
         self.jobs, self.roads = settings.jobs, lookup_of(settings)
         self.stage, self.rule_set = vehicle_stage(settings, rule_set), rule_set
@@ -101,15 +99,14 @@ class Remake:
                     features.append(self.stage.features(batch))
                     came.append((batch.log_offset, batch.partition, batch.received_ms))
         rows: list[Made] = []
-        if self.windows is not None:
-            windows.give_out()
-            whose, shares = _among(self.wanted), windows.found.shares
-            vehicle = [table.filter(whose) for table in windows.found.vehicle]
-            for kind, found, start in ((VEHICLE, vehicle, "window_start"), (SHARES, shares, "start_ms")):
-                start_ms = pc.field(start).cast(pa.int64())  # a frame may reach beyond what is made
-                inside = (start_ms >= self.windows[0]) & (start_ms < self.windows[1])
-                if found:
-                    rows.append((kind, None, ipc_of(pa.concat_tables(found).filter(inside))))
+        windows.give_out()
+        whose, shares = _among(self.wanted), windows.found.shares
+        vehicle = [table.filter(whose) for table in windows.found.vehicle]
+        for kind, found, start in ((VEHICLE, vehicle, "window_start"), (SHARES, shares, "start_ms")):
+            start_ms = pc.field(start).cast(pa.int64())  # a frame may reach beyond what is made
+            inside = (start_ms >= self.windows[0]) & (start_ms < self.windows[1])
+            if found:
+                rows.append((kind, None, ipc_of(pa.concat_tables(found).filter(inside))))
         if features:
             # A log is in order of receipt, and two of them (a day that was filled in has a topic and offsets
             # of its own) lie side by side by it.
@@ -123,7 +120,7 @@ class Remake:
 
     def _parts(self, records: pa.Table) -> Iterator[tuple[tuple[bool, ...], pa.Table]]:
         """Records by whether they reach the windows, and their vehicles go through the core."""
-        from_ms, until_ms = self.windows or (0, 0)
+        from_ms, until_ms = self.windows
         t0_ms, span_ms, rerun = pc.field("t0_ms"), pc.field("span_ms"), _among(self.works)
         reached = (t0_ms < until_ms) & (t0_ms + span_ms >= from_ms)
         for chosen in product((True, False), repeat=2):

@@ -28,6 +28,7 @@ SQL: Final = sql_of(__file__)
 GRACE_MS: Final = 2_000  # so late in the log a record does not reopen a restated window
 
 Interval = tuple[int, int]
+NONE: Final = (0, 0)  # for an interval: no moment lies in it
 
 
 def moment(at_ms: int) -> datetime:

@@ -26,7 +26,7 @@ from stream_jobs.archive.reader import ArchiveFile
 from stream_jobs.reprocess import feed, queue
 from stream_jobs.reprocess.alerts import restate_alerts
 from stream_jobs.reprocess.feed import Feeder, Wanted
-from stream_jobs.reprocess.queue import Counts, Interval, LateFrame, Run, Work, Works, moment
+from stream_jobs.reprocess.queue import NONE, Counts, Interval, LateFrame, Run, Work, Works, moment
 from stream_jobs.rules.model import Clone, Silence, load_rules
 from stream_jobs.rules.rule_set import of_rules
 from stream_jobs.vehicles.rows import RESTATED, Row, TripRow, tables_of, unpack
@@ -115,8 +115,8 @@ class Restater:
     def _restate(self, starts: Sequence[int], works: Works | None, seen_ms: int, run: Run | None) -> Counts:
         # Late frames before files: each that is listed here is in the files that are found after it.
         road_ms, rules = self.grid.road_window_ms, self._rules if run else of_rules(())
-        windows = (starts[0], starts[-1] + road_ms) if starts else None
-        listed = self.database.run(lambda c: queue.open_late(c, *windows, seen_ms)) if windows else []
+        windows = (starts[0], starts[-1] + road_ms) if starts else NONE
+        listed = self.database.run(lambda c: queue.open_late(c, *windows, seen_ms)) if starts else []
         left = queue.left_out(listed, starts, road_ms, self._left)
         late = [frame for frame, out_of in left.items() if not out_of]
         waiting = {work.vehicle_id: work for work in self._works(works, seen_ms)} if works else {}
@@ -136,7 +136,7 @@ class Restater:
         for work in waiting.values():  # expired: nothing is known better, and never will be
             log.warning("the archive has no frames of a vehicle", vehicle_id=work.vehicle_id)
             self.database.run(partial(queue.mark_done, work=work, seen_ms=seen_ms, rules=run is not None))
-        if windows is not None:
+        if starts:
             found = self._window_rows(tables, run) if files else {}
             expired_ms = reader.expired_until_ms(self._archive, queue.hours_ms([wanted.received]))
             whole_ms = windows[0] if expired_ms is None else expired_ms + self.grid.ahead_ms
@@ -158,14 +158,10 @@ class Restater:
         lead_ms = self.settings.recompute.lead_h * HOUR_MS if run else 0
         times = [(w.vehicle_id, min(w.from_ms, w.since_ms - lead_ms), w.to_ms + queue.TAIL_MS) for w in works]
         ahead_ms, late_ms = self.grid.ahead_ms, self.settings.recompute.late_h * HOUR_MS
-        spans = [(from_ms - ahead_ms, until_ms + late_ms) for _, from_ms, until_ms in times]
-        events: list[tuple[str | None, int, int]] = [*times]
-        windows: Interval | None = None
-        received = (0, 0)
-        if starts:
-            windows, received = (starts[0], starts[-1] + self.grid.road_window_ms), self.grid.received(starts)
-            spans.append(received)
-            events.append((None, *windows))
+        windows = (starts[0], starts[-1] + self.grid.road_window_ms) if starts else NONE
+        received = self.grid.received(starts) if starts else NONE
+        spans = [received, *((from_ms - ahead_ms, until_ms + late_ms) for _, from_ms, until_ms in times)]
+        events: list[tuple[str | None, int, int]] = [*times, *([(None, *windows)] if starts else [])]
         others = self.database.run(lambda c: queue.late_hours(c, events)) if events else []
         wanted = Wanted(windows, received, run.span.vehicle_id if run else None, times)
         return reader.of_hours(self._archive, queue.hours_ms(spans, others)), wanted

@@ -56,12 +56,12 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def made(
-    settings: Settings, windows: tuple[int, int] | None, works: dict[str, Work],
+    settings: Settings, windows: tuple[int, int], works: dict[str, Work],
     wanted: set[str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Tables by kind, and rows by kind and vehicle."""
     grid = grid_of(settings)
-    starts = [T0] if windows is None else range(*windows, grid.road_window_ms)
+    starts = range(*windows, grid.road_window_ms)
     times = [(w.vehicle_id, w.from_ms, w.to_ms) for w in works.values()]
     selected = Wanted(windows, grid.received(starts), None, times)
     feeder = Feeder()
