@@ -145,7 +145,7 @@ class Work:
     to_ms: int
     stop_ms: int | None
     closed: bool
-    journeys: bool
+    journeys: bool = True
 
     def holds(self, row: Row) -> bool:
         if not isinstance(row, TripRow | StopRow | IdleRow | HarshRow):
@@ -214,7 +214,7 @@ def works(connection: Connection, seen_ms: int, times: Sequence[tuple[Any, ...]]
     """What is to be restated for ``times`` of vehicles (id, first and last ms): from stop to stop."""
     values = _lists(("vehicles", "since_ms", "until_ms"), times)
     values |= {"seen_ms": seen_ms, "look_back_ms": LOOK_BACK_MS}
-    return [Work(*row, journeys=row[-1]) for row in fetch(connection, SQL["works"], values)]
+    return [Work(*row) for row in fetch(connection, SQL["works"], values)]
 
 
 def mark_done(connection: Connection, work: Work, seen_ms: int, *, rules: bool) -> None:

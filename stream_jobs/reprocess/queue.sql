@@ -46,7 +46,7 @@ WHERE {mark} IS NULL AND noted_at <= to_timestamp(%(seen_ms)s / 1000.0)
 GROUP BY vehicle_id ORDER BY max(noted_at), vehicle_id
 
 -- name: works
--- In the order of Work, but for the last: from the stop before, or from look_back_ms before, to the stop after, or as
+-- In the order of Work: from the stop before, or from look_back_ms before, to the stop after, or as
 -- far as anything is known of; closed where there is a stop after, or no trip is under way.
 SELECT v.vehicle_id, v.since_ms, v.until_ms, coalesce(before.at_ms, v.since_ms - %(look_back_ms)s),
        coalesce(after.at_ms, greatest(v.until_ms, %(seen_ms)s)), before.at_ms,
