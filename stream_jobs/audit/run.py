@@ -151,12 +151,11 @@ def audit(settings: Settings, addresses: Endpoints, wanted: Scope, wait_s: float
         closed = wanted.closed(seen.moment_ms, limits.lateness_ms, window_ms)
         archived = (topic, seen.log, seen.committed[ARCHIVE])
         account = balanced(closed, asked_ms=wanted.until_ms, committed=archived, waiting=waiting)
-        in_log = seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0
-        clones = cloned_vehicles(settings.paths.home)
-        found = Audit(account, None, clones, account.open_records + in_log, seen)
-        settled = found.residual == 0 and (found.in_flight == 0 or time.monotonic() > end_s)
+        young = account.open_records
+        young += seen.behind(ARCHIVE) if closed.until_ms < wanted.until_ms else 0
+        settled = account.residual == 0 and (young == 0 or time.monotonic() > end_s)
         if settled or time.monotonic() > retry_until_s:
-            return found
+            return Audit(account, None, cloned_vehicles(settings.paths.home), young, seen)
         time.sleep(POLL_S)
 
 
@@ -171,11 +170,10 @@ def _quiet(
             waits = any(seen.behind(consumer) for consumer in READS)
             now = None if waits else current_ledger(settings.paths.home, addresses, ends)
             over = time.monotonic() > end_s
-            stands = now is not None and now == last
-            if now is not None and stands and (now.residual == 0 or over):
+            if now is not None and now == last and (now.residual == 0 or over):
                 found = balanced(WHOLE, committed=(ends.topic(TELEMETRY), seen.log, ends.ends(TELEMETRY)))
                 return Audit(found, now, cloned_vehicles(settings.paths.home), 0, seen)
-            if over and (now is None or (last is not None and not stands)):
+            if over and (now is None or last not in (None, now)):
                 return None
             last = now
             time.sleep(POLL_S)
