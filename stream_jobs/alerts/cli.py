@@ -165,10 +165,10 @@ def backtest(
     from stream_jobs.reprocess.queue import Span
     from stream_jobs.rules.model import load_rules
 
+    whose = None if vehicle is None else vehicle_id(vehicle, "--vehicle")
     configure("backtest")
     settings = load()
     changed, in_force = load_rules(file), load_rules(settings.jobs.rules)
-    whose = None if vehicle is None else vehicle_id(vehicle, "--vehicle")
     span = Span(moment_ms(since, "--from"), moment_ms(until, "--to"), whose)
     lead_ms = duration_ms(lead, "--lead")
     if span.until_ms <= span.from_ms:
