@@ -20,6 +20,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from infra.clients.health import in_background
 from infra.contract.errors import ServiceError
 from infra.stack.downloads import cache
 from infra.stack.downloads.cache import remove_tree
@@ -198,27 +199,21 @@ def run_shown(
     """
     console = Console(stderr=True, highlight=False)
     live = console.status(name) if console.is_terminal else None
-    steps, began_s, ended = ["at work"], time.monotonic(), threading.Event()
+    steps, began_s = ["at work"], time.monotonic()
 
     def figures() -> str:
         took = f"{time.monotonic() - began_s:.0f} s"
         size = "" if grows is None else f", {cache.folder_bytes(grows) / MIB:.0f} MiB"
         return f"{len(steps) - 1} steps, {took}{size}"
 
-    def report() -> None:
+    def report(ended: threading.Event) -> None:
         while not ended.wait(1.0 if live is not None else EVERY_S):
             (say if live is None else live.update)(f"{name}: {steps[-1]}, {figures()}")
 
     say(f"{name}: fetching")
-    reporter = threading.Thread(target=report, daemon=True)
-    with live or nullcontext():
-        reporter.start()
-        try:
-            for command, step in commands.items():
-                _run(name, command, re.compile(step), steps, env)
-        finally:
-            ended.set()
-            reporter.join()
+    with live or nullcontext(), in_background("progress", report):
+        for command, step in commands.items():
+            _run(name, command, re.compile(step), steps, env)
     say(f"{name}: done, {figures()}")
 
 
