@@ -5,14 +5,12 @@ import socket
 import ssl
 import struct
 import threading
-import urllib.error
-import urllib.request
 import uuid
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
 import paho.mqtt.client as mqtt
 import psycopg
@@ -172,7 +170,7 @@ def readiness(where: int | str) -> tuple[str | None, str | None]:
     try:
         status, said = got(where, "/readyz")
     except OSError as error:
-        return f"no answer on {str(where).partition(kafka.CA)[0]} ({getattr(error, 'reason', error)})", None
+        return f"no answer on {str(where).partition(kafka.CA)[0]} ({error})", None
     if status != HTTPStatus.OK:
         return _reasons(said), None
     return None, _reasons(said) if said.strip() not in (b"", b"{}", b"ok") else None
@@ -191,17 +189,14 @@ def got(where: int | str, path: str, host: str = "") -> tuple[int, bytes]:
 
     ``host``: the name under which it is asked, if not its address.
     """
-    ca = str(where).partition(kafka.CA)[2]
-    context = ssl.create_default_context(cafile=ca) if ca else None
-    headers = {"Host": host} if host else {}
-    asked = urllib.request.Request(f"{page(where)}{path}", headers=headers)  # noqa: S310  http or https
-    handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    place, ca = page(where).partition("://")[2], str(where).partition(kafka.CA)[2]
+    client = HTTPConnection(place, timeout=TIMEOUT_S)
+    if ca:
+        client = HTTPSConnection(place, timeout=TIMEOUT_S, context=ssl.create_default_context(cafile=ca))
     try:
-        try:
-            answer = urllib.request.build_opener(*handlers).open(asked, timeout=TIMEOUT_S)
-        except urllib.error.HTTPError as error:
-            answer = error
-        with answer:
+        with closing(client):
+            client.request("GET", path, headers={"Host": host} if host else {})
+            answer = client.getresponse()
             return answer.status, answer.read()
     except HTTPException as error:
         raise ConnectionError(f"no HTTP: {error!r}") from error
