@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any, Final
 
 from pydantic import SecretStr
@@ -27,7 +28,7 @@ from infra.settings.settings import HOME_FILE, Sections, Settings
 from infra.stack import postgres, probes, processes
 from infra.stack.downloads import cache
 from infra.stack.downloads.rootfs import apart
-from infra.stack.kafka import Node, kafka, kafka_role, new_cluster_id
+from infra.stack.kafka import ID_BYTES, Node, kafka, kafka_role
 from infra.stack.mosquitto import mosquitto
 from infra.stack.postgres import PostgresPair
 from infra.stack.service import HOST, Runner, Service
@@ -216,7 +217,7 @@ class Cluster:
     def _kafka(self, name: str, number: int) -> Service:
         file = self.base / "kafka-cluster-id"
         if not file.exists():
-            file.write_text(new_cluster_id())
+            file.write_text(token_urlsafe(ID_BYTES))
         node = Node("controller" if number == 1 else "broker", number, self.profile.kafka, file.read_text())
         jars, own = cache.jars(self._cache, "kafka")[0].parent, self.base / name
         classes = cache.class_options(self._cache, "kafka")
