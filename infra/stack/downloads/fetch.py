@@ -169,13 +169,13 @@ def _apt_install(*packages: str) -> None:
     if shutil.which("apt-get") is None:
         raise ServiceError(f"there is no apt-get here; install {named} by this system's means{WITHOUT_ROOT}")
     _require_root(f"installing {named}")
-    apt = ("apt-get", "-o", "DPkg::Lock::Timeout=300")
+    apt = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300")
     install = (*apt, "-y", "--no-install-recommends", "-q", "install", *packages)
     commands = {
         (*apt, "-q", "update"): r"^Get:\d+ \S+ (.*)",
         install: r"^(?:Get:\d+ \S+ \S+ \S+|Unpacking|Setting up) (\S+)",
     }
-    run_shown(f"apt: {named}", None, commands, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    run_shown(f"apt: {named}", None, commands)
 
 
 def _require_root(what: str) -> None:
@@ -188,10 +188,7 @@ def say(text: str) -> None:
     Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
 
 
-def run_shown(
-    name: str, grows: Path | None, commands: Mapping[tuple[str, ...], str],
-    env: Mapping[str, str] | None = None,
-) -> None:  # fmt: skip
+def run_shown(name: str, grows: Path | None, commands: Mapping[tuple[str, ...], str]) -> None:
     """Run commands and show how far they are: a live line on a terminal, else a line now and then.
 
     A line of output that matches a command's pattern is a step, named by the pattern's group. ``grows`` is a
@@ -213,17 +210,15 @@ def run_shown(
     say(f"{name}: fetching")
     with live or nullcontext(), in_background("progress", report):
         for command, step in commands.items():
-            _run(name, command, re.compile(step), steps, env)
+            _run(name, command, re.compile(step), steps)
     say(f"{name}: done, {figures()}")
 
 
-def _run(
-    name: str, command: Sequence[str], step: re.Pattern[str], steps: list[str], env: Mapping[str, str] | None
-) -> None:  # fmt: skip
+def _run(name: str, command: Sequence[str], step: re.Pattern[str], steps: list[str]) -> None:
     last: deque[str] = deque(maxlen=15)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace", env=env,
+        text=True, errors="replace",
     ) as child:  # fmt: skip
         for line in child.stdout or ():
             last.append(line.rstrip())
