@@ -20,7 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from infra.clients import kafka
 from infra.clients.db import asked, connected, session, sql_of
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ServiceError, raised_as
 from infra.stack.service import HOST, port_is_free
 
 SQL = sql_of(__file__)
@@ -67,7 +67,7 @@ def tls_server(port: int, ca: str, host: str = HOST, *, asks: bool = True) -> st
 
     Raises ServiceError where it shows no certificate of ``ca``, or takes a stranger.
     """
-    try:
+    with raised_as(ServiceError, f"port {port}: no TLS by our authority", OSError):
         context = ssl.create_default_context(cafile=ca)
         with (
             socket.create_connection((host, port), TIMEOUT_S) as plain,
@@ -81,8 +81,6 @@ def tls_server(port: int, ca: str, host: str = HOST, *, asks: bool = True) -> st
                 taken = True  # nobody sends it away
             except (ssl.SSLError, ConnectionError):  # TLS 1.3 tells of it after the handshake
                 taken = False
-    except OSError as error:
-        raise ServiceError(f"port {port}: no TLS by our authority ({error})") from error
     if taken:
         raise ServiceError(f"port {port} takes clients without a certificate")
     return version
@@ -178,10 +176,8 @@ def readiness(where: int | str) -> tuple[str | None, str | None]:
 
 def foreign_host(where: int | str) -> int:
     """The status of an answer under a host name that leads to us and is not ours; raises ServiceError."""
-    try:
+    with raised_as(ServiceError, f"{page(where)} does not answer", OSError):
         return got(where, "/livez", "rebound.invalid")[0]
-    except OSError as error:
-        raise ServiceError(f"{page(where)} does not answer ({error})") from error
 
 
 def got(where: int | str, path: str, host: str = "") -> tuple[int, bytes]:

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 import infra
 from infra.clients.waiting import looks
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError, ServiceError, raised_as
 from infra.settings.files import write_private
 from infra.settings.sections import DB_URLS, Profile
 from infra.settings.settings import HOME_FILE, Sections, Settings
@@ -307,10 +307,8 @@ def toml(sections: Sections) -> str:
 
 def _asked(where: str, path: str) -> dict[str, Any]:
     """The JSON of a server's page, which is there before what it shows; raises ServiceError."""
-    try:
+    with raised_as(ServiceError, f"{where}{path}", OSError, ValueError):
         return dict(json.loads(probes.got(where, path)[1]))
-    except (OSError, ValueError) as error:
-        raise ServiceError(f"{where}{path}: {error}") from error
 
 
 def _page(host: str, port: int, key: str) -> str:
