@@ -256,11 +256,10 @@ class PostgresPair:
     is promoted, by hand (README, runbooks).
     """
 
-    def __init__(self, home: Path, cache_dir: Path, runner: Runner, words: Passwords) -> None:
-        self._home, self._cache, self.runner, self._words = home, cache_dir, runner, words
-        self.synchronous = True
+    def __init__(self, home: Path, cache_dir: Path, runner: Runner, ports: Mapping[str, int]) -> None:
+        self._home, self._cache, self.runner, self.ports = home, cache_dir, runner, ports
+        self._words, self.synchronous = passwords(home / "secrets.json"), True
         self.file = home / "postgres-primary"
-        self.ports: Mapping[str, int] = {}
 
     def names(self) -> list[str]:
         """The primary first: at its end it sends all it has."""

@@ -25,7 +25,7 @@ from infra.contract.errors import ConfigError, ServiceError, raised_as
 from infra.settings.files import write_private
 from infra.settings.sections import DB_URLS, Profile
 from infra.settings.settings import HOME_FILE, Sections, Settings
-from infra.stack import postgres, probes, processes
+from infra.stack import probes, processes
 from infra.stack.downloads import cache
 from infra.stack.downloads.rootfs import apart
 from infra.stack.kafka import ID_BYTES, Node, kafka, kafka_role
@@ -68,16 +68,10 @@ class Cluster:
         self._settings, self.profile, self.runner = settings, settings.cluster, runner
         self._cache, self.home = settings.paths.cache.resolve(), settings.paths.home.resolve()
         self.base = self.home / "servers"
+        self._ports = dict(ports)
         self.pair: PostgresPair | None = None
         if self.profile.postgres:
-            words = postgres.passwords(self.home / "secrets.json")
-            self.pair = PostgresPair(self.home, self._cache, self.runner, words)
-        self.know_ports(ports)
-
-    def know_ports(self, ports: Mapping[str, int]) -> None:
-        self._ports = ports
-        if self.pair is not None:
-            self.pair.ports = ports
+            self.pair = PostgresPair(self.home, self._cache, self.runner, self._ports)
 
     @property
     def names(self) -> list[str]:
@@ -95,7 +89,7 @@ class Cluster:
 
     def settle(self, ports: Mapping[str, int]) -> Settings:
         """The settings with the servers' addresses on these ports, which the home keeps."""
-        self.know_ports(ports)
+        self._ports.update(ports)  # the pair's too
         if self.profile == ALONE:
             return self._settings
         kept = {"cluster": self.profile.model_dump(), "bridge": {"shards": self._settings.bridge.shards}}
