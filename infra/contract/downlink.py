@@ -169,10 +169,8 @@ def verifier(settings: Settings) -> Verifier:
 
 def public_key(path: Path, option: str) -> Ed25519PublicKey:
     """The Ed25519 key in a file that ``option`` names. Raises ConfigError."""
-    try:
+    with raised_as(ConfigError, f"{option} {path} (`odograph up` makes a default)", OSError, ValueError):
         key = pem.load_pem_public_key(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{option} {path}: {error}; `odograph up` makes the default one") from error
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"{option} {path}: an Ed25519 key is wanted")
     return key
