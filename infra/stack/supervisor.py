@@ -177,7 +177,7 @@ class Supervisor:
     def _stop(self, kept: _Kept) -> None:
         name = kept.program.name
         if kept.child is None:
-            processes.remove_pid_file(self._run_dir, name)
+            processes.pid_file(self._run_dir, name).unlink(missing_ok=True)
         elif not processes.stop_child(self._run_dir, name, kept.child, STOP_S):
             self.say(f"{name}: did not end within {STOP_S:g} s, killed")
 
