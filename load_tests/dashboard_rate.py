@@ -108,7 +108,7 @@ def served(settings: Settings, addresses: Endpoints) -> Iterator[tuple[str, int]
     finally:
         child.terminate()
         child.wait(30)
-        processes.remove_pid_file(home / "run", "dashboard")
+        processes.pid_file(home / "run", "dashboard").unlink(missing_ok=True)
 
 
 def wait_ready(child: subprocess.Popen[bytes], port: int) -> None:

@@ -102,7 +102,7 @@ class Lane:
             yield process
         finally:
             process.stop()
-            processes.remove_pid_file(self.home / "run", name)
+            processes.pid_file(self.home / "run", name).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ServiceError, raised_as
 
 CONNECT_S: Final = 3
 
@@ -96,13 +96,9 @@ def asked(url: str, query: str, values: Any = None, **options: Any) -> list[Any]
         return connection.execute(query.encode(), values).fetchall()
 
 
-@contextmanager
-def service_errors(service: str = "database") -> Iterator[None]:
+def service_errors(service: str = "database") -> AbstractContextManager[None]:
     """The driver's errors as ServiceError."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise ServiceError(f"{service}: {str(error).strip()}") from error
+    return raised_as(ServiceError, service, psycopg.Error)
 
 
 class Cause(Enum):

@@ -18,15 +18,11 @@ def connected(memory: str | None = None, spill: Path | None = None) -> Iterator[
     After two seconds DuckDB would draw a progress bar on standard output, into the JSON printed there.
     Raises ArchiveError for what DuckDB refuses: a file whose bytes are damaged, a full disk, no memory.
     """
+    given = {"memory_limit": memory, "temp_directory": spill and str(spill)}
+    limits = {name: limit for name, limit in given.items() if limit is not None}
     try:
-        with duckdb.connect(config={"threads": 1}) as connection:
+        with duckdb.connect(config={"threads": 1, "preserve_insertion_order": False, **limits}) as connection:
             connection.execute("SET enable_progress_bar = false")
-            connection.execute("SET preserve_insertion_order = false")
-            if memory is not None:
-                connection.execute(f"SET memory_limit = '{memory}'")
-            if spill is not None:
-                name = str(spill).replace("'", "''")
-                connection.execute(f"SET temp_directory = '{name}'")
             yield connection
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0]

@@ -4,7 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -60,14 +60,10 @@ class Listen:
     def names(self, asked: str | None) -> frozenset[str]:
         """Host names that are ours, ``asked`` too where it is an address: no name server leads one here."""
         own = LOOPBACK.union(self.hosts)
-        return own | {asked} if asked and self.address not in LOOPBACK and _is_address(asked) else own
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return bool(ip_address(text))
-    except ValueError:
-        return False
+        if asked and self.address not in LOOPBACK:
+            with suppress(ValueError):
+                return own | {str(ip_address(asked))}
+        return own
 
 
 class HealthServer(ThreadingHTTPServer):

@@ -4,7 +4,7 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, cast
 
@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError, ServiceError, raised_as
 from infra.contract.topics import kafka_topic
 
 TIMEOUT_S: Final = 5.0
@@ -118,13 +118,9 @@ def topics_of(bootstrap: str, timeout_s: float = TIMEOUT_S) -> dict[str, TopicMe
         return admin(bootstrap).list_topics(timeout=timeout_s).topics
 
 
-@contextmanager
-def service_errors(what: str) -> Iterator[None]:
+def service_errors(what: str) -> AbstractContextManager[None]:
     """The client's errors as ServiceError, which begins with ``what``."""
-    try:
-        yield
-    except (KafkaException, TimeoutError) as error:
-        raise ServiceError(f"{what}: {error}") from error
+    return raised_as(ServiceError, what, KafkaException, TimeoutError)
 
 
 def partition_counts(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, raised_as
 from infra.settings.files import read_secret
 
 if TYPE_CHECKING:
@@ -42,16 +42,13 @@ class MqttBroker:
         """What TLS is spoken with, None without TLS; names are always checked. Raises ConfigError."""
         if not self.tls:
             return None
-        setting = "ODOGRAPH_MQTT_CA_FILE"
-        try:
+        with raised_as(ConfigError, "ODOGRAPH_MQTT_CA_FILE", OSError):  # ssl.SSLError is one
             made = ssl.create_default_context(cafile=self.ca_file or None)
-            setting = "ODOGRAPH_MQTT_CERT_FILE or ODOGRAPH_MQTT_KEY_FILE"
+        with raised_as(ConfigError, "ODOGRAPH_MQTT_CERT_FILE or ODOGRAPH_MQTT_KEY_FILE", OSError):
             if self.cert_file:
                 read_secret(Path(self.key_file), "ODOGRAPH_MQTT_KEY_FILE")
                 # a password, even an empty one: OpenSSL asks at the terminal otherwise
-                made.load_cert_chain(self.cert_file, self.key_file or None, password="")
-        except OSError as error:  # ssl.SSLError is one
-            raise ConfigError(f"{setting}: {error}") from error
+                made.load_cert_chain(self.cert_file, self.key_file, password="")
         return made
 
     def log_in(self, client: "Client") -> None:

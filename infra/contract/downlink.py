@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from infra.contract import frame
-from infra.contract.errors import ConfigError, ContractError
+from infra.contract.errors import ConfigError, ContractError, raised_as
 from infra.contract.frame import MAX_INT, SCHEMA, Frame, check_vehicle, require_int
 from infra.contract.messages import ALERT_MAX_BYTES, SEVERITIES
 from infra.contract.topics import EVERYBODY, VEHICLE_ID
@@ -150,10 +150,8 @@ def signer(settings: Settings) -> Signer:
 def private_key(path: Path, option: str) -> Ed25519PrivateKey:
     """The Ed25519 key in a private file that ``option`` names. Raises ConfigError."""
     text = read_secret(path, f"{option} (`odograph up` makes the default one)")
-    try:
+    with raised_as(ConfigError, f"{option} {path}", ValueError, TypeError):
         key = pem.load_pem_private_key(text.encode(), None)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{option} {path}: {error}") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"{option} {path}: an Ed25519 key is wanted")
     return key
@@ -171,10 +169,8 @@ def verifier(settings: Settings) -> Verifier:
 
 def public_key(path: Path, option: str) -> Ed25519PublicKey:
     """The Ed25519 key in a file that ``option`` names. Raises ConfigError."""
-    try:
+    with raised_as(ConfigError, f"{option} {path} (`odograph up` makes a default)", OSError, ValueError):
         key = pem.load_pem_public_key(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{option} {path}: {error}; `odograph up` makes the default one") from error
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"{option} {path}: an Ed25519 key is wanted")
     return key

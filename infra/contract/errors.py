@@ -8,6 +8,8 @@ OdographError
 """
 
 import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -53,6 +55,18 @@ class ContractError(OdographError):
         self.reason = reason
         self.detail = detail
 
+
+@contextmanager
+def raised_as(kind: Callable[[str], OdographError], what: str, *errors: type[Exception]) -> Iterator[None]:
+    """``errors`` of the block as one of ours, which begins with ``what``."""
+    try:
+        yield
+    except errors as error:
+        raise kind(f"{what}: {str(error).strip()}") from error
+
+
+MALFORMED: Final = (ValueError, TypeError, KeyError, AttributeError)
+"""What it raises to read a value that is of another form."""
 
 REASONS = (
     "too_large", "bad_topic", "unknown_topic", "bad_json", "bad_schema", "bad_identity", "identity_mismatch",

@@ -8,8 +8,9 @@ What a device sends is bounded: the bridge enforces it, the event store once mor
 another way, and the tables' CHECKs repeat it. PostgreSQL stores no U+0000.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import chain
 from typing import Annotated, Any, Final
 
 import orjson
@@ -79,20 +80,19 @@ def load_object(raw: bytes, max_bytes: int) -> Frame:
         raise ContractError("bad_json", str(error)) from error
     if type(value) is not dict:
         raise ContractError("bad_json", f"a JSON object was expected, not {type(value).__name__}")
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
-        _check_depth(value)
+    deep = raw.count(b"[") + raw.count(b"{") > MAX_DEPTH
+    if deep and any(depth == MAX_DEPTH for depth, _ in enumerate(_levels(value))):
+        raise ContractError("bad_json", f"nested deeper than {MAX_DEPTH} levels")
     return value
 
 
-def _check_depth(value: Frame) -> None:
-    """Raise ContractError for more than MAX_DEPTH levels; level by level, so that none is too deep for us."""
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        inner = [child for node in level for child in (node.values() if type(node) is dict else node)]
+def _levels(message: Frame) -> Iterator[list[Any]]:
+    """The objects and arrays of a message, level by level: by calls one could be too deep for us."""
+    level: list[Any] = [message]
+    while level:
+        yield level
+        inner = (child for node in level for child in (node.values() if type(node) is dict else node))
         level = [child for child in inner if type(child) in (dict, list)]
-        if not level:
-            return
-    raise ContractError("bad_json", f"nested deeper than {MAX_DEPTH} levels")
 
 
 def check_identity(message: Frame) -> None:
@@ -166,22 +166,16 @@ def _check_codes(name: str, codes: Any) -> None:
 
 def check_bounded(message: dict[str, Any]) -> None:
     """Raise ContractError for a text, an array or a number anywhere in ``message`` that is out of bounds."""
-    level: list[Any] = [message]
-    while level:
-        inner: list[Any] = []
-        for node in level:
-            if len(node) > ITEMS:
-                raise ContractError("bad_shape", f"{len(node)} elements together, at most {ITEMS}")
-            for child in [*node, *node.values()] if type(node) is dict else node:
-                kind = type(child)
-                if kind in (dict, list):
-                    inner.append(child)
-                elif kind is str and (len(child) > TEXT_CHARS or "\0" in child):
-                    what = f"not a text of at most {TEXT_CHARS} characters without U+0000"
-                    raise ContractError("bad_value", f"{shown(child)} is {what}")
-                elif kind in (int, float) and not -MAX_INT <= child <= MAX_INT:
-                    raise ContractError("bad_value", f"{shown(child)} is not a number within 2^53")
-        level = inner
+    for node in chain.from_iterable(_levels(message)):
+        if len(node) > ITEMS:
+            raise ContractError("bad_shape", f"{len(node)} elements together, at most {ITEMS}")
+        for child in [*node, *node.values()] if type(node) is dict else node:
+            kind = type(child)
+            if kind is str and (len(child) > TEXT_CHARS or "\0" in child):
+                what = f"not a text of at most {TEXT_CHARS} characters without U+0000"
+                raise ContractError("bad_value", f"{shown(child)} is {what}")
+            if kind in (int, float) and not -MAX_INT <= child <= MAX_INT:
+                raise ContractError("bad_value", f"{shown(child)} is not a number within 2^53")
 
 
 Validator = Callable[[bytes], bool]

@@ -8,11 +8,12 @@ batches. The store tells its word on each (vehicle, cause) in the compacted topi
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Final, Self
 
 import orjson
 
-from infra.contract.errors import ContractError
+from infra.contract.errors import MALFORMED, ContractError, raised_as
 from infra.contract.messages import FLEET
 
 JOIN_MS: Final = 3_600_000
@@ -59,12 +60,10 @@ class Causes:
     @classmethod
     def decode(cls, value: bytes) -> Self:
         """Raises ContractError."""
-        try:
+        with raised_as(partial(ContractError, "bad_shape"), "no table of causes", *MALFORMED):
             table = orjson.loads(value)
             by_cause = {name: Terms(**terms) for name, terms in table["by_cause"].items()}
             return cls(table["by_rule"], by_cause, tuple(table.get("apart", ())))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ContractError("bad_shape", f"no table of causes: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +89,9 @@ class Piece:
     @classmethod
     def decode(cls, value: bytes) -> tuple[str, Self]:
         """Cause and piece in a record; raises ContractError."""
-        try:
+        with raised_as(partial(ContractError, "bad_shape"), "no incident", *MALFORMED):
             found = orjson.loads(value)
             return str(found.pop("cause")), cls(**found)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ContractError("bad_shape", f"no incident: {error}") from error
 
 
 def joined(pieces: Sequence[Piece], terms: Terms) -> list[list[Piece]]:

@@ -7,12 +7,13 @@ that judges part 0 finds what it would find in the whole.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final, Literal, NamedTuple, Self, get_args
 
 import orjson
 
 from infra.contract import frame
-from infra.contract.errors import ContractError
+from infra.contract.errors import MALFORMED, ContractError, raised_as
 from infra.contract.frame import LAST_MS, Frame, check_bounded, check_identity, check_text, require_int, shown
 
 STATUS_MAX_BYTES: Final = 8 * 1024
@@ -258,8 +259,6 @@ class Deferral:
     @classmethod
     def decode(cls, value: bytes) -> Self:
         """Raises ContractError."""
-        try:
+        with raised_as(partial(ContractError, "bad_shape"), "no policy of deferral", *MALFORMED):
             found = orjson.loads(value)
             return cls(tuple(map(str, found["classes"])), float(found["show_every_s"]))
-        except (ValueError, TypeError, KeyError) as error:
-            raise ContractError("bad_shape", f"no policy of deferral: {error}") from error

@@ -61,11 +61,9 @@ def running(
             coming = pool.submit(stack.up)
             if stack.by_users:
                 coming.result()  # programs are users with homes, which it makes
-            wanted = stack.programs()
-            first = [program for program in wanted if program.name.startswith(FIRST)]
             keeper = supervisor.Supervisor(
-                stack.home, first, say, services=stack.kept, respawn=stack.respawn,
-                later=[program for program in wanted if program not in first], alone_s=ALONE_S,
+                stack.home, stack.programs(), say, services=stack.kept, respawn=stack.respawn,
+                first=lambda program: program.name.startswith(FIRST), alone_s=ALONE_S,
                 due=follow or (lambda: probes.readyz(stack.ports().get("jobs", 0)) is None),
             )  # fmt: skip
             with status.sizes_kept(stack), keeper, in_background("watch", keeper.watch):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 from pydantic_core import ErrorDetails
 
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, raised_as
 
 MAX_BYTES: Final = 16 << 20
 MAX_DEPTH: Final = 50
@@ -35,11 +35,9 @@ _UNREADABLE: Final = (yaml.YAMLError, ValueError, TypeError, AttributeError, Loo
 
 def read_secret(path: Path, option: str) -> str:
     """The text of a file that its owner alone may read, without the line's end; raises ConfigError."""
-    try:
+    with raised_as(ConfigError, f"{option} {path}", OSError, UnicodeDecodeError):
         mode = path.stat().st_mode
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option} {path}: {error}") from error
     if mode & 0o077:
         raise ConfigError(f"{option} {path}: others may read it; run: chmod 600 {path}")
     return text.rstrip("\r\n")

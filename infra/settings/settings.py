@@ -32,7 +32,7 @@ from infra.clients.health import HOST, Listen
 from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.clients.tables import rendered, table
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError, ServiceError, raised_as
 from infra.contract.policy import OPERATOR
 from infra.settings import sections
 from infra.settings.files import read_json, wanted
@@ -67,10 +67,8 @@ class _File(TomlConfigSettingsSource):
     """Raises ConfigError that names the file."""
 
     def _read_file(self, file_path: Any) -> dict[str, Any]:
-        try:
+        with raised_as(ConfigError, str(file_path), OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
             return super()._read_file(file_path)
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{file_path}: {error}") from error
 
 
 class Settings(BaseSettings):

@@ -10,12 +10,11 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import psycopg
 from psycopg import sql
 
-from infra.clients.db import Connection, connected, sql_of
+from infra.clients.db import Connection, connected, service_errors, sql_of
 from infra.contract import policy
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError
 from infra.sql import tenants
 
 FOLDER = Path(__file__).parent
@@ -85,19 +84,14 @@ def migrate(url: str, folder: Path = FOLDER) -> list[str]:
         for_fleets = tenants.is_made(connection) and (missing or tenants.is_empty(connection))
         if for_fleets:
             tenants.empty(connection)
-        done = []
         for migration in missing:
-            try:
-                with connection.transaction():
-                    connection.execute(migration.text.encode())
-                    record = "INSERT INTO odograph.migration (name, sha256) VALUES (%s, %s)"
-                    connection.execute(record, (migration.name, migration.sha256))
-            except psycopg.Error as error:
-                raise ServiceError(f"database: {migration.name}: {str(error).strip()}") from error
-            done.append(migration.name)
+            with service_errors(f"database: {migration.name}"), connection.transaction():
+                connection.execute(migration.text.encode())
+                record = "INSERT INTO odograph.migration (name, sha256) VALUES (%s, %s)"
+                connection.execute(record, (migration.name, migration.sha256))
         if for_fleets:
             tenants.rebuild(connection)
-        return done
+        return [migration.name for migration in missing]
 
 
 def make_roles(connection: Connection, owner: str) -> None:

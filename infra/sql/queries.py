@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -14,7 +14,6 @@ from infra.sql.migrate import license_of
 SQL: Final = sql_of(__file__)
 AGGREGATES: Final = ("odograph.vehicle_minute_continuous", "odograph.vehicle_hour_continuous")
 """TimescaleDB's own, where its license has them. Hours are made of minutes: in this order."""
-PIECE: Final = timedelta(days=1)
 NOTE_S: Final = 5.0
 
 log = structlog.get_logger("infra.sql")
@@ -85,17 +84,11 @@ def refresh(url: str, since: datetime, until: datetime, piece_s: float) -> int:
         if connection.execute(SQL["ours"], AGGREGATES[:1]).fetchone() != (True,):
             log.warning("continuous aggregates of another role are not refreshed", to=until.isoformat())
             return 0
-        found = pieces(*connection.execute(SQL["span"], {"since": since, "until": until}).fetchall()[0])
+        days = connection.execute(SQL["days"], {"since": since, "until": until}).fetchall()
         for name in AGGREGATES:
-            for begin, end in found:
+            for begin, end in days:
                 connection.execute(SQL["refresh"], (name, begin, end))
-        return len(found)
-
-
-def pieces(since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
-    """The span in days, the last one shorter; none where it is empty."""
-    begins = (since + k * PIECE for k in range(-((since - until) // PIECE)))
-    return [(begin, min(begin + PIECE, until)) for begin in begins]
+        return len(days)
 
 
 def note(url: str, action: str, vehicle_id: str | None, detail: str, actor: str | None = None) -> None:

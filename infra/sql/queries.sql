@@ -33,11 +33,14 @@ SELECT log_offset, digest FROM serving.reinjection WHERE reinjected_at IS NOT NU
 -- name: ours
 SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = %s::regclass
 
--- name: span
--- Whole hours of windows that are still there: a refresh over dropped ones deletes their aggregates.
-SELECT greatest(date_trunc('hour', %(since)s::timestamptz), dropped_before),
-       least(date_trunc('hour', %(until)s::timestamptz) + INTERVAL '1 hour', date_trunc('hour', now()))
-FROM odograph.retention WHERE table_name = 'vehicle_window'
+-- name: days
+-- Whole hours of windows that are still there, in days: a refresh over dropped ones deletes their aggregates.
+SELECT begins, least(begins + INTERVAL '1 day', ends)
+FROM (SELECT greatest(date_trunc('hour', %(since)s::timestamptz), dropped_before) AS since,
+             least(date_trunc('hour', %(until)s::timestamptz) + INTERVAL '1 hour', date_trunc('hour', now())) AS ends
+      FROM odograph.retention WHERE table_name = 'vehicle_window') span,
+     generate_series(since, ends, INTERVAL '1 day') AS begins
+WHERE begins < ends ORDER BY begins
 
 -- name: refresh
 CALL refresh_continuous_aggregate(%s::regclass, %s::timestamptz, %s::timestamptz)

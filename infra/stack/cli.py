@@ -285,12 +285,11 @@ def run() -> None:
     os.umask(0o022)  # the group of the logs reads them, and does no more
     log.configure("supervisor")
     stack, say = _stack(), structlog.get_logger().info
-    found, port = stack.programs(), stack.ports()["jobs"]
-    standbys = [program for program in found if "ODOGRAPH_PATHS_HOME" in program.env]
-    first = [program for program in found if program not in standbys]
+    port = stack.ports()["jobs"]
     keeper = supervisor.Supervisor(
-        stack.home, first, say, services=stack.kept, respawn=stack.respawn,
-        later=standbys, due=lambda: probes.readyz(port) is None,
+        stack.home, stack.programs(), say, services=stack.kept, respawn=stack.respawn,
+        first=lambda program: "ODOGRAPH_PATHS_HOME" not in program.env,  # of another host: a standby
+        due=lambda: probes.readyz(port) is None,
     )  # fmt: skip
     with status.sizes_kept(stack), stopped_by_signals() as stop, keeper:
         keeper.watch(stop)

@@ -1,12 +1,11 @@
 """The embedded Kafka: one KRaft node, broker and controller in one process; or several brokers."""
 
-import base64
 import shutil
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -62,12 +61,8 @@ class Node:
     cluster_id: str = ""
 
 
-def new_cluster_id() -> str:
-    """Of a new cluster."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-
-
 ALONE: Final = Node()
+ID_BYTES: Final = 16  # of a cluster's id, which is written as a URL may hold it
 
 
 def kafka_address(port: int, identities: Path | None, who: str = "{who}") -> str:
@@ -109,7 +104,7 @@ def kafka(
         seen = (jars, home, *(Path(option.partition("=")[2]) for option in options))
         return command if own is None else rootfs.as_user(USER, command, home, seen, {"HOME": data})
 
-    new = f"--cluster-id={node.cluster_id or new_cluster_id()}"
+    new = f"--cluster-id={node.cluster_id or token_urlsafe(ID_BYTES)}"
     tool = ("kafka.tools.StorageTool", "format", "--ignore-formatted", new, "-c")
     format_log = run("-Xmx128m", *JVM_OPTIONS, *options, *tool)
     return Service(

@@ -16,10 +16,10 @@ import psycopg
 from psycopg import errors, sql
 
 from infra.clients import database_url
-from infra.clients.db import Connection, session, sql_of
+from infra.clients.db import Connection, connected, session, sql_of
 from infra.clients.waiting import looks
 from infra.contract import policy
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError, ServiceError, raised_as
 from infra.settings.files import read_json, write_private
 from infra.settings.sections import Db
 from infra.sql.migrate import UNBOUNDED, has_role, make_roles, restates_compressed
@@ -205,34 +205,31 @@ def ensure_logins(db: Db, words: Passwords) -> None:
 
     Raises ConfigError naming the settings whose users are missing where the owner may not make them.
     """
-    made, lacking = addresses(db.given(), words), []
+    made = addresses(db.given(), words)
     query = "SELECT 1 FROM pg_roles WHERE rolname = %s AND rolcanlogin"
-    try:
-        with session(made["db_owner_url"], connect_timeout_s=CONNECT_S, autocommit=True) as connection:
-            for key, role, url in _logins(made):
-                user, password = database_url.login(url)
-                if password and not connection.execute(query, (user,)).fetchone():
-                    lacking.append(f"ODOGRAPH_DB_{key}".upper())
-                    _let_log_in(connection, user, password, role)
-    except errors.InsufficientPrivilege as error:
-        raise ConfigError(
-            f"{lacking[-1]}: its user is not there, and that of ODOGRAPH_DB_URL may not make it ({error}); "
-            "make it, or allow the owner CREATEROLE"
-        ) from error
-    except psycopg.Error as error:
-        raise ServiceError(f"ODOGRAPH_DB_URL: {str(error).strip()}") from error
+    options: dict[str, Any] = {"connect_timeout_s": CONNECT_S, "autocommit": True}
+    with connected(made["db_owner_url"], "ODOGRAPH_DB_URL", **options) as connection:
+        for key, role, url in _logins(made):
+            user, password = database_url.login(url)
+            if not password or connection.execute(query, (user,)).fetchone():
+                continue
+            try:
+                _let_log_in(connection, user, password, role)
+            except errors.InsufficientPrivilege as error:
+                raise ConfigError(
+                    f"ODOGRAPH_DB_{key}".upper() + ": its user is not there, and that of ODOGRAPH_DB_URL may "
+                    f"not make it ({error}); make it, or allow the owner CREATEROLE"
+                ) from error
 
 
 def check_logins(db: Db, words: Passwords) -> None:
     """Log in as each role once; raises ConfigError where that fails or the user is no member of its role."""
     for key, role, url in _logins(addresses(db.given(), words)):
         setting = f"ODOGRAPH_DB_{key}".upper()
-        try:
-            with session(url, connect_timeout_s=CONNECT_S) as connection:
-                row = connection.execute("SELECT pg_has_role(current_user, %s, 'member')", (role,)).fetchone()
-        except psycopg.Error as error:
-            own = "" if key in db.given() else f" (not set: {role} with this home's password)"
-            raise ConfigError(f"{setting}{own}: {str(error).strip()}") from error
+        own = "" if key in db.given() else f" (not set: {role} with this home's password)"
+        opened = session(url, connect_timeout_s=CONNECT_S)
+        with raised_as(ConfigError, f"{setting}{own}", psycopg.Error), opened as connection:
+            row = connection.execute("SELECT pg_has_role(current_user, %s, 'member')", (role,)).fetchone()
         if row is None or not row[0]:
             user = database_url.login(url)[0]
             raise ConfigError(f"{setting}: {user} is no member of {role}: GRANT {role} TO {user}")
@@ -259,11 +256,10 @@ class PostgresPair:
     is promoted, by hand (README, runbooks).
     """
 
-    def __init__(self, home: Path, cache_dir: Path, runner: Runner, words: Passwords) -> None:
-        self._home, self._cache, self.runner, self._words = home, cache_dir, runner, words
-        self.synchronous = True
+    def __init__(self, home: Path, cache_dir: Path, runner: Runner, ports: Mapping[str, int]) -> None:
+        self._home, self._cache, self.runner, self.ports = home, cache_dir, runner, ports
+        self._words, self.synchronous = passwords(home / "secrets.json"), True
         self.file = home / "postgres-primary"
-        self.ports: Mapping[str, int] = {}
 
     def names(self) -> list[str]:
         """The primary first: at its end it sends all it has."""

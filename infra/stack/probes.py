@@ -5,14 +5,12 @@ import socket
 import ssl
 import struct
 import threading
-import urllib.error
-import urllib.request
 import uuid
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
 import paho.mqtt.client as mqtt
 import psycopg
@@ -22,7 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from infra.clients import kafka
 from infra.clients.db import asked, connected, session, sql_of
 from infra.clients.mqtt_broker import MqttBroker
-from infra.contract.errors import ServiceError
+from infra.contract.errors import ServiceError, raised_as
 from infra.stack.service import HOST, port_is_free
 
 SQL = sql_of(__file__)
@@ -69,7 +67,7 @@ def tls_server(port: int, ca: str, host: str = HOST, *, asks: bool = True) -> st
 
     Raises ServiceError where it shows no certificate of ``ca``, or takes a stranger.
     """
-    try:
+    with raised_as(ServiceError, f"port {port}: no TLS by our authority", OSError):
         context = ssl.create_default_context(cafile=ca)
         with (
             socket.create_connection((host, port), TIMEOUT_S) as plain,
@@ -83,8 +81,6 @@ def tls_server(port: int, ca: str, host: str = HOST, *, asks: bool = True) -> st
                 taken = True  # nobody sends it away
             except (ssl.SSLError, ConnectionError):  # TLS 1.3 tells of it after the handshake
                 taken = False
-    except OSError as error:
-        raise ServiceError(f"port {port}: no TLS by our authority ({error})") from error
     if taken:
         raise ServiceError(f"port {port} takes clients without a certificate")
     return version
@@ -172,7 +168,7 @@ def readiness(where: int | str) -> tuple[str | None, str | None]:
     try:
         status, said = got(where, "/readyz")
     except OSError as error:
-        return f"no answer on {str(where).partition(kafka.CA)[0]} ({getattr(error, 'reason', error)})", None
+        return f"no answer on {str(where).partition(kafka.CA)[0]} ({error})", None
     if status != HTTPStatus.OK:
         return _reasons(said), None
     return None, _reasons(said) if said.strip() not in (b"", b"{}", b"ok") else None
@@ -180,10 +176,8 @@ def readiness(where: int | str) -> tuple[str | None, str | None]:
 
 def foreign_host(where: int | str) -> int:
     """The status of an answer under a host name that leads to us and is not ours; raises ServiceError."""
-    try:
+    with raised_as(ServiceError, f"{page(where)} does not answer", OSError):
         return got(where, "/livez", "rebound.invalid")[0]
-    except OSError as error:
-        raise ServiceError(f"{page(where)} does not answer ({error})") from error
 
 
 def got(where: int | str, path: str, host: str = "") -> tuple[int, bytes]:
@@ -191,17 +185,14 @@ def got(where: int | str, path: str, host: str = "") -> tuple[int, bytes]:
 
     ``host``: the name under which it is asked, if not its address.
     """
-    ca = str(where).partition(kafka.CA)[2]
-    context = ssl.create_default_context(cafile=ca) if ca else None
-    headers = {"Host": host} if host else {}
-    asked = urllib.request.Request(f"{page(where)}{path}", headers=headers)  # noqa: S310  http or https
-    handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    place, ca = page(where).partition("://")[2], str(where).partition(kafka.CA)[2]
+    client = HTTPConnection(place, timeout=TIMEOUT_S)
+    if ca:
+        client = HTTPSConnection(place, timeout=TIMEOUT_S, context=ssl.create_default_context(cafile=ca))
     try:
-        try:
-            answer = urllib.request.build_opener(*handlers).open(asked, timeout=TIMEOUT_S)
-        except urllib.error.HTTPError as error:
-            answer = error
-        with answer:
+        with closing(client):
+            client.request("GET", path, headers={"Host": host} if host else {})
+            answer = client.getresponse()
             return answer.status, answer.read()
     except HTTPException as error:
         raise ConnectionError(f"no HTTP: {error!r}") from error

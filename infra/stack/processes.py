@@ -127,7 +127,7 @@ def stop_child(run_dir: Path, name: str, child: subprocess.Popen[bytes], deadlin
     stop_signal = signal.SIGTERM if written is None else written.stop_signal
     ended = ticks is None or stop(Running(name, child.pid, ticks, stop_signal), deadline_s)
     child.wait()
-    remove_pid_file(run_dir, name)
+    pid_file(run_dir, name).unlink(missing_ok=True)
     return ended
 
 
@@ -136,18 +136,13 @@ def wait_gone(running: Running, deadline_s: float) -> bool:
     return any(not running.alive() for _ in looks(deadline_s, 0.01))
 
 
-def remove_pid_file(run_dir: Path, name: str) -> None:
-    """Forget a program that has ended."""
-    pid_file(run_dir, name).unlink(missing_ok=True)
-
-
 def stop_all(run_dir: Path, deadline_s: float, names: Collection[str] | None = None) -> list[str]:
     """Stop every program of this home, or those of ``names``, all at once; their names, youngest first."""
     found = [running for running in all_running(run_dir) if names is None or running.name in names]
     with ThreadPoolExecutor(max_workers=max(1, len(found))) as pool:
         list(pool.map(lambda running: stop(running, deadline_s), found))
     for running in found:
-        remove_pid_file(run_dir, running.name)
+        pid_file(run_dir, running.name).unlink(missing_ok=True)
     return [running.name for running in found]
 
 

@@ -5,7 +5,7 @@ next.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -61,28 +61,3 @@ def ends_in(text: str) -> Offsets | None:
         for topic, found in source.items() if isinstance(source, dict) else ():
             ends.setdefault(topic, {}).update({int(p): int(offset) for p, offset in found.items()})
     return ends or None
-
-
-class Taken(NamedTuple):
-    """The batch that a record is in; this or an earlier one where not ``exact``: older ones are forgotten."""
-
-    query_id: str
-    batch_id: int
-    exact: bool
-
-
-def lines_of(connection: psycopg.Connection[Any], query: str) -> list[Committed]:
-    """The ledger of a query since it last began anew, in order: the newest thousand batches or so.
-
-    Each says the id that the query had then in the place of its name.
-    """
-    rows = connection.cursor(row_factory=tuple_row).execute(SQL["lines"], (query,)).fetchall()
-    return [Committed(query_id, batch_id, offsets_of(ends)) for query_id, batch_id, ends in rows]
-
-
-def batch_of(lines: Sequence[Committed], topic: str, partition: int, offset: int) -> Taken | None:
-    """The batch of these that took a record; None while none has."""
-    for place, line in enumerate(lines):
-        if line.ends.get(topic, {}).get(partition, 0) > offset:
-            return Taken(line.query, line.batch_id, exact=line.batch_id == 0 or place > 0)
-    return None

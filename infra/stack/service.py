@@ -104,7 +104,7 @@ class Runner:
         ran = running is not None or (child is not None and child.poll() is None)
         if child is not None:  # started a moment ago, it may have no pid file yet
             processes.stop_child(self.run_dir, name, child, STOP_S)
-        processes.remove_pid_file(self.run_dir, name)
+        processes.pid_file(self.run_dir, name).unlink(missing_ok=True)
         return ran
 
     def _refuse_foreign(self, service: Service) -> None:

@@ -74,8 +74,8 @@ class Supervisor:
     Logs go to ``<home>/logs/<name>.log``, pids to ``<home>/run/<name>.pid``. ``say`` gets each start and
     exit. Services that run here are started by somebody else and go on when the supervisor ends: one that
     ends though nobody stopped it (its pid file stays) is started again by ``respawn``, which returns None
-    where that must wait and raises OdographError if it cannot be. ``later`` are programs that begin when it
-    is ``due``, at ``alone_s`` at the latest.
+    where that must wait and raises OdographError if it cannot be. Programs that are not ``first`` begin when
+    it is ``due``, at ``alone_s`` at the latest.
     """
 
     home: Path
@@ -85,7 +85,7 @@ class Supervisor:
     env: Mapping[str, str] | None = None
     services: Sequence[str] = ()
     respawn: Callable[[str], subprocess.Popen[bytes] | None] = lambda _name: None
-    later: Sequence[Program] = ()
+    first: Callable[[Program], bool] = lambda _program: True
     due: Callable[[], bool] = lambda: True
     alone_s: float = 300.0
     _kept: dict[str, _Kept] = field(default_factory=dict)
@@ -96,7 +96,8 @@ class Supervisor:
         """Start all; what an earlier supervisor left running is ended first."""
         processes.stop_all(self._run_dir, STOP_S, [program.name for program in self.programs])
         self._kept.update((name, _Kept(Program(name, ()), math.inf)) for name in self.services)
-        self._add(self.programs)
+        for program in self.programs:
+            self._kept[program.name] = _Kept(program, 0.0 if self.first(program) else math.inf)
         self.tick()
         return self
 
@@ -116,17 +117,15 @@ class Supervisor:
             with suppress(OSError):
                 self.tick()
 
-    def _add(self, programs: Sequence[Program]) -> None:
-        self._kept.update((program.name, _Kept(program, 0.0)) for program in programs)
-
     def tick(self) -> None:
         """Notice what ended, start what is due, put full logs aside. Raises OSError; the next one goes on."""
         now = time.monotonic()
         for log in (self.home / "logs").glob("*.log"):
             processes.put_full_log_aside(log)
-        if self.later and (now - self._begun_s > self.alone_s or self.due()):
-            self._add(self.later)
-            self.later = ()
+        later = [kept for kept in self._kept.values() if kept.due_s == math.inf and not kept.is_service]
+        if later and (now - self._begun_s > self.alone_s or self.due()):
+            for kept in later:
+                kept.due_s = now
         try:
             for kept in self._kept.values():
                 self._look_after(kept, now)
@@ -178,7 +177,7 @@ class Supervisor:
     def _stop(self, kept: _Kept) -> None:
         name = kept.program.name
         if kept.child is None:
-            processes.remove_pid_file(self._run_dir, name)
+            processes.pid_file(self._run_dir, name).unlink(missing_ok=True)
         elif not processes.stop_child(self._run_dir, name, kept.child, STOP_S):
             self.say(f"{name}: did not end within {STOP_S:g} s, killed")
 

@@ -272,17 +272,14 @@ class Follower:
         for query in query_offsets.all_committed(self.database):
             if copy.topic == self.topic(topics.DEFERRED) and query != "archive":
                 continue  # put off because of overload: the repair brings it into windows
-            lines = query_offsets.lines_of(self.database, query)
-            taken = query_offsets.batch_of(lines, copy.topic, copy.partition, copy.offset)
+            taken = self.row(SQL["taken"], copy.topic, str(copy.partition), query, copy.offset)
             if taken is None:
                 hops.append(Hop(f"query {query}", "not yet", "in none of its committed batches"))
                 continue
-            batch = (taken.query_id, taken.batch_id)
-            row = self.row(SQL["ledger"], *batch) or self.row(SQL["progress"], query, *batch)
-            at_ms = _ms(row["committed_at"]) if row and taken.exact else None
-            detail = f"committed with batch {taken.batch_id}" + ("" if taken.exact else " or an earlier one")
+            exact = taken["exact"]
+            detail = f"committed with batch {taken['batch_id']}{'' if exact else ' or an earlier one'}"
             detail += f"; left out: {judged}" if query != "archive" and judged != OK else ""
-            hops.append(Hop(f"query {query}", "done", detail, at_ms))
+            hops.append(Hop(f"query {query}", "done", detail, _ms(taken["committed_at"]) if exact else None))
         return sorted(hops, key=lambda hop: (hop.at_ms is None, hop.at_ms or 0))
 
     def in_tables(self, copies: Sequence[Copy], judged: str | None) -> list[Hop]:

@@ -10,12 +10,16 @@ ORDER BY received_ms, log_offset
 SELECT window_start, frames, samples, batch_id, revision, restated_at
 FROM odograph.vehicle_window WHERE vehicle_id = %s AND window_start = ANY(%s)
 
--- name: ledger
-SELECT committed_at FROM odograph.batch_ledger WHERE query_id = %s AND batch_id = %s
-
--- name: progress
-SELECT at + batch_ms * INTERVAL '1 ms' AS committed_at FROM odograph.query_progress
-WHERE query = %s AND query_id = %s AND batch_id = %s LIMIT 1
+-- name: taken
+-- The batch of a query, since it last began anew, that took a record: the first that ends behind it. Where that is the
+-- oldest line kept, and not of the query's first batch, it may have been an earlier one: exact is false.
+SELECT batch_id, committed_at, batch_id = 0 OR place > 1 AS exact
+FROM (SELECT batch_id, committed_at, row_number() OVER (ORDER BY batch_id) AS place,
+             (ends -> %s::text ->> %s::text)::bigint AS end_offset
+      FROM odograph.batch_ledger WHERE ends IS NOT NULL AND query_id = (
+          SELECT query_id FROM odograph.batch_ledger WHERE query = %s AND region = odograph.acting_region()
+          ORDER BY committed_at DESC LIMIT 1)) line
+WHERE end_offset > %s ORDER BY batch_id LIMIT 1
 
 -- name: dead
 SELECT log_offset FROM odograph.dead_letter WHERE vehicle_id = %s AND log_generation IN ('', %s)

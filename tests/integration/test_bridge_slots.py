@@ -43,7 +43,7 @@ def one_of_several(lane: Lane, number: int) -> Iterator[LaneProcess]:
         yield process
     finally:
         process.stop()
-        processes.remove_pid_file(lane.home / "run", name)
+        processes.pid_file(lane.home / "run", name).unlink(missing_ok=True)
 
 
 def several(lane: Lane) -> Settings:

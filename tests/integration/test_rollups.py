@@ -178,6 +178,7 @@ def test_whole_hours_are_refreshed_a_day_at_a_time_but_none_whose_windows_have_g
     midnight = datetime(2025, 3, 2, tzinfo=UTC)
     assert refreshed(community)[-1] == (hours, midnight, next_noon + timedelta(hours=2))
     assert queries.refresh(restates, since, noon, 60) == 0
+    assert queries.refresh(restates, midnight, midnight + timedelta(hours=23), 60) == 1, "a whole day"
 
 
 def test_a_leak_stands_in_the_view_with_its_days_and_only_once(lane: Lane, database: Database) -> None:

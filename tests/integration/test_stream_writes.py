@@ -20,6 +20,7 @@ from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.signals import BY_NAME
 from infra.stack import query_offsets
 from infra.stack.query_offsets import Committed
+from infra.trace import follow
 from load_tests.drills.link import Link
 from stream_jobs.app.database import Connection, Database, execute, fetch, insert_rows, stage
 from stream_jobs.app.sinks import ROAD, TelemetrySink, tagged, write_rows
@@ -405,9 +406,36 @@ def test_the_ledger_says_where_a_query_is_and_lets_no_batch_in_that_begins_elsew
     stream.write(8, bucket_rows(0, shares=share(0, 3)))
     newest = Committed("telemetry", 8, {"t": {0: 9}})
     assert ask(lambda c: query_offsets.committed(c, "telemetry")) == newest
-    lines = ask(lambda c: query_offsets.lines_of(c, "telemetry"))
-    assert [(line.batch_id, line.ends) for line in lines] == [(7, {"t": {0: 5}}), (8, {"t": {0: 9}})]
     database.run(lambda c: enter(c, "telemetry", "22222222-2222-3333-4444-555555555555"))
     assert ask(lambda c: query_offsets.committed(c, "telemetry")) is None
     assert ask(lambda c: query_offsets.committed_ends(c, "t")) == {"telemetry": {}}
     assert [r["vehicles"] for r in query(lane, "SELECT vehicles FROM odograph.road_share")] == [3]
+
+
+def test_a_record_is_in_the_first_batch_that_ends_behind_it(lane: Lane) -> None:
+    def taken(topic: str, offset: int) -> tuple[int, bool] | None:
+        with connected(lane.endpoints.db_owner_url) as connection:
+            values = (topic, "1", "telemetry", offset)
+            found = connection.execute(follow.SQL["taken"].encode(), values).fetchone()
+        return None if found is None else (found[0], found[2])
+
+    def note(query_id: str, batch_id: int, end: int, seconds: int) -> None:
+        with connected(lane.endpoints.db_owner_url) as connection:
+            connection.execute(
+                "INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends, committed_at)"
+                " VALUES (%s, %s, 'telemetry', 1, %s, now() + %s * INTERVAL '1 s')",
+                (query_id, batch_id, f'{{"t": {{"0": 999, "1": {end}}}}}', seconds),
+            )
+
+    first, second = (f"{digit * 8}-2222-3333-4444-555555555555" for digit in "12")
+    assert taken("t", 0) is None
+    note(first, 8, 100, seconds=1)
+    note(first, 9, 200, seconds=2)
+    assert taken("t", 150) == (9, True)
+    assert taken("t", 100) == (9, True)
+    assert taken("t", 200) is None
+    assert taken("t", 50) == (8, False), "an older batch that was forgotten may have had it"
+    assert taken("other", 50) is None
+    note(second, 0, 60, seconds=3)
+    assert taken("t", 50) == (0, True), "before its first batch there was none"
+    assert taken("t", 150) is None, "the query has begun anew"

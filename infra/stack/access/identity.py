@@ -28,7 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from infra.clients.locks import locked
 from infra.contract import downlink, evidence, policy
 from infra.contract.downlink import Signer, Verifier, private_key, private_pem, public_key
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, raised_as
 from infra.contract.frame import Frame
 from infra.contract.topics import VEHICLE_ID
 from infra.settings.files import read_json, read_secret, write_private
@@ -268,10 +268,8 @@ def ensure_keys(settings: Settings) -> None:
 def device_trust(settings: Settings) -> Trust | None:
     """The authority by which devices sign; None: there is none. Raises ConfigError."""
     path = _given_or_made(settings.crash.device_ca_file, settings.paths.home / FOLDER / DEVICES / "ca.pem")
-    try:
+    with raised_as(ConfigError, f"ODOGRAPH_CRASH_DEVICE_CA_FILE {path}", OSError, ValueError):
         return Trust(path) if path else None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"ODOGRAPH_CRASH_DEVICE_CA_FILE {path}: {error}") from error
 
 
 def signature_of(raw: bytes, devices: Trust | None, at: dt.datetime) -> str:
@@ -340,13 +338,11 @@ def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
 
 
 def _requested(request: bytes, name: str) -> Ed25519PublicKey:
-    try:
+    with raised_as(ConfigError, "--request: no certificate request (PEM)", ValueError):
         asked = x509.load_pem_x509_csr(request)
         names = [a.value for a in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         public = asked.public_key()
         sound = asked.is_signature_valid
-    except ValueError as error:
-        raise ConfigError(f"--request: no certificate request (PEM): {error}") from error
     if not sound or names != [name] or not isinstance(public, Ed25519PublicKey):
         raise ConfigError(f"--request: a request for CN={name}, signed, with an Ed25519 key, is wanted")
     return public

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import infra
 from infra.contract import downlink, policy
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ConfigError, raised_as
 from infra.settings.files import read_secret
 from infra.settings.sections import DB_URLS
 from infra.settings.settings import ENDPOINTS_FILE, HOME_FILE, PREFIX, SETTING_OF, Endpoints, Settings
@@ -197,10 +197,8 @@ def files_of(home: Path, settings: Settings, addresses: Endpoints, who: str) -> 
 def _text(setting: str, place: Path) -> str:
     """Of a file that a setting names, as it is; private it must be, but for the PUBLIC ones."""
     option = f"{PREFIX}{setting.replace('.', '_')}".upper()
-    try:
+    with raised_as(ConfigError, f"{option} {place}", OSError, UnicodeDecodeError):
         text = place.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option} {place}: {error}") from error
     if setting not in PUBLIC:
         read_secret(place, option)
     return text

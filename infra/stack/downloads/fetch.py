@@ -20,6 +20,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from infra.clients.health import in_background
 from infra.contract.errors import ServiceError
 from infra.stack.downloads import cache
 from infra.stack.downloads.cache import remove_tree
@@ -168,13 +169,13 @@ def _apt_install(*packages: str) -> None:
     if shutil.which("apt-get") is None:
         raise ServiceError(f"there is no apt-get here; install {named} by this system's means{WITHOUT_ROOT}")
     _require_root(f"installing {named}")
-    apt = ("apt-get", "-o", "DPkg::Lock::Timeout=300")
+    apt = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300")
     install = (*apt, "-y", "--no-install-recommends", "-q", "install", *packages)
     commands = {
         (*apt, "-q", "update"): r"^Get:\d+ \S+ (.*)",
         install: r"^(?:Get:\d+ \S+ \S+ \S+|Unpacking|Setting up) (\S+)",
     }
-    run_shown(f"apt: {named}", None, commands, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    run_shown(f"apt: {named}", None, commands)
 
 
 def _require_root(what: str) -> None:
@@ -187,10 +188,7 @@ def say(text: str) -> None:
     Console(stderr=True, highlight=False).print(text, markup=False, soft_wrap=True)
 
 
-def run_shown(
-    name: str, grows: Path | None, commands: Mapping[tuple[str, ...], str],
-    env: Mapping[str, str] | None = None,
-) -> None:  # fmt: skip
+def run_shown(name: str, grows: Path | None, commands: Mapping[tuple[str, ...], str]) -> None:
     """Run commands and show how far they are: a live line on a terminal, else a line now and then.
 
     A line of output that matches a command's pattern is a step, named by the pattern's group. ``grows`` is a
@@ -198,37 +196,29 @@ def run_shown(
     """
     console = Console(stderr=True, highlight=False)
     live = console.status(name) if console.is_terminal else None
-    steps, began_s, ended = ["at work"], time.monotonic(), threading.Event()
+    steps, began_s = ["at work"], time.monotonic()
 
     def figures() -> str:
         took = f"{time.monotonic() - began_s:.0f} s"
         size = "" if grows is None else f", {cache.folder_bytes(grows) / MIB:.0f} MiB"
         return f"{len(steps) - 1} steps, {took}{size}"
 
-    def report() -> None:
+    def report(ended: threading.Event) -> None:
         while not ended.wait(1.0 if live is not None else EVERY_S):
             (say if live is None else live.update)(f"{name}: {steps[-1]}, {figures()}")
 
     say(f"{name}: fetching")
-    reporter = threading.Thread(target=report, daemon=True)
-    with live or nullcontext():
-        reporter.start()
-        try:
-            for command, step in commands.items():
-                _run(name, command, re.compile(step), steps, env)
-        finally:
-            ended.set()
-            reporter.join()
+    with live or nullcontext(), in_background("progress", report):
+        for command, step in commands.items():
+            _run(name, command, re.compile(step), steps)
     say(f"{name}: done, {figures()}")
 
 
-def _run(
-    name: str, command: Sequence[str], step: re.Pattern[str], steps: list[str], env: Mapping[str, str] | None
-) -> None:  # fmt: skip
+def _run(name: str, command: Sequence[str], step: re.Pattern[str], steps: list[str]) -> None:
     last: deque[str] = deque(maxlen=15)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace", env=env,
+        text=True, errors="replace",
     ) as child:  # fmt: skip
         for line in child.stdout or ():
             last.append(line.rstrip())

@@ -14,20 +14,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any, Final
 
 from pydantic import SecretStr
 
 import infra
 from infra.clients.waiting import looks
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError, ServiceError, raised_as
 from infra.settings.files import write_private
 from infra.settings.sections import DB_URLS, Profile
 from infra.settings.settings import HOME_FILE, Sections, Settings
-from infra.stack import postgres, probes, processes
+from infra.stack import probes, processes
 from infra.stack.downloads import cache
 from infra.stack.downloads.rootfs import apart
-from infra.stack.kafka import Node, kafka, kafka_role, new_cluster_id
+from infra.stack.kafka import ID_BYTES, Node, kafka, kafka_role
 from infra.stack.mosquitto import mosquitto
 from infra.stack.postgres import PostgresPair
 from infra.stack.service import HOST, Runner, Service
@@ -67,16 +68,10 @@ class Cluster:
         self._settings, self.profile, self.runner = settings, settings.cluster, runner
         self._cache, self.home = settings.paths.cache.resolve(), settings.paths.home.resolve()
         self.base = self.home / "servers"
+        self._ports = dict(ports)
         self.pair: PostgresPair | None = None
         if self.profile.postgres:
-            words = postgres.passwords(self.home / "secrets.json")
-            self.pair = PostgresPair(self.home, self._cache, self.runner, words)
-        self.know_ports(ports)
-
-    def know_ports(self, ports: Mapping[str, int]) -> None:
-        self._ports = ports
-        if self.pair is not None:
-            self.pair.ports = ports
+            self.pair = PostgresPair(self.home, self._cache, self.runner, self._ports)
 
     @property
     def names(self) -> list[str]:
@@ -94,7 +89,7 @@ class Cluster:
 
     def settle(self, ports: Mapping[str, int]) -> Settings:
         """The settings with the servers' addresses on these ports, which the home keeps."""
-        self.know_ports(ports)
+        self._ports.update(ports)  # the pair's too
         if self.profile == ALONE:
             return self._settings
         kept = {"cluster": self.profile.model_dump(), "bridge": {"shards": self._settings.bridge.shards}}
@@ -216,7 +211,7 @@ class Cluster:
     def _kafka(self, name: str, number: int) -> Service:
         file = self.base / "kafka-cluster-id"
         if not file.exists():
-            file.write_text(new_cluster_id())
+            file.write_text(token_urlsafe(ID_BYTES))
         node = Node("controller" if number == 1 else "broker", number, self.profile.kafka, file.read_text())
         jars, own = cache.jars(self._cache, "kafka")[0].parent, self.base / name
         classes = cache.class_options(self._cache, "kafka")
@@ -306,10 +301,8 @@ def toml(sections: Sections) -> str:
 
 def _asked(where: str, path: str) -> dict[str, Any]:
     """The JSON of a server's page, which is there before what it shows; raises ServiceError."""
-    try:
+    with raised_as(ServiceError, f"{where}{path}", OSError, ValueError):
         return dict(json.loads(probes.got(where, path)[1]))
-    except (OSError, ValueError) as error:
-        raise ServiceError(f"{where}{path}: {error}") from error
 
 
 def _page(host: str, port: int, key: str) -> str:

@@ -21,7 +21,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Gauge
 
 from infra.clients.db import asked, connected, sql_of
-from infra.clients.health import HealthServer, stopped_by_signals
+from infra.clients.health import HealthServer, in_background, stopped_by_signals
 from infra.clients.kafka import LogEnds, LogReader, java_access, topics_of
 from infra.clients.leases import Lease, Term
 from infra.clients.log import refused
@@ -138,26 +138,22 @@ def fenced(command: Sequence[str], term: Term) -> Iterator[subprocess.Popen[byte
     stands still, and ends with this process.
     """
     guard = ("setpriv", "--pdeathsig", "KILL", "bash", "-c", GUARD, "guard", f"{term.left_s:.3f}")
-    ended = threading.Event()
     with subprocess.Popen((*guard, *command), stdin=subprocess.PIPE, bufsize=0) as child:
 
-        def allow() -> None:
+        def allow(ended: threading.Event) -> None:
             assert child.stdin is not None
             while not ended.wait(FENCE_S) and (left_s := term.left_s) > 0:
                 with suppress(BrokenPipeError):
                     child.stdin.write(b"%.3f\n" % left_s)
             child.kill()
 
-        allowing = threading.Thread(target=allow, name="fence", daemon=True)
-        allowing.start()
-        try:
-            yield child
-        finally:
-            child.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(STOP_S)
-            ended.set()
-            allowing.join()
+        with in_background("fence", allow):
+            try:
+                yield child
+            finally:
+                child.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(STOP_S)
 
 
 class Mirror:

@@ -6,7 +6,6 @@ every second; of one that gives no answer, twice, the connections are cut, and b
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -36,17 +35,13 @@ async def serve(port: int, targets: Sequence[int]) -> None:
 
     One that none of them takes is closed. Where none lives, all are tried.
     """
-    turn = deque(map(_Target, targets))
+    turn = [*map(_Target, targets)]  # the one that was chosen last is the last one
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError), contextlib.closing(writer):
-            untried = {target for target in turn if target.lives} or {*turn}
-            while untried:
-                turn.rotate()  # other connections turn it too, while this one waits
-                target = turn[0]
-                if target not in untried:
-                    continue
-                untried.remove(target)
+            for target in [target for target in turn if target.lives] or [*turn]:
+                turn.remove(target)
+                turn.append(target)
                 try:
                     back, there = await asyncio.open_connection(HOST, target.port)
                 except ConnectionError:

@@ -7,7 +7,7 @@ begins anew.
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -107,10 +107,15 @@ def fail_over(settings: Settings, to: str, catch_up_s: float, say: Say) -> None:
         return
     if now.copies_to != to:
         raise ConfigError(f"this log is no copy of {now.active}'s: first, here: odograph failover --follow")
-    spans = _caught_up(settings, where.kafka_bootstrap, catch_up_s)
-    copied = mirror.copied(where.kafka_bootstrap, region.other_name, prefix)
+    kafka = where.kafka_bootstrap
+    lacking: dict[Place, Span] | None = None
+    with suppress(ServiceError):  # it is away
+        lacking = _lacking(region.other_kafka, kafka, region.other_name, prefix, catch_up_s)
+    least = "at least " if lacking is None else ""
+    copied = mirror.copied(kafka, region.other_name, prefix)
     with connected(where.db_owner_url) as database:
-        lacking = mirror.behind(known_spans(database, prefix) if spans is None else spans, copied)
+        if lacking is None:
+            lacking = mirror.behind(known_spans(database, prefix), copied)
         rows = [(now.active, *place, *span) for place, span in sorted(lacking.items())]
         if not database.execute(SQL["act"], {"region": to, "ttl_s": settings.lease.ttl_s}).rowcount:
             raise ServiceError("another command has changed the regions: see odograph status, then again")
@@ -120,7 +125,7 @@ def fail_over(settings: Settings, to: str, catch_up_s: float, say: Say) -> None:
         database.execute(SQL["anew"])
     say(f"region {to} acts")
     count = sum(end - begin for begin, end in lacking.values())
-    say(f"{'at least ' if spans is None else ''}{count:,} records of {now.active} were not copied")
+    say(f"{least}{count:,} records of {now.active} were not copied")
     for each in uncopied(where.db_owner_url):
         say(str(each))
 
@@ -153,17 +158,11 @@ def follow(settings: Settings, wait_s: float, say: Say) -> None:
 
 def known_spans(database: Connection, prefix: str) -> dict[Place, Span]:
     """What the active region's log holds at least: what its programs and its watch have read of it."""
-    ends: dict[Place, int] = {}
-
-    def told(places: Iterable[tuple[str, int, int]]) -> None:
-        for topic, partition, end in places:
-            place = topic.removeprefix(prefix), partition
-            ends[place] = max(ends.get(place, 0), end)
-
+    ends = database.execute(SQL["ends"]).fetchall()
     for done in all_committed(database).values():
-        told((topic, p, end) for topic, of in done.ends.items() for p, end in of.items())
-    told(database.execute(SQL["ends"]).fetchall())
-    return {place: (0, end) for place, end in ends.items() if place[0] in COPIED}
+        ends += ((topic, p, end) for topic, of in done.ends.items() for p, end in of.items())
+    furthest = {(topic.removeprefix(prefix), p): end for topic, p, end in sorted(ends)}  # it is the last one
+    return {place: (0, end) for place, end in furthest.items() if place[0] in COPIED}
 
 
 def _known_role(url: str) -> Role:
@@ -173,29 +172,21 @@ def _known_role(url: str) -> Role:
     return now
 
 
-def _caught_up(settings: Settings, bootstrap: str, wait_s: float) -> Mapping[Place, Span] | None:
-    """What the other region's log holds, once the copy has that or in ``wait_s``; None: it is away."""
-    region, prefix = settings.region, settings.kafka.prefix
-    spans: Mapping[Place, Span] = {}
-    with suppress(ServiceError):
-        for _ in looks(wait_s, POLL_S):
-            spans = mirror.spans_of(region.other_kafka, prefix)
-            if not mirror.behind(spans, mirror.copied(bootstrap, region.other_name, prefix)):
-                break
-        return spans
-    return None
+def _lacking(log: str, copy: str, source: str, prefix: str, wait_s: float) -> dict[Place, Span]:
+    """What the copy in another Kafka lacks of the log of region ``source``, at the latest after this time."""
+    lacking: dict[Place, Span] = {}
+    for _ in looks(wait_s, POLL_S):
+        if not (lacking := mirror.behind(mirror.spans_of(log, prefix), mirror.copied(copy, source, prefix))):
+            break
+    return lacking
 
 
 def _require_whole(settings: Settings, bootstrap: str, wait_s: float) -> None:
     """Raises ServiceError unless the other region's log has all of this one's."""
-    region, prefix = settings.region, settings.kafka.prefix
-    lacking: Mapping[Place, Span] = {}
-    for _ in looks(wait_s, POLL_S):
-        copied = mirror.copied(region.other_kafka, region.name, prefix)
-        if not (lacking := mirror.behind(mirror.spans_of(bootstrap, prefix), copied)):
-            return
-    spans = ", ".join(f"{t} {p}: {a} to {b - 1}" for (t, p), (a, b) in sorted(lacking.items()))
-    raise ServiceError(f"{region.other_name} has not got all of this log, its mirror brings it: {spans}")
+    region = settings.region
+    if lacking := _lacking(bootstrap, region.other_kafka, region.name, settings.kafka.prefix, wait_s):
+        spans = ", ".join(f"{t} {p}: {a} to {b - 1}" for (t, p), (a, b) in sorted(lacking.items()))
+        raise ServiceError(f"{region.other_name} has not got all of this log, its mirror brings it: {spans}")
 
 
 def _until_mirror_ended(url: str) -> None:

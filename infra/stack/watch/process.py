@@ -146,8 +146,7 @@ class Watch:
         places_ = self._places(connection, ends, read_to)
         with connection.transaction(), connection.cursor() as cursor:
             cursor.executemany(SQL["sample"], [row | {"good_s": good_s} for row in rows])
-            if places_:
-                cursor.executemany(SQL["place"], [(*place, acting, good_s) for place in places_])
+            cursor.executemany(SQL["place"], [(*place, acting, good_s) for place in places_])
         self._before, self._log_before = readings, (time.monotonic(), ends)
         self._rates = {place.partition: place.rate_per_s for place in places_ if place.topic == KEYED}
         self._judge(connection)
@@ -172,14 +171,14 @@ class Watch:
         self, connection: Connection, ends: Mapping[str, samples.Ends], read_to: Mapping[str, samples.Ends]
     ) -> list[samples.Place]:
         at_s, before = self._log_before
-        seconds = time.monotonic() - at_s if before else None
+        seconds = time.monotonic() - at_s
         by_query = query_offsets.committed_ends(connection, self._ends.topic("telemetry"))
         readers = [(query, "telemetry", read) for query, read in by_query.items()]
         readers += [("events", topic, read) for topic, read in read_to.items()]
         found: list[samples.Place] = []
         for reader, topic, read in readers:
             if topic in ends:
-                found += samples.places(reader, topic, ends[topic], read, before.get(topic), seconds)
+                found += samples.places(reader, topic, ends[topic], read, before.get(topic, {}), seconds)
         return found
 
     def _judge(self, connection: Connection) -> None:

@@ -141,8 +141,8 @@ def _risen(now: float | None, before: float | None) -> float | None:
     return None if now is None or before is None or now < before else now - before
 
 
-def _per(amount: float | None, seconds: float | None) -> float | None:
-    return None if amount is None or not seconds or seconds <= 0 else amount / seconds
+def _per(amount: float | None, seconds: float) -> float | None:
+    return None if amount is None or seconds <= 0 else amount / seconds
 
 
 class Place(NamedTuple):
@@ -156,13 +156,10 @@ class Place(NamedTuple):
     rate_per_s: float | None
 
 
-def places(
-    reader: str, topic: str, ends: Ends, read: Ends, before: Ends | None, seconds: float | None
-) -> list[Place]:
+def places(reader: str, topic: str, ends: Ends, read: Ends, before: Ends, seconds: float) -> list[Place]:
     """A reader's places in a topic; a partition that it never read stands at its beginning, 0."""
-    old = before or {}
     return [
-        Place(reader, topic, n, end, min(end, read.get(n, 0)), _per(_risen(end, old.get(n)), seconds))
+        Place(reader, topic, n, end, min(end, read.get(n, 0)), _per(_risen(end, before.get(n)), seconds))
         for n, end in sorted(ends.items())
     ]
 

@@ -107,7 +107,7 @@ def _stop(site: Site, *names: str) -> None:
 def _up(site: Site, mutant: str | None) -> int | None:
     site.start("up", program(mutant, "up", "--services-only"))
     code = site.ended("up", UP_S)
-    processes.remove_pid_file(site.run_dir, "up")
+    processes.pid_file(site.run_dir, "up").unlink(missing_ok=True)
     return code
 
 

@@ -71,8 +71,11 @@ def test_a_log_that_grows_without_end_is_bounded_while_its_program_runs(
 
 def test_a_program_that_begins_later_is_kept_running_too(tmp_path: Path) -> None:
     due = threading.Event()
-    keeper = Supervisor(tmp_path, [], print, QUICK, later=[SLEEPER], due=due.is_set)
+    left = processes.spawn(tmp_path / "run", "sleeper", SLEEPER.command, tmp_path / "logs" / "sleeper.log")
+    assert pid_of(tmp_path, "sleeper") == left.pid
+    keeper = Supervisor(tmp_path, [SLEEPER], print, QUICK, first=lambda _: False, due=due.is_set)
     with keeper, in_background("watch", keeper.watch):
+        assert left.wait(60) == -signal.SIGTERM, "of an earlier supervisor"
         assert processes.find(tmp_path / "run", "sleeper") is None
         due.set()
         first = pid_of(tmp_path, "sleeper")

@@ -6,7 +6,6 @@ from infra.clients.kafka import identity
 from infra.contract.topics import partition_of
 from infra.contract.verdict import UNREADABLE
 from infra.settings.settings import Settings
-from infra.stack.query_offsets import Committed, Taken, batch_of
 from infra.trace.follow import Hop, Trace, Wanted, alert_id, matches, on_board, text, verdict_of
 
 FRAME = b'{"schema":1,"vehicle_id":"WDB1240001A000001","boot_id":7,"seq":12,"t0_ms":112,"n":10'
@@ -51,11 +50,3 @@ def test_hops_are_aligned_with_the_time_since_the_one_before() -> None:
         "  received  2023-11-14 22:13:20.034      +0.034 s  by the bridge",
         "  archived  not yet                                offset 5 is in no file",
     ]
-
-
-def test_a_record_is_in_the_first_batch_that_ends_behind_it() -> None:
-    lines = [Committed("4f6a", batch_id, {"t": {0: end, 1: 3}}) for batch_id, end in ((8, 100), (9, 200))]
-    assert batch_of(lines, "t", 0, 150) == Taken("4f6a", 9, exact=True)
-    assert batch_of(lines, "t", 0, 200) is None
-    assert batch_of(lines, "t", 0, 50) == Taken("4f6a", 8, exact=False)
-    assert batch_of([Committed("4f6a", 0, {"t": {0: 9}})], "t", 0, 5) == Taken("4f6a", 0, exact=True)

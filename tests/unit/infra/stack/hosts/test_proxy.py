@@ -114,6 +114,26 @@ def test_of_connections_at_one_time_none_is_closed_while_a_dashboard_takes_it(
     asyncio.run(one_is_gone())
 
 
+async def one_of_three_is_gone() -> None:
+    first, second, gone = Dashboard("a"), Dashboard("b"), free_port()
+    port = free_port([gone])
+    async with first.serving(), second.serving():
+        serving = asyncio.create_task(proxy.serve(port, [first.port, gone, second.port]))
+        await asyncio.gather(first.checked.wait(), second.checked.wait())
+        every = [await asked(port) for _ in range(6)]
+        assert sorted(name for name, _, _ in every) == ["a", "a", "a", "b", "b", "b"]
+        for _, _, writer in every:
+            writer.close()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+
+def test_connections_go_to_the_dashboards_that_are_there_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "CHECK_S", 60)
+    asyncio.run(one_of_three_is_gone())
+
+
 async def one_resets_a_connection() -> None:
     first, second, port = Dashboard("a"), Dashboard("b"), free_port()
     async with first.serving(), second.serving():

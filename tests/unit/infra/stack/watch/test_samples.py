@@ -74,7 +74,7 @@ def test_a_reader_stands_where_it_committed_and_at_the_beginning_of_what_it_neve
 
 
 def test_a_log_begun_anew_is_not_less_than_read() -> None:
-    assert places("telemetry", "telemetry", {0: 5}, {0: 100}, None, None)[0].read_to == 5
+    assert places("telemetry", "telemetry", {0: 5}, {0: 100}, {}, 0.0)[0].read_to == 5
 
 
 def test_the_keys_that_send_most_are_weighed_by_the_rate_of_their_partition() -> None:
