@@ -153,19 +153,18 @@ class Trips(Machine):
         self._cut(np.flatnonzero(cut))
         unseen = self._across(np.flatnonzero((gap_ms > SEEN_MS) & ~cut), frames, here, gap_ms)
         self._advance(frames, here, unseen, harsh)
-        self._tell(frames, here)
         m["end_ms"] = frames["end_ms"]
+        is_old = m["end_ms"] - m["told_ms"] >= limits.report_s * rows.MS_PER_S
+        under_way = np.flatnonzero(m["confirmed"] & is_old)
+        m["told_ms"][under_way] = m["end_ms"][under_way]
+        self._tell(under_way, rows.OPEN)
         m["odometer_m"] = first_known(frames["odometer_m"], m["odometer_m"])
         return self._rows
 
     def expire(self, at: Ints) -> Rows:
         """Trips as they seem to have ended; what comes later goes on with them."""
-        m = self._memory
-        stay_from_ms = m["stay_from_ms"][at]
-        self._settle(at)
-        self._rows += [self._stayed(i, rows.PROVISIONAL) for i in at.tolist()]
-        m["stay_from_ms"][at] = stay_from_ms
-        m["provisional"][at] = True
+        self._tell(at, rows.PROVISIONAL)
+        self._memory["provisional"][at] = True
         return self._rows
 
     def _cut(self, at: Ints) -> None:
@@ -322,7 +321,7 @@ class Trips(Machine):
         m["stop_from_ms"][real], m["stop"][real] = m["stay_from_ms"][real], m["stay"][real]
         for i in real.tolist():
             stop = rows.stop_row(self._vehicle(i), m["stop_from_ms"][i], None, m["stop"][i])
-            self._rows += [self._stayed(i, rows.FINAL), stop]
+            self._rows += [self._row(i, rows.FINAL), stop]
         self._drop(at)
         m["stay_from_ms"][at] = np.nan
 
@@ -330,26 +329,19 @@ class Trips(Machine):
         self._memory["trip_from_ms"][at] = np.nan
         self._memory["confirmed"][at] = False
 
-    def _tell(self, frames: Features, here: Positions) -> None:
-        """The trips under way, now and then."""
-        m, end_ms = self._memory, frames["end_ms"]
-        is_old = end_ms - m["told_ms"] >= self._limits.report_s * rows.MS_PER_S
-        due = np.flatnonzero(m["confirmed"] & is_old)
-        m["told_ms"][due] = end_ms[due]
-        for i in due.tolist():
-            is_under_way = np.isnan(m["stay_from_ms"][i])
-            now = m["moved_ms"][i], here[i]
-            self._rows.append(
-                self._row(i, rows.OPEN, now, "totals") if is_under_way else self._stayed(i, rows.OPEN)
-            )
+    def _tell(self, at: Ints, phase: str) -> None:
+        """The trips, as if they stayed where they are; they go on all the same."""
+        if not len(at):
+            return
+        m = self._memory
+        stay_from_ms = m["stay_from_ms"][at]
+        self._settle(at)
+        self._rows += [self._row(i, phase) for i in at.tolist()]
+        m["stay_from_ms"][at] = stay_from_ms
 
-    def _stayed(self, i: int, phase: str) -> rows.TripRow:
+    def _row(self, i: int, phase: str) -> rows.TripRow:
         """The trip up to the stay."""
         m = self._memory
-        return self._row(i, phase, (m["stay_from_ms"][i], m["stay"][i]), "stay_totals")
-
-    def _row(self, i: int, phase: str, end: tuple[float, complex], totals: str) -> rows.TripRow:
-        m = self._memory
-        start = m["trip_from_ms"][i], m["start"][i]
-        told = dict(zip(rows.TOTALS, m[totals][i].item(), strict=True))
+        start, end = (m["trip_from_ms"][i], m["start"][i]), (m["stay_from_ms"][i], m["stay"][i])
+        told = dict(zip(rows.TOTALS, m["stay_totals"][i].item(), strict=True))
         return rows.trip_row(self._vehicle(i), phase, start, end, told, self._limits)
