@@ -9,6 +9,7 @@ alone (their order in the log and their times of receipt), so neither batches no
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -39,7 +40,7 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Order(msgspec.Struct, array_like=True):
     """What one vehicle's sequencer remembers.
 
-    ``filled_ms``: receipt of what last filled the first gap; ``gaps``: (boot, first, last) given up;
+    ``filled_ms``: receipt of what last began or filled the first gap; ``gaps``: (boot, first, last) given up;
     ``boots``: earlier boots and their next numbers; ``boot_from_ms``: device time at which this boot began.
     """
 
@@ -66,17 +67,13 @@ class Sequencer:
     def take(self, arrival: Arrival) -> Iterator[int]:
         """Frames that may go on now that ``arrival`` is here; take them all before the next arrival."""
         yield from self.expire(arrival.received_ms)
-        order, next_key = self.order, (self.order.boot_id, self.order.next_seq)
+        order = self.order
         # A vehicle never seen that is met in the middle of its boot: its begin is not waited for then.
         is_midway = order.boot_id == NO_BOOT and arrival.row is not None and not order.held
         if is_midway and arrival.seq > self._hold_frames:
             yield from self._release(arrival)
-        elif arrival.key < next_key:
+        elif arrival.key < (order.boot_id, order.next_seq):
             self._past(arrival)
-        elif arrival.key == next_key or (self._next_boot(arrival) and not order.held):
-            order.filled_ms = arrival.received_ms
-            yield from self._release(arrival)
-            yield from self._contiguous()
         else:
             self._hold(arrival)
             yield from self._contiguous()
@@ -101,13 +98,12 @@ class Sequencer:
         is_near = arrival.boot_id == order.boot_id and ahead <= self._hold_frames
         if arrival.row is None and not is_near:  # no number is believed so far off without its clock
             return
-        keys = [held.key for held in order.held]
-        place = bisect_left(keys, arrival.key)
-        if place < len(keys) and keys[place] == arrival.key:
+        place = bisect_left(order.held, arrival.key, key=attrgetter("key"))
+        if place < len(order.held) and order.held[place].key == arrival.key:
             return
-        if place == 0 and keys:
+        if place == 0:
             order.filled_ms = arrival.received_ms
-        order.held = [*order.held[:place], arrival, *order.held[place:]]
+        order.held.insert(place, arrival)
 
     def _contiguous(self) -> Iterator[int]:
         """Held frames that wait for nothing any more."""
