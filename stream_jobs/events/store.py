@@ -7,11 +7,10 @@ record that the database refuses for what it is stands alone after some halving,
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
 from typing import Final, TypeVar
 
 import psycopg
@@ -34,7 +33,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack.access import identity
 from stream_jobs.alerts.derive import Finding
-from stream_jobs.app.database import Connection, Database
+from stream_jobs.app.database import FIRST_PAUSE_S, LONGEST_PAUSE_S, Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
@@ -47,7 +46,6 @@ from stream_jobs.rules.model import load_causes, load_rules
 BATCH: Final = 1000
 READ_S: Final = 0.25
 STALL_TIMEOUT_S: Final = 3.0
-BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600)
 SWEEP_S: Final = 1.0
@@ -98,7 +96,7 @@ class EventStore:
     def serve(self, term: threading.Event) -> None:
         """Until ``term`` is over; each time Kafka is lost, start again from the stored offsets."""
         self._begin(term)
-        pauses = backoff()
+        pause_s = FIRST_PAUSE_S
         while not self._stop.is_set():
             started = time.monotonic()
             try:
@@ -123,8 +121,9 @@ class EventStore:
             except writes.OvertakenError as error:
                 self._log.warning("overtaken", reason=str(error))
             if time.monotonic() - started > 2 * PROBE_S:
-                pauses = backoff()
-            self._stop.wait(0 if self._stop.is_set() else next(pauses))
+                pause_s = FIRST_PAUSE_S
+            self._stop.wait(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         self.database.close()
 
     def _run(self, work: Callable[[Cursor], Result]) -> Result:
@@ -203,24 +202,6 @@ class EventStore:
         for found in fresh:
             metrics.findings.labels(found.severity).inc()
             metrics.visible_s.observe(max(0.0, now_ms - found.alerted_ms) / 1000)
-
-
-def wait_for_partitions(bootstrap: str, topics: Sequence[str], stop: threading.Event) -> dict[str, int]:
-    """Number of partitions of each topic, as soon as Kafka answers and has them all; {} after ``stop``."""
-    client = kafka.admin(bootstrap)
-    for delay_s in backoff():
-        try:
-            return kafka.partition_counts(client, topics, STALL_TIMEOUT_S)
-        except LOST as error:
-            structlog.get_logger().warning("waiting", service="kafka", reason=str(error))
-        if stop.wait(delay_s):
-            break
-    return {}
-
-
-def backoff() -> Iterator[float]:
-    """Growing pauses between attempts, s; without end."""
-    return chain(BACKOFF_S, repeat(BACKOFF_S[-1]))
 
 
 class _Reader:
