@@ -15,7 +15,7 @@ import typer
 from infra.clients.log import configure
 from infra.contract import messages
 from infra.contract.downlink import Silences
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError
 from infra.settings.settings import endpoints, load
 from infra.settings.values import duration_ms, moment_ms
 
@@ -84,8 +84,6 @@ def show(number: Annotated[int, typer.Argument(help="number of the alert")], as_
 
     with _store() as store:
         found = store.shown(number)
-    if found is None:
-        raise ServiceError(f"there is no alert {number}; see odograph alerts list --all")
     _tell(found if as_json else alert_page(found), as_json)
 
 
@@ -204,8 +202,6 @@ def show_incident(
 
     with _store() as store:
         found = store.incident(number)
-    if found is None:
-        raise ServiceError(f"there is no incident {number}; see odograph incidents list --all")
     _tell(found if as_json else incident_page(found), as_json)
 
 
