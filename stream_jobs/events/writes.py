@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Final
 
-from msgspec import structs
-
-from infra.clients.db import sql_of
+from infra.clients.db import Connection, sql_of
 from infra.clients.kafka import Record
 from infra.contract.downlink import Signer
 from infra.contract.errors import ContractError
@@ -23,7 +21,7 @@ from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.statements import insert_json, json_rows, json_value, set_columns
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events import rows as row_of
-from stream_jobs.events.rows import Cursor, Row, as_json, insert_rows
+from stream_jobs.events.rows import Cursor, Row, as_json, insert_rows, with_rows
 from stream_jobs.rules.cohort.judge import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
@@ -230,17 +228,12 @@ def write(
         return [], rejected
     # Findings by their ids: those that were not there, in their order, each once.
     first = list({found.alert_id: found for found in reversed(batch.findings)}.values())[::-1]
-    _run(cursor, INSERT_FINDINGS, [structs.asdict(found) for found in first])
+    with_rows(cursor, INSERT_FINDINGS, first)
     new = {row["alert_id"] for row in cursor.fetchall()}
     fresh = [found for found in first if found.alert_id in new]
     if fresh:
         _write_alerts(cursor, fresh, clear_times)
     return fresh, rejected
-
-
-def _run(cursor: Cursor, statement: str, rows: Sequence[Row | Alert]) -> None:
-    if rows:
-        cursor.execute(statement, {"rows": as_json(rows)})
 
 
 def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTimes) -> None:
@@ -255,7 +248,7 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
         if clear_ms is not None:
             reach |= {"from_ms": min(times_ms) - clear_ms, "to_ms": max(times_ms) + clear_ms}
         reaches.append(reach)
-    _run(cursor, SQL["known_alerts"].format(alert_columns=ALERT_COLUMNS), reaches)
+    with_rows(cursor, SQL["known_alerts"].format(alert_columns=ALERT_COLUMNS), reaches)
     known: dict[tuple[str, str], list[Alert]] = {}
     for row in cursor.fetchall():
         known.setdefault((row["vehicle_id"], row["rule"]), []).append(Alert(**row))
@@ -264,14 +257,18 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
         for key, found in by_key.items()
         for alert in merge(known.get(key, []), found, clears_after_ms(clear_times, key[1]))
     ]
-    stored = [alert for alert in after if alert.alert_no is not None]
-    # What ends goes first: at no moment are two alerts of one vehicle and rule active.
-    _run(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is not None])
-    _run(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is None])
     # Alerts are numbered, and incidents after them, in the order in which their first findings came.
     place = {found.alert_id: k for k, found in enumerate(fresh)}
-    opened = sorted((a for a in after if a.alert_no is None), key=lambda a: place[a.first_alert_id])
-    _run(cursor, INSERT_ALERTS, opened)
+    put_alerts(cursor, sorted(after, key=lambda alert: place.get(alert.first_alert_id, 0)))
+
+
+def put_alerts(cursor: Cursor | Connection, alerts: Sequence[Alert]) -> None:
+    """Alerts in the places of their numbers, and those without one as new ones in this order."""
+    stored = [alert for alert in alerts if alert.alert_no is not None]
+    # What ends goes first: at no moment are two alerts of one vehicle and rule active.
+    with_rows(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is not None])
+    with_rows(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is None])
+    with_rows(cursor, INSERT_ALERTS, [alert for alert in alerts if alert.alert_no is None])
 
 
 def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric], causes: Causes | None = None) -> list[Row]:

@@ -6,7 +6,7 @@ again by the life of alerts that the store gives them (alerts.merge), and put in
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,7 @@ from infra.clients.db import sql_of
 from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.events import writes as event_sql
+from stream_jobs.events.rows import with_rows
 from stream_jobs.events.writes import ClearTimes, clears_after_ms
 from stream_jobs.reprocess.queue import Counts
 
@@ -169,8 +170,7 @@ def restate_alerts(
     changes = finding_changes(whole, {row.alert_id for row in streamed}, inside, late_ms or 0, now_ms)
     if not any(changes):
         return Counts()
-    if changes.added:
-        execute(connection, event_sql.INSERT_FINDINGS, _as_json(changes.added))
+    with_rows(connection, event_sql.INSERT_FINDINGS, changes.added)
     for change, ids in (
         ("restated_at = now()", [finding.alert_id for finding in changes.added]),
         ("withdrawn_at = now()", [*changes.withdrawn]),
@@ -198,16 +198,7 @@ def _bounds(moments: Sequence[int]) -> dict[str, int]:
 
 
 def _write_alerts(connection: Connection, changes: AlertChanges) -> None:
-    """What ends first, so that no two alerts of one rule are active at once."""
     execute(connection, SQL["withdrawn"], {"numbers": [*changes.withdrawn]})
-    for over in (True, False):
-        rows = [alert for alert in changes.changed if (alert.cleared_ms is not None) is over]
-        execute(connection, event_sql.UPDATE_ALERTS, _as_json(rows))
+    event_sql.put_alerts(connection, [*changes.changed, *changes.added])
     execute(connection, SQL["changed"], {"numbers": [alert.alert_no for alert in changes.changed]})
-    if changes.added:
-        execute(connection, event_sql.INSERT_ALERTS, _as_json(changes.added))
-        execute(connection, _ADDED, {"ids": [alert.first_alert_id for alert in changes.added]})
-
-
-def _as_json(rows: Sequence[Any]) -> dict[str, str]:
-    return {"rows": msgspec.json.encode(rows).decode()}
+    execute(connection, _ADDED, {"ids": [alert.first_alert_id for alert in changes.added]})
