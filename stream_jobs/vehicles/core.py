@@ -75,7 +75,7 @@ class Core:
             hold(fleet, fleet.held)
         rows += self._wake(fleet, places, np.full(len(places), float(now_ms)))
         self._note_due(fleet, places)
-        gone = self._gone(fleet, places, now_ms)
+        gone = places[fleet.vehicles["clock"][places] + self._ttl_ms <= now_ms]
         rows += self._end_all(fleet, gone)
         fleet.forget(gone)
         return rows
@@ -93,10 +93,8 @@ class Core:
         chosen = _sorted_frames(places, features)
         np.maximum.at(fleet.vehicles["clock"], places[chosen], features["received_ms"][chosen])
         rows += self._rounds(fleet, features, (places[chosen], chosen, _ranks(places[chosen])))
-        known = np.unique(places)
-        rows += self._wake(fleet, known, np.full(len(known), float(until_ms)))
-        rows += self._end_all(fleet, self._gone(fleet, known, until_ms))
-        return rows
+        self._note_due(fleet, np.unique(places))
+        return rows + self.expire(fleet, until_ms)
 
     def behind(self, features: Features) -> set[str]:
         """Vehicles of which the order alone, which costs little, leaves frames behind."""
@@ -198,10 +196,6 @@ class Core:
             due_ms = detector.due_ms(fleet.detectors[k], places)
             for lane, found in detector.expire(fleet.detectors[k], places, now_ms):
                 yield _timed_alert(fleet, int(places[lane]), detector.rule, found, int(due_ms[lane]))
-
-    def _gone(self, fleet: Fleet, places: Ints, now_ms: int) -> Ints:
-        """Those of these vehicles whose memory may go."""
-        return places[fleet.vehicles["clock"][places] + self._ttl_ms <= now_ms]
 
     def _end_all(self, fleet: Fleet, gone: Ints) -> Iterator[Row]:
         """Ends of alerts that only their detector ends, which is about to forget these vehicles."""
