@@ -209,7 +209,7 @@ def step(memory: JourneyMemory, frames: Features, limits: Journeys) -> list[Row]
     here = frames.frame_features.take(trips.POSITION, axis=1).view(np.complex128)[:, 0]  # where last known
     of["received_ms"] = frames["received_ms"]
     found: list[Row] = []
-    begun: dict[int, list[int]] = {}
+    begun: list[tuple[int, int]] = []
     with_runs = compress(range(len(frames.runs)), frames.runs)
     for i in sorted({*with_runs, *np.flatnonzero(of["harsh"]).tolist()}):
         place, of_class = int(frames.vehicle[i]), frames["vehicle_class"][i]
@@ -219,8 +219,7 @@ def step(memory: JourneyMemory, frames: Features, limits: Journeys) -> list[Row]
             0 if np.isnan(of_class) else int(of_class),
         )  # fmt: skip
         found += told
-        if kinds:
-            begun[i] = kinds
+        begun += [(i, kind) for kind in kinds]
         of["harsh"][i] = bool(state)
         if state:
             memory.harsh[place] = state

@@ -11,7 +11,7 @@ complex number, latitude and longitude in degrees, which is NaN where half of it
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -52,6 +52,7 @@ _NONE: Final = np.array(tuple(np.nan if name in rows.TOLD else 0.0 for name in r
 Memory = npt.NDArray[np.void]
 Rows = list[rows.TripRow | rows.StopRow]
 Positions = npt.NDArray[np.complex128]
+Harsh = Sequence[tuple[int, int]]  # events that began: the vehicle's index and the kind's place in KINDS
 Number = TypeVar("Number", np.float64, np.complex128)
 
 
@@ -143,10 +144,8 @@ class Machine:
 class Trips(Machine):
     """Trips and stops, by the definitions above."""
 
-    def step(self, frames: Features, here: Positions, harsh: Mapping[int, Sequence[int]]) -> Rows:
-        """Rows that follow from the next frame of each; ``here``: where it is; ``harsh``: by index, the kinds
-        of harsh events that began in it.
-        """
+    def step(self, frames: Features, here: Positions, harsh: Harsh) -> Rows:
+        """Rows that follow from the next frame of each; ``here``: where it is; ``harsh``: those in it."""
         m, limits = self._memory, self._limits
         gap_ms = frames["t0_ms"] - m["end_ms"]
         cut = (gap_ms > limits.split_s * rows.MS_PER_S) | (gap_ms < -BACK_MS)
@@ -199,9 +198,7 @@ class Trips(Machine):
         self._stand(at[~moved], frames["t0_ms"])
         return found
 
-    def _advance(
-        self, frames: Features, here: Positions, unseen: Floats, harsh: Mapping[int, Sequence[int]]
-    ) -> None:
+    def _advance(self, frames: Features, here: Positions, unseen: Floats, harsh: Harsh) -> None:
         m = self._memory
         ways = _ways_of(m["fixed"], frames, here, self._limits)
         fixed = first_known(here, m["fixed"])
@@ -235,9 +232,7 @@ class Trips(Machine):
         m["told_ms"][new] = 0.0
         m["confirmed"][new] = m["provisional"][new] = False
 
-    def _add(
-        self, frames: Features, moved_m: Floats, unseen: Floats, harsh: Mapping[int, Sequence[int]]
-    ) -> None:
+    def _add(self, frames: Features, moved_m: Floats, unseen: Floats, harsh: Harsh) -> None:
         """The frames count in the trips; what is summed up without one goes when one begins."""
         t, moving_ms, odometer_m = self._memory["totals"], frames["moving_ms"], frames["odometer_m"]
         standing_ms = or_zero(frames["end_ms"] - frames["t0_ms"] - moving_ms)
@@ -256,9 +251,8 @@ class Trips(Machine):
         t["odometer_to_m"] = first_known(odometer_m, t["odometer_to_m"])
         t["powertrain"] = first_known(frames["powertrain"], t["powertrain"])
         self._memory["provisional"][:] = False
-        for i, kinds in harsh.items():
-            for kind in kinds:
-                t[rows.HARSH[kind]][i] += 1
+        for i, kind in harsh:
+            t[rows.HARSH[kind]][i] += 1
 
     def _move(self, at: Ints, ways: Ways, here: Positions) -> None:
         """A move goes on: it counts from ``least_move_m`` on, leaves a stay, makes a trip."""
