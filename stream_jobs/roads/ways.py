@@ -35,23 +35,19 @@ class EdgeSpeeds:
     terms: Roads
 
     def time_s(self, edge: int, ahead_s: float) -> float:
-        """Time to drive all of an edge that is entered ``ahead_s`` from now, s."""
+        """Time to drive all of an edge that is entered ``ahead_s`` from now, s.
+
+        What is seen counts so much: vehicles / (vehicles + few) * 0.5 ^ (age / half-life), the age from the
+        five minutes' middle until the edge is reached.
+        """
         hour = hour_of_week(self.now + timedelta(seconds=ahead_s), self.zone)
         slowness = 1 / max(float(self.usual_kmh[hour, edge]), SLOWEST_KMH)
-        seen = self.seen.get(edge)
-        if seen is not None:
-            seen_kmh, vehicles = seen
-            weight = self.weight(vehicles, ahead_s)
+        if edge in self.seen:
+            seen_kmh, vehicles = self.seen[edge]
+            trust = vehicles / (vehicles + self.terms.eta_few)
+            weight = trust * 0.5 ** ((self.age_s + ahead_s) / self.terms.eta_half_life_s)
             slowness = weight / max(seen_kmh, SLOWEST_KMH) + (1 - weight) * slowness
         return 3.6 * float(self.net.length_m[edge]) * slowness
-
-    def weight(self, vehicles: int, ahead_s: float) -> float:
-        """What is seen counts so much: vehicles / (vehicles + few) * 0.5 ^ (age / half-life), 0 to 1.
-
-        The age is from the five minutes' middle until the edge is reached.
-        """
-        trust = vehicles / (vehicles + self.terms.eta_few)
-        return float(trust * 0.5 ** ((self.age_s + ahead_s) / self.terms.eta_half_life_s))
 
 
 def with_fallback(net: RoadNetwork, usual_kmh: Floats, limit_share: float) -> Floats:
