@@ -4,6 +4,7 @@ Rows go in as one JSON parameter; times are ms since 1970 on the way.
 """
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -117,8 +118,7 @@ def move_offsets(cursor: Cursor, held: Offsets, after: Offsets) -> None:
 
 def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
     """End the alerts whose vehicle went on long enough without a finding; how many."""
-    timed = {rule: seconds for rule, seconds in clear_times.items() if seconds is not None}
-    terms = {"clear_for_s": as_json(timed), "default_s": CLEAR_FOR_S, "kept": [*clear_times.keys() - timed]}
+    terms = {"clear_for_s": as_json(clear_times), "default_s": CLEAR_FOR_S}
     return cursor.execute(SQL["clear_alerts"], terms).rowcount
 
 
@@ -152,16 +152,13 @@ def _near(cursor: Cursor, causes: Causes, waiting: Sequence[Row]) -> list[Row]:
 
 
 def _join(cursor: Cursor, cause: str, rows: Sequence[Row], causes: Causes) -> Told:
-    """The incidents of one cause, in the order of their numbers, then of their first alerts'."""
+    """The incidents of one cause, in the order of their numbers, then of their alerts, as ``rows`` are."""
     numbers = {row["incident_id"]: row["incident_no"] for row in rows if row["incident_no"] is not None}
     waits = {row["alert_no"] for row in rows if row["to_join"]}
-    ordered = sorted(
-        rows, key=lambda row: (row["incident_no"] is None, row["incident_no"] or row["alert_no"])
-    )
     pieces = [
         Piece(row["vehicle_id"], row["from_ms"], row["to_ms"], row["incident_id"] or row["first_alert_id"],
               row["fleet"], row["alert_no"])
-        for row in ordered
+        for row in sorted(rows, key=lambda row: row["incident_no"] or math.inf)
     ]  # fmt: skip
     groups = [group for group in joined(pieces, causes.terms(cause)) if any(p.number in waits for p in group)]
     fresh = [group[0] for group in groups if group[0].incident_id not in numbers]
@@ -241,13 +238,11 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
     for found in fresh:
         by_key.setdefault((found.vehicle_id, found.rule), []).append(found)
     # The alerts that the findings may belong to: the active ones and those cleared within reach.
-    reaches = []
-    for (vehicle_id, rule), findings in by_key.items():
-        reach: Row = {"vehicle_id": vehicle_id, "rule": rule, "from_ms": None, "to_ms": None}
-        times_ms, clear_ms = [found.event_ms for found in findings], clears_after_ms(clear_times, rule)
-        if clear_ms is not None:
-            reach |= {"from_ms": min(times_ms) - clear_ms, "to_ms": max(times_ms) + clear_ms}
-        reaches.append(reach)
+    reaches = [
+        {"vehicle_id": vehicle_id, "rule": rule, "clear_ms": clears_after_ms(clear_times, rule),
+         "from_ms": min(f.event_ms for f in findings), "to_ms": max(f.event_ms for f in findings)}
+        for (vehicle_id, rule), findings in by_key.items()
+    ]  # fmt: skip
     with_rows(cursor, SQL["known_alerts"].format(alert_columns=ALERT_COLUMNS), reaches)
     known: dict[tuple[str, str], list[Alert]] = {}
     for row in cursor.fetchall():
