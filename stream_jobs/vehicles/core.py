@@ -22,7 +22,7 @@ from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.rows import LateVehicleFrames, Row, alert_row
-from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Sequencer
+from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival
 
 HOUR_MS: Final = 3_600_000
 Released = tuple[Ints, Ints, Ints]
@@ -68,7 +68,7 @@ class Core:
         given_up = []
         for place in fleet.waiting.keys() & set(places.tolist()):
             order = fleet.order(place)
-            given_up.append((place, [*Sequencer(order, self._jobs).expire(now_ms)]))
+            given_up.append((place, [*order.expire(now_ms, self._jobs)]))
             fleet.put_order(place, order)
         if fleet.held is not None and any(each for _, each in given_up):
             rows += self._rounds(fleet, fleet.held, _released(given_up))
@@ -117,7 +117,7 @@ class Core:
         """Frames from row ``begin`` on, which are those of ``places``: what goes on, and what came too late.
 
         Most vehicles' frames are the next ones of their boot: those are known by arithmetic, the others go
-        one by one through a sequencer.
+        one by one through the vehicle's Order.
         """
         order = np.argsort(places, kind="stable")
         place, rows = places[order], order + begin
@@ -145,11 +145,11 @@ class Core:
             came.setdefault(p, []).append(Arrival(b, s, t, at, row if is_believed else None))
         sequenced, behind = [], {}
         for p, arrivals in came.items():
-            sequencer = Sequencer(fleet.order(p), self._jobs)
-            sequenced.append((p, [row for each in arrivals for row in sequencer.take(each)]))
-            fleet.put_order(p, sequencer.order)
-            if sequencer.behind:
-                behind[p] = sequencer.behind
+            own, late = fleet.order(p), list[int]()
+            sequenced.append((p, [row for each in arrivals for row in own.take(each, self._jobs, late)]))
+            fleet.put_order(p, own)
+            if late:
+                behind[p] = late
         at_once, one_by_one = (place[~is_odd], rows[~is_odd], rank[~is_odd]), _released(sequenced)
         place, rows, rank = map(np.concatenate, zip(at_once, one_by_one, strict=True))
         return (place, rows, rank), behind
@@ -214,7 +214,7 @@ class Core:
             due_ms = np.minimum(due_ms, detector.due_ms(fleet.detectors[k], places))
         for lane, place in enumerate(places.tolist()):
             if place in fleet.waiting:
-                due_ms[lane] = min(due_ms[lane], Sequencer(fleet.order(place), self._jobs).due_ms())
+                due_ms[lane] = min(due_ms[lane], fleet.order(place).due_ms(self._jobs))
         forget_ms = fleet.vehicles["clock"][places] + self._ttl_ms
         fleet.vehicles["due"][places] = np.where(np.isinf(due_ms), forget_ms, due_ms)
 
