@@ -68,9 +68,7 @@ class Order(msgspec.Struct, array_like=True):
                 behind.append(arrival.row)
         else:
             self._hold(arrival, jobs.reorder_buffer_frames)
-            yield from self._contiguous()
-            if len(self.held) > jobs.reorder_buffer_frames:
-                yield from self._give_up()
+            yield from self.expire(arrival.received_ms, jobs)
 
     def due_ms(self, jobs: Jobs) -> float:
         """When (receive clock) the first gap is given up; inf without one."""
@@ -79,12 +77,18 @@ class Order(msgspec.Struct, array_like=True):
         return max(self.held[0].received_ms, self.filled_ms) + 1000 * jobs.lateness_s
 
     def expire(self, now_ms: int, jobs: Jobs) -> Iterator[int]:
-        """Frames behind gaps that were waited for long enough by ``now_ms``."""
-        while self.due_ms(jobs) < now_ms:
-            yield from self._give_up()
-
-    def _next_boot(self, arrival: Arrival) -> bool:
-        return arrival.boot_id > self.boot_id and arrival.seq == 0 and arrival.row is not None
+        """Held frames that wait for nothing any more: what is missing before them is there, or is given up,
+        for too many wait for it, or it was waited for long enough by ``now_ms``.
+        """
+        while self.held:
+            first, most = self.held[0], jobs.reorder_buffer_frames
+            is_new_boot = first.boot_id > self.boot_id and first.seq == 0 and first.row is not None
+            if not is_new_boot and first.key != (self.boot_id, self.next_seq):
+                if len(self.held) <= most and self.due_ms(jobs) >= now_ms:
+                    return
+                since = self.next_seq if first.boot_id == self.boot_id else 0
+                self.gaps = [*self.gaps, (first.boot_id, since, first.seq - 1)][-GAPS_KEPT:]
+            yield from self._release(self.held.pop(0))
 
     def _hold(self, arrival: Arrival, most: int) -> None:
         is_near = arrival.boot_id == self.boot_id and arrival.seq - self.next_seq <= most
@@ -96,22 +100,6 @@ class Order(msgspec.Struct, array_like=True):
         if place == 0:
             self.filled_ms = arrival.received_ms
         self.held.insert(place, arrival)
-
-    def _contiguous(self) -> Iterator[int]:
-        """Held frames that wait for nothing any more."""
-        while self.held:
-            first = self.held[0]
-            if first.key != (self.boot_id, self.next_seq) and not self._next_boot(first):
-                return
-            yield from self._release(self.held.pop(0))
-
-    def _give_up(self) -> Iterator[int]:
-        """The first gap is not waited for any longer."""
-        first = self.held.pop(0)
-        since = self.next_seq if first.boot_id == self.boot_id else 0
-        self.gaps = [*self.gaps, (first.boot_id, since, first.seq - 1)][-GAPS_KEPT:]
-        yield from self._release(first)
-        yield from self._contiguous()
 
     def _release(self, arrival: Arrival) -> Iterator[int]:
         if arrival.boot_id != self.boot_id:
