@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +15,10 @@ import typer
 from infra.clients.log import configure
 from infra.contract import messages
 from infra.contract.downlink import Silences
-from infra.contract.errors import ConfigError, ServiceError
+from infra.contract.errors import ConfigError
 from infra.settings.settings import endpoints, load
 from infra.settings.values import duration_ms, moment_ms, vehicle_id
+from stream_jobs.alerts import text
 
 if TYPE_CHECKING:
     from stream_jobs.alerts.store import AlertStore, Deed
@@ -51,14 +52,13 @@ def rules(
 
     Those in force include the metrics of cohorts.
     """
-    from stream_jobs.alerts.text import rule_table
     from stream_jobs.rules.cohort.judge import load_metrics
     from stream_jobs.rules.model import load_rules
 
     found = [rule.summary() for rule in load_rules(file or load().jobs.rules)]
     if file is None:
         found += [metric.summary() for metric in load_metrics(load().cohort.metrics)]
-    _tell(found if as_json else rule_table(found), as_json)
+    _tell(found, as_json, text.rule_table)
 
 
 @alerts.command("list")
@@ -70,23 +70,17 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List alerts: active first, then unacknowledged, then by severity. Times are UTC."""
-    from stream_jobs.alerts.text import alert_table
-
     with _store() as store:
         found = store.listed(rule, vehicle, every, limit)
-    _tell(found if as_json else alert_table(found), as_json)
+    _tell(found, as_json, text.alert_table)
 
 
 @alerts.command()
 def show(number: Annotated[int, typer.Argument(help="number of the alert")], as_json: Json = False) -> None:
     """Show one alert: life, latency, history, and the frames around it. Exit 1 where there is none."""
-    from stream_jobs.alerts.text import alert_page
-
     with _store() as store:
         found = store.shown(number)
-    if found is None:
-        raise ServiceError(f"there is no alert {number}; see odograph alerts list --all")
-    _tell(found if as_json else alert_page(found), as_json)
+    _tell(found, as_json, text.alert_page)
 
 
 @alerts.command()
@@ -120,8 +114,8 @@ def silence(
             raise ConfigError(f"--rule {rule!r}: there is no such rule; there are: {', '.join(known)}")
         done = store.silence(rule, vehicle, seconds, _who(by), why.strip())
         _write_silences(store)
-    text = f"silence {done['silence_no']}: until {done['until_at']:%Y-%m-%d %H:%M:%S %Z}"
-    _tell(done if as_json else text, as_json)
+    told = f"silence {done['silence_no']}: until {done['until_at']:%Y-%m-%d %H:%M:%S %Z}"
+    _tell(done if as_json else told, as_json)
 
 
 @alerts.command()
@@ -158,7 +152,6 @@ def backtest(
 
     The rules in force with the same ids run over the same frames; nothing is stored.
     """
-    from stream_jobs.alerts.text import comparison_page
     from stream_jobs.app.session import spark_when_asked
     from stream_jobs.reprocess.backtest import as_json as whole
     from stream_jobs.reprocess.backtest import backtest as run
@@ -175,7 +168,7 @@ def backtest(
         raise ConfigError("alerts backtest: --to is not after --from")
     with spark_when_asked(settings, "backtest", settings.jobs.instant_mb) as session:
         found = run(session, settings, file, in_force, changed, span, lead_ms)
-    _tell(whole(found) if as_json else comparison_page(found), as_json)
+    _tell(whole(found) if as_json else text.comparison_page(found), as_json)
 
 
 @incidents.command("list")
@@ -189,11 +182,9 @@ def list_incidents(
     as_json: Json = False,
 ) -> None:
     """List incidents: active first, then unacknowledged, then by severity. Times are UTC."""
-    from stream_jobs.alerts.text import incident_table
-
     with _store() as store:
         found = store.incidents(cause, vehicle, every, limit)
-    _tell(found if as_json else incident_table(found), as_json)
+    _tell(found, as_json, text.incident_table)
 
 
 @incidents.command("show")
@@ -201,13 +192,9 @@ def show_incident(
     number: Annotated[int, typer.Argument(help="number of the incident")], as_json: Json = False
 ) -> None:
     """Show one incident: its alerts, and what was done and said. Exit 1 where there is none."""
-    from stream_jobs.alerts.text import incident_page
-
     with _store() as store:
         found = store.incident(number)
-    if found is None:
-        raise ServiceError(f"there is no incident {number}; see odograph incidents list --all")
-    _tell(found if as_json else incident_page(found), as_json)
+    _tell(found, as_json, text.incident_page)
 
 
 @incidents.command("ack")
@@ -288,13 +275,13 @@ def _store() -> AbstractContextManager[AlertStore]:
 
 def _report(word: str, wanted: Iterable[int], done: list[int], as_json: bool) -> None:
     left = sorted(set(wanted) - set(done))
-    text = f"{word}: {', '.join(map(str, sorted(done))) or 'none'}"
+    told = f"{word}: {', '.join(map(str, sorted(done))) or 'none'}"
     if left:
-        text += f"; left as they were: {', '.join(map(str, left))}"
-    _tell({word: sorted(done), "unchanged": left} if as_json else text, as_json)
+        told += f"; left as they were: {', '.join(map(str, left))}"
+    _tell({word: sorted(done), "unchanged": left} if as_json else told, as_json)
     if not done:
         raise typer.Exit(1)
 
 
-def _tell(what: Any, as_json: bool) -> None:
-    typer.echo(json.dumps(what, default=str) if as_json else what)
+def _tell(what: Any, as_json: bool, text_of: Callable[[Any], str] = str) -> None:
+    typer.echo(json.dumps(what, default=str) if as_json else text_of(what))

@@ -38,12 +38,9 @@ class AlertStore:
         """Active ones first, then unacknowledged, then by severity; ``every``: those that are over too."""
         return self._rows(SQL["list"], rule=rule, vehicle=vehicle, every=every, limit=limit)
 
-    def shown(self, alert_no: int) -> Row | None:
-        found = self._rows(SQL["one"], alert_no=alert_no)
-        if not found:
-            return None
-        history = self._rows(SQL["changes"], alert_no=alert_no)
-        return found[0] | {"history": history, "evidence": self._rows(SQL["evidence"], alert_no=alert_no)}
+    def shown(self, alert_no: int) -> Row:
+        """Its life, ``history`` and ``evidence``. Raises ServiceError where there is none."""
+        return self._whole("alert", ("history", "evidence"), alert_no)
 
     def silence(self, rule: str | None, vehicle: str | None, seconds: float, by: str, why: str) -> Row:
         """The new silence's number and end."""
@@ -59,11 +56,9 @@ class AlertStore:
     def incidents(self, cause: str | None, vehicle: str | None, every: bool, limit: int) -> list[Row]:
         return self._rows(SQL["incidents"], cause=cause, vehicle=vehicle, every=every, limit=limit)
 
-    def incident(self, incident_no: int) -> Row | None:
-        found = self._rows(SQL["incident"], incident_no=incident_no)
-        timeline = self._rows(SQL["timeline"], incident_no=incident_no)
-        notes = self._rows(SQL["notes"], incident_no=incident_no)
-        return found[0] | {"timeline": timeline, "notes": notes} if found else None
+    def incident(self, incident_no: int) -> Row:
+        """It, its alerts as ``timeline``, and ``notes``. Raises ServiceError where there is none."""
+        return self._whole("incident", ("timeline", "notes"), incident_no)
 
     def do(self, deed: Deed, numbers: Sequence[int], by: str, words: str | None) -> list[int]:
         """The numbers with which it was done, those left out that were so before. ``words``: a note; who
@@ -78,6 +73,12 @@ class AlertStore:
 
     def in_force(self) -> list[Silence]:
         return [Silence(**row) for row in self._rows(SQL["in_force"])]
+
+    def _whole(self, what: str, parts: Sequence[str], number: int) -> Row:
+        found = self._rows(SQL[what], number=number)
+        if not found:
+            raise ServiceError(f"there is no {what} {number}; see odograph {what}s list --all")
+        return found[0] | {part: self._rows(SQL[part], number=number) for part in parts}
 
     def _rows(self, statement: str, **params: Any) -> list[Row]:
         return self._connection.execute(statement.encode(), params).fetchall()

@@ -9,13 +9,13 @@ WHERE (%(every)s OR active) AND (%(rule)s::text IS NULL OR %(rule)s IN (rule, sp
 ORDER BY active DESC, acknowledged_at IS NULL DESC, odograph.severity_rank(severity) DESC, opened_at DESC
 LIMIT %(limit)s
 
--- name: changes
+-- name: history
 SELECT change, event_time, recorded_at, severity, value, limit_value, by_whom, note
-FROM serving.alert_change WHERE alert_no = %(alert_no)s ORDER BY recorded_at, event_time
+FROM serving.alert_change WHERE alert_no = %(number)s ORDER BY recorded_at, event_time
 
 -- name: evidence
 SELECT t0, boot_id, seq, received_at, verdict, kafka_topic, partition, log_offset, frame
-FROM serving.alert_evidence WHERE alert_no = %(alert_no)s ORDER BY t0, boot_id, seq
+FROM serving.alert_evidence WHERE alert_no = %(number)s ORDER BY t0, boot_id, seq
 
 -- name: incidents
 SELECT i.incident_no, i.severity, i.active, acknowledged_at, assigned_to, silenced_until, vehicle_id, model,
@@ -29,16 +29,16 @@ ORDER BY l.active DESC, l.unseen DESC, l.severity_rank DESC, l.opened_at DESC
 LIMIT %(limit)s
 
 -- name: timeline
-SELECT * FROM serving.incident_alert WHERE incident_no = %(incident_no)s ORDER BY opened_at, alert_no
+SELECT * FROM serving.incident_alert WHERE incident_no = %(number)s ORDER BY opened_at, alert_no
 
 -- name: notes
-SELECT at, by_whom, kind, text FROM serving.incident_note WHERE incident_no = %(incident_no)s ORDER BY at
+SELECT at, by_whom, kind, text FROM serving.incident_note WHERE incident_no = %(number)s ORDER BY at
 
 -- name: silence_incidents
 SELECT * FROM dispatch.incident_silence(%(numbers)s::bigint[], %(seconds)s, %(by)s, %(why)s)
 
--- name: one
-SELECT * FROM serving.alert_life WHERE alert_no = %(alert_no)s
+-- name: alert
+SELECT * FROM serving.alert_life WHERE alert_no = %(number)s
 
 -- name: silence
 SELECT * FROM dispatch.silence(%(rule)s, %(vehicle)s, %(seconds)s, %(by)s, %(why)s)
@@ -53,4 +53,4 @@ SELECT * FROM dispatch.end_silence(%(numbers)s::bigint[], %(by)s) AS silence_no
 SELECT * FROM dispatch.silences_in_force()
 
 -- name: incident
-SELECT * FROM serving.incident WHERE incident_no = %(incident_no)s
+SELECT * FROM serving.incident WHERE incident_no = %(number)s

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.clients.tables import aligned, cell, plain
-from stream_jobs.reprocess.backtest import Comparison, by_rule
+
+if TYPE_CHECKING:  # it comes with Spark
+    from stream_jobs.reprocess.backtest import Comparison
 
 Row = Mapping[str, Any]
 _number = partial(cell, form=".4g")
@@ -113,9 +115,9 @@ def _change_line(change: Row) -> str:
     return f"  {'  '.join(words)}{who}{note}"
 
 
-def comparison_page(found: Comparison) -> str:
+def comparison_page(found: "Comparison") -> str:
     """A line a rule, then the alerts that come and go."""
-    counts = by_rule(found)
+    counts = found.by_rule()
     if not counts:
         return "no alerts, neither by the rules in force nor by the changed ones"
     head = ("rule", "in force", "changed", "raised", "lost", "kept")

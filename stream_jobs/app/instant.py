@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.clients.health import HealthServer, stopped_by_signals
-from infra.clients.kafka import java_access, log_generations
+from infra.clients.kafka import LOST, admin, java_access, log_generations, partition_counts
 from infra.clients.leases import Lease
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.topics import CLOCK, HEADER_AGAIN, kafka_topic
@@ -33,7 +33,6 @@ from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack.hosts.regions import judged_to_ms
 from stream_jobs.app.queries import kafka_options, record_columns, rehearsed
 from stream_jobs.app.session import build_session, conf_of
-from stream_jobs.events.store import wait_for_partitions
 from stream_jobs.recovery.checkpoints import checkpoint_of, of_logs
 from stream_jobs.recovery.files import checkpoint_files
 from stream_jobs.rules import instant as spark_rules
@@ -93,6 +92,18 @@ def run(settings: Settings) -> None:
         if judged_ms is not None:
             found = {query: made_of(query, since_ms=judged_ms - REGION_MS) for query in SOURCES}
         watch([start(settings, where, query, rows) for query, rows in found.items()], state, term)
+
+
+def wait_for_partitions(bootstrap: str, topics: Sequence[str], stop: threading.Event) -> dict[str, int]:
+    """Number of partitions of each topic, as soon as Kafka answers and has them all; {} after ``stop``."""
+    client = admin(bootstrap)
+    while not stop.is_set():
+        try:
+            return partition_counts(client, topics)
+        except LOST as error:
+            structlog.get_logger().warning("waiting", service="kafka", reason=str(error))
+        stop.wait(POLL_S)
+    return {}
 
 
 def rehearsal(

@@ -18,7 +18,6 @@ from stream_jobs.app.telemetry import BUCKET, TABLES, table_of
 from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.maintenance.rollups import NOTE_CHANGES
 from stream_jobs.recovery.ledger import BatchClaims
-from stream_jobs.roads.history import mark
 from stream_jobs.vehicles.rows import tables_of, unpack
 from stream_jobs.windows.open_windows import SILENT_MS
 from stream_jobs.windows.places import SHARE, place_rows
@@ -31,7 +30,7 @@ VEHICLE = Table(
     "odograph.vehicle_window", ("vehicle_id", "window_start"), "window_start", "reopen", NOTE_CHANGES
 )
 ROAD, EDGE = (
-    Table(f"odograph.{name}", keys, "window_start", "reopen", mark(staged(name)))
+    Table(f"odograph.{name}", keys, "window_start", "reopen", SQL["mark"].format(staged=staged(name)))
     for name, keys in (
         ("road_cell_window", ROAD_KEYS),
         ("road_edge_window", ("network_no", "edge_id", "window_start")),

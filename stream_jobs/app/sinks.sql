@@ -26,3 +26,9 @@ FROM (SELECT DISTINCT start_ms, place, heading_sector FROM staged_road_share) t,
     FROM odograph.road_share s
     WHERE (s.start_ms, s.place, s.heading_sector) = (t.start_ms, t.place, t.heading_sector)
 ) s
+
+-- name: mark
+-- The five minutes that staged windows lie in, for roads/history.py; a mark that is there is locked all the same.
+INSERT INTO odograph.road_interval_due (interval_start)
+SELECT DISTINCT date_bin(INTERVAL '5 minutes', window_start, TIMESTAMPTZ '2000-01-01 00:00:00+00') FROM {staged}
+ORDER BY 1 ON CONFLICT (interval_start) DO UPDATE SET marked_at = now()

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from operator import itemgetter
 from typing import Any, Final
 
-import orjson
+import msgspec
 import psycopg
 
+from infra.clients.db import Connection
 from infra.clients.kafka import Record
 from infra.contract import messages, topics
 from infra.contract.errors import REASONS, WHOLE_REASONS, ContractError
@@ -122,13 +123,19 @@ def _count(text: str | None, most: int) -> int | None:
 
 def as_json(value: Sequence[Any] | Mapping[str, Any]) -> str:
     """Rows as the JSON that the statements unfold."""
-    return orjson.dumps(value).decode()
+    return msgspec.json.encode(value).decode()
+
+
+def with_rows(cursor: Cursor | Connection, statement: str, rows: Sequence[Any]) -> None:
+    """Run a statement that unfolds ``rows``, if there are any."""
+    if rows:
+        cursor.execute(statement, {"rows": as_json(rows)})
 
 
 def insert_rows(cursor: Cursor, table: str, rows: Sequence[Row], end: str = "ON CONFLICT DO NOTHING") -> None:
     """Rows of the same keys into a table of odograph: each is stored in its column."""
     if rows:
-        cursor.execute(insert_json(table, " ".join(rows[0]), end), {"rows": as_json(rows)})
+        with_rows(cursor, insert_json(table, " ".join(rows[0]), end), rows)
 
 
 def optional_text(text: str | None) -> str | None:

@@ -7,16 +7,15 @@ record that the database refuses for what it is stands alone after some halving,
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
 from typing import Final, TypeVar
 
 import psycopg
 import structlog
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from psycopg.rows import dict_row
 
@@ -34,7 +33,7 @@ from infra.contract.verdict import clock_limits
 from infra.settings.settings import Endpoints, Settings, endpoints
 from infra.stack.access import identity
 from stream_jobs.alerts.derive import Finding
-from stream_jobs.app.database import Connection, Database
+from stream_jobs.app.database import FIRST_PAUSE_S, LONGEST_PAUSE_S, Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
 from stream_jobs.crashes.verdict import settle
@@ -47,7 +46,6 @@ from stream_jobs.rules.model import load_causes, load_rules
 BATCH: Final = 1000
 READ_S: Final = 0.25
 STALL_TIMEOUT_S: Final = 3.0
-BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600)
 SWEEP_S: Final = 1.0
@@ -98,13 +96,13 @@ class EventStore:
     def serve(self, term: threading.Event) -> None:
         """Until ``term`` is over; each time Kafka is lost, start again from the stored offsets."""
         self._begin(term)
-        pauses = backoff()
+        pause_s = FIRST_PAUSE_S
         while not self._stop.is_set():
             started = time.monotonic()
             try:
                 self._run(partial(writes.note_rules, rows=self._rules))
-                with closing(_Reader(self._where.kafka_bootstrap, self._names)) as reader:
-                    places = reader.places()
+                with closing(kafka.consumer(self._where.kafka_bootstrap, "odograph-events")) as consumer:
+                    places = self._places(consumer)
                     self.kafka_problem = None
                     self._incidents.write([(TABLE_KEY, self._causes.encode())])
                     while self._run(self._join):  # alerts of a version that knew no incidents
@@ -113,9 +111,9 @@ class EventStore:
                     self._generation = places["dead-letter", 0]
                     for topic, was in others.items():
                         self._log.error("another log: it is read from its beginning", topic=topic, was=was)
-                    self._held = reader.assign(held)
+                    self._held = self._assign(consumer, held)
                     self._run(partial(writes.move_offsets, held=held, after=self._held))
-                    self._follow(reader)
+                    self._follow(consumer)
             except LOST as error:
                 self.kafka_problem = str(error).strip()
                 self.metrics.retries.inc()
@@ -123,8 +121,9 @@ class EventStore:
             except writes.OvertakenError as error:
                 self._log.warning("overtaken", reason=str(error))
             if time.monotonic() - started > 2 * PROBE_S:
-                pauses = backoff()
-            self._stop.wait(0 if self._stop.is_set() else next(pauses))
+                pause_s = FIRST_PAUSE_S
+            self._stop.wait(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         self.database.close()
 
     def _run(self, work: Callable[[Cursor], Result]) -> Result:
@@ -141,10 +140,46 @@ class EventStore:
         self._incidents.write(told)
         return len(told)
 
-    def _follow(self, reader: "_Reader") -> None:
+    def _places(self, consumer: Consumer) -> dict[Place, str]:
+        """All partitions, each with the identity of its log."""
+        counts = kafka.partition_counts(consumer, list(self._names), STALL_TIMEOUT_S)
+        logs = kafka.log_generations(self._where.kafka_bootstrap, self._names)
+        return {(short, p): logs[name] for name, short in self._names.items() for p in range(counts[name])}
+
+    def _assign(self, consumer: Consumer, offsets: writes.Offsets) -> writes.Offsets:
+        """Where reading begins: there, as far as the log holds it."""
+        begun, places = writes.Offsets(), list[TopicPartition]()
+        for (short, p), offset in offsets.items():
+            name = kafka_topic(self._prefix, short)
+            bounds = kafka.bounds(consumer, name, p, STALL_TIMEOUT_S)
+            begun[short, p] = kafka.resumed(offset, bounds, f"{name}/{p}", "begin")
+            places.append(TopicPartition(name, p, begun[short, p]))
+        consumer.assign(places)
+        return begun
+
+    def _read(self, consumer: Consumer) -> list[Record]:
+        """What there is, at most a batch, topics by their short names; waits for the first record only."""
+        return [
+            replace(one, topic=self._names[one.topic], received_ms=min(max(one.received_ms, 0), LAST_MS))
+            for one in map(kafka.record_of, kafka.taken(consumer, BATCH, READ_S))
+        ]
+
+    def _lag(self, consumer: Consumer) -> dict[str, int]:
+        """Records by topic that were not read yet, as last told; raises ServiceError where a topic grew."""
+        counts = kafka.partition_counts(consumer, list(self._names), STALL_TIMEOUT_S)
+        if sum(counts.values()) != len(self._held):
+            raise ServiceError("a topic has new partitions; starting again to read them")
+        lag = dict.fromkeys(self._names.values(), 0)
+        for place in consumer.assignment():
+            short = self._names[place.topic]
+            _, end = consumer.get_watermark_offsets(place, cached=True)
+            lag[short] += max(0, end - self._held[short, place.partition])
+        return lag
+
+    def _follow(self, consumer: Consumer) -> None:
         sweep_at = probe_at = settle_at = time.monotonic()
         while not self._stop.is_set():
-            records = reader.read()
+            records = self._read(consumer)
             if records:
                 self._store(records)
             now = time.monotonic()
@@ -158,7 +193,7 @@ class EventStore:
                     self.metrics.verdicts.labels(word).inc()  # alerts do not wait for verdicts
                 settle_at = now + self._terms.settle_s
             if now >= probe_at:
-                for topic, lag in reader.lag(self._held).items():
+                for topic, lag in self._lag(consumer).items():
                     self.metrics.lag.labels(topic).set(lag)
                 probe_at = now + PROBE_S
 
@@ -203,71 +238,6 @@ class EventStore:
         for found in fresh:
             metrics.findings.labels(found.severity).inc()
             metrics.visible_s.observe(max(0.0, now_ms - found.alerted_ms) / 1000)
-
-
-def wait_for_partitions(bootstrap: str, topics: Sequence[str], stop: threading.Event) -> dict[str, int]:
-    """Number of partitions of each topic, as soon as Kafka answers and has them all; {} after ``stop``."""
-    client = kafka.admin(bootstrap)
-    for delay_s in backoff():
-        try:
-            return kafka.partition_counts(client, topics, STALL_TIMEOUT_S)
-        except LOST as error:
-            structlog.get_logger().warning("waiting", service="kafka", reason=str(error))
-        if stop.wait(delay_s):
-            break
-    return {}
-
-
-def backoff() -> Iterator[float]:
-    """Growing pauses between attempts, s; without end."""
-    return chain(BACKOFF_S, repeat(BACKOFF_S[-1]))
-
-
-class _Reader:
-    """Reads all partitions of some topics from given offsets. ``names``: short name by full name."""
-
-    def __init__(self, bootstrap: str, names: Mapping[str, str]) -> None:
-        self._names, self._bootstrap = names, bootstrap
-        self._consumer = kafka.consumer(bootstrap, "odograph-events")
-        self._counts: dict[str, int] = {}
-
-    def places(self) -> dict[Place, str]:
-        """All partitions, each with the identity of its log."""
-        self._counts = kafka.partition_counts(self._consumer, list(self._names), STALL_TIMEOUT_S)
-        logs = kafka.log_generations(self._bootstrap, self._names)
-        return {
-            (short, p): logs[name] for name, short in self._names.items() for p in range(self._counts[name])
-        }
-
-    def assign(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
-        """Where reading begins: there, as far as the log holds it."""
-        full, begun = {short: name for name, short in self._names.items()}, {}
-        for (short, partition), offset in offsets.items():
-            bounds = kafka.bounds(self._consumer, full[short], partition, STALL_TIMEOUT_S)
-            begun[short, partition] = kafka.resumed(offset, bounds, f"{full[short]}/{partition}", "begin")
-        self._consumer.assign([TopicPartition(full[t], p, offset) for (t, p), offset in begun.items()])
-        return begun
-
-    def read(self) -> list[Record]:
-        """What there is, at most a batch, topics by their short names; waits for the first record only."""
-        return [
-            replace(one, topic=self._names[one.topic], received_ms=min(max(one.received_ms, 0), LAST_MS))
-            for one in map(kafka.record_of, kafka.taken(self._consumer, BATCH, READ_S))
-        ]
-
-    def lag(self, held: Mapping[Place, int]) -> dict[str, int]:
-        """Records by topic that were not read yet, as last told; raises ServiceError where a topic grew."""
-        if kafka.partition_counts(self._consumer, list(self._names), STALL_TIMEOUT_S) != self._counts:
-            raise ServiceError("a topic has new partitions; starting again to read them")
-        lag = dict.fromkeys(self._names.values(), 0)
-        for place in self._consumer.assignment():
-            short = self._names[place.topic]
-            _, end = self._consumer.get_watermark_offsets(place, cached=True)
-            lag[short] += max(0, end - held[short, place.partition])
-        return lag
-
-    def close(self) -> None:
-        self._consumer.close()
 
 
 class EventMetrics:

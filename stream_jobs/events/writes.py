@@ -4,15 +4,13 @@ Rows go in as one JSON parameter; times are ms since 1970 on the way.
 """
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-import psycopg
-from msgspec import structs
-
-from infra.clients.db import sql_of
+from infra.clients.db import Connection, sql_of
 from infra.clients.kafka import Record
 from infra.contract.downlink import Signer
 from infra.contract.errors import ContractError
@@ -24,7 +22,7 @@ from stream_jobs.alerts.derive import Alert, Finding, merge
 from stream_jobs.app.statements import insert_json, json_rows, json_value, set_columns
 from stream_jobs.crashes.chunks import Rejected, part_row, write_parts
 from stream_jobs.events import rows as row_of
-from stream_jobs.events.rows import Cursor, Row, as_json, insert_rows
+from stream_jobs.events.rows import Cursor, Row, as_json, insert_rows, with_rows
 from stream_jobs.rules.cohort.judge import Metric
 from stream_jobs.rules.model import CLEAR_FOR_S, NO_VALUE, Rule
 
@@ -120,8 +118,7 @@ def move_offsets(cursor: Cursor, held: Offsets, after: Offsets) -> None:
 
 def clear(cursor: Cursor, clear_times: ClearTimes) -> int:
     """End the alerts whose vehicle went on long enough without a finding; how many."""
-    timed = {rule: seconds for rule, seconds in clear_times.items() if seconds is not None}
-    terms = {"clear_for_s": as_json(timed), "default_s": CLEAR_FOR_S, "kept": [*clear_times.keys() - timed]}
+    terms = {"clear_for_s": as_json(clear_times), "default_s": CLEAR_FOR_S}
     return cursor.execute(SQL["clear_alerts"], terms).rowcount
 
 
@@ -155,16 +152,13 @@ def _near(cursor: Cursor, causes: Causes, waiting: Sequence[Row]) -> list[Row]:
 
 
 def _join(cursor: Cursor, cause: str, rows: Sequence[Row], causes: Causes) -> Told:
-    """The incidents of one cause, in the order of their numbers, then of their first alerts'."""
+    """The incidents of one cause, in the order of their numbers, then of their alerts, as ``rows`` are."""
     numbers = {row["incident_id"]: row["incident_no"] for row in rows if row["incident_no"] is not None}
     waits = {row["alert_no"] for row in rows if row["to_join"]}
-    ordered = sorted(
-        rows, key=lambda row: (row["incident_no"] is None, row["incident_no"] or row["alert_no"])
-    )
     pieces = [
         Piece(row["vehicle_id"], row["from_ms"], row["to_ms"], row["incident_id"] or row["first_alert_id"],
               row["fleet"], row["alert_no"])
-        for row in ordered
+        for row in sorted(rows, key=lambda row: row["incident_no"] or math.inf)
     ]  # fmt: skip
     groups = [group for group in joined(pieces, causes.terms(cause)) if any(p.number in waits for p in group)]
     fresh = [group[0] for group in groups if group[0].incident_id not in numbers]
@@ -231,7 +225,7 @@ def write(
         return [], rejected
     # Findings by their ids: those that were not there, in their order, each once.
     first = list({found.alert_id: found for found in reversed(batch.findings)}.values())[::-1]
-    _run(cursor, INSERT_FINDINGS, [structs.asdict(found) for found in first])
+    with_rows(cursor, INSERT_FINDINGS, first)
     new = {row["alert_id"] for row in cursor.fetchall()}
     fresh = [found for found in first if found.alert_id in new]
     if fresh:
@@ -239,24 +233,17 @@ def write(
     return fresh, rejected
 
 
-def _run(cursor: psycopg.Cursor[Any], statement: str, rows: Sequence[Row | Alert]) -> None:
-    if rows:
-        cursor.execute(statement, {"rows": as_json(rows)})
-
-
 def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTimes) -> None:
     by_key: dict[tuple[str, str], list[Finding]] = {}
     for found in fresh:
         by_key.setdefault((found.vehicle_id, found.rule), []).append(found)
     # The alerts that the findings may belong to: the active ones and those cleared within reach.
-    reaches = []
-    for (vehicle_id, rule), findings in by_key.items():
-        reach: Row = {"vehicle_id": vehicle_id, "rule": rule, "from_ms": None, "to_ms": None}
-        times_ms, clear_ms = [found.event_ms for found in findings], clears_after_ms(clear_times, rule)
-        if clear_ms is not None:
-            reach |= {"from_ms": min(times_ms) - clear_ms, "to_ms": max(times_ms) + clear_ms}
-        reaches.append(reach)
-    _run(cursor, SQL["known_alerts"].format(alert_columns=ALERT_COLUMNS), reaches)
+    reaches = [
+        {"vehicle_id": vehicle_id, "rule": rule, "clear_ms": clears_after_ms(clear_times, rule),
+         "from_ms": min(f.event_ms for f in findings), "to_ms": max(f.event_ms for f in findings)}
+        for (vehicle_id, rule), findings in by_key.items()
+    ]  # fmt: skip
+    with_rows(cursor, SQL["known_alerts"].format(alert_columns=ALERT_COLUMNS), reaches)
     known: dict[tuple[str, str], list[Alert]] = {}
     for row in cursor.fetchall():
         known.setdefault((row["vehicle_id"], row["rule"]), []).append(Alert(**row))
@@ -270,13 +257,13 @@ def _write_alerts(cursor: Cursor, fresh: Sequence[Finding], clear_times: ClearTi
     put_alerts(cursor, sorted(after, key=lambda alert: place.get(alert.first_alert_id, -1)))
 
 
-def put_alerts(cursor: psycopg.Cursor[Any], alerts: Sequence[Alert]) -> None:
-    """Alerts in the places of those with their numbers; those without a number are new, in this order."""
+def put_alerts(cursor: Cursor | Connection, alerts: Sequence[Alert]) -> None:
+    """Alerts in the places of their numbers, and those without one as new ones in this order."""
     stored = [alert for alert in alerts if alert.alert_no is not None]
     # What ends goes first: at no moment are two alerts of one vehicle and rule active.
-    _run(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is not None])
-    _run(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is None])
-    _run(cursor, INSERT_ALERTS, [alert for alert in alerts if alert.alert_no is None])
+    with_rows(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is not None])
+    with_rows(cursor, UPDATE_ALERTS, [alert for alert in stored if alert.cleared_ms is None])
+    with_rows(cursor, INSERT_ALERTS, [alert for alert in alerts if alert.alert_no is None])
 
 
 def rule_notes(rules: Sequence[Rule], metrics: Sequence[Metric], causes: Causes | None = None) -> list[Row]:

@@ -23,12 +23,14 @@ FROM jsonb_to_recordset(%(rows)s) AS n(topic text, partition integer, held bigin
 WHERE o.consumer = %(consumer)s AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.held
 
 -- name: clear_alerts
+-- A rule that is known and has null is over by an end only: nothing lies after null.
 UPDATE odograph.alert a SET cleared_at = a.last_at + reach.clear_for
 FROM (
-    SELECT b.alert_no, make_interval(secs => coalesce(
-        (%(clear_for_s)s::jsonb ->> split_part(b.rule, '.', 1))::double precision,
-        %(default_s)s)) AS clear_for
-    FROM odograph.alert b WHERE b.cleared_at IS NULL AND NOT split_part(b.rule, '.', 1) = ANY(%(kept)s)
+    SELECT b.alert_no, make_interval(secs => CASE
+        WHEN %(clear_for_s)s::jsonb ? split_part(b.rule, '.', 1)
+        THEN (%(clear_for_s)s::jsonb ->> split_part(b.rule, '.', 1))::double precision
+        ELSE %(default_s)s END) AS clear_for
+    FROM odograph.alert b WHERE b.cleared_at IS NULL
 ) reach, odograph.vehicle_latest l
 WHERE a.alert_no = reach.alert_no AND a.cleared_at IS NULL AND l.vehicle_id = a.vehicle_id
   AND l.event_time > a.last_at + reach.clear_for
@@ -62,10 +64,11 @@ cleared_by = CASE WHEN n.cleared_ms = (extract(epoch FROM a.cleared_at) * 1000):
 -- name: known_alerts
 SELECT {alert_columns}
 FROM odograph.alert a
-JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint)
+JOIN jsonb_to_recordset(%(rows)s) AS k(vehicle_id text, rule text, from_ms bigint, to_ms bigint, clear_ms bigint)
      USING (vehicle_id, rule)
 WHERE a.withdrawn_at IS NULL AND (a.cleared_at IS NULL
-   OR (a.last_at >= to_timestamp(k.from_ms / 1000.0) AND a.opened_at <= to_timestamp(k.to_ms / 1000.0)))
+   OR (a.last_at >= to_timestamp((k.from_ms - k.clear_ms) / 1000.0)
+       AND a.opened_at <= to_timestamp((k.to_ms + k.clear_ms) / 1000.0)))
 FOR UPDATE OF a
 
 -- name: rules_gone

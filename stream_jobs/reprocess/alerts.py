@@ -15,6 +15,7 @@ from infra.contract.seq_ranges import merged
 from stream_jobs.alerts.derive import Alert, AlertRow, Finding, merge
 from stream_jobs.app.database import Connection, execute, fetch
 from stream_jobs.events import writes as store
+from stream_jobs.events.rows import with_rows
 from stream_jobs.events.writes import ClearTimes, clears_after_ms
 from stream_jobs.reprocess.queue import Counts
 
@@ -159,7 +160,7 @@ def restate_alerts(
     changes = finding_changes(whole, {row.alert_id for row in streamed}, inside, late_ms or 0, now_ms)
     if not any(changes):
         return Counts()
-    execute(connection, store.INSERT_FINDINGS, {"rows": msgspec.json.encode(changes.added).decode()})
+    with_rows(connection, store.INSERT_FINDINGS, changes.added)
     added, gone, back = [finding.alert_id for finding in changes.added], changes.withdrawn, changes.revived
     execute(connection, SQL["mark"], {"added": added, "withdrawn": [*gone], "revived": [*back]})
     live = [s.finding for k, s in stored.items() if k in back or not (s.withdrawn or k in gone)]
@@ -184,6 +185,6 @@ def _bounds(moments: Sequence[int]) -> dict[str, int]:
 def _write_alerts(connection: Connection, changes: AlertChanges) -> None:
     """What is withdrawn first, so that no two alerts of one rule are active at once."""
     execute(connection, SQL["withdrawn"], {"numbers": [*changes.withdrawn]})
-    store.put_alerts(connection.cursor(), [*changes.changed, *changes.added])
+    store.put_alerts(connection, [*changes.changed, *changes.added])
     execute(connection, SQL["changed"], {"numbers": [alert.alert_no for alert in changes.changed]})
     execute(connection, _ADDED, {"ids": [alert.first_alert_id for alert in changes.added]})

@@ -50,6 +50,18 @@ class Comparison(NamedTuple):
     lost: tuple[Alert, ...]
     kept: tuple[Change, ...]
 
+    def by_rule(self) -> dict[str, Mapping[str, int]]:
+        """Counts of each rule: in force, changed, raised, lost, kept."""
+        raised, lost = (Counter(alert.rule for alert in group) for group in (self.raised, self.lost))
+        kept = Counter(change.after.rule for change in self.kept)
+        return {
+            rule: {
+                "in_force": lost[rule] + kept[rule], "changed": raised[rule] + kept[rule],
+                "raised": raised[rule], "lost": lost[rule], "kept": kept[rule],
+            }
+            for rule in sorted({*raised, *lost, *kept})
+        }  # fmt: skip
+
 
 def backtest(
     session: Callable[[], SparkSession], settings: Settings, path: Path, in_force: Sequence[Rule],
@@ -147,19 +159,6 @@ def compare(before: Sequence[Alert], after: Sequence[Alert]) -> Comparison:
     return Comparison(tuple(raised), tuple(chain.from_iterable(left.values())), tuple(kept))
 
 
-def by_rule(comparison: Comparison) -> dict[str, Mapping[str, int]]:
-    """Counts of each rule: in force, changed, raised, lost, kept."""
-    raised, lost = (Counter(alert.rule for alert in group) for group in comparison[:2])
-    kept = Counter(change.after.rule for change in comparison.kept)
-    return {
-        rule: {
-            "in_force": lost[rule] + kept[rule], "changed": raised[rule] + kept[rule],
-            "raised": raised[rule], "lost": lost[rule], "kept": kept[rule],
-        }
-        for rule in sorted({*raised, *lost, *kept})
-    }  # fmt: skip
-
-
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """All of it for a machine."""
     raised, lost = ([*map(_told, alerts)] for alerts in comparison[:2])
@@ -167,7 +166,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         _told(change.after) | {"later_s": change.later_s, "severity_before": change.before.severity}
         for change in comparison.kept
     ]
-    return {"rules": by_rule(comparison), "raised": raised, "lost": lost, "kept": kept}
+    return {"rules": comparison.by_rule(), "raised": raised, "lost": lost, "kept": kept}
 
 
 def _told(alert: Alert) -> dict[str, Any]:

@@ -40,11 +40,6 @@ RULE: Final = SQL["rule"]
 log = structlog.get_logger("stream_jobs.roads")
 
 
-def mark(staged: str) -> str:
-    """Mark the five minutes that staged windows lie in; a mark that is there is locked all the same."""
-    return SQL["mark"].format(staged=staged)
-
-
 @dataclass(slots=True)
 class RoadHistory:
     """Sums windows by five minutes as they change, and computes free flow and profile anew now and then.

@@ -109,8 +109,3 @@ WHERE n.network_no = odograph.road_network_in_use()
 -- name: edges
 SELECT edge_id, road_class, speed_limit_kmh, length_m, path FROM odograph.road_edge
 WHERE network = %(network)s
-
--- name: mark
-INSERT INTO odograph.road_interval_due (interval_start)
-SELECT DISTINCT date_bin(INTERVAL '5 minutes', window_start, TIMESTAMPTZ '2000-01-01 00:00:00+00') FROM {staged}
-ORDER BY 1 ON CONFLICT (interval_start) DO UPDATE SET marked_at = now()

@@ -35,23 +35,19 @@ class EdgeSpeeds:
     terms: Roads
 
     def time_s(self, edge: int, ahead_s: float) -> float:
-        """Time to drive all of an edge that is entered ``ahead_s`` from now, s."""
+        """Time to drive all of an edge that is entered ``ahead_s`` from now, s.
+
+        What is seen counts so much: vehicles / (vehicles + few) * 0.5 ^ (age / half-life), the age from the
+        five minutes' middle until the edge is reached.
+        """
         hour = hour_of_week(self.now + timedelta(seconds=ahead_s), self.zone)
         slowness = 1 / max(float(self.usual_kmh[hour, edge]), SLOWEST_KMH)
-        seen = self.seen.get(edge)
-        if seen is not None:
-            seen_kmh, vehicles = seen
-            weight = self.weight(vehicles, ahead_s)
+        if edge in self.seen:
+            seen_kmh, vehicles = self.seen[edge]
+            trust = vehicles / (vehicles + self.terms.eta_few)
+            weight = trust * 0.5 ** ((self.age_s + ahead_s) / self.terms.eta_half_life_s)
             slowness = weight / max(seen_kmh, SLOWEST_KMH) + (1 - weight) * slowness
         return 3.6 * float(self.net.length_m[edge]) * slowness
-
-    def weight(self, vehicles: int, ahead_s: float) -> float:
-        """What is seen counts so much: vehicles / (vehicles + few) * 0.5 ^ (age / half-life), 0 to 1.
-
-        The age is from the five minutes' middle until the edge is reached.
-        """
-        trust = vehicles / (vehicles + self.terms.eta_few)
-        return float(trust * 0.5 ** ((self.age_s + ahead_s) / self.terms.eta_half_life_s))
 
 
 def with_fallback(net: RoadNetwork, usual_kmh: Floats, limit_share: float) -> Floats:
@@ -90,7 +86,7 @@ def hour_of_week(at: datetime, zone: ZoneInfo) -> int:
 
 NODE_DIGITS = 6  # ends of edges that are the same in so many decimals of a degree (0.1 m) are one node
 
-ON = -1  # marks an entry of the queue that goes on; others end at a goal, and tell the edge before it
+NONE = -1  # the edge before the first one
 
 After = Sequence[Sequence[int]]  # the edges that may follow each: not straight back, unless there is no other
 
@@ -158,36 +154,27 @@ def quickest(
     ``time_of``: s for all of an edge that is entered so many s from now.
     Edges are entered when the way before is driven: speeds depend on the time; nobody may gain by waiting.
     """
-    share_of = {goal.edge: goal.share for goal in goals}
+    length_m, share_of = net.length_m, {goal.edge: goal.share for goal in goals}
     if start.edge in share_of and share_of[start.edge] >= start.share:
         part = share_of[start.edge] - start.share
-        return Way((start.edge,), part * time_of(start.edge, 0.0), part * float(net.length_m[start.edge]))
-    reached = {start.edge: (1 - start.share) * time_of(start.edge, 0.0)}
-    came: dict[int, int] = {}
-    queue = [(reached[start.edge], start.edge, ON)]
+        return Way((start.edge,), part * time_of(start.edge, 0.0), part * float(length_m[start.edge]))
+    came: dict[int, int] = {}  # of each edge that is driven to its end soonest, the one before it
+    queue = [((1 - start.share) * time_of(start.edge, 0.0), start.edge, NONE, False)]
     while queue:
-        at_s, edge, via = heapq.heappop(queue)
-        if via != ON:
-            return _way(net, came, start, (edge, via), share_of[edge], at_s)
-        if at_s > reached[edge]:
+        at_s, edge, before, is_there = heapq.heappop(queue)
+        if is_there:
+            edges = [edge, before]
+            while edges[-1] != start.edge:
+                edges.append(came[edges[-1]])
+            driven_m = length_m[edges[1:]].sum() - start.share * length_m[start.edge]
+            return Way(tuple(reversed(edges)), at_s, float(driven_m + share_of[edge] * length_m[edge]))
+        if edge in came:
             continue
+        came[edge] = before
         for onward in after[edge]:
             whole_s = time_of(onward, at_s)
             if onward in share_of:
-                heapq.heappush(queue, (at_s + share_of[onward] * whole_s, onward, edge))
-            if at_s + whole_s < reached.get(onward, np.inf):
-                reached[onward], came[onward] = at_s + whole_s, edge
-                heapq.heappush(queue, (at_s + whole_s, onward, ON))
+                heapq.heappush(queue, (at_s + share_of[onward] * whole_s, onward, edge, True))
+            if onward not in came:
+                heapq.heappush(queue, (at_s + whole_s, onward, edge, False))
     return None
-
-
-def _way(
-    net: RoadNetwork, came: dict[int, int], start: Spot, end: tuple[int, int], share: float, time_s: float
-) -> Way:
-    """The way back from its last edge and the one before it."""
-    edges = list(end)
-    while edges[-1] != start.edge:
-        edges.append(came[edges[-1]])
-    length = net.length_m
-    driven = float(length[edges[1:]].sum()) - start.share * float(length[start.edge])
-    return Way(tuple(reversed(edges)), time_s, driven + share * float(length[end[0]]))

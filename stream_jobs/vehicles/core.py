@@ -22,7 +22,7 @@ from stream_jobs.vehicles.features import Features, joined
 from stream_jobs.vehicles.fleet import Fleet
 from stream_jobs.vehicles.journeys import journey
 from stream_jobs.vehicles.rows import LateVehicleFrames, Row, alert_row
-from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival, Sequencer
+from stream_jobs.vehicles.sequencer import NO_BOOT, Arrival
 
 HOUR_MS: Final = 3_600_000
 Released = tuple[Ints, Ints, Ints]
@@ -68,14 +68,14 @@ class Core:
         given_up = []
         for place in fleet.waiting.keys() & set(places.tolist()):
             order = fleet.order(place)
-            given_up.append((place, [*Sequencer(order, self._jobs).expire(now_ms)]))
+            given_up.append((place, [*order.expire(now_ms, self._jobs)]))
             fleet.put_order(place, order)
         if fleet.held is not None and any(each for _, each in given_up):
             rows += self._rounds(fleet, fleet.held, _released(given_up))
             hold(fleet, fleet.held)
         rows += self._wake(fleet, places, np.full(len(places), float(now_ms)))
         self._note_due(fleet, places)
-        gone = self._gone(fleet, places, now_ms)
+        gone = places[fleet.vehicles["clock"][places] + self._ttl_ms <= now_ms]
         rows += self._end_all(fleet, gone)
         fleet.forget(gone)
         return rows
@@ -93,10 +93,8 @@ class Core:
         chosen = _sorted_frames(places, features)
         np.maximum.at(fleet.vehicles["clock"], places[chosen], features["received_ms"][chosen])
         rows += self._rounds(fleet, features, (places[chosen], chosen, _ranks(places[chosen])))
-        known = np.unique(places)
-        rows += self._wake(fleet, known, np.full(len(known), float(until_ms)))
-        rows += self._end_all(fleet, self._gone(fleet, known, until_ms))
-        return rows
+        self._note_due(fleet, np.unique(places))
+        return rows + self.expire(fleet, until_ms)
 
     def behind(self, features: Features) -> set[str]:
         """Vehicles of which the order alone, which costs little, leaves frames behind."""
@@ -119,7 +117,7 @@ class Core:
         """Frames from row ``begin`` on, which are those of ``places``: what goes on, and what came too late.
 
         Most vehicles' frames are the next ones of their boot: those are known by arithmetic, the others go
-        one by one through a sequencer.
+        one by one through the vehicle's Order.
         """
         order = np.argsort(places, kind="stable")
         place, rows = places[order], order + begin
@@ -147,11 +145,11 @@ class Core:
             came.setdefault(p, []).append(Arrival(b, s, t, at, row if is_believed else None))
         sequenced, behind = [], {}
         for p, arrivals in came.items():
-            sequencer = Sequencer(fleet.order(p), self._jobs)
-            sequenced.append((p, [row for each in arrivals for row in sequencer.take(each)]))
-            fleet.put_order(p, sequencer.order)
-            if sequencer.behind:
-                behind[p] = sequencer.behind
+            own, late = fleet.order(p), list[int]()
+            sequenced.append((p, [row for each in arrivals for row in own.take(each, self._jobs, late)]))
+            fleet.put_order(p, own)
+            if late:
+                behind[p] = late
         at_once, one_by_one = (place[~is_odd], rows[~is_odd], rank[~is_odd]), _released(sequenced)
         place, rows, rank = map(np.concatenate, zip(at_once, one_by_one, strict=True))
         return (place, rows, rank), behind
@@ -199,10 +197,6 @@ class Core:
             for lane, found in detector.expire(fleet.detectors[k], places, now_ms):
                 yield _timed_alert(fleet, int(places[lane]), detector.rule, found, int(due_ms[lane]))
 
-    def _gone(self, fleet: Fleet, places: Ints, now_ms: int) -> Ints:
-        """Those of these vehicles whose memory may go."""
-        return places[fleet.vehicles["clock"][places] + self._ttl_ms <= now_ms]
-
     def _end_all(self, fleet: Fleet, gone: Ints) -> Iterator[Row]:
         """Ends of alerts that only their detector ends, which is about to forget these vehicles."""
         why = f"nothing came for {self._jobs.state_ttl_h} h, it is watched no longer"
@@ -220,7 +214,7 @@ class Core:
             due_ms = np.minimum(due_ms, detector.due_ms(fleet.detectors[k], places))
         for lane, place in enumerate(places.tolist()):
             if place in fleet.waiting:
-                due_ms[lane] = min(due_ms[lane], Sequencer(fleet.order(place), self._jobs).due_ms())
+                due_ms[lane] = min(due_ms[lane], fleet.order(place).due_ms(self._jobs))
         forget_ms = fleet.vehicles["clock"][places] + self._ttl_ms
         fleet.vehicles["due"][places] = np.where(np.isinf(due_ms), forget_ms, due_ms)
 

@@ -9,6 +9,7 @@ alone (their order in the log and their times of receipt), so neither batches no
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -37,9 +38,10 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Order(msgspec.Struct, array_like=True):
-    """What one vehicle's sequencer remembers.
+    """Puts arrivals of one vehicle in order; what it remembers of them.
 
-    ``filled_ms``: receipt of what last filled the first gap; ``gaps``: (boot, first, last) given up;
+    By the settings ``jobs`` a gap is waited for (``lateness_s`` of receive time) by so many frames at most.
+    ``filled_ms``: receipt of what last began or filled the first gap; ``gaps``: (boot, first, last) given up;
     ``boots``: earlier boots and their next numbers; ``boot_from_ms``: device time at which this boot began.
     """
 
@@ -51,106 +53,74 @@ class Order(msgspec.Struct, array_like=True):
     boot_from_ms: int = 0
     filled_ms: int = 0
 
+    def take(self, arrival: Arrival, jobs: Jobs, behind: list[int]) -> Iterator[int]:
+        """Frames that may go on now that ``arrival`` is here; take them all before the next arrival.
 
-class Sequencer:
-    """Puts arrivals of one vehicle in order. ``behind`` collects the frames that came too late.
-
-    By the settings a gap is waited for (``lateness_s`` of receive time) by so many frames at most.
-    """
-
-    def __init__(self, order: Order, jobs: Jobs) -> None:
-        self.order = order
-        self.behind: list[int] = []
-        self._hold_ms, self._hold_frames = 1000 * jobs.lateness_s, jobs.reorder_buffer_frames
-
-    def take(self, arrival: Arrival) -> Iterator[int]:
-        """Frames that may go on now that ``arrival`` is here; take them all before the next arrival."""
-        yield from self.expire(arrival.received_ms)
-        order, next_key = self.order, (self.order.boot_id, self.order.next_seq)
+        ``behind``: where it is added if it came too late.
+        """
+        yield from self.expire(arrival.received_ms, jobs)
         # A vehicle never seen that is met in the middle of its boot: its begin is not waited for then.
-        is_midway = order.boot_id == NO_BOOT and arrival.row is not None and not order.held
-        if is_midway and arrival.seq > self._hold_frames:
+        is_midway = self.boot_id == NO_BOOT and arrival.row is not None and not self.held
+        if is_midway and arrival.seq > jobs.reorder_buffer_frames:
             yield from self._release(arrival)
-        elif arrival.key < next_key:
-            self._past(arrival)
-        elif arrival.key == next_key or (self._next_boot(arrival) and not order.held):
-            order.filled_ms = arrival.received_ms
-            yield from self._release(arrival)
-            yield from self._contiguous()
+        elif arrival.key < (self.boot_id, self.next_seq):
+            if arrival.row is not None and self._is_late(arrival):
+                behind.append(arrival.row)
         else:
-            self._hold(arrival)
-            yield from self._contiguous()
-            if len(order.held) > self._hold_frames:
-                yield from self._give_up()
+            self._hold(arrival, jobs.reorder_buffer_frames)
+            yield from self.expire(arrival.received_ms, jobs)
 
-    def due_ms(self) -> float:
+    def due_ms(self, jobs: Jobs) -> float:
         """When (receive clock) the first gap is given up; inf without one."""
-        order = self.order
-        return max(order.held[0].received_ms, order.filled_ms) + self._hold_ms if order.held else math.inf
+        if not self.held:
+            return math.inf
+        return max(self.held[0].received_ms, self.filled_ms) + 1000 * jobs.lateness_s
 
-    def expire(self, now_ms: int) -> Iterator[int]:
-        """Frames behind gaps that were waited for long enough by ``now_ms``."""
-        while self.due_ms() < now_ms:
-            yield from self._give_up()
+    def expire(self, now_ms: int, jobs: Jobs) -> Iterator[int]:
+        """Held frames that wait for nothing any more: what is missing before them is there, or is given up,
+        for too many wait for it, or it was waited for long enough by ``now_ms``.
+        """
+        while self.held:
+            first, most = self.held[0], jobs.reorder_buffer_frames
+            is_new_boot = first.boot_id > self.boot_id and first.seq == 0 and first.row is not None
+            if not is_new_boot and first.key != (self.boot_id, self.next_seq):
+                if len(self.held) <= most and self.due_ms(jobs) >= now_ms:
+                    return
+                since = self.next_seq if first.boot_id == self.boot_id else 0
+                self.gaps = [*self.gaps, (first.boot_id, since, first.seq - 1)][-GAPS_KEPT:]
+            yield from self._release(self.held.pop(0))
 
-    def _next_boot(self, arrival: Arrival) -> bool:
-        return arrival.boot_id > self.order.boot_id and arrival.seq == 0 and arrival.row is not None
-
-    def _hold(self, arrival: Arrival) -> None:
-        order, ahead = self.order, arrival.seq - self.order.next_seq
-        is_near = arrival.boot_id == order.boot_id and ahead <= self._hold_frames
+    def _hold(self, arrival: Arrival, most: int) -> None:
+        is_near = arrival.boot_id == self.boot_id and arrival.seq - self.next_seq <= most
         if arrival.row is None and not is_near:  # no number is believed so far off without its clock
             return
-        keys = [held.key for held in order.held]
-        place = bisect_left(keys, arrival.key)
-        if place < len(keys) and keys[place] == arrival.key:
+        place = bisect_left(self.held, arrival.key, key=attrgetter("key"))
+        if place < len(self.held) and self.held[place].key == arrival.key:
             return
-        if place == 0 and keys:
-            order.filled_ms = arrival.received_ms
-        order.held = [*order.held[:place], arrival, *order.held[place:]]
-
-    def _contiguous(self) -> Iterator[int]:
-        """Held frames that wait for nothing any more."""
-        order = self.order
-        while order.held:
-            first = order.held[0]
-            if first.key != (order.boot_id, order.next_seq) and not self._next_boot(first):
-                return
-            order.held = order.held[1:]
-            yield from self._release(first)
-
-    def _give_up(self) -> Iterator[int]:
-        """The first gap is not waited for any longer."""
-        order = self.order
-        first, order.held = order.held[0], order.held[1:]
-        since = order.next_seq if first.boot_id == order.boot_id else 0
-        order.gaps = [*order.gaps, (first.boot_id, since, first.seq - 1)][-GAPS_KEPT:]
-        yield from self._release(first)
-        yield from self._contiguous()
+        if place == 0:
+            self.filled_ms = arrival.received_ms
+        self.held.insert(place, arrival)
 
     def _release(self, arrival: Arrival) -> Iterator[int]:
-        order = self.order
-        if arrival.boot_id != order.boot_id:
-            if order.boot_id != NO_BOOT:
-                order.boots = [*order.boots, (order.boot_id, order.next_seq)][-BOOTS_KEPT:]
-            order.boot_id, order.boot_from_ms = arrival.boot_id, arrival.t0_ms
-        order.next_seq = arrival.seq + 1
+        if arrival.boot_id != self.boot_id:
+            if self.boot_id != NO_BOOT:
+                self.boots = [*self.boots, (self.boot_id, self.next_seq)][-BOOTS_KEPT:]
+            self.boot_id, self.boot_from_ms = arrival.boot_id, arrival.t0_ms
+        self.next_seq = arrival.seq + 1
         if arrival.row is not None:
             yield arrival.row
 
-    def _past(self, arrival: Arrival) -> None:
-        """A number that was passed: a copy, or too late. Frames of a lower boot from after this boot's begin
-        are another device's, and take no part.
+    def _is_late(self, arrival: Arrival) -> bool:
+        """Of a number that was passed: not a copy. Frames of a lower boot from after this boot's begin are
+        another device's, and take no part.
         """
-        order, boot, seq = self.order, arrival.boot_id, arrival.seq
-        if arrival.row is None or (boot < order.boot_id and arrival.t0_ms >= order.boot_from_ms):
-            return
-        for place, (of, first, last) in enumerate(order.gaps):
+        boot, seq = arrival.boot_id, arrival.seq
+        if boot < self.boot_id and arrival.t0_ms >= self.boot_from_ms:
+            return False
+        for place, (of, first, last) in enumerate(self.gaps):
             if of == boot and first <= seq <= last:
                 left = [gap for gap in ((of, first, seq - 1), (of, seq + 1, last)) if gap[1] <= gap[2]]
-                order.gaps = [*order.gaps[:place], *left, *order.gaps[place + 1 :]]
-                self.behind.append(arrival.row)
-                return
-        end = dict(order.boots).get(boot)
-        if boot < order.boot_id if end is None else seq >= end:
-            self.behind.append(arrival.row)
+                self.gaps = [*self.gaps[:place], *left, *self.gaps[place + 1 :]]
+                return True
+        end = dict(self.boots).get(boot)
+        return boot < self.boot_id if end is None else seq >= end

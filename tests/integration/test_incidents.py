@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.contract.errors import ServiceError
 from stream_jobs.alerts.store import alert_store
 from tests.integration.events_support import (
     STORED_S,
@@ -131,8 +132,8 @@ def test_alerts_of_one_cause_are_joined_and_people_have_them_by_incident(lane: L
         until_read(lane, 6)
         with alert_store(lane.endpoints.db_ingest_url) as jobs:
             whole = jobs.incident(old)
-            assert jobs.incident(hot) is None
-        assert whole is not None
+            with pytest.raises(ServiceError, match=f"there is no incident {hot}; see"):
+                jobs.incident(hot)
         assert (whole["alerts"], whole["assigned_to"], whole["incident_id"]) == (4, "M. Weber", "old")
         assert [note["kind"] for note in whole["notes"]] == [
             "acknowledged", "assigned", "comment", "silenced", "joined",

@@ -14,7 +14,7 @@ from stream_jobs.vehicles import sequencer
 from stream_jobs.windows import open_windows
 
 
-def _as_it_comes(_self: Any, arrival: sequencer.Arrival) -> Iterator[int]:
+def _as_it_comes(_self: Any, arrival: sequencer.Arrival, *_: Any) -> Iterator[int]:
     """Each record goes on at once, whatever is missing before it, and copies too."""
     if arrival.row is not None:
         yield arrival.row
@@ -41,7 +41,7 @@ def _silent(honest: Any) -> Any:
 
 def no_sequencer() -> None:
     """Frames of a vehicle go on in the order in which they come."""
-    replace(sequencer.Sequencer, "take", lambda _honest: _as_it_comes)
+    replace(sequencer.Order, "take", lambda _honest: _as_it_comes)
 
 
 def early_close() -> None:

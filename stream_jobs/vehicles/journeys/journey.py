@@ -50,15 +50,12 @@ class HarshState(msgspec.Struct, array_like=True):
         return bool(self.runs or self.events)
 
     def step(
-        self, limits: Journeys, vehicle: str, runs: Sequence[float], end_ms: int,
-        where: tuple[float | None, float | None], of_class: int,
-    ) -> tuple[list[rows.HarshRow], list[int]]:  # fmt: skip
-        """Events of one vehicle that are over, and the kinds of those that began.
-
-        ``runs`` of the next frame: RUN numbers each; ``end_ms``: its end; ``where``: degrees.
-        """
-        found: list[rows.HarshRow] = []
-        begun: list[int] = []
+        self, limits: Journeys, frames: Features, i: int, here: complex
+    ) -> tuple[list[rows.HarshRow], trips.Harsh]:
+        """Events of a vehicle that are over, and those that began, by its frame ``i``; ``here``: where."""
+        found, begun = list[rows.HarshRow](), list[tuple[int, int]]()
+        vehicle, runs, end_ms = frames.id_of(i), frames.runs[i], frames["end_ms"][i]
+        of_class = int(np.nan_to_num(frames["vehicle_class"][i]))  # unknown: as if it were a car
         for k in range(0, len(runs), RUN):
             kind, from_ms, to_ms = map(int, runs[k : k + 3])
             peak, kmh = runs[k + 3 : k + RUN]
@@ -74,8 +71,8 @@ class HarshState(msgspec.Struct, array_like=True):
                 continue
             if event is not None:
                 found.append(_harsh_row(limits, vehicle, kind, event))
-            self.events[kind] = HarshRun(from_ms, to_ms, peak, kmh, *where, of_class)
-            begun.append(kind)
+            self.events[kind] = HarshRun(from_ms, to_ms, peak, kmh, *rows.degrees(here), of_class)
+            begun.append((i, kind))
         self.runs = {kind: run for kind, run in self.runs.items() if run.to_ms >= end_ms}
         for kind, event in [*self.events.items()]:  # a run under way that began in time may still be merged
             run, last_ms = self.runs.get(kind), event.to_ms + limits.harsh_merge_ms
@@ -209,18 +206,14 @@ def step(memory: JourneyMemory, frames: Features, limits: Journeys) -> list[Row]
     here = frames.frame_features.take(trips.POSITION, axis=1).view(np.complex128)[:, 0]  # where last known
     of["received_ms"] = frames["received_ms"]
     found: list[Row] = []
-    begun: dict[int, list[int]] = {}
+    begun: list[tuple[int, int]] = []
     with_runs = compress(range(len(frames.runs)), frames.runs)
     for i in sorted({*with_runs, *np.flatnonzero(of["harsh"]).tolist()}):
-        place, of_class = int(frames.vehicle[i]), frames["vehicle_class"][i]
+        place = int(frames.vehicle[i])
         state = memory.harsh.pop(place, None) or HarshState()
-        told, kinds = state.step(
-            limits, frames.id_of(i), frames.runs[i], int(frames["end_ms"][i]), rows.degrees(here[i]),
-            0 if np.isnan(of_class) else int(of_class),
-        )  # fmt: skip
-        found += told
-        if kinds:
-            begun[i] = kinds
+        over, new = state.step(limits, frames, i, here[i])
+        found += over
+        begun += new
         of["harsh"][i] = bool(state)
         if state:
             memory.harsh[place] = state

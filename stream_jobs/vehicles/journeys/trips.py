@@ -11,7 +11,7 @@ complex number, latitude and longitude in degrees, which is NaN where half of it
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -52,6 +52,7 @@ _NONE: Final = np.array(tuple(np.nan if name in rows.TOLD else 0.0 for name in r
 Memory = npt.NDArray[np.void]
 Rows = list[rows.TripRow | rows.StopRow]
 Positions = npt.NDArray[np.complex128]
+Harsh = Sequence[tuple[int, int]]  # events that began: the vehicle's index and the kind's place in KINDS
 Number = TypeVar("Number", np.float64, np.complex128)
 
 
@@ -143,29 +144,26 @@ class Machine:
 class Trips(Machine):
     """Trips and stops, by the definitions above."""
 
-    def step(self, frames: Features, here: Positions, harsh: Mapping[int, Sequence[int]]) -> Rows:
-        """Rows that follow from the next frame of each; ``here``: where it is; ``harsh``: by index, the kinds
-        of harsh events that began in it.
-        """
+    def step(self, frames: Features, here: Positions, harsh: Harsh) -> Rows:
+        """Rows that follow from the next frame of each; ``here``: where it is; ``harsh``: those in it."""
         m, limits = self._memory, self._limits
         gap_ms = frames["t0_ms"] - m["end_ms"]
         cut = (gap_ms > limits.split_s * rows.MS_PER_S) | (gap_ms < -BACK_MS)
         self._cut(np.flatnonzero(cut))
         unseen = self._across(np.flatnonzero((gap_ms > SEEN_MS) & ~cut), frames, here, gap_ms)
         self._advance(frames, here, unseen, harsh)
-        self._tell(frames, here)
         m["end_ms"] = frames["end_ms"]
+        is_old = m["end_ms"] - m["told_ms"] >= limits.report_s * rows.MS_PER_S
+        under_way = np.flatnonzero(m["confirmed"] & is_old)
+        m["told_ms"][under_way] = m["end_ms"][under_way]
+        self._tell(under_way, rows.OPEN)
         m["odometer_m"] = first_known(frames["odometer_m"], m["odometer_m"])
         return self._rows
 
     def expire(self, at: Ints) -> Rows:
         """Trips as they seem to have ended; what comes later goes on with them."""
-        m = self._memory
-        stay_from_ms = m["stay_from_ms"][at]
-        self._settle(at)
-        self._rows += [self._stayed(i, rows.PROVISIONAL) for i in at.tolist()]
-        m["stay_from_ms"][at] = stay_from_ms
-        m["provisional"][at] = True
+        self._tell(at, rows.PROVISIONAL)
+        self._memory["provisional"][at] = True
         return self._rows
 
     def _cut(self, at: Ints) -> None:
@@ -200,9 +198,7 @@ class Trips(Machine):
         self._stand(at[~moved], frames["t0_ms"])
         return found
 
-    def _advance(
-        self, frames: Features, here: Positions, unseen: Floats, harsh: Mapping[int, Sequence[int]]
-    ) -> None:
+    def _advance(self, frames: Features, here: Positions, unseen: Floats, harsh: Harsh) -> None:
         m = self._memory
         ways = _ways_of(m["fixed"], frames, here, self._limits)
         fixed = first_known(here, m["fixed"])
@@ -236,9 +232,7 @@ class Trips(Machine):
         m["told_ms"][new] = 0.0
         m["confirmed"][new] = m["provisional"][new] = False
 
-    def _add(
-        self, frames: Features, moved_m: Floats, unseen: Floats, harsh: Mapping[int, Sequence[int]]
-    ) -> None:
+    def _add(self, frames: Features, moved_m: Floats, unseen: Floats, harsh: Harsh) -> None:
         """The frames count in the trips; what is summed up without one goes when one begins."""
         t, moving_ms, odometer_m = self._memory["totals"], frames["moving_ms"], frames["odometer_m"]
         standing_ms = or_zero(frames["end_ms"] - frames["t0_ms"] - moving_ms)
@@ -257,9 +251,8 @@ class Trips(Machine):
         t["odometer_to_m"] = first_known(odometer_m, t["odometer_to_m"])
         t["powertrain"] = first_known(frames["powertrain"], t["powertrain"])
         self._memory["provisional"][:] = False
-        for i, kinds in harsh.items():
-            for kind in kinds:
-                t[rows.HARSH[kind]][i] += 1
+        for i, kind in harsh:
+            t[rows.HARSH[kind]][i] += 1
 
     def _move(self, at: Ints, ways: Ways, here: Positions) -> None:
         """A move goes on: it counts from ``least_move_m`` on, leaves a stay, makes a trip."""
@@ -322,7 +315,7 @@ class Trips(Machine):
         m["stop_from_ms"][real], m["stop"][real] = m["stay_from_ms"][real], m["stay"][real]
         for i in real.tolist():
             stop = rows.stop_row(self._vehicle(i), m["stop_from_ms"][i], None, m["stop"][i])
-            self._rows += [self._stayed(i, rows.FINAL), stop]
+            self._rows += [self._row(i, rows.FINAL), stop]
         self._drop(at)
         m["stay_from_ms"][at] = np.nan
 
@@ -330,26 +323,19 @@ class Trips(Machine):
         self._memory["trip_from_ms"][at] = np.nan
         self._memory["confirmed"][at] = False
 
-    def _tell(self, frames: Features, here: Positions) -> None:
-        """The trips under way, now and then."""
-        m, end_ms = self._memory, frames["end_ms"]
-        is_old = end_ms - m["told_ms"] >= self._limits.report_s * rows.MS_PER_S
-        due = np.flatnonzero(m["confirmed"] & is_old)
-        m["told_ms"][due] = end_ms[due]
-        for i in due.tolist():
-            is_under_way = np.isnan(m["stay_from_ms"][i])
-            now = m["moved_ms"][i], here[i]
-            self._rows.append(
-                self._row(i, rows.OPEN, now, "totals") if is_under_way else self._stayed(i, rows.OPEN)
-            )
+    def _tell(self, at: Ints, phase: str) -> None:
+        """The trips, as if they stayed where they are; they go on all the same."""
+        if not len(at):
+            return
+        m = self._memory
+        stay_from_ms = m["stay_from_ms"][at]
+        self._settle(at)
+        self._rows += [self._row(i, phase) for i in at.tolist()]
+        m["stay_from_ms"][at] = stay_from_ms
 
-    def _stayed(self, i: int, phase: str) -> rows.TripRow:
+    def _row(self, i: int, phase: str) -> rows.TripRow:
         """The trip up to the stay."""
         m = self._memory
-        return self._row(i, phase, (m["stay_from_ms"][i], m["stay"][i]), "stay_totals")
-
-    def _row(self, i: int, phase: str, end: tuple[float, complex], totals: str) -> rows.TripRow:
-        m = self._memory
-        start = m["trip_from_ms"][i], m["start"][i]
-        told = dict(zip(rows.TOTALS, m[totals][i].item(), strict=True))
+        start, end = (m["trip_from_ms"][i], m["start"][i]), (m["stay_from_ms"][i], m["stay"][i])
+        told = dict(zip(rows.TOTALS, m["stay_totals"][i].item(), strict=True))
         return rows.trip_row(self._vehicle(i), phase, start, end, told, self._limits)

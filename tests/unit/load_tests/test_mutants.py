@@ -91,8 +91,8 @@ def test_a_worker_that_closes_early_loses_what_is_in_time_and_tells_nobody(
 
 
 def test_a_worker_without_a_sequencer_takes_frames_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = sequencer.Sequencer.take
+    honest = sequencer.Order.take
     _in_this_worker("no-sequencer", monkeypatch)
-    assert sequencer.Sequencer.take is not honest
+    assert sequencer.Order.take is not honest
     arrival = sequencer.Arrival(1, 7, T0, T0, 4)
-    assert [*sequencer.Sequencer.take(object.__new__(sequencer.Sequencer), arrival)] == [4]
+    assert [*sequencer.Order().take(arrival, JOBS, [])] == [4]

@@ -250,7 +250,6 @@ def test_the_other_way_round_is_taken_where_it_is_quicker_but_nobody_turns_on_th
 def test_what_is_seen_fades_into_what_is_usual() -> None:
     known = speeds({10: 36.0}, {10: (9.0, 3)}, age_s=600.0)
     edge = int(np.flatnonzero(TOWN.edge_id == 10)[0])
-    assert known.weight(3, 0.0) == 0.25
     assert known.time_s(edge, 0.0) == pytest.approx(0.25 * 400 + 0.75 * 100)
     assert known.time_s(edge, 600.0) == pytest.approx(0.125 * 400 + 0.875 * 100)
     other = int(np.flatnonzero(TOWN.edge_id == 40)[0])

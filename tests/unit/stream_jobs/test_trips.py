@@ -128,6 +128,13 @@ def test_standing_for_less_than_three_minutes_is_a_halt_of_the_same_trip() -> No
     assert (last.halts, last.moving_s, last.standing_s) == (1, 200.0, 179.0)
 
 
+def test_a_trip_under_way_leads_so_far_to_where_the_vehicle_was_last_known_to_be() -> None:
+    trace = Trace().go(100, 36).go(100, 36, lat_deg=None, lon_deg=None)
+    last = [t for t in rows(trace) if isinstance(t, TripRow)][-1]
+    assert (last.phase, last.end_lat_deg) == ("open", pytest.approx(48 + 1000 / M_PER_DEGREE))
+    assert last.distance_m > 1300
+
+
 @pytest.mark.slow
 def test_moving_within_the_radius_is_no_trip_and_leaves_the_stop_as_it_was() -> None:
     trace = (

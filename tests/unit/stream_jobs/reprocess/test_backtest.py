@@ -18,7 +18,6 @@ from stream_jobs.reprocess.backtest import (
     Comparison,
     as_json,
     backtest,
-    by_rule,
     compare,
     episodes,
     parted,
@@ -51,7 +50,7 @@ def test_a_lower_limit_raises_more_and_sooner_and_loses_nothing(tmp_path: Path) 
     compared = compare(before, after)
     assert [e.opened_ms - T0 for e in compared.raised] == [92_000]
     assert (compared.lost, len(compared.kept)) == ((), 1)
-    assert by_rule(compared) == {"mine": {"in_force": 1, "changed": 2, "raised": 1, "lost": 0, "kept": 1}}
+    assert compared.by_rule() == {"mine": {"in_force": 1, "changed": 2, "raised": 1, "lost": 0, "kept": 1}}
 
 
 def test_a_higher_limit_loses_what_it_does_not_reach(tmp_path: Path) -> None:
