@@ -151,11 +151,6 @@ class BaseLane:
             "slots": len({inlet.slot for inlet in inlets}),
         }  # fmt: skip
 
-    @property
-    def epoch(self) -> int:
-        """Another number after each break: a connection that is new, a slot that came or went."""
-        return self.moves + sum(inlet.source.epoch for inlet in self.inlets)
-
     def reason(self) -> str | None:
         """Why nothing of some slot can arrive, or None: one of its brokers is enough."""
         reasons: dict[int | None, str | None] = {}
@@ -164,9 +159,12 @@ class BaseLane:
                 reasons[inlet.slot] = inlet.source.reason()
         return next((reason for reason in reasons.values() if reason is not None), None)
 
-    def listens(self) -> bool:
-        """Whether what vehicles send arrives now and is not dropped."""
-        return self.reason() is None and self._room() > 0
+    def listens(self) -> int | None:
+        """None while what vehicles send does not arrive, or is dropped; else a number, which is another one
+        after each break: a connection that is new, a slot that came or went.
+        """
+        hears = self.reason() is None and self._room() > 0
+        return self.moves + sum(inlet.source.epoch for inlet in self.inlets) if hears else None
 
     def _room(self) -> int:
         """Messages that may be read without loss."""

@@ -61,15 +61,12 @@ class Calm:
     """Since when messages could arrive without a break, by the receive clock; None while they cannot."""
 
     since_ms: int | None = None
-    _epoch: int = -1
+    _epoch: int | None = None
 
-    def look(self, now_ms: int, listens: bool, epoch: int) -> None:
-        """``epoch`` counts connections: one that broke and came back between two looks counts as a break."""
-        if not listens:
-            self.since_ms = None
-        elif self.since_ms is None or epoch != self._epoch:
-            self.since_ms = now_ms
-        self._epoch = epoch
+    def look(self, now_ms: int, epoch: int | None) -> None:
+        """``epoch`` as of BaseLane.listens: what broke and came back between two looks counts as a break."""
+        if epoch != self._epoch:
+            self._epoch, self.since_ms = epoch, None if epoch is None else now_ms
 
 
 @dataclass(slots=True)
@@ -209,7 +206,7 @@ class SilenceWatch:
             while not stop.is_set() and lane.wanted == ours:
                 more(BATCH, min(POLL_S, every_s))
                 now_ms = time.time_ns() // 1_000_000
-                self._calm.look(now_ms, lane.listens(), lane.epoch)
+                self._calm.look(now_ms, lane.listens())
                 if time.monotonic() >= judge_s:
                     judge_s = time.monotonic() + every_s
                     self._collect_seen(watch)

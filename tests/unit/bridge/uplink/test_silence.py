@@ -158,15 +158,15 @@ def test_a_new_birth_begins_anew() -> None:
 
 def test_a_connection_that_broke_between_two_looks_is_a_break() -> None:
     calm = Calm()
-    calm.look(10, listens=False, epoch=0)
+    calm.look(10, None)
     assert calm.since_ms is None
-    calm.look(20, listens=True, epoch=1)
-    calm.look(30, listens=True, epoch=1)
+    calm.look(20, 1)
+    calm.look(30, 1)
     assert calm.since_ms == 20
-    calm.look(40, listens=True, epoch=2)
+    calm.look(40, 2)
     assert calm.since_ms == 40
-    calm.look(50, listens=False, epoch=2)
-    calm.look(60, listens=True, epoch=2)
+    calm.look(50, None)
+    calm.look(60, 2)
     assert calm.since_ms == 60
 
 
