@@ -14,7 +14,6 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pydeck as pdk
 import streamlit as st
-from pandas.io.formats.style import Styler
 
 from dashboard import auth, basemap, query_cache
 from dashboard.db import P, Query
@@ -245,7 +244,7 @@ def figures(
 
 
 def table(
-    found: pd.DataFrame | Styler,
+    found: pd.DataFrame,
     columns: Columns | None,
     key: str,
     alt: str | None = None,
@@ -259,15 +258,12 @@ def table(
     ``looks``: columns' number formats, or what Streamlit takes for them, besides those that ``columns`` has.
     ``data``: what is downloaded, where it is not ``found``.
     """
-    drawn = dict(looks or {})
-    data = found if data is None and isinstance(found, pd.DataFrame) else data
-    if isinstance(found, pd.DataFrame) and columns is not None:
-        found = text.table(found, columns, tz(), now())
+    drawn, shown = dict(looks or {}), found
+    if columns is not None:
+        shown = text.table(found, columns, tz(), now())
         drawn |= {name: of[2] for name, of in columns.items() if isinstance(of, tuple) and len(of) == 3}
-    if isinstance(found, pd.DataFrame) and tint is not None:
-        found = text.tinted(found, *tint)
     st.dataframe(
-        found,
+        shown if tint is None else text.tinted(shown, *tint),
         hide_index=True,
         placeholder=text.NONE,
         key=key,
@@ -278,8 +274,7 @@ def table(
         },
         **options,
     )
-    if data is not None:
-        st.html(downloads.links(key, alt or key, data))
+    st.html(downloads.links(key, alt or key, found if data is None else data))
 
 
 def listed(

@@ -164,8 +164,8 @@ def _records() -> None:
 def _trends(vehicle_id: str) -> None:
     none, zone = "No trend yet: a line needs hours of at least six hours' span.", live.tz()
     found = live.rows(ask_rarely(queries.trends, vehicle_id), none, st.caption)
-    shown = charts.tinted(text.table(found, charts.TRENDS, zone), found)
-    live.table(shown, None, "trends", "Trends with days to their thresholds", data=found)
+    tint, alt = ("Threshold", charts.near(found)), "Trends with days to their thresholds"
+    live.table(found, charts.TRENDS, "trends", alt, tint)
     drawable = found["days_to_threshold"].notna() & found["metric"].isin(list(queries.METRICS))
     for column, trend in zip(st.columns(ABREAST), text.rows_of(found[drawable].head(ABREAST)), strict=False):
         metric, as_of = trend["metric"], trend["as_of"]
