@@ -126,9 +126,9 @@ def test_a_quarter_of_a_sessions_own_window_waits_no_longer_for_its_number() -> 
     source.connected = True
     inlet = Inlet(5, source, Letters("dead-letter", 1), AckFifo())
     tickets = [inlet.fifo.add(ids, 0, [], 0.0) for ids in (range(1, 40), [40])]
-    inlet.hold(tickets[0], 39, 0.0)
+    inlet.hold(tickets[0])
     assert (inlet.due, inlet.report(0.0, NOW, at_once=False)) == (False, [])
-    inlet.hold(tickets[1], 1, 0.0)
+    inlet.hold(tickets[1])
     assert inlet.due
     (told,) = inlet.report(0.0, NOW, at_once=False)
     assert (told.frees, inlet.due) == (tickets, False)
