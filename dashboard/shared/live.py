@@ -7,7 +7,7 @@ from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
@@ -25,7 +25,6 @@ from dashboard.shared.theme import Mode
 from infra.contract.errors import ServiceError
 from stream_jobs.replay.runs import watched
 
-Height = int | Literal["content"]
 Tint = tuple[str, Mapping[str, str]]  # a table's column whose cells have the colours of their words
 
 PHONE_PX: Final = 360
@@ -251,13 +250,16 @@ def table(
     tint: Tint | None = None,
     looks: Mapping[str, Any] | None = None,
     data: downloads.Rows | None = None,
+    most: int | None = None,
     **options: Any,
 ) -> None:
     """Rows in these columns (None: as they are), in the reader's zone.
 
     ``looks``: columns' number formats, or what Streamlit takes for them, besides those that ``columns`` has.
-    ``data``: what is downloaded, where it is not ``found``.
+    ``data``: what is downloaded, where it is not ``found``. ``most``: so many rows high; fewer need no more.
     """
+    if most is not None:
+        options["height"] = "content" if len(found) <= most else ROW_PX * (most + 1)
     drawn, shown = dict(looks or {}), found
     if columns is not None:
         shown = text.table(found, columns, tz(), now())
@@ -364,11 +366,6 @@ def _choose() -> bool:
     return choose is not None
 
 
-def height(rows: int, most: int, high_px: int) -> Height:
-    """Of a table: its content's, up to ``most`` rows."""
-    return "content" if rows <= most else high_px
-
-
 def search(pick: Callable[[str], None]) -> None:
     """Vehicles by a part of their id or model; a click on one picks it."""
     _choose()  # the whole page is being drawn
@@ -378,7 +375,7 @@ def search(pick: Callable[[str], None]) -> None:
         return
     with section():
         found = rows(ask(queries.find_vehicles, words), "No vehicle has this in its id or model.", st.caption)
-        clickable(found, FOUND, "found", 5, "Vehicles found", pick)
+        clickable(found, FOUND, "found", "Vehicles found", pick, most=5)
         say_more(found)
 
 
@@ -392,13 +389,12 @@ def clickable(
     found: pd.DataFrame,
     columns: Columns,
     key: str,
-    most: int,
     alt: str,
     pick: Callable[[str], None],
     **options: Any,
 ) -> None:
-    """A table of vehicles, ``most`` rows high; a click on a cell picks the vehicle of its row."""
-    options |= {"tint": text.BY_SEVERITY, "height": height(len(found), most, ROW_PX * (most + 1))}
+    """A table of vehicles; a click on a cell picks the vehicle of its row."""
+    options |= {"tint": text.BY_SEVERITY}
     open_list(found, columns, key, alt, lambda place: pick(str(found["vehicle_id"].iloc[place])), **options)
 
 

@@ -270,8 +270,7 @@ def _timeline(number: int) -> None:
     of_fleet = found["vehicle_id"] is None
     title, columns = ("Vehicles", tables.SHARE) if of_fleet else ("Alerts", tables.TIMELINE)
     st.caption(f"{title}: click a row to open the alert with its evidence.")
-    look: Any = {"tint": text.BY_SEVERITY, "height": live.height(len(alerts), 12, 470)}
-    live.leading(alerts, columns, "incident_alerts", title, "alert_no", **look)
+    live.leading(alerts, columns, "incident_alerts", title, "alert_no", tint=text.BY_SEVERITY, most=12)
 
 
 def _actions(kind: Kind, found: Record) -> None:

@@ -141,8 +141,7 @@ def _records() -> None:
     with live.section("Trips"):
         none = f"No trip began within this span. {text.DRIVE}"
         trips = live.rows(ask_slowly(queries.trips, vehicle_id, *shown.whole(live.tz())), none, st.caption)
-        high = live.height(len(trips), TRIP_ROWS, live.ROW_PX * (TRIP_ROWS + 1))
-        live.leading(trips, charts.TRIPS, "trips", "Trips", "trip_id", height=high)
+        live.leading(trips, charts.TRIPS, "trips", "Trips", "trip_id", most=TRIP_ROWS)
         more = f" The newest {len(trips)}." if len(trips) == queries.TRIP_LIMIT else ""
         st.caption(f"Click a row to open the trip.{more}")
     with live.section("Incidents"):
