@@ -6,7 +6,6 @@ only say which slots are wanted.
 """
 
 import select
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -134,8 +133,8 @@ class BaseLane:
         self._log = structlog.get_logger().bind(lane=self.name)
         self._move(0.0)
 
-    def run(self, stop: threading.Event, drain_s: float) -> int:
-        """Serve until ``stop``, then finish for ``drain_s``; how many are left."""
+    def run(self, over: Callable[[], bool], drain_s: float) -> int:
+        """Serve until it is ``over``, then finish for ``drain_s``; how many are left."""
         raise NotImplementedError
 
     def figures(self) -> Counter[str]:
@@ -254,9 +253,9 @@ class Lane(BaseLane):
         super().__post_init__()
         self._batch = InFlightBatch()
 
-    def run(self, stop: threading.Event, drain_s: float) -> int:
-        """Serve until ``stop``, then finish for ``drain_s``; how many are left for the next bridge."""
-        while not stop.is_set():
+    def run(self, over: Callable[[], bool], drain_s: float) -> int:
+        """Serve until it is ``over``, then finish for ``drain_s``; how many are left for the next bridge."""
+        while not over():
             self.turn()
         self._draining = True
         deadline_s = time.monotonic() + drain_s
@@ -383,9 +382,9 @@ class AtMostOnceLane(BaseLane):
     _count_s = 0.0
     _given = 0
 
-    def run(self, stop: threading.Event, drain_s: float) -> int:
-        """Serve until ``stop``, then wait ``drain_s`` at most for what is on its way; how much is left."""
-        while not stop.is_set():
+    def run(self, over: Callable[[], bool], drain_s: float) -> int:
+        """Serve until it is ``over``, then wait ``drain_s`` for what is on its way; how much is left."""
+        while not over():
             self.turn()
         now_ms = time.time_ns() // 1_000_000
         self._hand_over([record for inlet in self.inlets for record in inlet.letters.counts(now_ms)])

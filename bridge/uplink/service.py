@@ -164,7 +164,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
 
         def serve(lane: BaseLane) -> int:
             try:
-                return lane.run(stop, bridge.drain_s)
+                return lane.run(stop.is_set, bridge.drain_s)
             except BaseException:
                 stop.set()  # an error ends all lanes
                 raise
@@ -221,11 +221,10 @@ class EmptiedSource(MqttSource):
     The subscription is over, so behind the marker, which the broker queues like any message, nothing comes.
     """
 
-    def __init__(self, config: SourceConfig, dialler: Executor | None, look: Callable[[], None]) -> None:
+    def __init__(self, config: SourceConfig, dialler: Executor | None) -> None:
         self.config = replace(config, marker=f"{MARKER}/{config.client_id}")
         super().__init__(self.config, dialler)
         self._emptied_epoch = -1
-        self._look = look
         self._mark_s = time.monotonic() + MARK_S
 
     @property
@@ -241,7 +240,6 @@ class EmptiedSource(MqttSource):
         elif time.monotonic() > self._mark_s:
             self._mark_s = time.monotonic() + MARK_S
             self.mark()
-        self._look()
         return [publish for publish in found if publish[0] != marker]
 
 
@@ -279,19 +277,18 @@ def retire(settings: Settings, endpoints: Endpoints) -> int:
 
 
 def _empty(settings: Settings, endpoints: Endpoints, name: str, ended: threading.Event) -> int:
-    stop, sources = threading.Event(), list[EmptiedSource]()
+    sources = list[EmptiedSource]()
 
-    def look() -> None:
-        if ended.is_set() or all(source.emptied for source in sources):
-            stop.set()
+    def over() -> bool:
+        return ended.is_set() or all(source.emptied for source in sources)
 
     def make(config: SourceConfig, dialler: Executor | None) -> EmptiedSource:
-        sources.append(EmptiedSource(config, dialler, look))
+        sources.append(EmptiedSource(config, dialler))
         return sources[-1]
 
     lane = lane_of(name, settings, endpoints, wanted=slots_of(settings), make_source=make)
     log = structlog.get_logger().bind(lane=name)
-    left = lane.run(stop, settings.bridge.drain_s)
+    left = lane.run(over, settings.bridge.drain_s)
     full = [source.config.client_id for source in sources if left or not source.emptied]
     emptied = deque(source.config for source in sources if source.config.client_id not in full)
     try:

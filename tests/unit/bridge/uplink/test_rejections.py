@@ -93,7 +93,7 @@ def test_at_most_once_what_was_counted_last_is_told_at_the_end() -> None:
         10, 0.0,
     )  # fmt: skip
     lane._count_s = time.monotonic()
-    assert lane.run(stop, 0.0) == 0
+    assert lane.run(stop.is_set, 0.0) == 0
     told = [dict(record.headers).get("messages") for record in produced]
     assert (told, lane.stats.produced) == ([None, None, b"98"], 3)
 
