@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from bridge.uplink.in_flight import STUCK_S, AckFifo, InFlightBatch, Outstanding, Ticket, identity_of
-from bridge.uplink.kafka_sink import CLOCK_ERROR, KafkaSink, RefusedError, is_about_the_record
+from bridge.uplink.kafka_sink import CLOCK_ERROR, KafkaSink, is_about_the_record
 from bridge.uplink.metrics import LaneStats
 from bridge.uplink.mqtt_source import MqttSource
 from bridge.uplink.translate import Letters, Record, Rejection, Translator, received_at
@@ -230,11 +230,11 @@ class BaseLane:
         """The first ``count`` records to the producer; how many it took. Refused ones become dead letters."""
         given = 0
         while given < count:
-            try:
-                return given + self.sink.produce(records[given:count])
-            except RefusedError as error:
-                given += error.taken
-                records[given] = self._send_to_dlq(records[given], str(error))
+            taken, refusal = self.sink.produce(records[given:count])
+            given += taken
+            if not refusal:
+                break
+            records[given] = self._send_to_dlq(records[given], refusal)
         return given
 
     def _send_to_dlq(self, record: Record, error: str) -> Record:

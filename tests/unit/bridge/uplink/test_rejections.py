@@ -80,9 +80,9 @@ def test_at_most_once_what_was_counted_last_is_told_at_the_end() -> None:
         stop.set()
         return [(b"odograph/v1/%s/telemetry" % KEY, 0, b"{")] * 100
 
-    def produce(records: Sequence[Record]) -> int:
+    def produce(records: Sequence[Record]) -> tuple[int, str]:
         produced.extend(records)
-        return len(records)
+        return len(records), ""
 
     source: Any = SimpleNamespace(poll=poll, close=lambda: None, epoch=1)
     sink: Any = SimpleNamespace(
