@@ -62,7 +62,7 @@ def _history_of(vehicle_id: str, shown: Span) -> tuple[pd.DataFrame, pd.DataFram
     One result for both parts that draw them.
     """
     asked = (*shown.whole(live.tz()), shown.step_s, settings().tz)
-    history = live.rows(ask_slowly(queries.vehicle_history, vehicle_id, *asked))
+    history = live.rows(ask_slowly(queries.history(shown.step_s), vehicle_id, *asked))
     local = charts.with_gaps(text.local(history, live.tz(), "bucket"), shown.step_s)
     return history, local, (text.wall(shown.start, live.tz()), text.wall(shown.end, live.tz()))
 
