@@ -91,9 +91,11 @@ def lane_of(
     translator = kind(root, settings.kafka.prefix, skipped, vehicle_limit, settings.region.name)
     # By broker, so that one that does not answer holds up none of the others.
     dialling = [ThreadPoolExecutor(DIALLERS, "dial") for _ in endpoints.brokers]
+    # Half may come unacknowledged, the rest is for what a reconnect delivers again.
+    window = max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
 
     def opened(slot: int | None) -> list[MqttSource]:
-        configs = source_configs(name, settings, endpoints, slot, once, window(in_flight), gather_s)
+        configs = source_configs(name, settings, endpoints, slot, once, window, gather_s)
         return [make_source(config, pool) for config, pool in zip(configs, dialling, strict=True)]
 
     lane = AtMostOnceLane if once else Lane
@@ -141,11 +143,6 @@ def source_configs(
 
 def _client_id(stem: str, slot: int | None, name: str, once: bool) -> str:
     return f"{stem}{'' if slot is None else f'-s{slot}'}-{name}{'-once' if once else ''}"
-
-
-def window(in_flight: int) -> int:
-    """Messages the broker may send unacknowledged: half, the rest is for what a reconnect delivers again."""
-    return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
 
 
 def run(settings: Settings, endpoints: Endpoints) -> int:
@@ -277,17 +274,13 @@ def retire(settings: Settings, endpoints: Endpoints) -> int:
 
 
 def _empty(settings: Settings, endpoints: Endpoints, name: str, ended: threading.Event) -> int:
-    sources = list[EmptiedSource]()
+    lane = lane_of(name, settings, endpoints, wanted=slots_of(settings), make_source=EmptiedSource)
+    sources = [inlet.source for inlet in lane.inlets if isinstance(inlet.source, EmptiedSource)]
+    log = structlog.get_logger().bind(lane=name)
 
     def over() -> bool:
         return ended.is_set() or all(source.emptied for source in sources)
 
-    def make(config: SourceConfig, dialler: Executor | None) -> EmptiedSource:
-        sources.append(EmptiedSource(config, dialler))
-        return sources[-1]
-
-    lane = lane_of(name, settings, endpoints, wanted=slots_of(settings), make_source=make)
-    log = structlog.get_logger().bind(lane=name)
     left = lane.run(over, settings.bridge.drain_s)
     full = [source.config.client_id for source in sources if left or not source.emptied]
     emptied = deque(source.config for source in sources if source.config.client_id not in full)
