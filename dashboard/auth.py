@@ -33,7 +33,7 @@ from infra.clients.log import refused
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings.files import read_secret
 from infra.settings.sections import Dashboard, listed
-from infra.settings.settings import Settings, endpoints
+from infra.settings.settings import endpoints
 from infra.settings.values import LOOPBACK, host_name, is_ours
 from infra.sql import queries
 
@@ -254,13 +254,14 @@ def _once(action: str, vehicle_id: str | None, name: str, detail: str = "dashboa
     done: set[tuple[str, str | None]] = st.session_state.setdefault("noted", set())
     if (action, vehicle_id) not in done:
         with suppress(ServiceError):
-            note(settings(), action, vehicle_id, detail, name)
+            note(action, vehicle_id, detail, name)
             done.add((action, vehicle_id))
 
 
-def note(chosen: Settings, action: str, vehicle_id: str | None, detail: str, name: str) -> None:
+def note(action: str, vehicle_id: str | None, detail: str, name: str) -> None:
     """Note in the audit log what somebody does here; an empty name: nobody signs in. Raises ServiceError."""
-    queries.note(endpoints(chosen, ("db_dispatch_url",)).db_dispatch_url, action, vehicle_id, detail, name)
+    url = endpoints(settings(), ("db_dispatch_url",)).db_dispatch_url
+    queries.note(url, action, vehicle_id, detail, name)
 
 
 def reader() -> Reader:

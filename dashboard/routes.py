@@ -44,11 +44,7 @@ Known = Callable[[], Roles | None]
 
 def routes(known: Known, settings: contract.Settings) -> list[Route]:
     """All routes; where people sign in, maps and data only for those who have."""
-
-    def note(request: Request, vehicle_id: str | None, what: str) -> None:
-        auth.note(settings, "downloaded", vehicle_id, what, request.state.reader.name)
-
-    taken = (*taken_routes(settings.tz, note), bundle_route(settings))
+    taken = (*taken_routes(settings.tz), bundle_route(settings))
     ours = (*layer_routes(settings.dashboard.refresh_s), *ground_routes(), *taken)
     return [*health_routes(), *(answering(route, known) for route in ours)]
 
@@ -177,12 +173,8 @@ def _layer(request: Request, kind: str, variant: str, build: Build, now: Rows) -
     return Response(rows.body(variant, build), media_type="application/json", headers=headers)
 
 
-Note = Callable[[Request, str | None, str], None]
-"""Notes in the audit log what a request takes away: of which vehicle, what. Raises ServiceError."""
-
-
-def taken_routes(tz: str, note: Note) -> list[Route]:
-    """What readers take away: the rows behind a list or chart of a session; a day's report."""
+def taken_routes(tz: str) -> list[Route]:
+    """What readers take away, and the audit log notes: rows behind a session's list or chart; a report."""
 
     def data(request: Request) -> Response:
         asked = request.query_params
@@ -196,7 +188,7 @@ def taken_routes(tz: str, note: Note) -> list[Route]:
         stem = re.sub(r"\W+", "_", f"odograph_{key}_{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         name = f"{stem}.{asked['as'].lower()}"
         body = form[1](found)
-        note(request, shown.vehicle_of(found), name)
+        auth.note("downloaded", shown.vehicle_of(found), name, request.state.reader.name)
         return _file(body, name, form[0])
 
     def of_day(request: Request) -> Response:
@@ -204,7 +196,7 @@ def taken_routes(tz: str, note: Note) -> list[Route]:
         if vehicle and run_now(queries.vehicle, vehicle).empty:
             auth.not_theirs(request.state.reader, "a vehicle's report")
         html = report.made(query_cache.database(), day, vehicle, tz)
-        note(request, vehicle, f"report of {day}")
+        auth.note("downloaded", vehicle, f"report of {day}", request.state.reader.name)
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})
 
     return [Route(downloads.PATH, data), Route(live.REPORT_PATH, of_day)]

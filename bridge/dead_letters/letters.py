@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -88,7 +88,7 @@ class Stays:
     detail: str
 
 
-Judged = tuple[list[Passed], list[Stays]]  # letters that may go in, and those that stay
+Verdict = Passed | Stays
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Recheck:
         self._translator = Translator(root, prefix)
         self._limits = limits
 
-    def judge(self, letter: Letter, now_ms: int) -> Passed | Stays:
+    def judge(self, letter: Letter, now_ms: int) -> Verdict:
         """The letter as a record received at ``now_ms``, or why it stays."""
 
         def stays(reason: str, detail: str) -> Stays:
@@ -139,40 +139,34 @@ class Recheck:
         return Passed(letter, found._replace(headers=headers), message, channel)
 
 
-def judge_parts(parts: Sequence[Passed]) -> Judged:
-    """Parts of crash records that may go in: a complete set must give a record."""
+def judge_parts(parts: Sequence[Passed]) -> Iterator[Verdict]:
+    """Parts of crash records that may go in, set by set: a complete one must give a record."""
 
     def set_of(passed: Passed) -> tuple[str, ...]:
         return tuple(str(passed.message[key]) for key in PART_SET)
 
-    passed: list[Passed] = []
-    stays: list[Stays] = []
     for _, group in groupby(sorted(parts, key=set_of), key=set_of):
         found = list(group)
         first, data = found[0].message, {part.message["part"]: part.message["data"] for part in found}
         try:
             if len(data) == first["parts"]:
                 decode_crash(join_crash([data[n] for n in range(first["parts"])], first["sha256"]))
-            passed += found
         except ContractError as why:
-            stays += [Stays(part.letter.offset, why.reason, why.detail) for part in found]
-    return sorted(passed, key=lambda part: part.letter.offset), stays
+            yield from (Stays(part.letter.offset, why.reason, why.detail) for part in found)
+        else:
+            yield from found
 
 
-def judge_statuses(statuses: Sequence[Passed], newest_ms: Mapping[str, int]) -> Judged:
+def judge_statuses(statuses: Sequence[Passed], newest_ms: Mapping[str, int]) -> Iterator[Verdict]:
     """Status messages that may go in: none older than ``newest_ms`` by vehicle."""
-    passed: list[Passed] = []
-    stays: list[Stays] = []
     last = dict(newest_ms)
     for status in statuses:
         vehicle_id, at_ms = status.message["vehicle_id"], status.message["at_ms"]
         if at_ms < last.get(vehicle_id, 0):
-            why = "a newer status of the vehicle is in force"
-            stays.append(Stays(status.letter.offset, "overtaken", why))
+            yield Stays(status.letter.offset, "overtaken", "a newer status of the vehicle is in force")
         else:
             last[vehicle_id] = at_ms
-            passed.append(status)
-    return passed, stays
+            yield status
 
 
 def tally(letters: Iterable[Letter], limit: int) -> tuple[deque[Letter], Counter[str]]:

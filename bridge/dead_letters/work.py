@@ -4,13 +4,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.dead_letters import letters as judging
-from bridge.dead_letters.letters import Letter, Marked, Passed, Recheck, Report, Stays
+from bridge.dead_letters.letters import Letter, Marked, Passed, Recheck, Report, Stays, Verdict
 from bridge.uplink.kafka_sink import is_about_the_record
 from bridge.uplink.translate import Record, received_at
 from infra.clients import kafka
@@ -102,47 +102,44 @@ class DeadLetters:
 
     def reinject(self, letters: Iterator[Letter], dry_run: bool, again: bool) -> Report:
         """Send in what the contract lets through now; ``again``: also what was sent in before."""
-        report, parts, statuses = Report(), [], []
-        marked: Marked = set() if again else self.marked()
-        ready: list[Passed] = []
-        for letter in letters:
-            if (letter.offset, letter.digest) in marked:
-                report.before.append(letter.offset)
-                continue
-            judged = self._recheck.judge(letter, time.time_ns() // 1_000_000)
-            if isinstance(judged, Stays):
-                report.stays.append(judged)
-            elif judged.channel == "crash" and is_part(judged.message):
-                parts.append(judged)  # judged as a set, when all are known
-            elif judged.channel == "status":
-                statuses.append(judged)
-            else:
-                ready.append(judged)
-            if len(ready) == CHUNK:
-                self._send((ready, []), report, dry_run)
-                ready = []
-        self._send((ready, []), report, dry_run)
-        self._send(judging.judge_parts(parts), report, dry_run)
-        newest_ms = self._newest_status_ms() if statuses else {}
-        self._send(judging.judge_statuses(statuses, newest_ms), report, dry_run)
+        report = Report()
+        verdicts = self._verdicts(letters, set() if again else self.marked(), report.before)
+        while some := list(islice(verdicts, CHUNK)):
+            report.stays += [one for one in some if isinstance(one, Stays)]
+            self._send([one for one in some if isinstance(one, Passed)], report, dry_run)
         return report
 
-    def _send(self, judged: judging.Judged, report: Report, dry_run: bool) -> None:
+    def _verdicts(self, letters: Iterator[Letter], marked: Marked, before: list[int]) -> Iterator[Verdict]:
+        """On each letter but those that are ``marked``, whose offsets go to ``before``."""
+        parts, statuses = list[Passed](), list[Passed]()
+        for letter in letters:
+            if (letter.offset, letter.digest) in marked:
+                before.append(letter.offset)
+                continue
+            judged = self._recheck.judge(letter, time.time_ns() // 1_000_000)
+            if isinstance(judged, Passed) and judged.channel == "crash" and is_part(judged.message):
+                parts.append(judged)  # judged as a set, when all are known
+            elif isinstance(judged, Passed) and judged.channel == "status":
+                statuses.append(judged)
+            else:
+                yield judged
+        yield from judging.judge_parts(parts)
+        if statuses:
+            yield from judging.judge_statuses(statuses, self._newest_status_ms())
+
+    def _send(self, ready: Sequence[Passed], report: Report, dry_run: bool) -> None:
         """Note, store, note: between the notes the ledger finds the frame in the archive or calls it dead."""
-        passed, stays = judged
-        report.stays += stays
-        for start in range(0, len(passed), CHUNK):
-            ready, refused = passed[start : start + CHUNK], dict[int, str]()
-            if not dry_run:
-                received_ms, notes = time.time_ns() // 1_000_000, [*map(_note, ready)]
-                queries.ask(self._url, notes)
-                refused = store(self._bootstrap, [received_at(one.record, received_ms) for one in ready])
-                queries.done(self._url, [note for n, note in enumerate(notes) if n not in refused])
-            for number, one in enumerate(ready):
-                if number in refused:
-                    report.stays.append(Stays(one.letter.offset, "unstorable", refused[number]))
-                else:
-                    report.went[one.letter.offset] = one.channel
+        refused = dict[int, str]()
+        if ready and not dry_run:
+            received_ms, notes = time.time_ns() // 1_000_000, [*map(_note, ready)]
+            queries.ask(self._url, notes)
+            refused = store(self._bootstrap, [received_at(one.record, received_ms) for one in ready])
+            queries.done(self._url, [note for n, note in enumerate(notes) if n not in refused])
+        for number, one in enumerate(ready):
+            if number in refused:
+                report.stays.append(Stays(one.letter.offset, "unstorable", refused[number]))
+            else:
+                report.went[one.letter.offset] = one.channel
 
     def _newest_status_ms(self) -> dict[str, int]:
         newest: dict[str, int] = {}

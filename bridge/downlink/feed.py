@@ -154,10 +154,10 @@ class Feed:
         """What there is, at most ``limit``; waits for the first record only."""
         return [kafka.record_of(message) for message in kafka.taken(self._consumer, limit, wait_s)]
 
-    def commit(self, moved: Mapping[int, int]) -> None:
+    def commit(self, settled: Mapping[int, int]) -> None:
         """Everything before these offsets is settled; returns when Kafka has it."""
-        self._next |= moved
-        if moved or time.monotonic() - self._kept_s > KEEP_S:
+        if not settled.items() <= self._next.items() or time.monotonic() - self._kept_s > KEEP_S:
+            self._next |= settled
             self._keep()
 
     def _keep(self) -> None:

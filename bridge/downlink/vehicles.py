@@ -5,8 +5,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import structlog
@@ -178,30 +177,12 @@ class AllBrokers:
             out.__exit__(*error)
 
 
-@dataclass(slots=True)
-class Progress:
-    """Records taken and not committed yet, by partition; ``open`` counts those that are not settled."""
+def committable(taken: Mapping[int, int], in_flight: Iterable[Record]) -> dict[int, int]:
+    """The offset to go on from, by partition: of its first record in flight, else after the last one taken.
 
-    open: int = 0
-    _settled: dict[int, dict[int, bool]] = field(default_factory=dict)
-
-    def take(self, partition: int, offset: int) -> None:
-        self._settled.setdefault(partition, {})[offset] = False
-        self.open += 1
-
-    def settle(self, partition: int, offset: int) -> None:
-        """It was delivered, skipped or given up."""
-        self.open -= not self._settled[partition][offset]
-        self._settled[partition][offset] = True
-
-    def committable(self) -> dict[int, int]:
-        """The offset to go on from, by partition, before the first unsettled record. Each is given once."""
-        moved: dict[int, int] = {}
-        for partition, settled in self._settled.items():
-            while settled and settled[first := next(iter(settled))]:
-                del settled[first]
-                moved[partition] = first + 1
-        return moved
+    ``in_flight`` are records in the order in which they were taken.
+    """
+    return {**taken, **{record.partition: record.offset for record in reversed([*in_flight])}}
 
 
 class Vehicles(Destination):
@@ -213,41 +194,41 @@ class Vehicles(Destination):
         self._brokers, self._root = process.endpoints.brokers, settings.mqtt.root
         self._client_id = f"{settings.bridge.client_id}-downlink"
         self._signer = downlink.signer(settings)
+        self._taken: dict[int, int] = {}  # offset after the last record read, by partition
         self._in_flight: dict[int, Record] = {}
         self._heard_s = 0.0
 
     def serve(self) -> None:
         """Deliver until trouble (KafkaException, ServiceError) or ``stop``."""
-        self._in_flight = {}
+        self._taken, self._in_flight = {}, {}
         out_by = AllBrokers(self._brokers, self._client_id)
         with self.feed(NAME, whole=self.regions) as feed, self.incidents() as known, out_by as out:
             self.ready()
-            progress = Progress()
             while not self.stop.is_set():
-                self._turn(feed, known, out, progress)
+                self._turn(feed, known, out)
             deadline_s = time.monotonic() + DRAIN_S
             while self._in_flight and time.monotonic() < deadline_s:
                 time.sleep(READ_S)
-                self._settle(out, progress)
-            feed.commit(progress.committable())
+                self._settle(out)
+            feed.commit(committable(self._taken, self._in_flight.values()))
 
-    def _turn(self, feed: Feed, known: Ask, out: AllBrokers, progress: Progress) -> None:
-        room = IN_FLIGHT - progress.open
+    def _turn(self, feed: Feed, known: Ask, out: AllBrokers) -> None:
+        room = IN_FLIGHT - len(self._in_flight)
         for found, alert in self.read(feed, known, room, READ_S) if room > 0 else ():
-            progress.take(found.partition, found.offset)
-            if not alert or not self._publish(out, found, alert):
-                progress.settle(found.partition, found.offset)
+            self._taken[found.partition] = found.offset + 1
+            if alert:
+                self._publish(out, found, alert)
         if room <= 0:
             time.sleep(READ_S)
-        self._settle(out, progress)
-        feed.commit(progress.committable())
+        self._settle(out)
+        feed.commit(committable(self._taken, self._in_flight.values()))
         self.metrics.lag.labels(NAME).set(feed.lag())
         out.check()
         if self._in_flight and time.monotonic() - self._heard_s > PUBACK_S:
             raise ServiceError(f"no PUBACK for {PUBACK_S:g} s")
 
-    def _publish(self, out: AllBrokers, found: Record, alert: Frame) -> bool:
-        """Publish the alert; False where it was skipped or given up."""
+    def _publish(self, out: AllBrokers, found: Record, alert: Frame) -> None:
+        """Publish the alert, skip it, or give it up."""
         now_ms = time.time_ns() // 1_000_000
         valid_s = alerts.valid_s(alert, now_ms)
         reason: Skip | None = alerts.suppressed(alert, self.silences, now_ms)
@@ -255,7 +236,7 @@ class Vehicles(Destination):
             reason = "late" if alerts.late(alert) else "stale"
         if reason is not None:
             self.skip(reason)
-            return False
+            return
         if not self._in_flight:
             self._heard_s = time.monotonic()
         message = downlink.encode_alert(alert, now_ms, now_ms + 1000 * valid_s)
@@ -265,11 +246,10 @@ class Vehicles(Destination):
             number = out.publish(topic, self._signer.sealed("alert", message), valid_s)
         except ValueError as error:  # the MQTT client cannot carry the message
             self.give_up(found, f"{type(error).__name__}: {error}")
-            return False
-        self._in_flight[number] = found
-        return True
+        else:
+            self._in_flight[number] = found
 
-    def _settle(self, out: AllBrokers, progress: Progress) -> None:
+    def _settle(self, out: AllBrokers) -> None:
         for number, code in out.acks():
             found = self._in_flight.pop(number)
             self._heard_s = time.monotonic()
@@ -280,7 +260,6 @@ class Vehicles(Destination):
             else:
                 self.metrics.nobody.inc(code == NO_SUBSCRIBER)
                 self.delivered(found)
-            progress.settle(found.partition, found.offset)
 
 
 def notify(

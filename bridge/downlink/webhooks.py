@@ -9,8 +9,6 @@ import itertools
 import math
 import random
 import re
-import socket
-import threading
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from bridge.downlink import feed as alerts
 from bridge.downlink.feed import Destination, Feed, Process, Repeats, Skip
-from infra.clients.db import Connection, connected, sql_of
+from infra.clients.db import Connection, connected, socket_deadline, sql_of
 from infra.clients.kafka import LOST, Record
 from infra.contract.errors import ConfigError, ServiceError
 from infra.contract.frame import Frame
@@ -195,37 +193,26 @@ def post(url: SplitResult, headers: Mapping[str, str], body: bytes, timeout_s: f
     """The answer; where there is none within ``timeout_s``, status 0 with what went wrong. Never raises."""
     kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
     connection = kind(url.hostname or "", url.port, timeout=timeout_s)
-    late = threading.Event()
-    line: socket.socket | None = None  # the connection forgets it once an answer ends with it
-
-    def cut() -> None:
-        """A server that drips a byte now and then keeps every single read within its time-out."""
-        late.set()
-        if line is not None:
-            with suppress(OSError):
-                # an SSLSocket's own would pull TLS from under a read
-                socket.socket.shutdown(line, socket.SHUT_RDWR)
-
-    watch = threading.Timer(timeout_s, cut)
-    watch.daemon = True
+    deadline_s = time.monotonic() + timeout_s
     try:
-        watch.start()
         connection.connect()
-        line = connection.sock
-        if late.is_set():  # a name of many addresses: each has the whole time
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:  # a name of many addresses: each has the whole time
             raise TimeoutError
-        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        connection.request("POST", target, body, dict(headers))
-        reply = connection.getresponse()
-        reply.read(ANSWER_BYTES)
-        if late.is_set():  # what was cut off can look like a whole answer
+        # a server that drips a byte now and then keeps every single read within its time-out
+        with socket_deadline(connection.sock.fileno(), left_s) as wait:
+            target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+            connection.request("POST", target, body, dict(headers))
+            reply = connection.getresponse()
+            reply.read(ANSWER_BYTES)
+        if wait.over:  # what was cut off can look like a whole answer
             raise TimeoutError
         return Answer(reply.status, reply.getheader("Retry-After"))
     except (OSError, HTTPException, ValueError) as error:
-        why = f"no answer within {timeout_s:g} s" if late.is_set() else f"{type(error).__name__}: {error}"
+        late = time.monotonic() >= deadline_s
+        why = f"no answer within {timeout_s:g} s" if late else f"{type(error).__name__}: {error}"
         return Answer(0, trouble=why[:TROUBLE_CHARS])
     finally:
-        watch.cancel()
         connection.close()
 
 

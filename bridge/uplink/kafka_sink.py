@@ -47,14 +47,6 @@ PROBE_S: Final = 2.0
 GIVE_UP_S: Final = 5.0  # purged records are reported at once; this only bounds what a defect could cost
 
 
-class RefusedError(Exception):
-    """A record was refused before it entered the queue; ``taken`` records before it were queued."""
-
-    def __init__(self, taken: int, name: str) -> None:
-        super().__init__(name)
-        self.taken = taken
-
-
 def is_about_the_record(error: KafkaError) -> bool:
     """Whether some record of the batch is to blame, not the cluster."""
     return str(error.name()) in RECORD_ERRORS
@@ -93,20 +85,19 @@ class KafkaSink:
         if name not in self.failed or is_about_the_record(error):
             self.failed[name] = error
 
-    def produce(self, records: Sequence[Record]) -> int:
-        """Queue the records in order, never waiting; how many it took. Raises RefusedError."""
+    def produce(self, records: Sequence[Record]) -> tuple[int, str]:
+        """Queue the records in order, never waiting; how many it took, and why the next one is refused."""
         produce, taken = self._producer.produce, 0
         try:
             for topic, key, value, headers, timestamp_ms in records:
                 produce(topic, value, key, ANY_PARTITION, None, None, timestamp_ms, headers)
                 taken += 1
         except BufferError:
-            return taken
+            return taken, ""
         except KafkaException as error:
-            cause = error.args[0]
-            if is_about_the_record(cause):
-                raise RefusedError(taken, str(cause.name())) from error
-        return taken
+            if is_about_the_record(error.args[0]):
+                return taken, str(error.args[0].name())
+        return taken, ""
 
     def poll(self) -> int:
         """Run the reports that are due, without waiting; how many. Sets ``broken`` on a fatal error."""

@@ -6,7 +6,6 @@ only say which slots are wanted.
 """
 
 import select
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from typing import Final
 import structlog
 
 from bridge.uplink.in_flight import STUCK_S, AckFifo, InFlightBatch, Outstanding, Ticket, identity_of
-from bridge.uplink.kafka_sink import CLOCK_ERROR, KafkaSink, RefusedError, is_about_the_record
+from bridge.uplink.kafka_sink import CLOCK_ERROR, KafkaSink, is_about_the_record
 from bridge.uplink.metrics import LaneStats
 from bridge.uplink.mqtt_source import MqttSource
 from bridge.uplink.translate import Letters, Record, Rejection, Translator, received_at
@@ -54,7 +53,6 @@ class Inlet:
         self.leave_by_s = inf
         self.reopened = False  # whether waiting tickets may be of an earlier connection
         self.held: list[Ticket] = []
-        self._held_s, self._held_messages = 0.0, 0
 
     @property
     def leaves(self) -> bool:
@@ -69,15 +67,18 @@ class Inlet:
     @property
     def due(self) -> bool:
         """Whether a quarter of the window waits for the number of the messages that are not kept."""
-        return bool(self.held) and self.source.connected and self._held_messages > self.source.window // 4
+        waiting = sum(len(ticket.packet_ids) for ticket in self.held)
+        return self.source.connected and waiting > self.source.window // 4
 
-    def hold(self, ticket: Ticket, messages: int, now_s: float) -> None:
+    @property
+    def counts(self) -> Counter[str]:
+        """What became of its connections, by the names of ``metrics.BY_LANE``."""
+        return self.source.counts + Counter(stale_acks=self.fifo.stale)
+
+    def hold(self, ticket: Ticket) -> None:
         """Some of the ticket's messages were counted only: it waits until their number is stored."""
         ticket.held = True
-        if not self.held:
-            self._held_s, self._held_messages = now_s, 0
         self.held.append(ticket)
-        self._held_messages += messages
 
     def report(self, now_s: float, now_ms: int, at_once: bool) -> list[Ticket]:
         """Sessions that went, and how many messages were not kept, as tickets: the ledger needs both.
@@ -92,7 +93,7 @@ class Inlet:
             if self.source.session_epoch < self.fifo.epoch:
                 self.letters.forget()
                 self.held = []
-        if self.held and (self.due or at_once or now_s - self._held_s > COUNT_S):
+        if self.held and (self.due or at_once or now_s - self.held[0].received_s > COUNT_S):
             ticket = self.fifo.add([], 0, self.letters.counts(now_ms), now_s)
             ticket.frees, self.held = self.held, []
             told.append(ticket)
@@ -132,29 +133,22 @@ class BaseLane:
         self._log = structlog.get_logger().bind(lane=self.name)
         self._move(0.0)
 
-    def run(self, stop: threading.Event, drain_s: float) -> int:
-        """Serve until ``stop``, then finish for ``drain_s``; how many are left."""
+    def run(self, over: Callable[[], bool], drain_s: float) -> int:
+        """Serve until it is ``over``, then finish for ``drain_s``; how many are left."""
         raise NotImplementedError
 
-    def figures(self) -> dict[str, float]:
+    def figures(self) -> Counter[str]:
+        """How the lane stands, by the names of ``metrics.BY_LANE``; what is not named is 0."""
         stats, inlets = self.stats, self.inlets
-        total = self._gone.copy()
-        for inlet in inlets:
-            total.update(_counted(inlet))
-        return {
-            "produced": stats.produced, "acked": stats.acked, "stale_acks": total["stale_acks"],
-            "reconnects": total["reconnects"], "sessions_lost": total["sessions_lost"],
-            "taken_over": total["taken_over"], "routes_forgotten": self.translator.forgotten,
-            "producer_recoveries": stats.recoveries, "stuck_heads": stats.stuck,
-            "in_flight_messages": self._outstanding.messages, "in_flight_bytes": self._outstanding.size,
-            "mqtt_connected": sum(inlet.source.connected for inlet in inlets),
-            "slots": len({inlet.slot for inlet in inlets}),
-        }  # fmt: skip
-
-    @property
-    def epoch(self) -> int:
-        """Another number after each break: a connection that is new, a slot that came or went."""
-        return self.moves + sum(inlet.source.epoch for inlet in self.inlets)
+        found = sum((inlet.counts for inlet in inlets), self._gone.copy())
+        found.update(
+            produced=stats.produced, acked=stats.acked, routes_forgotten=self.translator.forgotten,
+            producer_recoveries=stats.recoveries, stuck_heads=stats.stuck,
+            in_flight_messages=self._outstanding.messages, in_flight_bytes=self._outstanding.size,
+            mqtt_connected=sum(inlet.source.connected for inlet in inlets),
+            slots=len({inlet.slot for inlet in inlets}),
+        )  # fmt: skip
+        return found
 
     def reason(self) -> str | None:
         """Why nothing of some slot can arrive, or None: one of its brokers is enough."""
@@ -164,9 +158,12 @@ class BaseLane:
                 reasons[inlet.slot] = inlet.source.reason()
         return next((reason for reason in reasons.values() if reason is not None), None)
 
-    def listens(self) -> bool:
-        """Whether what vehicles send arrives now and is not dropped."""
-        return self.reason() is None and self._room() > 0
+    def listens(self) -> int | None:
+        """None while what vehicles send does not arrive, or is dropped; else a number, which is another one
+        after each break: a connection that is new, a slot that came or went.
+        """
+        hears = self.reason() is None and self._room() > 0
+        return self.moves + sum(inlet.source.epoch for inlet in self.inlets) if hears else None
 
     def _room(self) -> int:
         """Messages that may be read without loss."""
@@ -218,7 +215,7 @@ class BaseLane:
             inlet.leave_by_s = inf if inlet.slot in wanted else min(inlet.leave_by_s, now_s + LEAVE_S)
             if inlet.leaves and (not inlet.busy or now_s >= inlet.leave_by_s):
                 inlet.source.close()
-                self._gone.update(_counted(inlet))
+                self._gone += inlet.counts
             else:
                 stay.append(inlet)
         for slot in wanted - {inlet.slot for inlet in stay}:
@@ -233,25 +230,17 @@ class BaseLane:
         """The first ``count`` records to the producer; how many it took. Refused ones become dead letters."""
         given = 0
         while given < count:
-            try:
-                return given + self.sink.produce(records[given:count])
-            except RefusedError as error:
-                given += error.taken
-                records[given] = self._send_to_dlq(records[given], str(error))
+            taken, refusal = self.sink.produce(records[given:count])
+            given += taken
+            if not refusal:
+                break
+            records[given] = self._send_to_dlq(records[given], refusal)
         return given
 
     def _send_to_dlq(self, record: Record, error: str) -> Record:
         self.stats.rejected["unstorable"] += 1
         self._log.warning("kafka refused a record", topic=record.topic, bytes=len(record.value), error=error)
         return self.translator.unstorable(record, error)
-
-
-def _counted(inlet: Inlet) -> dict[str, int]:
-    source = inlet.source
-    return {
-        "stale_acks": inlet.fifo.stale, "reconnects": max(0, source.epoch - 1),
-        "sessions_lost": source.sessions_lost, "taken_over": source.taken_over,
-    }  # fmt: skip
 
 
 class Lane(BaseLane):
@@ -264,9 +253,9 @@ class Lane(BaseLane):
         super().__post_init__()
         self._batch = InFlightBatch()
 
-    def run(self, stop: threading.Event, drain_s: float) -> int:
-        """Serve until ``stop``, then finish for ``drain_s``; how many are left for the next bridge."""
-        while not stop.is_set():
+    def run(self, over: Callable[[], bool], drain_s: float) -> int:
+        """Serve until it is ``over``, then finish for ``drain_s``; how many are left for the next bridge."""
+        while not over():
             self.turn()
         self._draining = True
         deadline_s = time.monotonic() + drain_s
@@ -328,7 +317,7 @@ class Lane(BaseLane):
             if records:
                 self._batch.waiting.append(ticket)
             if inlet.letters.counted > counted:
-                inlet.hold(ticket, len(found), now_s)
+                inlet.hold(ticket)
 
     def _send(self, now_s: float) -> None:
         """The next batch, without what brokers send again after a reconnect."""
@@ -393,9 +382,9 @@ class AtMostOnceLane(BaseLane):
     _count_s = 0.0
     _given = 0
 
-    def run(self, stop: threading.Event, drain_s: float) -> int:
-        """Serve until ``stop``, then wait ``drain_s`` at most for what is on its way; how much is left."""
-        while not stop.is_set():
+    def run(self, over: Callable[[], bool], drain_s: float) -> int:
+        """Serve until it is ``over``, then wait ``drain_s`` for what is on its way; how much is left."""
+        while not over():
             self.turn()
         now_ms = time.time_ns() // 1_000_000
         self._hand_over([record for inlet in self.inlets for record in inlet.letters.counts(now_ms)])
@@ -436,15 +425,12 @@ class AtMostOnceLane(BaseLane):
     def _limit(self) -> int:
         return TURN_MESSAGES
 
-    def figures(self) -> dict[str, float]:
-        """How the lane stands; in flight is what the producer has."""
-        return super().figures() | {"in_flight_messages": self.sink.queued}
-
     def _settle(self) -> None:
         """Count what the producer has given up."""
         self.sink.poll()
         self.sink.failed.clear()  # nobody tries again
         self.stats.lost["not_stored"] = self.sink.given_up
+        self._outstanding.messages = self.sink.queued
         self.stats.produced = self._given - self.sink.queued - self.sink.given_up
 
 

@@ -8,6 +8,7 @@ so that a broker that does not answer holds up nobody.
 import select
 import socket
 import time
+from collections import Counter
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from math import inf
@@ -129,7 +130,7 @@ class MqttSource:
         self.connected = self.subscribed = False
         self.trouble = "not connected yet"
         self.epoch, self.session_epoch = 0, 1
-        self.sessions_lost = self.taken_over = 0
+        self.counts = Counter(reconnects=0, sessions_lost=0, taken_over=0)
         self.losses: list[SessionLoss] = []
         self._client: Client | None = None
         self.line: BufferedSocket | None = None
@@ -289,6 +290,7 @@ class MqttSource:
         self._client, self.line = client, sock
         sock.buffer.limit = self._config.max_packet_bytes
         sock.buffer.wanted = self._config.identity_property.encode()
+        self.counts["reconnects"] = self.epoch
         self.epoch += 1
         return True
 
@@ -323,7 +325,7 @@ class MqttSource:
             return
         why = "another client came with our client id" if thief else "the broker does not know it any more"
         now_ms = time.time_ns() // 1_000_000
-        self.sessions_lost += 1
+        self.counts["sessions_lost"] += 1
         self.losses.append(SessionLoss(self._config.client_id, why, known_ms, now_ms))
         self._log.error("mqtt session lost", why=why, next_step="odograph audit names what went with it")
 
@@ -340,7 +342,7 @@ class MqttSource:
         self.trouble = f"disconnected: {code}"
         if getattr(code, "value", None) == TAKEN_OVER:
             self._thief = True
-            self.taken_over += 1
+            self.counts["taken_over"] += 1
 
     def reason(self) -> str | None:
         return None if self.connected and self.subscribed else self.trouble

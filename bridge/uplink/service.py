@@ -91,9 +91,11 @@ def lane_of(
     translator = kind(root, settings.kafka.prefix, skipped, vehicle_limit, settings.region.name)
     # By broker, so that one that does not answer holds up none of the others.
     dialling = [ThreadPoolExecutor(DIALLERS, "dial") for _ in endpoints.brokers]
+    # Half may come unacknowledged, the rest is for what a reconnect delivers again.
+    window = max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
 
     def opened(slot: int | None) -> list[MqttSource]:
-        configs = source_configs(name, settings, endpoints, slot, once, window(in_flight), gather_s)
+        configs = source_configs(name, settings, endpoints, slot, once, window, gather_s)
         return [make_source(config, pool) for config, pool in zip(configs, dialling, strict=True)]
 
     lane = AtMostOnceLane if once else Lane
@@ -143,11 +145,6 @@ def _client_id(stem: str, slot: int | None, name: str, once: bool) -> str:
     return f"{stem}{'' if slot is None else f'-s{slot}'}-{name}{'-once' if once else ''}"
 
 
-def window(in_flight: int) -> int:
-    """Messages the broker may send unacknowledged: half, the rest is for what a reconnect delivers again."""
-    return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
-
-
 def run(settings: Settings, endpoints: Endpoints) -> int:
     """Serve until SIGTERM or SIGINT (the same again: at once); 0 when all that was read is stored, else 1."""
     log = structlog.get_logger()
@@ -164,7 +161,7 @@ def run(settings: Settings, endpoints: Endpoints) -> int:
 
         def serve(lane: BaseLane) -> int:
             try:
-                return lane.run(stop, bridge.drain_s)
+                return lane.run(stop.is_set, bridge.drain_s)
             except BaseException:
                 stop.set()  # an error ends all lanes
                 raise
@@ -221,11 +218,10 @@ class EmptiedSource(MqttSource):
     The subscription is over, so behind the marker, which the broker queues like any message, nothing comes.
     """
 
-    def __init__(self, config: SourceConfig, dialler: Executor | None, look: Callable[[], None]) -> None:
+    def __init__(self, config: SourceConfig, dialler: Executor | None) -> None:
         self.config = replace(config, marker=f"{MARKER}/{config.client_id}")
         super().__init__(self.config, dialler)
         self._emptied_epoch = -1
-        self._look = look
         self._mark_s = time.monotonic() + MARK_S
 
     @property
@@ -241,7 +237,6 @@ class EmptiedSource(MqttSource):
         elif time.monotonic() > self._mark_s:
             self._mark_s = time.monotonic() + MARK_S
             self.mark()
-        self._look()
         return [publish for publish in found if publish[0] != marker]
 
 
@@ -279,19 +274,14 @@ def retire(settings: Settings, endpoints: Endpoints) -> int:
 
 
 def _empty(settings: Settings, endpoints: Endpoints, name: str, ended: threading.Event) -> int:
-    stop, sources = threading.Event(), list[EmptiedSource]()
-
-    def look() -> None:
-        if ended.is_set() or all(source.emptied for source in sources):
-            stop.set()
-
-    def make(config: SourceConfig, dialler: Executor | None) -> EmptiedSource:
-        sources.append(EmptiedSource(config, dialler, look))
-        return sources[-1]
-
-    lane = lane_of(name, settings, endpoints, wanted=slots_of(settings), make_source=make)
+    lane = lane_of(name, settings, endpoints, wanted=slots_of(settings), make_source=EmptiedSource)
+    sources = [inlet.source for inlet in lane.inlets if isinstance(inlet.source, EmptiedSource)]
     log = structlog.get_logger().bind(lane=name)
-    left = lane.run(stop, settings.bridge.drain_s)
+
+    def over() -> bool:
+        return ended.is_set() or all(source.emptied for source in sources)
+
+    left = lane.run(over, settings.bridge.drain_s)
     full = [source.config.client_id for source in sources if left or not source.emptied]
     emptied = deque(source.config for source in sources if source.config.client_id not in full)
     try:

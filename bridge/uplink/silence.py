@@ -8,10 +8,10 @@ Whose telemetry is put off follows from its class there and from the topic ``pol
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import orjson
@@ -61,15 +61,12 @@ class Calm:
     """Since when messages could arrive without a break, by the receive clock; None while they cannot."""
 
     since_ms: int | None = None
-    _epoch: int = -1
+    _epoch: int | None = None
 
-    def look(self, now_ms: int, listens: bool, epoch: int) -> None:
-        """``epoch`` counts connections: one that broke and came back between two looks counts as a break."""
-        if not listens:
-            self.since_ms = None
-        elif self.since_ms is None or epoch != self._epoch:
-            self.since_ms = now_ms
-        self._epoch = epoch
+    def look(self, now_ms: int, epoch: int | None) -> None:
+        """``epoch`` as of BaseLane.listens: what broke and came back between two looks counts as a break."""
+        if epoch != self._epoch:
+            self._epoch, self.since_ms = epoch, None if epoch is None else now_ms
 
 
 @dataclass(slots=True)
@@ -84,8 +81,10 @@ class Watch:
         found = (v for v, known in self._vehicles.items() if known.own.get("vehicle_class") in classes)
         return frozenset(found if classes else ())
 
-    def watches(self, vehicle_id: str) -> bool:
-        return vehicle_id in self._vehicles
+    def hear(self, vehicle_id: str, at_ms: int) -> None:
+        """A lane heard the vehicle, which may be none that is watched over."""
+        if vehicle := self._vehicles.get(vehicle_id):
+            vehicle.heard_ms = max(vehicle.heard_ms, at_ms)
 
     @property
     def silent(self) -> int:
@@ -127,10 +126,9 @@ class Watch:
             known.own_ms, known.region = at_ms, region
         known.stands, known.written_ms = state, None
 
-    def judge(self, now_ms: int, seen: Mapping[str, int], calm_since_ms: int | None) -> Iterator[Status]:
-        """The records to write; ``seen``: when vehicles sent last. None soon after a break of ours."""
+    def judge(self, now_ms: int, calm_since_ms: int | None) -> Iterator[Status]:
+        """The records to write; none soon after a break of ours."""
         for vehicle_id, vehicle in self._vehicles.items():
-            vehicle.heard_ms = max(vehicle.heard_ms, seen.get(vehicle_id, 0))
             if vehicle.written_ms is not None and now_ms - vehicle.written_ms < REWRITE_AFTER_MS:
                 continue
             state = self._right(vehicle, now_ms, calm_since_ms)
@@ -164,7 +162,6 @@ class SilenceWatch:
         self._unslotted: dict[str, str] = {}
         self._lanes = lanes
         self._calm = Calm()
-        self._seen: dict[str, int] = {}
 
         def gauge(name: str, meaning: str) -> Gauge:
             return Gauge(f"odograph_bridge_{name}", meaning, registry=registry)
@@ -209,12 +206,13 @@ class SilenceWatch:
             while not stop.is_set() and lane.wanted == ours:
                 more(BATCH, min(POLL_S, every_s))
                 now_ms = time.time_ns() // 1_000_000
-                self._calm.look(now_ms, lane.listens(), lane.epoch)
+                self._calm.look(now_ms, lane.listens())
                 if time.monotonic() >= judge_s:
                     judge_s = time.monotonic() + every_s
-                    self._collect_seen(watch)
+                    for route in chain.from_iterable(each.translator.routes() for each in self._lanes):
+                        watch.hear(route.vehicle_id, route.seen_ms)
                     self._forgotten.set(watch.forgotten)
-                    self._write(producer, watch.judge(now_ms, self._seen, self._calm.since_ms))
+                    self._write(producer, watch.judge(now_ms, self._calm.since_ms))
                     self._silent.set(watch.silent)
                     lane.translator.show_every_ms = round(1000 * deferral.show_every_s)
                     lane.translator.deferred = watch.of_classes(deferral.classes)
@@ -238,11 +236,3 @@ class SilenceWatch:
         elif topic:
             self._unslotted[vehicle_id] = topic
         return topics.UNSLOTTED if vehicle_id in self._unslotted else topics.slot_of(vehicle_id)
-
-    def _collect_seen(self, watch: Watch) -> None:
-        """Keep what the lanes heard of the vehicles watched over: lanes forget, with too many topics."""
-        seen = self._seen = {v: at_ms for v, at_ms in self._seen.items() if watch.watches(v)}
-        for lane in self._lanes:
-            for route in lane.translator.routes():
-                if watch.watches(route.vehicle_id) and route.seen_ms > seen.get(route.vehicle_id, 0):
-                    seen[route.vehicle_id] = route.seen_ms

@@ -38,21 +38,17 @@ class Table:
     right: Sequence[bool] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """A value an hour: its label, the value in words, and its height, px; None: not known."""
-
-    title: str
-    bars: Sequence[tuple[str, str, float | None]]
+Bars = Sequence[tuple[str, str, float | None]]
+"""A value an hour: its label, the value in words, and its height, px; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the report: figures, bars, tables."""
+    """A part of the report: figures and bars by their titles, tables."""
 
     title: str
     figures: Mapping[str, str] = field(default_factory=dict)
-    bars: Sequence[Bars] = ()
+    bars: Mapping[str, Bars] = field(default_factory=dict)
     tables: Sequence[Table] = ()
 
 
@@ -153,10 +149,10 @@ def fleet(hours: pd.DataFrame, driven: pd.DataFrame, of: pd.DatetimeIndex) -> Se
         "Traction energy": number(sums["energy_kwh"], "kWh", 1),
         "Frames": number(driven["frames"].sum()),
     }
-    by_hour = [
-        bars("Driven by hour, km", hours, "bucket", "distance_km", of, 1),
-        bars("Vehicles that reported, by hour", hours, "bucket", "vehicles", of),
-    ]
+    by_hour = {
+        "Driven by hour, km": bars(hours, "bucket", "distance_km", of, 1),
+        "Vehicles that reported, by hour": bars(hours, "bucket", "vehicles", of),
+    }
     return Section("Fleet", figures, bars=by_hour)
 
 
@@ -195,7 +191,7 @@ def health(trends: pd.DataFrame, codes: pd.DataFrame, zone: ZoneInfo) -> Section
 def routing(hours: pd.DataFrame, roads: pd.DataFrame, of: pd.DatetimeIndex, zone: ZoneInfo) -> Section:
     """Delay by hour and by road, against free flow."""
     title = "Time over that at free flow, by hour"
-    drawn = [bars(title, hours, "hour", "travel_time_index", of, 2)] if len(hours) else []
+    drawn = {title: bars(hours, "hour", "travel_time_index", of, 2)} if len(hours) else {}
     none = "No delay is known: free-flow speeds are still being learned, or all was free."
     listed = table("Where most time was lost", roads, ROADS, zone, none)
     return Section("Routing", bars=drawn, tables=[listed])
@@ -211,16 +207,14 @@ def quality(ledger: Record, rejected: pd.DataFrame, zone: ZoneInfo) -> Section:
     return Section("Data quality", figures, tables=[listed] if figures else [unknown, listed])
 
 
-def bars(
-    title: str, found: pd.DataFrame, at: str, column: str, of: pd.DatetimeIndex, digits: int = 0
-) -> Bars:
+def bars(found: pd.DataFrame, at: str, column: str, of: pd.DatetimeIndex, digits: int = 0) -> Bars:
     """A bar for each hour of the day; an hour without a row has none."""
     hour = of.searchsorted(pd.to_datetime(found[at], utc=True), side="right") - 1  # that it begins in
     values = found[column].astype(float).set_axis(hour).reindex(range(len(of)))
     top = values.max()
     high = [None if pd.isna(value) else round(HIGH_PX * value / top, 1) if top else 0.0 for value in values]
     words = [number(value, digits=digits) for value in values]
-    return Bars(title, list(zip([f"{hour:%H}" for hour in of], words, high, strict=True)))
+    return list(zip([f"{hour:%H}" for hour in of], words, high, strict=True))
 
 
 def table(title: str, found: pd.DataFrame, columns: Columns, zone: ZoneInfo, none: str) -> Table:

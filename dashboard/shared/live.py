@@ -7,14 +7,13 @@ from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pydeck as pdk
 import streamlit as st
-from pandas.io.formats.style import Styler
 
 from dashboard import auth, basemap, query_cache
 from dashboard.db import P, Query
@@ -26,7 +25,6 @@ from dashboard.shared.theme import Mode
 from infra.contract.errors import ServiceError
 from stream_jobs.replay.runs import watched
 
-Height = int | Literal["content"]
 Tint = tuple[str, Mapping[str, str]]  # a table's column whose cells have the colours of their words
 
 PHONE_PX: Final = 360
@@ -245,29 +243,29 @@ def figures(
 
 
 def table(
-    found: pd.DataFrame | Styler,
+    found: pd.DataFrame,
     columns: Columns | None,
     key: str,
     alt: str | None = None,
     tint: Tint | None = None,
     looks: Mapping[str, Any] | None = None,
     data: downloads.Rows | None = None,
+    most: int | None = None,
     **options: Any,
 ) -> None:
     """Rows in these columns (None: as they are), in the reader's zone.
 
     ``looks``: columns' number formats, or what Streamlit takes for them, besides those that ``columns`` has.
-    ``data``: what is downloaded, where it is not ``found``.
+    ``data``: what is downloaded, where it is not ``found``. ``most``: so many rows high; fewer need no more.
     """
-    drawn = dict(looks or {})
-    data = found if data is None and isinstance(found, pd.DataFrame) else data
-    if isinstance(found, pd.DataFrame) and columns is not None:
-        found = text.table(found, columns, tz(), now())
+    if most is not None:
+        options["height"] = "content" if len(found) <= most else ROW_PX * (most + 1)
+    drawn, shown = dict(looks or {}), found
+    if columns is not None:
+        shown = text.table(found, columns, tz(), now())
         drawn |= {name: of[2] for name, of in columns.items() if isinstance(of, tuple) and len(of) == 3}
-    if isinstance(found, pd.DataFrame) and tint is not None:
-        found = text.tinted(found, *tint)
     st.dataframe(
-        found,
+        shown if tint is None else text.tinted(shown, *tint),
         hide_index=True,
         placeholder=text.NONE,
         key=key,
@@ -278,8 +276,7 @@ def table(
         },
         **options,
     )
-    if data is not None:
-        st.html(downloads.links(key, alt or key, data))
+    st.html(downloads.links(key, alt or key, found if data is None else data))
 
 
 def listed(
@@ -369,11 +366,6 @@ def _choose() -> bool:
     return choose is not None
 
 
-def height(rows: int, most: int, high_px: int) -> Height:
-    """Of a table: its content's, up to ``most`` rows."""
-    return "content" if rows <= most else high_px
-
-
 def search(pick: Callable[[str], None]) -> None:
     """Vehicles by a part of their id or model; a click on one picks it."""
     _choose()  # the whole page is being drawn
@@ -383,7 +375,7 @@ def search(pick: Callable[[str], None]) -> None:
         return
     with section():
         found = rows(ask(queries.find_vehicles, words), "No vehicle has this in its id or model.", st.caption)
-        clickable(found, FOUND, "found", 5, "Vehicles found", pick)
+        clickable(found, FOUND, "found", "Vehicles found", pick, most=5)
         say_more(found)
 
 
@@ -397,13 +389,12 @@ def clickable(
     found: pd.DataFrame,
     columns: Columns,
     key: str,
-    most: int,
     alt: str,
     pick: Callable[[str], None],
     **options: Any,
 ) -> None:
-    """A table of vehicles, ``most`` rows high; a click on a cell picks the vehicle of its row."""
-    options |= {"tint": text.BY_SEVERITY, "height": height(len(found), most, ROW_PX * (most + 1))}
+    """A table of vehicles; a click on a cell picks the vehicle of its row."""
+    options |= {"tint": text.BY_SEVERITY}
     open_list(found, columns, key, alt, lambda place: pick(str(found["vehicle_id"].iloc[place])), **options)
 
 

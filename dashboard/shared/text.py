@@ -148,10 +148,10 @@ def severity(value: object) -> str:
 
 
 def tinted(frame: pd.DataFrame, column: str, colours: Mapping[str, str]) -> Styler:
-    """The table with the cells of a column, sign and word, in the colours of their words."""
+    """The table with the cells of a column in the colours of their words, or of those behind a sign."""
 
     def tint(shown: object) -> str:
-        colour = colours.get(str(shown).partition(" ")[2])
+        colour = colours.get(str(shown)) or colours.get(str(shown).partition(" ")[2])
         return f"color: {colour}; font-weight: 600" if colour else ""
 
     return frame.style.map(tint, subset=[column])

@@ -55,7 +55,7 @@ def check_nothing_known(connection: Connection) -> None:
         shared_queries.alerts(connection),
         shared_queries.vehicle(connection, vehicle_id(0)),
         vehicle_queries.vehicle_extent(connection, vehicle_id(0)),
-        vehicle_queries.vehicle_history(connection, vehicle_id(0), start, end, 10),
+        vehicle_queries.history(10)(connection, vehicle_id(0), start, end, 10, "UTC"),
         vehicle_queries.vehicle_trace(connection, vehicle_id(0), start, end),
         crash_queries.crash_list(connection, vehicle_id(0), None),
         operations_queries.queries_now(connection),

@@ -186,7 +186,7 @@ def test_one_vehicle_in_one_row(now: datetime, connection: Connection) -> None:
 
 def test_history_is_summed_by_step(now: datetime, connection: Connection) -> None:
     start, end = ROVER_START, ROVER_START + timedelta(minutes=2)
-    history = vehicle_queries.vehicle_history(connection, ROVER, start, end, 60)
+    history = vehicle_queries.history(60)(connection, ROVER, start, end, 60, "UTC")
     assert history["bucket"].tolist() == [start, start + timedelta(minutes=1)]
     assert history["samples"].tolist() == [600, 600]
     assert history["moving_s"].tolist() == [60.0, 60.0]
@@ -205,7 +205,7 @@ def test_the_mean_speed_of_a_step_weighs_windows_by_their_samples(lane: Lane) ->
         support_rows.insert(ingest, "vehicle_window", rows)
     end = start + timedelta(minutes=1)
     with reading(lane) as connection:
-        history = vehicle_queries.vehicle_history(connection, vehicle_id(0), start, end, 60)
+        history = vehicle_queries.history(60)(connection, vehicle_id(0), start, end, 60, "UTC")
     assert history["speed_mean_kmh"].tolist() == [40.0]
     assert history["samples"].tolist() == [900]
 

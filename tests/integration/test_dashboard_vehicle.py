@@ -107,7 +107,7 @@ def test_a_span_gives_the_same_sums_at_every_level(found: Found) -> None:
     start, end = now - timedelta(days=2), now + timedelta(days=1)
     sums = {}
     for step in (10, 600, 3600, 86_400):
-        told = queries.vehicle_history(connection, vehicle_id(0), start, end, step, "Europe/Berlin")
+        told = queries.history(step)(connection, vehicle_id(0), start, end, step, "Europe/Berlin")
         sums[step] = tuple(round(float(told[c].sum()), 2) for c in ("frames", "distance_m", "windows"))
         weighted = (told["speed_mean_kmh"] * told["frames"]).sum() / told["frames"].sum()
         assert weighted == pytest.approx(sums[10][1] / 3600 * 3.6, rel=0.001)

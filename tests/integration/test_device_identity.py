@@ -199,7 +199,7 @@ def test_a_vehicle_writes_and_hears_its_own_only_and_every_other_way_in_is_refus
     eventually(lambda: collected(source, found) >= 4, 60, "what was allowed, in the bridge")
     frames = [payload for topic, payload in found if "/notice" not in topic and payload != b"before"]
     assert frames == [b"mine"] * 3
-    assert (source.epoch, source.sessions_lost) == (1, 0)  # nobody took the bridge's session
+    assert (source.epoch, source.counts["sessions_lost"]) == (1, 0)  # nobody took the bridge's session
     source.close()
     assert broker_figures(site.where.mqtt).dropped == 0
 

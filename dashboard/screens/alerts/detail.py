@@ -241,7 +241,8 @@ def _curves(frames: Sequence[Record], alert: Record, rule: Record | None) -> Non
     opened_ms = round(alert["opened_at"].timestamp() * 1000)
     ended = alert["cleared_at"]
     cleared_s = None if ended is None else float((ended - alert["opened_at"]).total_seconds())
-    seen = evidence.judged(frames, opened_ms, alert, rule)
+    read = evidence.read(frames, alert)
+    seen = evidence.judged(read, opened_ms, alert, rule)
     st.caption(evidence.caption(len(frames), rule, seen))
     drawn: tuple[str, ...] = ()
     if seen.known:
@@ -249,13 +250,13 @@ def _curves(frames: Sequence[Record], alert: Record, rule: Record | None) -> Non
         title = evidence.label(seen.signals[0]).partition(",")[0] if one else "value of the rule"
         live.chart(evidence.value_chart(seen, title, cleared_s), "evidence_value")
         drawn = seen.signals if one else ()
-    there = evidence.present(frames)
+    there = evidence.present(read)
     usual = [n for n in dict.fromkeys((*seen.signals, *CONTEXT)) if n in there and n not in drawn]
     few: Any = {"default": usual[:SIGNALS_MOST], "max_selections": SIGNALS_MOST}
     picked = st.multiselect("Signals", there, format_func=evidence.label, key=f"signals_{opened_ms}", **few)
     for name in picked:
         st.markdown(f"**{evidence.label(name)}**")
-        shown = evidence.curve(frames, opened_ms, name)
+        shown = evidence.curve(read, opened_ms, name)
         live.chart(evidence.signal_chart(shown, name, cleared_s), f"evidence_{name}")
 
 
@@ -269,8 +270,7 @@ def _timeline(number: int) -> None:
     of_fleet = found["vehicle_id"] is None
     title, columns = ("Vehicles", tables.SHARE) if of_fleet else ("Alerts", tables.TIMELINE)
     st.caption(f"{title}: click a row to open the alert with its evidence.")
-    look: Any = {"tint": text.BY_SEVERITY, "height": live.height(len(alerts), 12, 470)}
-    live.leading(alerts, columns, "incident_alerts", title, "alert_no", **look)
+    live.leading(alerts, columns, "incident_alerts", title, "alert_no", tint=text.BY_SEVERITY, most=12)
 
 
 def _actions(kind: Kind, found: Record) -> None:

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 import duckdb
+import orjson
 import pandas as pd
 import pyarrow as pa
 import sqlglot
@@ -19,12 +20,14 @@ from dashboard.shared import charts, text
 from dashboard.shared.charts import Drawing, Spec, drawing, layer, number, tip, words
 from dashboard.shared.theme import SERIES, SEVERITIES
 from infra.clients.duck import connected
-from infra.contract.signals import BY_NAME, SIGNALS, Signal
+from infra.contract.signals import BY_NAME, SIGNALS
+from stream_jobs.frames import reading
+from stream_jobs.frames.plausibility import plausible_columns
+from stream_jobs.vehicles.lookups import COLUMNS
 
 AROUND_S: Final = 30.0
 COMPARED: Final = ("frame", "level")  # kinds whose limit is in the unit of a frame's value
 MEMORY: Final = "128MB"
-IDENTITY: Final = ("vehicle_class", "powertrain", "model")  # what a rule sees besides signals
 USUAL: Final = ("speed_kmh",)  # shown where no rule says what matters
 
 _UNITS: Final = {"degC": "°C", "deg": "°", "bool": "", "m/s^2": "m/s²", "deg/s": "°/s"}
@@ -61,7 +64,19 @@ class Judged(NamedTuple):
         return bool(self.values["limit"].notna().any())
 
 
-def judged(frames: Sequence[Row], opened_ms: int, alert: Row, rule: Row | None) -> Judged:
+def read(frames: Sequence[Row], alert: Row) -> pa.Table:
+    """The frames as the jobs read them, a row each, in the columns that rules know; ``place`` is their order.
+
+    A value is null where it is out of its range or not there.
+    """
+    parsed = reading.read(pa.array(map(orjson.dumps, frames), pa.binary()))
+    of_vehicle = {name: pa.array([alert.get(name)] * len(frames), pa.string()) for name in COLUMNS}
+    columns = dict(zip(parsed.column_names, parsed.columns, strict=True)) | of_vehicle
+    columns |= plausible_columns(parsed, [signal.name for signal in SIGNALS])
+    return pa.table({"place": pa.array(range(len(frames)), pa.int64()), **columns})
+
+
+def judged(frames: pa.Table, opened_ms: int, alert: Row, rule: Row | None) -> Judged:
     """What the rule of ``alert`` saw; ``rule`` None: it is not known, or no longer this version."""
     value_sql = None if rule is None or rule["source"] != "frame" else rule["value_sql"]
     signals = _named(value_sql, rule)
@@ -69,12 +84,13 @@ def judged(frames: Sequence[Row], opened_ms: int, alert: Row, rule: Row | None) 
         return Judged(pd.DataFrame(columns=["s", "value", "limit"]), "", signals)
     compared = rule is not None and rule["kind"] in COMPARED
     limit_sql = rule["limit_sql"] if rule is not None and compared else None
-    values, limits = _evaluated((value_sql, limit_sql), frames, alert)
+    values, limits = _evaluated((value_sql, limit_sql), frames)
     follows = len({limit for limit in limits if limit is not None}) > 1
     stored = alert["limit_value"]
     if compared and not follows and stored is not None:  # the one in force, perhaps an escalated one
         limits = [stored] * len(limits)
-    ends = [(f["t0_ms"] + (f["n"] - 1) * f["dt_ms"] - opened_ms) / 1000 for f in frames]
+    t0_ms, n, dt_ms = (frames[name].to_numpy() for name in ("t0_ms", "n", "dt_ms"))
+    ends = (t0_ms + (n - 1) * dt_ms - opened_ms) / 1000
     drawn = pd.DataFrame({"s": ends, "value": values, "limit": limits}).astype(float)
     # the unit where the value is a signal or picked among some; a difference or product has none
     picked, units = set(_PICKING.sub(" ", value_sql).split()), {unit(name) for name in signals}
@@ -96,23 +112,24 @@ def caption(frames: int, rule: Row | None, seen: Judged) -> str:
     return f"{drawn} Value and limit are computed as the rule has them."
 
 
-def curve(frames: Sequence[Row], opened_ms: int, name: str) -> pd.DataFrame:
+def curve(frames: pa.Table, opened_ms: int, name: str) -> pd.DataFrame:
     """``s`` and ``value`` of a signal: each sample of a fast one, one a frame of a slow one.
 
-    What is out of its range or not there is null: a line breaks there.
+    A line breaks at a null.
     """
+    times = zip(frames["t0_ms"].to_pylist(), frames["dt_ms"].to_pylist(), strict=True)
     rows = [
-        ((frame["t0_ms"] + place * frame["dt_ms"] - opened_ms) / 1000, value)
-        for frame in frames
-        for place, value in enumerate(_samples(frame, BY_NAME[name]))
+        ((t0_ms + place * dt_ms - opened_ms) / 1000, value)
+        for (t0_ms, dt_ms), values in zip(times, _samples(frames, name), strict=True)
+        for place, value in enumerate(values)
     ]
     return pd.DataFrame(rows, columns=["s", "value"], dtype=float)
 
 
-def present(frames: Sequence[Row]) -> list[str]:
+def present(frames: pa.Table) -> list[str]:
     """Signals with a number or flag in at least one frame, in the contract's order."""
-    numbers = (s for s in SIGNALS if s.kind != "codes")
-    return [s.name for s in numbers if any(v is not None for f in frames for v in _samples(f, s))]
+    numbers = (s.name for s in SIGNALS if s.kind != "codes")
+    return [name for name in numbers if any(v is not None for vs in _samples(frames, name) for v in vs)]
 
 
 def label(name: str) -> str:
@@ -126,14 +143,9 @@ def unit(name: str) -> str:
     return _UNITS.get(BY_NAME[name].unit, BY_NAME[name].unit)
 
 
-def _samples(frame: Row, signal: Signal) -> list[float | None]:
-    value = frame.get(signal.name)
-    return [_ranged(v, signal) for v in (value if isinstance(value, list) else [value])]
-
-
-def _ranged(value: Any, signal: Signal) -> float | None:
-    """The value within its plausible range, as the jobs see it, else None."""
-    return float(value) if isinstance(value, int | float) and signal.holds(value) else None
+def _samples(frames: pa.Table, name: str) -> list[list[float | None]]:
+    """By frame."""
+    return [value if isinstance(value, list) else [value] for value in frames[name].to_pylist()]
 
 
 def _named(value_sql: str | None, rule: Row | None) -> tuple[str, ...]:
@@ -146,40 +158,19 @@ def _named(value_sql: str | None, rule: Row | None) -> tuple[str, ...]:
     return USUAL
 
 
-def _evaluated(
-    expressions: Sequence[str | None], frames: Sequence[Row], alert: Row
-) -> Iterator[list[float | None]]:
+def _evaluated(expressions: Sequence[str | None], frames: pa.Table) -> Iterator[list[float | None]]:
     """Each expression for each frame; nulls where there is none or where it cannot be read."""
     with connected(MEMORY) as connection:
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        connection.register("frame", _table(frames, alert))
+        connection.register("frame", frames)
         for expression in expressions:
             try:
                 (plain,) = sqlglot.transpile(expression or "NULL", read="spark", write="duckdb")
                 asked = f"SELECT ({plain})::DOUBLE FROM frame ORDER BY place"  # noqa: S608  the operator's rule
                 yield [row[0] for row in connection.execute(asked).fetchall()]
             except (duckdb.Error, SqlglotError):  # a name or function that only the jobs know: without it
-                yield [None] * len(frames)
-
-
-def _table(frames: Sequence[Row], alert: Row) -> pa.Table:
-    """The frames in the columns that rules know, ``place`` keeps their order."""
-    real, codes = pa.float64(), pa.list_(pa.string())
-    columns = {"place": pa.array(range(len(frames)), pa.int64())}
-    columns |= {name: pa.array([alert.get(name)] * len(frames), pa.string()) for name in IDENTITY}
-    for signal in SIGNALS:
-        values = [frame.get(signal.name) for frame in frames]
-        if signal.kind == "codes":
-            columns[signal.name] = pa.array([v if isinstance(v, list) else None for v in values], codes)
-        elif signal.kind == "flag":
-            columns[signal.name] = pa.array([v if isinstance(v, bool) else None for v in values], pa.bool_())
-        elif signal.rate == "fast":
-            lists = [[_ranged(n, signal) for n in v] if isinstance(v, list) else None for v in values]
-            columns[signal.name] = pa.array(lists, pa.list_(real))
-        else:
-            columns[signal.name] = pa.array([_ranged(v, signal) for v in values], real)
-    return pa.table(columns)
+                yield [None] * frames.num_rows
 
 
 def value_chart(judged: Judged, title: str, cleared_s: float | None) -> Drawing:

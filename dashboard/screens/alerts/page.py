@@ -81,7 +81,7 @@ def _listing(kind: Kind, asked: tuple[Any, ...]) -> None:
             st.button(label, key="renew", on_click=_renew, icon=icon, type="tertiary")
     text_of = st.column_config.TextColumn
     look: Any = {"looks": {"Message": text_of(width=330), "No": text_of(width="small")}}
-    look["height"] = 300 if chosen is not None and len(shown) > 7 else live.height(len(shown), 17, 720)
+    look["most"] = 17 if chosen is None else 7
     # a new turn, a new table: the old mark would stand on another row
     key = f"{kind.name}s_{state.get(TURN, 0)}"
     look |= {"tint": text.BY_SEVERITY, "choose": lambda place: detail.choose(kind, numbers[place])}
@@ -117,8 +117,7 @@ def _rules(days: int) -> None:
         "Message": st.column_config.TextColumn(width="large"),
         "Limit": st.column_config.TextColumn(width="small"),
     }
-    high = live.height(len(table), 24, 800)
-    live.table(table, tables.RULES, "rules", tint=text.BY_SEVERITY, looks=looks, height=high)
+    live.table(table, tables.RULES, "rules", tint=text.BY_SEVERITY, looks=looks, most=24)
 
 
 def _silences() -> None:

@@ -33,12 +33,12 @@ def _listing() -> None:
     keys = tuple(found["record_name"])
     key = f"crashes_{hash(keys)}"  # another list is another table: no mark on the wrong row
     live.say_listed(found, "record", queries.RECORD_LIMIT)
-    high = live.height(len(found), 6, 240 if _chosen() else 600)
 
     def choose(place: int) -> None:
         st.query_params[RECORD] = keys[place]
 
-    live.open_list(found, charts.RECORDS, key, "Crash records", choose, height=high, tint=charts.BY_VERDICT)
+    look: Any = {"tint": charts.BY_VERDICT, "most": 6 if _chosen() else 16}
+    live.open_list(found, charts.RECORDS, key, "Crash records", choose, **look)
 
 
 def _opened() -> None:

@@ -181,7 +181,8 @@ def _attention() -> None:
     alerted = None if fleet is None else fleet_charts.incidents_of(fleet, _active())
     worst = live.rows(alerted, f"No vehicle has an active incident. {text.RAISE}", st.caption)
     alt = "Vehicles with active incidents"
-    live.clickable(worst.head(LISTED), fleet_charts.ALERTED, "attention", 6, alt, _open_card, data=worst)
+    shown = worst.head(LISTED)
+    live.clickable(shown, fleet_charts.ALERTED, "attention", alt, _open_card, data=worst, most=6)
     more = f" The worst {LISTED} of {len(worst):,}." if len(worst) > LISTED else ""
     st.caption(f"Click a row, or a vehicle on the map, for its card.{more}")
 

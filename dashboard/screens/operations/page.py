@@ -10,8 +10,7 @@ from dashboard.screens.operations.tables import BY_STATE, LOOKS, UNKNOWN
 from dashboard.shared import charts, live, text
 from dashboard.shared.queries import freshness
 
-HIGH_PX: Final = 250  # height of a table that may have many rows
-MANY: Final = (6, HIGH_PX)  # with more rows it has that height
+MOST: Final = 6  # rows that are seen at once of a table that may have many
 NOT_MEASURED: Final = "Not known: nothing has measured it yet (`odograph watch`)."
 PARTS: Final[dict[str, Any]] = {
     "Last 15 minutes": st.column_config.AreaChartColumn(width="small", y_min=0, help="its rate"),
@@ -74,9 +73,8 @@ def _now() -> None:
     title, keys = "Vehicles that send most", ask_slowly(queries.top_keys)
     live.listed(title, keys, NOT_MEASURED, tables.TOP_KEYS, "keys")
     none = "None has been reported yet: `odograph maintenance` does not run; `odograph up` starts it."
-    look: Any = {"looks": {"Failures": FAILURES}, "tint": BY_STATE}
-    high = live.height(0 if tasks is None else len(tasks), *MANY)
-    live.listed("Periodic tasks", tasks, none, tables.TASKS, "tasks", height=high, **look)
+    look: Any = {"looks": {"Failures": FAILURES}, "tint": BY_STATE, "most": MOST}
+    live.listed("Periodic tasks", tasks, none, tables.TASKS, "tasks", **look)
 
 
 def _history() -> None:
@@ -102,7 +100,7 @@ def _watermark() -> None:
     with left, live.section():
         st.markdown("**Late and quarantined, by vehicle**")
         live.rows(vehicles, "No frame was late or quarantined.", st.caption)
-        live.table(vehicles, tables.OFF_TIME, "off_time", height=live.height(len(vehicles), *MANY))
+        live.table(vehicles, tables.OFF_TIME, "off_time", most=MOST)
     with right, live.section():
         st.markdown("**Who pushes the watermark**")
         st.caption(tables.pushed(found))
@@ -114,10 +112,10 @@ def _ledger() -> None:
     hours, missing = live.rows(ask_slowly(queries.audit_hours)), live.rows(ask_slowly(queries.audit_findings))
     st.subheader("Conservation ledger, last 24 hours", anchor=False)
     live.rows(hours, "No hour within a day: nothing was driven, or no audit was made yet: `odograph audit`.")
-    live.table(hours, tables.AUDIT, "audit", height=live.height(len(hours), *MANY))
+    live.table(hours, tables.AUDIT, "audit", most=MOST)
     if not missing.empty:
         st.caption("Missing, or counted otherwise than archived (odograph audit lists all of it)")
-        live.table(missing, tables.AUDIT_FINDINGS, "audit_findings", height=live.height(len(missing), *MANY))
+        live.table(missing, tables.AUDIT_FINDINGS, "audit_findings", most=MOST)
 
 
 def _past() -> None:
@@ -141,7 +139,7 @@ def _past() -> None:
         live.table(folders, tables.FOLDERS, "folders", looks={"MiB a day": text.ONE})
     with right:
         st.subheader("Biggest tables", anchor=False)
-        live.table(sizes, tables.SIZES, "tables", height=HIGH_PX)
+        live.table(sizes, tables.SIZES, "tables", most=MOST)
 
 
 live.header("Operations")

@@ -53,8 +53,8 @@ def _several() -> None:
         live.figures("figures_trips", tiles, always=())
     more = f"The newest {len(found)} are listed. " if len(found) == queries.TRIP_LIMIT else ""
     st.caption(f"{more}Click a row to open the trip.")
-    high, every = live.height(len(found), 17, 640), later(queries.trips, *wanted, most=downloads.ROWS_MOST)
-    live.leading(found, path.TRIPS, "trips", "Trips", "trip_id", height=high, data=every)
+    every = later(queries.trips, *wanted, most=downloads.ROWS_MOST)
+    live.leading(found, path.TRIPS, "trips", "Trips", "trip_id", data=every, most=17)
 
 
 def _back() -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 import pydeck as pdk
-from pandas.io.formats.style import Styler
 
 from dashboard.screens.crashes.charts import RECORDS
 from dashboard.screens.trips import path
@@ -296,14 +295,11 @@ TRENDS: Final[Columns] = {  # where slow quantities are heading
 }
 
 
-def tinted(table: pd.DataFrame, found: pd.DataFrame) -> Styler:
-    """The trends with the near ones in colour; the words say the same."""
+def near(found: pd.DataFrame) -> dict[str, str]:
+    """Colours of the words for thresholds that are ahead or crossed; the words say the same."""
     _, major, minor, warning = SEVERITIES.values()
-    colours = [
-        "" if pd.isna(d) else f"color: {major if d <= 0 else minor if d < 7 else warning}; font-weight: 600"
-        for d in found["days_to_threshold"].astype(float)
-    ]
-    return table.style.apply(lambda c: colours if c.name == "Threshold" else [""] * len(c))
+    known = found["days_to_threshold"].dropna().astype(float)
+    return {days(d): major if d <= 0 else minor if d < 7 else warning for d in known}
 
 
 _ITS: Final = ("Vehicle", "Model")  # what the page says above

@@ -62,7 +62,7 @@ def _history_of(vehicle_id: str, shown: Span) -> tuple[pd.DataFrame, pd.DataFram
     One result for both parts that draw them.
     """
     asked = (*shown.whole(live.tz()), shown.step_s, settings().tz)
-    history = live.rows(ask_slowly(queries.vehicle_history, vehicle_id, *asked))
+    history = live.rows(ask_slowly(queries.history(shown.step_s), vehicle_id, *asked))
     local = charts.with_gaps(text.local(history, live.tz(), "bucket"), shown.step_s)
     return history, local, (text.wall(shown.start, live.tz()), text.wall(shown.end, live.tz()))
 
@@ -141,8 +141,7 @@ def _records() -> None:
     with live.section("Trips"):
         none = f"No trip began within this span. {text.DRIVE}"
         trips = live.rows(ask_slowly(queries.trips, vehicle_id, *shown.whole(live.tz())), none, st.caption)
-        high = live.height(len(trips), TRIP_ROWS, live.ROW_PX * (TRIP_ROWS + 1))
-        live.leading(trips, charts.TRIPS, "trips", "Trips", "trip_id", height=high)
+        live.leading(trips, charts.TRIPS, "trips", "Trips", "trip_id", most=TRIP_ROWS)
         more = f" The newest {len(trips)}." if len(trips) == queries.TRIP_LIMIT else ""
         st.caption(f"Click a row to open the trip.{more}")
     with live.section("Incidents"):
@@ -164,8 +163,8 @@ def _records() -> None:
 def _trends(vehicle_id: str) -> None:
     none, zone = "No trend yet: a line needs hours of at least six hours' span.", live.tz()
     found = live.rows(ask_rarely(queries.trends, vehicle_id), none, st.caption)
-    shown = charts.tinted(text.table(found, charts.TRENDS, zone), found)
-    live.table(shown, None, "trends", "Trends with days to their thresholds", data=found)
+    tint, alt = ("Threshold", charts.near(found)), "Trends with days to their thresholds"
+    live.table(found, charts.TRENDS, "trends", alt, tint)
     drawable = found["days_to_threshold"].notna() & found["metric"].isin(list(queries.METRICS))
     for column, trend in zip(st.columns(ABREAST), text.rows_of(found[drawable].head(ABREAST)), strict=False):
         metric, as_of = trend["metric"], trend["as_of"]

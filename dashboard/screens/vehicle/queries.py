@@ -4,9 +4,7 @@ import math
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
-import pandas as pd
-
-from dashboard.db import Connection, Query, queries_of
+from dashboard.db import Query, queries_of
 from dashboard.shared.queries import QUIET
 
 SQL: Final = queries_of(__file__)
@@ -91,19 +89,13 @@ def step_of(length_s: float, window_s: int = 1) -> int:
     return max(window_s, next((step for step in STEPS_S if step >= wanted), days))
 
 
-def level(step_s: int) -> Query[[str, datetime, datetime, int, str]]:
-    """The history of the coarsest level that steps of this length can be made of."""
+def history(step_s: int) -> Query[[str, datetime, datetime, int, str]]:
+    """One vehicle from a start to before an end in such steps, a row a step with data: vehicle, start, end,
+    step and zone, at whose hours and days long steps are cut.
+
+    It reads the coarsest level that they can be made of. Charge, fuel level and speed limit are in windows
+    only: null in steps of ten minutes and more. ``windows_restated`` counts rows of the level that was read.
+    """
     levels = {86_400: "history_days", 3_600: "history_hours", 600: "history_minutes", 0: "history_windows"}
     found: Query[...] = SQL[next(name for from_s, name in levels.items() if step_s >= from_s)]
     return found
-
-
-def vehicle_history(
-    connection: Connection, vehicle_id: str, start: datetime, end: datetime, bucket_s: int, tz: str = "UTC"
-) -> pd.DataFrame:
-    """One vehicle from ``start`` to before ``end``, one row a bucket of ``bucket_s`` with data.
-
-    Long steps are cut at the hours and days of ``tz``. Charge, fuel level and speed limit are in windows
-    only: null in steps of ten minutes and more. ``windows_restated`` counts rows of the level that was read.
-    """
-    return level(bucket_s)(connection, vehicle_id, start, end, bucket_s, tz)

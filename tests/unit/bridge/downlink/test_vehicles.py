@@ -11,7 +11,8 @@ import pytest
 
 from bridge import cli
 from bridge.downlink import vehicles
-from bridge.downlink.vehicles import AllBrokers, MqttOut, Progress
+from bridge.downlink.vehicles import AllBrokers, MqttOut, committable
+from infra.clients.kafka import Record
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ServiceError
 from infra.sql import queries
@@ -19,27 +20,11 @@ from tests.support import eventually
 
 
 def test_an_offset_is_committed_only_when_all_before_it_in_its_partition_are_settled() -> None:
-    progress = Progress()
-    for place in ((0, 10), (0, 11), (0, 12), (1, 5)):
-        progress.take(*place)
-    progress.settle(0, 11)
-    progress.settle(1, 5)
-    assert progress.committable() == {1: 6}
-    progress.settle(0, 10)
-    assert progress.committable() == {0: 12}
-    assert progress.open == 1
-    progress.settle(0, 12)
-    assert progress.committable() == {0: 13}
-
-
-def test_what_was_given_once_is_not_given_again_and_a_record_settles_once() -> None:
-    progress = Progress()
-    progress.take(0, 0)
-    progress.settle(0, 0)
-    progress.settle(0, 0)
-    assert progress.committable() == {0: 1}
-    assert progress.committable() == {}
-    assert progress.open == 0
+    records = [Record("alerts", *place, 0, b"", {}) for place in ((0, 10), (0, 11), (0, 12), (1, 5))]
+    taken = {0: 13, 1: 6}
+    assert committable(taken, [records[0], records[2]]) == {0: 10, 1: 6}
+    assert committable(taken, [records[2], records[3]]) == {0: 12, 1: 5}
+    assert committable(taken, []) == taken
 
 
 def answered(door: socket.socket, code: int = 0) -> socket.socket:

@@ -80,9 +80,9 @@ def test_at_most_once_what_was_counted_last_is_told_at_the_end() -> None:
         stop.set()
         return [(b"odograph/v1/%s/telemetry" % KEY, 0, b"{")] * 100
 
-    def produce(records: Sequence[Record]) -> int:
+    def produce(records: Sequence[Record]) -> tuple[int, str]:
         produced.extend(records)
-        return len(records)
+        return len(records), ""
 
     source: Any = SimpleNamespace(poll=poll, close=lambda: None, epoch=1)
     sink: Any = SimpleNamespace(
@@ -93,7 +93,7 @@ def test_at_most_once_what_was_counted_last_is_told_at_the_end() -> None:
         10, 0.0,
     )  # fmt: skip
     lane._count_s = time.monotonic()
-    assert lane.run(stop, 0.0) == 0
+    assert lane.run(stop.is_set, 0.0) == 0
     told = [dict(record.headers).get("messages") for record in produced]
     assert (told, lane.stats.produced) == ([None, None, b"98"], 3)
 
@@ -126,9 +126,9 @@ def test_a_quarter_of_a_sessions_own_window_waits_no_longer_for_its_number() -> 
     source.connected = True
     inlet = Inlet(5, source, Letters("dead-letter", 1), AckFifo())
     tickets = [inlet.fifo.add(ids, 0, [], 0.0) for ids in (range(1, 40), [40])]
-    inlet.hold(tickets[0], 39, 0.0)
+    inlet.hold(tickets[0])
     assert (inlet.due, inlet.report(0.0, NOW, at_once=False)) == (False, [])
-    inlet.hold(tickets[1], 1, 0.0)
+    inlet.hold(tickets[1])
     assert inlet.due
     (told,) = inlet.report(0.0, NOW, at_once=False)
     assert (told.frees, inlet.due) == (tickets, False)

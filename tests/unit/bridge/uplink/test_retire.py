@@ -21,10 +21,11 @@ def test_a_broker_that_is_away_when_a_session_is_to_be_ended_is_no_defect(
     asked: list[str] = []
 
     def lane_of(*_: object, make_source: Any, **__: object) -> Any:
-        for name in ("a", "b"):
-            source = make_source(SourceConfig(MqttBroker("h", 1), name, (), 1, Path("none")), None)
-            source._emptied_epoch = source.epoch
-        return SimpleNamespace(run=lambda *_: 0, stats=LaneStats())
+        configs = [SourceConfig(MqttBroker("h", 1), name, (), 1, Path("none")) for name in ("a", "b")]
+        inlets = [SimpleNamespace(source=make_source(config, None)) for config in configs]
+        for inlet in inlets:
+            inlet.source._emptied_epoch = inlet.source.epoch
+        return SimpleNamespace(run=lambda *_: 0, stats=LaneStats(), inlets=inlets)
 
     def end_session(config: SourceConfig) -> None:
         asked.append(config.client_id)

@@ -22,7 +22,9 @@ def said(
     watch: Watch, now_ms: int, seen: dict[str, int] | None = None, calm_ms: int | None = 0
 ) -> list[dict[str, Any]]:
     """What the watch says, which the log then gives back to it."""
-    words = list(watch.judge(now_ms, seen or {}, calm_ms))
+    for vehicle_id, at_ms in (seen or {}).items():
+        watch.hear(vehicle_id, at_ms)
+    words = list(watch.judge(now_ms, calm_ms))
     for vehicle_id, value in words:
         watch.note(vehicle_id, value, now_ms)
     return [orjson.loads(value) for _, value in words]
@@ -76,7 +78,7 @@ def test_after_a_restart_the_silent_stay_silent_until_they_send() -> None:
 
 def test_a_last_will_that_our_word_overtook_is_put_right() -> None:
     watch = a_watch(status())
-    (word,) = watch.judge(61_000, {}, 0)
+    (word,) = watch.judge(61_000, 0)
     watch.note(VIN, status("offline"), 61_000)
     watch.note(*word, 61_001)
     assert said(watch, 61_002) == [orjson.loads(status("offline"))]
@@ -127,7 +129,8 @@ def test_a_birth_said_again_is_as_new_as_it_was_received() -> None:
 def test_a_status_that_our_own_record_overtook_is_no_older_one() -> None:
     watch = a_watch(status())
     said(watch, 61_000)
-    (word,) = watch.judge(62_000, {VIN: 61_500}, 0)
+    watch.hear(VIN, 61_500)
+    (word,) = watch.judge(62_000, 0)
     watch.note(*word, 62_001)
     watch.note(VIN, status("offline"), 62_000)
     assert said(watch, 62_100) == []
@@ -136,9 +139,9 @@ def test_a_status_that_our_own_record_overtook_is_no_older_one() -> None:
 
 def test_a_word_on_its_way_is_not_said_twice_and_a_lost_one_is_said_again() -> None:
     watch = a_watch(status())
-    assert len(list(watch.judge(61_000, {}, 0))) == 1
-    assert len(list(watch.judge(90_999, {}, 0))) == 0
-    assert len(list(watch.judge(91_000, {}, 0))) == 1
+    assert len(list(watch.judge(61_000, 0))) == 1
+    assert len(list(watch.judge(90_999, 0))) == 0
+    assert len(list(watch.judge(91_000, 0))) == 1
 
 
 def test_a_forgotten_vehicle_and_what_is_no_status_are_left_alone() -> None:
@@ -158,15 +161,15 @@ def test_a_new_birth_begins_anew() -> None:
 
 def test_a_connection_that_broke_between_two_looks_is_a_break() -> None:
     calm = Calm()
-    calm.look(10, listens=False, epoch=0)
+    calm.look(10, None)
     assert calm.since_ms is None
-    calm.look(20, listens=True, epoch=1)
-    calm.look(30, listens=True, epoch=1)
+    calm.look(20, 1)
+    calm.look(30, 1)
     assert calm.since_ms == 20
-    calm.look(40, listens=True, epoch=2)
+    calm.look(40, 2)
     assert calm.since_ms == 40
-    calm.look(50, listens=False, epoch=2)
-    calm.look(60, listens=True, epoch=2)
+    calm.look(50, None)
+    calm.look(60, 2)
     assert calm.since_ms == 60
 
 
@@ -176,9 +179,8 @@ def test_more_vehicles_than_are_watched_over_take_the_place_of_the_first(
     monkeypatch.setattr(silence, "VEHICLES_KEPT", 2)
     watch = Watch(60_000)
     for vehicle in ("1HGCM82633A000001", "1HGCM82633A000002", "1HGCM82633A000003"):
-        head = {"schema": 1, "vehicle_id": vehicle, "boot_id": 1, "seq": 1, "state": "online", "at_ms": 1}
-        watch.note(vehicle, orjson.dumps(head), 1)
-    assert [watch.watches(f"1HGCM82633A00000{n}") for n in (1, 2, 3)] == [False, True, True]
+        watch.note(vehicle, status(vehicle_id=vehicle), 1)
+    assert watch.of_classes(["car"]) == {f"1HGCM82633A00000{n}" for n in (2, 3)}
     assert watch.forgotten == 1
 
 

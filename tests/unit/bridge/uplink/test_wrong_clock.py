@@ -26,9 +26,9 @@ class Sink:
         self.queued, self.broken = 0, False
         self.begun = 0
 
-    def produce(self, records: list[Record]) -> int:
+    def produce(self, records: list[Record]) -> tuple[int, str]:
         self.given += records
-        return len(records)
+        return len(records), ""
 
     def poll(self) -> int:
         return 0

@@ -46,12 +46,12 @@ def incident(**more: Any) -> dict[str, Any]:
 
 
 def test_a_day_has_a_bar_for_each_of_its_hours_and_none_where_nothing_is_known() -> None:
-    found = report.bars("km", HOURS, "bucket", "distance_km", DAY, 1)
-    assert len(found.bars) == 24
-    assert found.bars[7:10] == [("07", "—", None), ("08", "80.0", 100.0), ("09", "20.0", 25.0)]
+    found = report.bars(HOURS, "bucket", "distance_km", DAY, 1)
+    assert len(found) == 24
+    assert found[7:10] == [("07", "—", None), ("08", "80.0", 100.0), ("09", "20.0", 25.0)]
     delhi = ZoneInfo("Asia/Kolkata")  # whose hours begin in the middle of the roll-up's
     half = report.of_hours(datetime(2026, 11, 20, tzinfo=delhi), datetime(2026, 11, 21, tzinfo=delhi))
-    shifted = report.bars("km", HOURS, "bucket", "distance_km", half, 1).bars
+    shifted = report.bars(HOURS, "bucket", "distance_km", half, 1)
     assert shifted[12:14] == [("12", "80.0", 100.0), ("13", "20.0", 25.0)]
     changed = report.of_hours(datetime(2026, 10, 25, tzinfo=PARIS), datetime(2026, 10, 26, tzinfo=PARIS))
     assert [f"{hour:%H}" for hour in changed[:4]] == ["00", "01", "02", "02"]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pyarrow.parquet as pq
+import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 from structlog.testing import capture_logs
 
-from dashboard import routes
+from dashboard import auth, routes
 from dashboard.auth import LOCAL, Reader
 from dashboard.query_cache import VehicleScope, acting
 from dashboard.shared import charts, downloads, text
@@ -66,15 +68,14 @@ def test_a_charts_rows_are_in_utc_across_the_hour_that_comes_twice_and_name_thei
 
 
 def answer(
-    of: str, key: str, form: str, reader: Reader = LOCAL, note: routes.Note = lambda *_: None
+    of: str, key: str, form: str, reader: Reader = LOCAL, note: Callable[..., None] = lambda *_: None
 ) -> Response:
     scope = {"type": "http", "method": "GET", "path": downloads.PATH, "headers": []}
     scope |= {"state": {"reader": reader}}
     query = f"of={of}&key={key}&as={form}".encode()
-    with acting(reader.scope):
-        found: Response = routes.taken_routes("UTC", note)[0].endpoint(
-            Request(scope | {"query_string": query})
-        )
+    with acting(reader.scope), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(auth, "note", note)
+        found: Response = routes.taken_routes("UTC")[0].endpoint(Request(scope | {"query_string": query}))
     return found
 
 
@@ -107,7 +108,7 @@ def test_a_file_is_noted_with_the_vehicle_of_its_rows_else_with_that_of_its_page
     for key, vehicles in {"trips": ["V2", "V2"], "alerts": ["V2", "V3"], "silences": ["V2", None]}.items():
         shown.put(key, pd.DataFrame({"vehicle_id": vehicles}))
     for key in shown.rows:
-        answer(shown.token, key, "CSV", note=lambda _, vehicle, what, key=key: noted.update({key: vehicle}))
+        answer(shown.token, key, "CSV", note=lambda _, vehicle, *__, key=key: noted.update({key: vehicle}))
     assert noted == {"speed": "V1", "trips": "V2", "alerts": None, "silences": None}
 
 

@@ -100,5 +100,5 @@ def test_each_metric_that_ships_has_its_words_and_its_column_of_the_hours() -> N
 
 def test_long_steps_are_read_from_roll_ups() -> None:
     steps = (10, 300, 600, 1800, 3600, 21_600, 86_400, 864_000)
-    levels = [queries.level(step).__name__.removeprefix("history_") for step in steps]
+    levels = [queries.history(step).__name__.removeprefix("history_") for step in steps]
     assert levels == ["windows", "windows", "minutes", "minutes", "hours", "hours", "days", "days"]
