@@ -323,7 +323,7 @@ def listed(as_json: bool) -> str:
 
 def whose(run: Run, everybody: str) -> str:
     """Of which vehicles it is."""
-    return everybody if run.whole_fleet else f"{len(run.vehicles)} vehicles"
+    return f"{len(run.vehicles)} vehicles" if run.vehicles else everybody
 
 
 def promotions(found: Sequence[Run]) -> list[str]:

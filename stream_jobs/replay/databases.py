@@ -84,9 +84,9 @@ REFERENCES: Final = (
 """What the jobs look up: a run begins with a copy of what the live database knows now."""
 
 
-def of_run(whole_fleet: bool) -> tuple[Table, ...]:
+def of_run(run: Run) -> list[Table]:
     """The tables that a run of all vehicles, or of some, can speak for."""
-    return tuple(table for table in TABLES if whole_fleet or not table.fleet)
+    return [table for table in TABLES if not (table.fleet and run.vehicles)]
 
 
 def within(table: Table) -> str:
@@ -220,7 +220,7 @@ def compared(
 ) -> Iterator[Verdict]:
     """Each table of ``wanted`` in both databases, one after the other; what is found is kept at the end."""
     found = []
-    for table in filter(wanted, of_run(run.whole_fleet)):
+    for table in filter(wanted, of_run(run)):
         found.append(compare(live, own, table, run.parameters()))
         yield found[-1]
     if dead := own.execute(SQL["dead"]).fetchall():
@@ -324,6 +324,6 @@ def keep(live: Connection, run: Run, found: Sequence[Verdict]) -> None:
                 "run_id": run.run_id, "table_name": verdict.table, "place": place,
                 "compared_at": datetime.now(UTC),
                 "since": run.span.since, "until": run.span.until, "changed": run.changed(),
-                "vehicles": None if run.whole_fleet else len(run.vehicles), "first_difference": first,
+                "vehicles": len(run.vehicles) or None, "first_difference": first,
                 **{name: numbers[name] for name in _COUNTS},
             })  # fmt: skip

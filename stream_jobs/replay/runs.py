@@ -72,10 +72,6 @@ class Run:
         """Where its tables are copied to, in the live database."""
         return f"run_{self.run_id}"
 
-    @property
-    def whole_fleet(self) -> bool:
-        return not self.vehicles
-
     def parameters(self) -> dict[str, Any]:
         """Values of databases.within."""
         return {"since": self.span.since, "until": self.span.until, "vehicles": [*self.vehicles] or None}
