@@ -240,8 +240,7 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
         values = {**values, "erased": erased}
         query = SQL["left_out"].format(table=table.name, time=table.time)
         left_out = live.execute(query.encode(), values).fetchall()[0][0] if erased else 0
-    missing = set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}
-    if missing:
+    if missing := set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}:
         raise ServiceError(f"{table.name}: column {min(missing)} is in one database only; migrate both alike")
     hashes = _statement("hashes", table, compared)
     here, there = (
@@ -255,10 +254,9 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     rows, by_column = 0, Counter[str]()
     for key, hour in differing[:SLICES_READ]:
         place = {**values, "slice": key, "hour": hour}
-        for found in differences(live, run, table, compared, place):
-            first = first or found[0]
-            rows += 1
-            by_column.update(each.column or "(row missing)" for each in found)
+        for found, columns in differences(live, run, table, compared, place):
+            first, rows = first or found, rows + 1
+            by_column.update(columns)
     counts = (live_rows, run_rows, len(places), len(differing), left_out, rows)
     return Verdict(table.name, *counts, dict(by_column), first)
 
@@ -274,8 +272,8 @@ def _statement(name: str, table: Table, columns: Sequence[str]) -> bytes:
 
 def differences(
     live: Connection, run: Connection, table: Table, compared: Sequence[str], place: Mapping[str, Any]
-) -> Iterator[list[Difference]]:
-    """Each row of a slice that differs, by time and key: its columns that do, in the table's order."""
+) -> Iterator[tuple[Difference, list[str]]]:
+    """Each row of a slice that differs, by time and key: the first column that does, and the names of all."""
     statement = _statement("slice", table, compared)
     here, there = (
         {tuple(row[key] for key in table.keys): row for row in cursor.execute(statement, place)}
@@ -286,12 +284,10 @@ def differences(
         named = dict(zip(table.keys, key, strict=True))
         ours, theirs = here.get(key), there.get(key)
         if ours is None or theirs is None:
-            yield [Difference(table.name, named, None, ours is not None, theirs is not None)]
-            continue
-        columns = (column for column in compared if ours[column] != theirs[column])
-        found = [Difference(table.name, named, column, ours[column], theirs[column]) for column in columns]
-        if found:
-            yield found
+            yield Difference(table.name, named, None, ours is not None, theirs is not None), ["(row missing)"]
+        elif columns := [column for column in compared if ours[column] != theirs[column]]:
+            first = columns[0]
+            yield Difference(table.name, named, first, ours[first], theirs[first]), columns
 
 
 def table_line(verdict: Verdict) -> str:
