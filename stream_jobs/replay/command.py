@@ -142,31 +142,27 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home, wanted.into)
     folder = folder_of(home, run_id)
     kept = runs.load(home, run_id) if (folder / runs.FILE).exists() else None
-    now_ms = int(at.timestamp() * 1000)
-    if wanted.day is not None:
-        source = records.of_day(home, wanted.day, settings.tz, limits, lead_ms, now_ms)
-    elif kept is None:
+    now_ms, day = int(at.timestamp() * 1000), wanted.day
+    source = None if day is None else records.of_day(home, day, settings.tz, limits, lead_ms, now_ms)
+    if kept is not None:
+        asked = _told(source.name, source.event) if source else _asked(wanted)
+        if asked != _told(kept.source, kept.span):  # its end may differ: today has grown meanwhile
+            raise ConfigError(
+                f"run {run_id} is of {_told(kept.source, kept.span)}, not of {asked}. Drop it "
+                f"(odograph replay drop {run_id}) or give another --run"
+            )
+        runs.same_jobs(kept, vehicles=some or kept.vehicles, jobs=jobs, settings=given, code=code)
+        say(f"run {run_id} goes on: it was {kept.state}")
+        return kept
+    if source is None:
         with runs.held(home, run_id):
             if wanted.drives is not None:
                 source = _of_drives(wanted, wanted.drives, settings, folder, lead_ms)
             else:
                 source = _out_of_the_log(wanted, settings, live, folder, say)
-    if kept is not None:
-        asked = _asked(wanted) if wanted.day is None else _told(source.name, source.event)
-        if asked != _told(kept.source, kept.span):
-            raise ConfigError(
-                f"run {run_id} is of {_told(kept.source, kept.span)}, not of {asked}. Drop it "
-                f"(odograph replay drop {run_id}) or give another --run"
-            )
-        source = Source(kept.source, kept.span, kept.received, kept.vehicles)  # today has grown meanwhile
     times = (*source.event, *source.received, now_ms - records.ARCHIVED_MS)
     some, begun_at = some or source.vehicles, at.isoformat(timespec="seconds")
-    now = Run(run_id, source.name, *times, some, speed, jobs, given, code, begun_at=begun_at)
-    if kept is None:
-        return now
-    runs.same_jobs(kept, now)
-    say(f"run {run_id} goes on: it was {kept.state}")
-    return kept
+    return Run(run_id, source.name, *times, some, speed, jobs, given, code, begun_at=begun_at)
 
 
 def _asked(wanted: Wanted) -> str:

@@ -188,10 +188,9 @@ def code_digest(root: Path, settings: Settings) -> str:
     return digest.hexdigest()[:16]
 
 
-def same_jobs(kept: Run, now: Run) -> None:
-    """Raises ConfigError with what is different where ``now`` may not go on with what ``kept`` began."""
-    names = ("source", "since_ms", "until_ms", "vehicles", "jobs", "settings", "code")
-    different = [name for name in names if getattr(kept, name) != getattr(now, name)]
+def same_jobs(kept: Run, **now: Any) -> None:
+    """Raises ConfigError with what is different where jobs of ``now`` may not go on with what was begun."""
+    different = [name for name, value in now.items() if getattr(kept, name) != value]
     if len(different) > 1 and "code" in different:
         different.remove("code")  # settings are in its digest
     if different:
