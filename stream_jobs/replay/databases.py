@@ -234,12 +234,10 @@ def compared(
 def compare(live: Connection, run: Connection, table: Table, values: Mapping[str, Any]) -> Verdict:
     """A table of both, within a run's span and vehicles (``values`` of ``within``)."""
     compared = [n for n in names(live, table.name) if n not in table.apart]
-    left_out = 0
-    if table.fleet:
-        erased = [start for (start,) in live.execute(SQL["erased"], values).fetchall()]
-        values = {**values, "erased": erased}
-        query = SQL["left_out"].format(table=table.name, time=table.time)
-        left_out = live.execute(query.encode(), values).fetchall()[0][0] if erased else 0
+    erased = [start for (start,) in live.execute(SQL["erased"], values).fetchall()] if table.fleet else []
+    values = {**values, "erased": erased}
+    query = SQL["left_out"].format(table=table.name, time=table.time)
+    left_out = live.execute(query.encode(), values).fetchall()[0][0] if erased else 0
     if missing := set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}:
         raise ServiceError(f"{table.name}: column {min(missing)} is in one database only; migrate both alike")
     hashes = _statement("hashes", table, compared)
@@ -262,10 +260,8 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
 
 
 def _statement(name: str, table: Table, columns: Sequence[str]) -> bytes:
-    """Over the rows that are compared; parameters as of ``within``, and ``erased`` of tables of the fleet."""
-    wanted = f"{within(table)} AND {table.only}"
-    if table.fleet:
-        wanted += f" AND {table.time} <> ALL(%(erased)s::timestamptz[])"
+    """Over the rows that are compared; parameters as of ``within``, and ``erased``: times left out."""
+    wanted = f"{within(table)} AND {table.only} AND {table.time} <> ALL(%(erased)s::timestamptz[])"
     named = {"table": table.name, "key": table.keys[0], "time": table.time, "columns": ", ".join(columns)}
     return SQL[name].format(**named, wanted=wanted).encode()
 
