@@ -6,8 +6,8 @@ an hour, the files of one query come in the order of its batches: the offsets of
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -26,13 +26,15 @@ MOST_NAMED: Final = 5
 class ArchiveFile:
     """A file to read. ``entry`` is None where no manifest knows it: older than the manifest, or put there.
 
-    ``expired``: it was one, and its records count no more.
+    ``expired``: it was one, and its records count no more. ``written``: ``bytes`` and ``sha256`` by its entry
+    or a generated day's summary; nothing where neither knows it.
     """
 
     path: Path
     hour_ms: int
     entry: Entry | None
     expired: bool = False
+    written: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def logs(self) -> dict[str, str]:
@@ -67,9 +69,8 @@ def of_hours(folder: Path, hours_ms: Iterable[int]) -> list[ArchiveFile]:
 
 def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], list[str]]:
     """The same, damaged files too, and what is wrong with those as far as their sizes say."""
-    day_sizes = {name: file["bytes"] for name, file in day_files(folder).items()}
+    day_files: dict[str, dict[str, Any]] = read_json(folder / DAY_SUMMARY).get("files", {})
     found: list[ArchiveFile] = []
-    sizes: list[tuple[Path, int]] = []
     damage: list[str] = []
     with manifest.locked(folder, writing=False):
         for hour in sorted(set(hours_ms)):
@@ -79,19 +80,19 @@ def examined(folder: Path, hours_ms: Iterable[int]) -> tuple[list[ArchiveFile], 
             others = {name for name in seen if name.endswith(".parquet") and name not in state.replaced_ms}
             # A packed file waits in ``.packed`` until the old ones have gone.
             waiting = (state.packed_ms.keys() & state.files.keys()) - seen
-            for name in sorted(others | state.files.keys()):
-                path, entry = (aside if name in waiting else place) / name, state.files.get(name)
-                found.append(ArchiveFile(path, hour, entry))
-                sizes += [] if entry is None else [(path, entry.bytes)]
             prefix = f"{TELEMETRY}/{hour_name(hour)}/"
-            sizes += [(folder / name, size) for name, size in day_sizes.items() if name.startswith(prefix)]
-        for path, size in sizes:
+            written = {n.removeprefix(prefix): file for n, file in day_files.items() if n.startswith(prefix)}
+            written |= {n: {"bytes": e.bytes, "sha256": e.sha256} for n, e in state.files.items()}
+            for name in sorted(others | written.keys()):
+                path, entry = (aside if name in waiting else place) / name, state.files.get(name)
+                found.append(ArchiveFile(path, hour, entry, written=written.get(name, {})))
+        for file in (file for file in found if file.written):
             try:
-                there = path.stat().st_size
+                there, size = file.path.stat().st_size, file.written["bytes"]
             except FileNotFoundError:
-                damage.append(f"{path} is missing")
+                damage.append(f"{file.path} is missing")
             else:
-                damage += [] if there == size else [f"{path} has {there} bytes, {size} were written"]
+                damage += [] if there == size else [f"{file.path} has {there} bytes, {size} were written"]
     return found, damage
 
 
@@ -209,8 +210,3 @@ def damaged(folder: Path, damage: list[str]) -> ArchiveError:
         f"the archive {folder} is damaged: {text}. Put the files back from a copy, or see what is whole: "
         "odograph archive verify"
     )
-
-
-def day_files(folder: Path) -> dict[str, dict[str, Any]]:
-    """Files of a generated day with bytes and sha256, by their path below it; none for the live archive."""
-    return dict(read_json(folder / DAY_SUMMARY).get("files", {}))

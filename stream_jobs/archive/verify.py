@@ -14,16 +14,7 @@ from infra.clients.duck import connected
 from infra.clients.tables import aligned
 from infra.contract import seq_ranges
 from stream_jobs.archive.manifest import HOUR_MS, hour_name, locked, read_hour, sha256_of
-from stream_jobs.archive.reader import (
-    ArchiveFile,
-    by_place,
-    day_files,
-    examined,
-    expired,
-    hours,
-    records_sql,
-    spans,
-)
+from stream_jobs.archive.reader import ArchiveFile, by_place, examined, expired, hours, records_sql, spans
 
 SQL: Final = sql_of(__file__)
 
@@ -57,20 +48,17 @@ def verified(folder: Path, hours_ms: Sequence[int] | None, quick: bool) -> Verdi
     around = {hour + step for hour in wanted for step in (-HOUR_MS, HOUR_MS)} - wanted
     beside, damage_beside = examined(folder, around)
     exact = not (quick or damage or damage_beside)
-    entries = {file.path: file.entry for file in found if file.entry is not None}
-    expected = {path: (entry.bytes, entry.sha256) for path, entry in entries.items()}
-    of_day = {folder / name: (file["bytes"], file["sha256"]) for name, file in day_files(folder).items()}
-    expected |= {file.path: of_day[file.path] for file in found if file.path in of_day}
-    for path, (size, digest) in {} if quick else expected.items():
+    listed = [(file.path, file.written["bytes"], file.written["sha256"]) for file in found if file.written]
+    for path, size, digest in () if quick else listed:
         # Those of another size are in ``damage`` already.
         if path.exists() and path.stat().st_size == size and sha256_of(path) != digest:
             damage.append(f"{path} has other bytes than were written")
     return Verdict(
-        files=len(expected),
-        rows=sum(entry.rows for entry in entries.values()),
-        bytes=sum(size for size, _ in expected.values()),
+        files=len(listed),
+        rows=sum(file.entry.rows for file in found if file.entry),
+        bytes=sum(size for _, size, _ in listed),
         expired_rows=sum(file.entry.rows for file in past if file.entry and file.hour_ms in wanted),
-        unlisted=[file.path for file in found if file.path not in expected],
+        unlisted=[file.path for file in found if not file.written],
         damage=damage,
         log=list(_log_faults([*past, *found, *beside], wanted, exact)),
     )

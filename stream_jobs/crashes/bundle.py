@@ -26,10 +26,6 @@ VERDICT: Final = ("verdict", "reasons", "figures", "final", "defects", "hash_ok"
 SUMMARY: Final = Path(__file__).with_name("summary.txt").read_text()
 UNNAMED: Final = Path(__file__).with_name("unnamed.txt").read_text()
 UNNAMED_FILES: Final = ("record.json", "delta_v.csv", "pre_crash.csv", "verdict.json")
-SHOWN: Final = (
-    "vehicle_id", "boot_id", "lat_deg", "lon_deg", "delta_v_max_kmh", "airbag_deployed", "signature",
-    "verdict",
-)  # fmt: skip
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -135,14 +131,14 @@ def _summary(record: Row, sent: Row, kept: Sequence[Entry]) -> str:
     elif wrong:
         found = (f"  - {d['element']}: {d['fault']}: {d['detail']}" for d in wrong)
         plausible = ["not whole or not plausible:", *found]
-    return SUMMARY.format(
-        crash_id=plain(record["crash_id"]), **{name: record[name] for name in SHOWN},
+    return SUMMARY.format(**dict(
+        record, crash_id=plain(record["crash_id"]),
         event_time=_utc(record["event_time"]), received_at=_utc(record["received_at"]),
         profile=plain(str(record["profile"])), complete=plain(str(sent.get("complete"))),
         seal=f"{seal} ({plain(str(sent.get('sha256')))})", locked=_locked(record),
         reasons="".join(f"                 - {reason}\n" for reason in record["reasons"]),
         plausible="\n".join(plausible), not_kept=not_kept, last=kept[-1].sha256 if kept else "none",
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def _locked(record: Row) -> str:

@@ -96,17 +96,15 @@ class Entry(LogEntry):
 
 def broken(entries: Iterable[LogEntry], since: int = 0) -> Iterator[str]:
     """What does not hold in the log, in its order, in words. ``since``: the first entry given; 0: all are."""
-    before: LogEntry | None = None
+    wanted, before = since or 1, None if since else START
     for entry in entries:
-        wanted = since or 1 if before is None else before.entry + 1
-        follows = before.sha256 if before is not None else entry.previous if since else START
         if entry.entry != wanted:
             yield f"entry {wanted} is missing: {entry.entry} follows"
-        elif entry.previous != follows:
+        elif before is not None and entry.previous != before:
             yield f"entry {entry.entry} does not follow from the one before"
         if entry.sha256 != entry.hashed():
             yield f"entry {entry.entry} was changed: its hash is not that of what it says"
-        before = entry
+        wanted, before = entry.entry + 1, entry.sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,26 +158,14 @@ def tampered(
     for entry in entries:
         histories[entry.key].append(entry)
     for key, history in histories.items():
-        wrong = [*_of_entries(history, key in digests, may)]
-        actions, digest = {entry.action for entry in history}, digests.get(key)
-        first = next((entry for entry in history if entry.action == "received"), None)
-        if first is None:
-            wrong.append("is not in the log as received")
-        elif digest is None and "deleted" not in actions:
-            wrong.append("is gone, and the log does not say so")
-        elif digest is not None and digest != first.digest:
-            wrong.append(f"is not what was received (entry {first.entry})")
-        if "locked" in actions and key not in locked:
-            wrong.append("was locked and is not any more")
-        elif "locked" not in actions and key in locked:
-            wrong.append("is locked, and the log does not say so")
-        yield from (f"{name_of(key)} {what}" for what in wrong)
+        for what in _of_record(history, digests.get(key), key in locked, may):
+            yield f"{name_of(key)} {what}"
     yield from (f"{name_of(key)} is not in the log" for key in digests if key not in histories)
 
 
-def _of_entries(history: Sequence[Entry], there: bool, may: May) -> Iterator[str]:
-    """What is wrong with the entries of one record in themselves."""
-    before: set[str] = set()
+def _of_record(history: Sequence[Entry], digest: str | None, is_locked: bool, may: May) -> Iterator[str]:
+    """What is wrong with the entries of one record in themselves, and with what is stored of it."""
+    before = dict[str, Entry]()  # by action the first entry
     for entry in history:
         where = f"(entry {entry.entry})"
         if entry.actor not in may.get(entry.action, (entry.actor,)):
@@ -188,9 +174,17 @@ def _of_entries(history: Sequence[Entry], there: bool, may: May) -> Iterator[str
             yield f"was received a second time {where}"
         elif entry.action == "changed":
             yield f"was changed by {entry.actor}, and nobody may {where}"
-        elif entry.action == "deleted" and (there or "locked" in before):
-            yield f"was deleted {where}, but {'it is still there' if there else 'it was locked'}"
-        before.add(entry.action)
+        elif entry.action == "deleted" and (digest is not None or "locked" in before):
+            yield f"was deleted {where}, but {'it was locked' if digest is None else 'it is still there'}"
+        before.setdefault(entry.action, entry)
+    if "received" not in before:
+        yield "is not in the log as received"
+    elif digest is None and "deleted" not in before:
+        yield "is gone, and the log does not say so"
+    elif digest is not None and digest != before["received"].digest:
+        yield f"is not what was received (entry {before['received'].entry})"
+    if is_locked != ("locked" in before):
+        yield "is locked, and the log does not say so" if is_locked else "was locked and is not any more"
 
 
 def name_of(key: Key) -> str:

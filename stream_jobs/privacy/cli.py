@@ -3,7 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
+import orjson
 import typer
+
+from infra.clients.tables import aligned
+from infra.contract.errors import ConfigError
+from infra.settings.settings import load
+from infra.settings.values import duration_ms
 
 privacy = typer.Typer(no_args_is_help=True, help="All data of one vehicle: a copy for its owner, or its end.")
 Vehicle = Annotated[str, typer.Argument(help="vehicle id, 17 characters")]
@@ -22,11 +28,7 @@ def export(
 
     Manifest and audit log name the legal basis; the audit log also who did it.
     """
-    import orjson
-
-    from infra.clients.tables import aligned
     from infra.contract.legal_basis import legal_basis
-    from infra.settings.settings import load
     from stream_jobs.privacy.export import export as run
 
     made = run(load(), vehicle, out, legal_basis(basis))
@@ -46,12 +48,6 @@ def erase(
     The vehicle must not send any more. The ledger keeps how many frames there were, under a name that is
     nobody's. The audit log says who did it.
     """
-    import orjson
-
-    from infra.clients.tables import aligned
-    from infra.contract.errors import ConfigError
-    from infra.settings.settings import load
-    from infra.settings.values import duration_ms
     from stream_jobs.privacy.erase import erase as run
 
     if not yes:

@@ -41,7 +41,7 @@ from stream_jobs.archive.writer import now_ms
 from stream_jobs.crashes.tables import retire
 from stream_jobs.frames.lookup_files import folder_of
 from stream_jobs.privacy import export
-from stream_jobs.privacy.log import Cut, VehicleLog
+from stream_jobs.privacy.log import VehicleLog
 from stream_jobs.recovery.checkpoints import ASIDE, Checkpoint
 from stream_jobs.recovery.files import checkpoint_files
 from stream_jobs.replay.runs import all_runs
@@ -119,9 +119,9 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     say("log: markers set; waiting until all consumers have read them")
     archive = archive_of(settings.paths.home)
     log = VehicleLog(where.kafka_bootstrap, settings.kafka.prefix, vehicle, found.kept)
-    cut = log.mark(upkeep.partitions_of(archive, vehicle))
-    _wait(settings, where, cut, wait_s)
-    log.append_again(cut)
+    log.mark(upkeep.partitions_of(archive, vehicle))
+    _wait(settings, where, log, wait_s)
+    log.append_again()
     notary = identity.notary(settings)
     for *key, is_locked in crashes:
         if not is_locked:
@@ -129,14 +129,14 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     say("database: rows")
     with connected(where.db_owner_url, actor=system_user(), autocommit=True) as database:
         _roads(settings, database, vehicle)
-        _rows(database, vehicle, cut, found, settings.paths.home / NOTED)
+        _rows(database, vehicle, log, found, settings.paths.home / NOTED)
     say("archive: frames")
     with upkeep.alone(archive, wait=True):
         for hour in reader.hours(archive):
             found.frames += upkeep.erase(archive, hour, settings.archive.pack_mb << 20, vehicle, found.name)
             upkeep.settle(archive, hour, settings.archive.grace_min, now_ms())
-    log.cut(cut)
-    found.log = {topic: count for topic, count in cut.records.items() if count}
+    log.cut()
+    found.log = {topic: count for topic, count in log.found.items() if count}
     _certificates(settings, vehicle)
     folders = [*(settings.paths.home / name for name in FILES), folder_of(settings)]
     found.files = _renamed(folders, vehicle, found.name)
@@ -209,10 +209,10 @@ def _taken_back(settings: Settings, where: Endpoints, vehicle: str, found: Erase
     time.sleep(BRIDGED_S)
 
 
-def _wait(settings: Settings, where: Endpoints, cut: Cut, wait_s: float) -> None:
+def _wait(settings: Settings, where: Endpoints, log: VehicleLog, wait_s: float) -> None:
     """Until every consumer has read beyond the markers, for good. Raises ServiceError naming who has not."""
     end_s = time.monotonic() + wait_s
-    ends = {(kafka_topic(settings.kafka.prefix, topic), p): end + 1 for (topic, p), end in cut.ends.items()}
+    ends = {(kafka_topic(settings.kafka.prefix, topic), p): end + 1 for (topic, p), end in log.ends.items()}
     with spark_when_asked(settings, "erase", 512) as session:
         files = checkpoint_files(settings, session)
         while behind := [*_behind(settings, where, files, ends)]:
@@ -253,7 +253,7 @@ def _behind(
                     yield name
 
 
-def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased, noted: Path) -> None:
+def _rows(database: Connection, vehicle: str, log: VehicleLog, found: Erased, noted: Path) -> None:
     """Delete the vehicle's rows, and rewrite the tables that had any: no byte of them stays in free space.
 
     Those are ``noted`` in a file first: a try that does not come to the rewriting leaves it to the next one.
@@ -275,9 +275,9 @@ def _rows(database: Connection, vehicle: str, cut: Cut, found: Erased, noted: Pa
     if letters := database.execute(SQL["letters"], {"name": found.name, "vehicle": vehicle}).rowcount:
         found.rows["dead_letter"] = letters
     database.execute(SQL["queue"], {"vehicle": vehicle})
-    for name in ("reinjections", "letters_before") if cut.moved else ():
-        database.execute(SQL[name], {"old": [*cut.moved], "new": [*cut.moved.values()]})
-    for (topic, partition), end in cut.ends.items():
+    for name in ("reinjections", "letters_before") if log.moved else ():
+        database.execute(SQL[name], {"old": [*log.moved], "new": [*log.moved.values()]})
+    for (topic, partition), end in log.ends.items():
         if topic == "crash":
             database.execute(SQL["begins"], (end, topic, partition))
     always = {"odograph.dead_letter", "odograph.window_change", "odograph.crash_record"}

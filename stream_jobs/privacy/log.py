@@ -2,11 +2,11 @@
 
 import hashlib
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -33,74 +33,55 @@ SETTLE_S: Final = 1.0  # a topic's changed setting is in force at its brokers
 Place = tuple[str, int]  # a topic's name in the contract, and a partition
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Partitions that are to be cut, and the offsets of their markers. ``moved``: offsets of dead letters
-    that were appended again, old and new; an old one may be a killed try's copy. ``records``: of the vehicle,
-    of those topics that were read.
-    """
-
-    ends: dict[Place, int] = field(default_factory=dict)
-    moved: dict[int, int] = field(default_factory=dict)
-    records: dict[str, int] = field(default_factory=dict)
-
-
 class VehicleLog:
-    """The log of a home, for one vehicle; crash records named in ``kept`` stay. Raises ServiceError."""
+    """The log of a home, for one vehicle; crash records named in ``kept`` stay. Raises ServiceError.
+
+    ``ends``: partitions that are to be cut, and the offsets of their markers. ``moved``: offsets of dead
+    letters that were appended again, old and new; an old one may be a killed try's copy. ``found``: records
+    of the vehicle, of those topics that were read.
+    """
 
     def __init__(self, bootstrap: str, prefix: str, vehicle: str, kept: Collection[str]) -> None:
         self._bootstrap, self._prefix = bootstrap, prefix
         self._vehicle, self._key, self._kept = vehicle, vehicle.encode(), kept
         self._producer = kafka.producer(bootstrap)
+        self.ends, self.moved, self.found = dict[Place, int](), dict[int, int](), Counter[str]()
 
-    def mark(self, partitions: Mapping[str, Collection[int]]) -> Cut:
+    def mark(self, partitions: Mapping[str, Collection[int]]) -> None:
         """Tell the consumers that the vehicle is erased, and set the markers.
 
         ``partitions``: where the vehicle's archived records lay, by topic.
         """
-        found = Cut()
-        with kafka.LogReader(self._bootstrap, "odograph-privacy") as log:
-            places = [
-                (t, p)
-                for t in LIVE
-                for p in partitions.get(self._name(t), ())
-                if p in log.spans(self._name(t))
-            ]
-            places += [(t, partition_of(self._key, log.partitions(self._name(t)))) for t in LIVE]
-            for topic in (*STORED, *AGAIN):
-                for p in range(log.partitions(self._name(topic))):
-                    count = sum(map(self._is_ours, self._read(log, topic, p)))
-                    places += [(topic, p)] if count else []
-                    found.records[topic] = found.records.get(topic, 0) + count
-            keys = {
-                topic: {m.key() or b"" for p in range(log.partitions(self._name(topic)))
-                        for m in self._read(log, topic, p) if self._is_ours(m)}
-                for topic in COMPACTED
-            }  # fmt: skip
-            places += [(topic, p) for topic in COMPACTED if keys[topic] for p in log.spans(self._name(topic))]
-            with self._new_segments({topic for topic, _ in places}):
-                self._send("telemetry", self._key)
-                for topic, some in keys.items():
-                    for key in some:
-                        self._send(topic, key)
-                self._flush()
-                for topic, p in dict.fromkeys(places):
-                    self._send(topic, MARKER, p, partial(found.ends.__setitem__, (topic, p)))
-                self._flush()
-        return found
+        names = {topic: self._name(topic) for topic in (*LIVE, *STORED, *AGAIN, *COMPACTED)}
+        with kafka.service_errors(f"Kafka {self._bootstrap}"):
+            there = kafka.partition_counts(kafka.admin(self._bootstrap), [*names.values()])
+        counts = {topic: there[name] for topic, name in names.items()}
+        places = [(t, p) for t in LIVE for p in partitions.get(names[t], ()) if p < counts[t]]
+        places += [(t, partition_of(self._key, counts[t])) for t in LIVE]
+        for topic in (*STORED, *AGAIN):
+            for p in range(counts[topic]):
+                count = sum(map(self._is_ours, self._read(topic, p)))
+                places += [(topic, p)] if count else []
+                self.found[topic] += count
+        keys = {
+            topic: {m.key() or b"" for p in range(counts[topic]) for m in self._read(topic, p)
+                    if self._is_ours(m)}
+            for topic in COMPACTED
+        }  # fmt: skip
+        places += [(topic, p) for topic in COMPACTED if keys[topic] for p in range(counts[topic])]
+        with self._new_segments({topic for topic, _ in places}):
+            self._send("telemetry", self._key)
+            for topic, some in keys.items():
+                for key in some:
+                    self._send(topic, key)
+            self._flush()
+            for topic, p in dict.fromkeys(places):
+                self._send(topic, MARKER, p, partial(self.ends.__setitem__, (topic, p)))
+            self._flush()
 
-    def append_again(self, cut: Cut) -> None:
-        """Append others' records again behind the markers, which all consumers have read: from here on both
-        are there, until the cut.
-        """
-        with kafka.LogReader(self._bootstrap, "odograph-privacy") as log:
-            for (topic, p), end in cut.ends.items():
-                if topic in AGAIN:
-                    self._append_again(log, topic, p, end, cut.moved)
-
-    def cut(self, cut: Cut) -> None:
+    def cut(self) -> None:
         """Delete what lies before the markers; of compacted topics Kafka does so by itself."""
-        ends = {place: end for place, end in cut.ends.items() if place[0] not in COMPACTED}
+        ends = {place: end for place, end in self.ends.items() if place[0] not in COMPACTED}
         asked = [TopicPartition(self._name(topic), p, end) for (topic, p), end in ends.items()]
         with kafka.service_errors(f"Kafka {self._bootstrap}: records of {self._vehicle} cannot be deleted"):
             client = kafka.admin(self._bootstrap)  # its end would end the request
@@ -110,11 +91,11 @@ class VehicleLog:
     def _name(self, topic: str) -> str:
         return kafka_topic(self._prefix, topic)
 
-    def _read(
-        self, log: kafka.LogReader, topic: str, partition: int, end: int | None = None
-    ) -> Iterator[Message]:
-        low, high = log.bounds(self._name(topic), partition)
-        return log.messages(self._name(topic), partition, low, high if end is None else end)
+    def _read(self, topic: str, partition: int, end: int | None = None) -> Iterator[Message]:
+        name = self._name(topic)
+        with kafka.LogReader(self._bootstrap, "odograph-privacy") as log:
+            low, high = log.bounds(name, partition)
+            yield from log.messages(name, partition, low, high if end is None else end)
 
     def _is_ours(self, message: Message) -> bool:
         """Whether the vehicle is in it, in whatever way; a crash record that is kept is not meant."""
@@ -128,12 +109,18 @@ class VehicleLog:
         except (ValueError, TypeError, KeyError):
             return True
 
-    def _append_again(
-        self, log: kafka.LogReader, topic: str, partition: int, end: int, moved: dict[int, int]
-    ) -> None:
+    def append_again(self) -> None:
+        """Append others' records again behind the markers, which all consumers have read: from here on both
+        are there, until the cut.
+        """
+        for (topic, partition), end in self.ends.items():
+            if topic in AGAIN:
+                self._append_again(topic, partition, end)
+
+    def _append_again(self, topic: str, partition: int, end: int) -> None:
         """Each once: what a killed try has appended already stands for the record that it is a copy of."""
-        copies, stands_for = self._copies(log, topic, partition, end), dict[int, list[int]]()
-        for message in self._read(log, topic, partition, end):
+        copies, stands_for = self._copies(topic, partition, end), dict[int, list[int]]()
+        for message in self._read(topic, partition, end):
             if message.value() is None or self._is_ours(message):
                 continue
             at = int(message.offset() or 0)
@@ -144,19 +131,20 @@ class VehicleLog:
             if later:
                 stands_for[later.popleft()] = offsets
                 continue
-            told = partial(_note, moved, offsets) if topic == "dead-letter" else None
+            told = partial(self._note, offsets) if topic == "dead-letter" else None
             headers = [*_headers(message), (HEADER_AGAIN, b"1")]
             at_ms = int(message.timestamp()[1])
             self._send(topic, message.key(), partition, told, message.value(), headers, at_ms)
         self._flush()
 
-    def _copies(self, log: kafka.LogReader, topic: str, partition: int, end: int) -> dict[bytes, deque[int]]:
+    def _note(self, offsets: Collection[int], new: int) -> None:
+        self.moved.update(dict.fromkeys(offsets, new))
+
+    def _copies(self, topic: str, partition: int, end: int) -> dict[bytes, deque[int]]:
         """Offsets of copies behind a marker that nothing was cut at, by what they are copies of."""
-        found = defaultdict[bytes, deque[int]](deque)
-        first, is_behind = True, False
-        for message in self._read(log, topic, partition, end):
-            is_behind |= not first and message.value() is None and not message.key()
-            first = False
+        found, is_behind = defaultdict[bytes, deque[int]](deque), False
+        for message in islice(self._read(topic, partition, end), 1, None):
+            is_behind |= message.value() is None and not message.key()
             if is_behind and len(_headers(message)) < len(kafka.headers_of(message)):
                 found[_digest(message)].append(int(message.offset() or 0))
         return found
@@ -210,7 +198,3 @@ def _digest(message: Message) -> bytes:
     """The same of a record and of its copies."""
     told = (message.key(), message.value(), message.timestamp()[1], _headers(message))
     return hashlib.sha256(repr(told).encode()).digest()
-
-
-def _note(moved: dict[int, int], offsets: Collection[int], new: int) -> None:
-    moved.update(dict.fromkeys(offsets, new))

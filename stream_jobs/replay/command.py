@@ -71,13 +71,11 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
     settings = load()
     home, live = settings.paths.home, endpoints(settings)
     try:
-        with stopped_by_signals() as stop:
-            run = _run_of(wanted, settings, live, say)
-            with runs.held(home, run.run_id):
-                if wanted.into == "live":
-                    _into_live(run, wanted.yes, settings, live, stop, say)
-                    return True
-                run = shadow.run_shadow(settings, live, run, stop, say)
+        with stopped_by_signals() as stop, _run_of(wanted, settings, live, say) as begun:
+            if wanted.into == "live":
+                _into_live(begun, wanted.yes, settings, live, stop, say)
+                return True
+            run = shadow.run_shadow(settings, live, begun, stop, say)
     except OSError as error:
         if error.errno not in NO_SPACE:
             raise
@@ -130,8 +128,9 @@ def opened(run_id: str) -> Iterator[tuple[Run, Connection, Connection]]:
         yield run, live, own
 
 
-def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Run:
-    """The run that is begun, or the kept one that goes on; raises ConfigError where they do not fit."""
+@contextmanager
+def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Iterator[Run]:
+    """The run that is begun, or the kept one that goes on, held; raises ConfigError where they do not fit."""
     home, at = settings.paths.home.absolute(), datetime.now(UTC)
     given, some = settings_given(wanted.settings), records.vehicles(wanted.vehicles)
     # The live jobs need no run-up: they would get the hour before a second time.
@@ -141,32 +140,28 @@ def _run_of(wanted: Wanted, settings: Settings, live: Endpoints, say: Say) -> Ru
     jobs, code = jobs_of(wanted.jobs), runs.code_digest(ROOT, runs.with_settings(given))
     run_id = runs.check_id(wanted.run) if wanted.run else _next_id(home, wanted.into)
     folder = folder_of(home, run_id)
-    kept = runs.load(home, run_id) if (folder / runs.FILE).exists() else None
-    now_ms = int(at.timestamp() * 1000)
-    if wanted.day is not None:
-        source = records.of_day(home, wanted.day, settings.tz, limits, lead_ms, now_ms)
-    elif kept is None:
-        with runs.held(home, run_id):
-            if wanted.drives is not None:
-                source = _of_drives(wanted, wanted.drives, settings, folder, lead_ms)
-            else:
-                source = _out_of_the_log(wanted, settings, live, folder, say)
-    if kept is not None:
-        asked = _asked(wanted) if wanted.day is None else _told(source.name, source.event)
-        if asked != _told(kept.source, kept.span):
-            raise ConfigError(
-                f"run {run_id} is of {_told(kept.source, kept.span)}, not of {asked}. Drop it "
-                f"(odograph replay drop {run_id}) or give another --run"
-            )
-        source = Source(kept.source, kept.span, kept.received, kept.vehicles)  # today has grown meanwhile
-    times = (*source.event, *source.received, now_ms - records.ARCHIVED_MS)
-    some, begun_at = some or source.vehicles, at.isoformat(timespec="seconds")
-    now = Run(run_id, source.name, *times, some, speed, jobs, given, code, begun_at=begun_at)
-    if kept is None:
-        return now
-    runs.same_jobs(kept, now)
-    say(f"run {run_id} goes on: it was {kept.state}")
-    return kept
+    now_ms, day = int(at.timestamp() * 1000), wanted.day
+    source = None if day is None else records.of_day(home, day, settings.tz, limits, lead_ms, now_ms)
+    with runs.held(home, run_id):
+        if (folder / runs.FILE).exists():
+            kept = runs.load(home, run_id)
+            asked = _told(source.name, source.event) if source else _asked(wanted)
+            if asked != _told(kept.source, kept.span):  # its end may differ: today has grown meanwhile
+                raise ConfigError(
+                    f"run {run_id} is of {_told(kept.source, kept.span)}, not of {asked}. Drop it "
+                    f"(odograph replay drop {run_id}) or give another --run"
+                )
+            runs.same_jobs(kept, vehicles=some or kept.vehicles, jobs=jobs, settings=given, code=code)
+            say(f"run {run_id} goes on: it was {kept.state}")
+            yield kept
+            return
+        if wanted.drives is not None:
+            source = _of_drives(wanted, wanted.drives, settings, folder, lead_ms)
+        elif source is None:
+            source = _out_of_the_log(wanted, settings, live, folder, say)
+        times = (*source.event, *source.received, now_ms - records.ARCHIVED_MS)
+        some, begun_at = some or source.vehicles, at.isoformat(timespec="seconds")
+        yield Run(run_id, source.name, *times, some, speed, jobs, given, code, begun_at=begun_at)
 
 
 def _asked(wanted: Wanted) -> str:
@@ -253,38 +248,35 @@ def _into_live(
     """The records into the live topic, received now (before: in a header), by consent only."""
     topic = kafka_topic(settings.kafka.prefix, TOPIC)
     source = shadow.stored(settings, run, 1)
-    try:
-        plan = source.plan(bounds_of(run.speed))
-        count = sum(part.records for part in plan)
-        meaning = (
-            f"{count} records go into the live topic {topic}, received now. Each counts as late: the stream "
-            "leaves its windows as they are, the batch layer restates those that lack it, and what was "
-            "counted before is a duplicate in the ledger. Nothing takes them out again"
+    plan = source.plan(bounds_of(run.speed))
+    count = sum(part.records for part in plan)
+    meaning = (
+        f"{count} records go into the live topic {topic}, received now. Each counts as late: the stream "
+        "leaves its windows as they are, the batch layer restates those that lack it, and what was "
+        "counted before is a duplicate in the ledger. Nothing takes them out again"
+    )
+    if not yes:
+        raise ConfigError(
+            f"--into live: {meaning}. With --yes it is done; --into shadow touches nothing that is live"
         )
-        if not yes:
-            raise ConfigError(
-                f"--into live: {meaning}. With --yes it is done; --into shadow touches nothing that is live"
-            )
-        say(meaning)
-        with Log(live.kafka_bootstrap) as log:
-            source = replace(source, partitions=log.partitions(topic))
-        writer = Writer(live.kafka_bootstrap, topic)
-        try:
-            with progress(count) as show:
-                feed(
-                    plan, (0,), run.speed, source.read,
-                    lambda rows, skip: writer.rows(rows, skip, now_ms=time.time_ns() // 1_000_000),
-                    lambda: (writer.sent.total(),), show, stop,
-                )  # fmt: skip
-        except ServiceError as error:
-            if not stop.is_set():
-                raise
-            raise ServiceError(
-                f"stopped after {writer.sent.total()} records; sent again they count as duplicates"
-            ) from error
-        say(f"{writer.sent.total()} records sent")
-    finally:
-        shutil.rmtree(folder_of(settings.paths.home, run.run_id), ignore_errors=True)
+    say(meaning)
+    with Log(live.kafka_bootstrap) as log:
+        source = replace(source, partitions=log.partitions(topic))
+    writer = Writer(live.kafka_bootstrap, topic)
+    try:
+        with progress(count) as show:
+            feed(
+                plan, (0,), run.speed, source.read,
+                lambda rows, skip: writer.rows(rows, skip, now_ms=time.time_ns() // 1_000_000),
+                lambda: (writer.sent.total(),), show, stop,
+            )  # fmt: skip
+    except ServiceError as error:
+        if not stop.is_set():
+            raise
+        raise ServiceError(
+            f"stopped after {writer.sent.total()} records; sent again they count as duplicates"
+        ) from error
+    say(f"{writer.sent.total()} records sent")
 
 
 def compared(run_id: str, wanted: Callable[[Table], bool], as_json: bool) -> bool:
@@ -323,7 +315,7 @@ def listed(as_json: bool) -> str:
 
 def whose(run: Run, everybody: str) -> str:
     """Of which vehicles it is."""
-    return everybody if run.whole_fleet else f"{len(run.vehicles)} vehicles"
+    return f"{len(run.vehicles)} vehicles" if run.vehicles else everybody
 
 
 def promotions(found: Sequence[Run]) -> list[str]:

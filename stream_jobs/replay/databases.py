@@ -84,9 +84,9 @@ REFERENCES: Final = (
 """What the jobs look up: a run begins with a copy of what the live database knows now."""
 
 
-def of_run(whole_fleet: bool) -> tuple[Table, ...]:
+def of_run(run: Run) -> list[Table]:
     """The tables that a run of all vehicles, or of some, can speak for."""
-    return tuple(table for table in TABLES if whole_fleet or not table.fleet)
+    return [table for table in TABLES if not (table.fleet and run.vehicles)]
 
 
 def within(table: Table) -> str:
@@ -220,7 +220,7 @@ def compared(
 ) -> Iterator[Verdict]:
     """Each table of ``wanted`` in both databases, one after the other; what is found is kept at the end."""
     found = []
-    for table in filter(wanted, of_run(run.whole_fleet)):
+    for table in filter(wanted, of_run(run)):
         found.append(compare(live, own, table, run.parameters()))
         yield found[-1]
     if dead := own.execute(SQL["dead"]).fetchall():
@@ -234,14 +234,11 @@ def compared(
 def compare(live: Connection, run: Connection, table: Table, values: Mapping[str, Any]) -> Verdict:
     """A table of both, within a run's span and vehicles (``values`` of ``within``)."""
     compared = [n for n in names(live, table.name) if n not in table.apart]
-    left_out = 0
-    if table.fleet:
-        erased = [start for (start,) in live.execute(SQL["erased"], values).fetchall()]
-        values = {**values, "erased": erased}
-        query = SQL["left_out"].format(table=table.name, time=table.time)
-        left_out = live.execute(query.encode(), values).fetchall()[0][0] if erased else 0
-    missing = set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}
-    if missing:
+    erased = [start for (start,) in live.execute(SQL["erased"], values).fetchall()] if table.fleet else []
+    values = {**values, "erased": erased}
+    query = SQL["left_out"].format(table=table.name, time=table.time)
+    left_out = live.execute(query.encode(), values).fetchall()[0][0] if erased else 0
+    if missing := set(compared) ^ {n for n in names(run, table.name) if n not in table.apart}:
         raise ServiceError(f"{table.name}: column {min(missing)} is in one database only; migrate both alike")
     hashes = _statement("hashes", table, compared)
     here, there = (
@@ -255,27 +252,24 @@ def compare(live: Connection, run: Connection, table: Table, values: Mapping[str
     rows, by_column = 0, Counter[str]()
     for key, hour in differing[:SLICES_READ]:
         place = {**values, "slice": key, "hour": hour}
-        for found in differences(live, run, table, compared, place):
-            first = first or found[0]
-            rows += 1
-            by_column.update(each.column or "(row missing)" for each in found)
+        for found, columns in differences(live, run, table, compared, place):
+            first, rows = first or found, rows + 1
+            by_column.update(columns)
     counts = (live_rows, run_rows, len(places), len(differing), left_out, rows)
     return Verdict(table.name, *counts, dict(by_column), first)
 
 
 def _statement(name: str, table: Table, columns: Sequence[str]) -> bytes:
-    """Over the rows that are compared; parameters as of ``within``, and ``erased`` of tables of the fleet."""
-    wanted = f"{within(table)} AND {table.only}"
-    if table.fleet:
-        wanted += f" AND {table.time} <> ALL(%(erased)s::timestamptz[])"
+    """Over the rows that are compared; parameters as of ``within``, and ``erased``: times left out."""
+    wanted = f"{within(table)} AND {table.only} AND {table.time} <> ALL(%(erased)s::timestamptz[])"
     named = {"table": table.name, "key": table.keys[0], "time": table.time, "columns": ", ".join(columns)}
     return SQL[name].format(**named, wanted=wanted).encode()
 
 
 def differences(
     live: Connection, run: Connection, table: Table, compared: Sequence[str], place: Mapping[str, Any]
-) -> Iterator[list[Difference]]:
-    """Each row of a slice that differs, by time and key: its columns that do, in the table's order."""
+) -> Iterator[tuple[Difference, list[str]]]:
+    """Each row of a slice that differs, by time and key: the first column that does, and the names of all."""
     statement = _statement("slice", table, compared)
     here, there = (
         {tuple(row[key] for key in table.keys): row for row in cursor.execute(statement, place)}
@@ -286,12 +280,10 @@ def differences(
         named = dict(zip(table.keys, key, strict=True))
         ours, theirs = here.get(key), there.get(key)
         if ours is None or theirs is None:
-            yield [Difference(table.name, named, None, ours is not None, theirs is not None)]
-            continue
-        columns = (column for column in compared if ours[column] != theirs[column])
-        found = [Difference(table.name, named, column, ours[column], theirs[column]) for column in columns]
-        if found:
-            yield found
+            yield Difference(table.name, named, None, ours is not None, theirs is not None), ["(row missing)"]
+        elif columns := [column for column in compared if ours[column] != theirs[column]]:
+            first = columns[0]
+            yield Difference(table.name, named, first, ours[first], theirs[first]), columns
 
 
 def table_line(verdict: Verdict) -> str:
@@ -324,6 +316,6 @@ def keep(live: Connection, run: Run, found: Sequence[Verdict]) -> None:
                 "run_id": run.run_id, "table_name": verdict.table, "place": place,
                 "compared_at": datetime.now(UTC),
                 "since": run.span.since, "until": run.span.until, "changed": run.changed(),
-                "vehicles": None if run.whole_fleet else len(run.vehicles), "first_difference": first,
+                "vehicles": len(run.vehicles) or None, "first_difference": first,
                 **{name: numbers[name] for name in _COUNTS},
             })  # fmt: skip

@@ -1,6 +1,5 @@
 """Feeding a run: slices into its topic, never too far ahead of its jobs (README, "Never too far ahead")."""
 
-import operator
 import sys
 import threading
 import time
@@ -137,25 +136,15 @@ def bounds_of(speed: float | None) -> Bounds:
     return Bounds(MAX_SPEED.records, max(1, min(MAX_SPEED.span_ms, int(PACED_MS * speed))))
 
 
-def needed(plan: Sequence[Slice], outstanding: Bounds = OUTSTANDING) -> list[int]:
-    """How many slices the jobs must have taken before each is written.
+def may_wait(parts: Sequence[Slice], most: Bounds = OUTSTANDING) -> bool:
+    """Whether the last of these slices may be written while the jobs have not taken those before it.
 
     Late ones jump ahead in receive time: they wait for all that is not late.
     """
-
-    def fits(parts: Sequence[Slice]) -> bool:
-        span_ms = 0 if parts[-1].late else parts[-1].received.until_ms - parts[0].received.since_ms
-        return span_ms <= outstanding.span_ms and sum(p.records for p in parts) <= outstanding.records
-
-    needs: list[int] = []
-    first = 0
-    for place, part in enumerate(plan):
-        if part.late and not plan[first].late:
-            first = place
-        while first < place and not fits(plan[first : place + 1]):
-            first += 1
-        needs.append(first)
-    return needs
+    late = parts[-1].late
+    span_ms = 0 if late else parts[-1].received.until_ms - parts[0].received.since_ms
+    fits = span_ms <= most.span_ms and sum(part.records for part in parts) <= most.records
+    return len(parts) == 1 or (fits and parts[0].late == late)
 
 
 def feed(
@@ -171,14 +160,12 @@ def feed(
     """
     counts = np.array([(0,) * len(there), *(part.by_partition for part in plan)], np.int64)
     ends = counts.cumsum(axis=0)
-    needs = needed(plan)
     begun_s, place_ms, last_ms = time.monotonic(), 0, plan[0].received.since_ms if plan else 0
     for place, part in enumerate(plan):
         skip = tuple(np.clip(np.array(there) - ends[place], 0, counts[place + 1]).tolist())
         if skip == part.by_partition:
             begun_s, place_ms, last_ms = time.monotonic(), 0, part.received.until_ms
             continue
-        wanted = ends[needs[place]].tolist() if needs[place] else []
         due_s = begun_s
         if speed is not None and not part.late:
             place_ms += min(IDLE_MS, part.received.since_ms - last_ms)
@@ -188,8 +175,8 @@ def feed(
         while not stop.is_set():
             now = taken()
             show(sum(now or ()), part)
-            behind = wanted and (now is None or any(map(operator.lt, now, wanted)))
-            if not behind and time.monotonic() >= due_s:
+            first = 0 if now is None else int((ends[1 : place + 1] <= now).all(axis=1).sum())
+            if may_wait(plan[first : place + 1]) and time.monotonic() >= due_s:
                 break
             stop.wait(POLL_S)
         else:

@@ -59,7 +59,7 @@ def copy_in(live: Connection, own: Connection, run: Run) -> int:
         live.execute(f"CREATE SCHEMA {run.schema}")
         # Recorded drives told the live jobs of no vehicle.
         databases.copy_new(own, live, "vehicle", "vehicle_id = ANY(%(vehicles)s::text[])", given)
-        return sum(_copy_table(live, own, run, table, number) for table in databases.of_run(run.whole_fleet))
+        return sum(_copy_table(live, own, run, table, number) for table in databases.of_run(run))
 
 
 def _copy_table(live: Connection, own: Connection, run: Run, table: Table, number: int) -> int:

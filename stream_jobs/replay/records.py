@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from infra.clients import kafka
 from infra.clients.db import sql_of
@@ -83,6 +82,9 @@ class Span(NamedTuple):
     @property
     def until(self) -> datetime:
         return datetime.fromtimestamp(self.until_ms / 1000, UTC)
+
+
+EVER: Final = Span(0, 1 << 62)
 
 
 def received(span: Span, limits: ClockLimits, lead_ms: int) -> Span:
@@ -247,20 +249,11 @@ class Stored:
     partitions: int
 
     def plan(self, bounds: Bounds) -> list[Slice]:
-        """All slices in order; raises ConfigError where the end of a file, or all of it, cannot be read."""
-        for file in self._files(Span(self.received.since_ms, self.late_until_ms)):
-            try:
-                pq.read_metadata(file.path)
-            except (OSError, pa.ArrowInvalid) as error:
-                reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
-                raise ConfigError(
-                    f"{file.path} {reason}; nothing was replayed. Put the file back from a copy; "
-                    "odograph archive verify names all such files"
-                ) from error
+        """All slices in order; raises ArchiveError where the end of a file, or all of it, cannot be read."""
         found: list[Slice] = []
         for late in (False, True):  # late ones move no watermark: any stretch of time is one slice
             most = Bounds(bounds.records, 1 << 62) if late else bounds
-            counts = self._query("ticks", self._received(late), late)
+            counts = self._query("ticks", late)
             if counts is not None:
                 rows = zip(*(column.to_pylist() for column in counts.columns), strict=True)
                 found += slices(rows, most, self.partitions, late)
@@ -270,27 +263,22 @@ class Stored:
         """The records of a slice in the order in which they go into the log: each partition of a log as it
         is, side by side by receive time, whatever file was read first.
         """
-        whole = self._received(part.late)
-        received = Span(
-            max(part.received.since_ms, whole.since_ms), min(part.received.until_ms, whole.until_ms)
-        )
-        found = self._query("records", received, part.late)
+        found = self._query("records", part.late, part.received)
         rows = found.select(("log", "origin", "log_offset", "received_ms")).to_pandas()
         rows["log"], _ = pd.factorize(rows["log"], sort=True)
         rows = rows.sort_values(["log", "origin", "log_offset"])
         reached = rows.groupby(["log", "origin"])["received_ms"].cummax()
         return found.take(pa.array(reached.sort_values(kind="stable").index))
 
-    def _received(self, late: bool) -> Span:
-        return Span(self.received.until_ms, self.late_until_ms) if late else self.received
-
-    def _query(self, name: str, received: Span, late: bool) -> Any:
-        """The answer as a table; None where no file can have any."""
-        files = self._files(received)
+    def _query(self, name: str, late: bool, within: Span = EVER) -> Any:
+        """The answer as a table, of records received in ``within``; None where no file can have any."""
+        whole = Span(self.received.until_ms, self.late_until_ms) if late else self.received
+        since_ms, until_ms = max(whole.since_ms, within.since_ms), min(whole.until_ms, within.until_ms)
+        files = reader.files(self.folder, since_ms, until_ms) if since_ms < until_ms else []
         if not files:
             return None
         wanted = f"received_ms >= $since AND received_ms < $until AND verdict <> '{ERASED}'"
-        values: dict[str, Any] = {"since": received.since_ms, "until": received.until_ms}
+        values: dict[str, Any] = {"since": since_ms, "until": until_ms}
         if late:
             wanted += f" AND verdict = '{LATE}' AND t0_ms < $end AND t0_ms + span_ms >= $begin"
             values |= {"begin": self.event.since_ms, "end": self.event.until_ms}
@@ -303,9 +291,6 @@ class Stored:
         with connected(MEMORY) as database:
             database.create_function("place", place, ["BLOB"], "INTEGER")
             return database.sql(text, params=values | {"partitions": self.partitions}).to_arrow_table()
-
-    def _files(self, received: Span) -> list[reader.ArchiveFile]:
-        return reader.files(self.folder, *received) if received.since_ms < received.until_ms else []
 
 
 def slices(

@@ -72,10 +72,6 @@ class Run:
         """Where its tables are copied to, in the live database."""
         return f"run_{self.run_id}"
 
-    @property
-    def whole_fleet(self) -> bool:
-        return not self.vehicles
-
     def parameters(self) -> dict[str, Any]:
         """Values of databases.within."""
         return {"since": self.span.since, "until": self.span.until, "vehicles": [*self.vehicles] or None}
@@ -155,17 +151,16 @@ def _read(path: Path) -> Run:
 def held(home: Path, run_id: str) -> Iterator[None]:
     """Keep others off a run while the block runs; raises ConfigError where another process has it.
 
-    Where the block fails and the run has not begun by then, nothing of it stays.
+    Where the run has not begun by its end, nothing of it stays.
     """
     folder = folder_of(home, run_id)
     busy = ConfigError(f"run {run_id} is under way in another process: stop that one first")
     with locks.locked(folder / LOCK, busy=busy):
         try:
             yield
-        except Exception:
+        finally:
             if not (folder / FILE).exists():
                 shutil.rmtree(folder, ignore_errors=True)
-            raise
 
 
 def with_settings(given: Mapping[str, str]) -> Settings:
@@ -192,10 +187,9 @@ def code_digest(root: Path, settings: Settings) -> str:
     return digest.hexdigest()[:16]
 
 
-def same_jobs(kept: Run, now: Run) -> None:
-    """Raises ConfigError with what is different where ``now`` may not go on with what ``kept`` began."""
-    names = ("source", "since_ms", "until_ms", "vehicles", "jobs", "settings", "code")
-    different = [name for name in names if getattr(kept, name) != getattr(now, name)]
+def same_jobs(kept: Run, **now: Any) -> None:
+    """Raises ConfigError with what is different where jobs of ``now`` may not go on with what was begun."""
+    different = [name for name, value in now.items() if getattr(kept, name) != value]
     if len(different) > 1 and "code" in different:
         different.remove("code")  # settings are in its digest
     if different:

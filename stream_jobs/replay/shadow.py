@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import threading
 import time
@@ -25,6 +24,7 @@ from infra.stack.probes import metrics, readyz
 from infra.stack.service import free_port
 from infra.stack.stack import with_database
 from infra.stack.supervisor import Backoff, Program, Supervisor, odograph, read_state
+from infra.stack.watch.samples import Metrics
 from stream_jobs.app.session import LOCAL, spark_when_asked
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.frames import lookup_files
@@ -47,8 +47,7 @@ JOBS: Final = {
 }
 """What can run beside the live jobs; downlink and bridge never do."""
 QUERIES: Final = ("telemetry", "archive")
-INSTANT_READ: Final = re.compile(r'^odograph_instant_records_read{query="instant"} (\S+)$', re.MULTILINE)
-"""The metric (app/instant.py)."""
+INSTANT_READ: Final = "odograph_instant_records_read"  # the metric (app/instant.py)
 PACE: Final = {
     "JOBS_MAX_OFFSETS": str(feed.OUTSTANDING.records),
     "JOBS_TRIGGER_S": "0.2",
@@ -189,8 +188,8 @@ class Shadow:
         taken = self.committed()
         left = {query: sum(ends) - sum(taken.get(query, ())) for query in QUERIES}
         if "instant" in self.run.jobs:  # it has no lines in the ledger, but tells
-            told = INSTANT_READ.search(metrics(self._pages["instant"]))
-            left["instant"] = sum(ends) - (int(float(told[1])) if told else 0)
+            read = Metrics(metrics(self._pages["instant"])).by(INSTANT_READ, "query")
+            left["instant"] = sum(ends) - int(read.get("instant", 0))
         if "events" in self.run.jobs and not any(count > 0 for count in left.values()):
             counts = kafka.records_by_topic(self.live.kafka_bootstrap, self.prefix)
             events = sum(counts[kafka_topic(self.prefix, name)] for name in EVENT_TOPICS)
@@ -208,12 +207,9 @@ class Shadow:
 
     def settle(self, supervisor: Supervisor, ends: Ends, stop: threading.Event, say: Say) -> None:
         """Wait until its jobs and periodic tasks are through; raises ServiceError where they get stuck."""
-        left, since_s = ["everything"], time.monotonic()
-        while True:
+        left, since_s = list[str](), time.monotonic()
+        while now := self.behind(ends):
             self.watch(supervisor)
-            now = self.behind(ends)
-            if not now:
-                return
             if now != left:
                 say(f"run {self.run.run_id}: left: {'; '.join(now)}")
                 left, since_s = now, time.monotonic()
@@ -245,8 +241,7 @@ def drop(run_id: str) -> None:
     settings = load()
     if run_id in runs.not_begun(settings.paths.home):
         with runs.held(settings.paths.home, run_id):
-            shutil.rmtree(folder_of(settings.paths.home, run_id))
-        return
+            return  # nothing of it stays
     run, addresses = runs.load(settings.paths.home, run_id), endpoints(settings)
     with runs.held(settings.paths.home, run_id):
         with connected(addresses.db_owner_url) as live:
@@ -265,8 +260,7 @@ def drop(run_id: str) -> None:
                 shutil.rmtree(path)
             elif path.name not in (FILE, LOCK):
                 path.unlink()
-        (shadow.home / FILE).unlink(missing_ok=True)
-        shutil.rmtree(shadow.home, ignore_errors=True)
+        (shadow.home / FILE).unlink(missing_ok=True)  # so nothing of it stays
 
 
 def stored(settings: Settings, run: Run, partitions: int) -> Stored:

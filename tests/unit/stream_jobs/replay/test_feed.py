@@ -13,7 +13,7 @@ import pytest
 from infra.contract.errors import ServiceError
 from infra.contract.topics import HEADER_AGAIN, HEADER_RECEIVED_MS
 from stream_jobs.replay import feed
-from stream_jobs.replay.feed import OUTSTANDING, Ends, bounds_of, line, needed
+from stream_jobs.replay.feed import OUTSTANDING, Ends, bounds_of, line, may_wait
 from stream_jobs.replay.records import Bounds, Slice, Span
 
 HOUR_MS = 3_600_000
@@ -57,6 +57,11 @@ def test_no_more_is_ahead_of_the_jobs_than_may_be() -> None:
 
 
 def test_what_must_be_taken_before_a_slice_is_bounded_in_time_and_in_records() -> None:
+    def needed(plan: list[Slice], most: Bounds = OUTSTANDING) -> list[int]:
+        """How many slices must be taken before each is written."""
+        ends = range(1, len(plan) + 1)
+        return [next(first for first in range(end) if may_wait(plan[first:end], most)) for end in ends]
+
     assert needed(PLAN) == [0, 0, 0, 0, 0]
     assert needed(PLAN, Bounds(records=8, span_ms=1000)) == [0, 0, 1, 2, 3]
     assert needed(PLAN, Bounds(records=100, span_ms=30)) == [0, 0, 0, 1, 2]

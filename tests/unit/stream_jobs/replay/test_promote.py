@@ -44,11 +44,14 @@ def test_a_run_of_some_vehicles_says_nothing_of_roads() -> None:
 
 
 def test_another_version_of_the_jobs_may_not_go_on_with_a_run() -> None:
-    runs.same_jobs(RUN, replace(RUN, begun_at="later", state="fed"))
+    jobs = {"vehicles": (), "jobs": ("stream",), "settings": {"JOBS_WINDOW_S": "20"}, "code": "c0de"}
+    runs.same_jobs(RUN, **jobs)
     with pytest.raises(ConfigError, match="another version of the jobs"):
-        runs.same_jobs(RUN, replace(RUN, code="other"))
+        runs.same_jobs(RUN, **jobs | {"code": "other"})
     with pytest.raises(ConfigError, match="other settings"):
-        runs.same_jobs(RUN, replace(RUN, settings={}))
+        runs.same_jobs(RUN, **jobs | {"settings": {}, "code": "other"})
+    with pytest.raises(ConfigError, match="another vehicles"):
+        runs.same_jobs(RUN, **jobs | {"vehicles": ("V",)})
 
 
 def test_a_run_is_kept_as_it_was_and_an_unknown_one_names_those_there_are(tmp_path: Path) -> None:

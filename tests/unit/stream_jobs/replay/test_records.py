@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infra.contract.errors import ConfigError
+from infra.contract.errors import ArchiveError, ConfigError
 from infra.contract.verdict import ClockLimits
 from infra.settings.values import day_ms
 from stream_jobs.archive.manifest import append, described
@@ -161,7 +161,7 @@ def test_a_truncated_file_is_named_before_anything_is_read(tmp_path: Path) -> No
     write(tmp_path, "a.parquet", [(0, 1, DAY.since_ms, "A", "ok", DAY.since_ms)])
     (path,) = tmp_path.rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ConfigError, match=rf"{path} cannot be read"):
+    with pytest.raises(ArchiveError, match=rf"'{path}'.*archive verify"):
         stored(tmp_path).plan(Bounds(10, 1000))
 
 

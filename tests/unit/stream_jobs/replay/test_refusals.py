@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from infra.clients.db import system_user
+from infra.clients.locks import locked
 from infra.contract.errors import ArchiveError, ConfigError, ServiceError
 from infra.contract.verdict import ClockLimits
 from infra.settings.settings import ENDPOINTS_FILE, Endpoints, load
@@ -22,7 +23,7 @@ from stream_jobs.replay import command, databases, shadow
 from stream_jobs.replay.cli import replays
 from stream_jobs.replay.command import Wanted
 from stream_jobs.replay.records import ARCHIVE, Bounds, Stored, of_day
-from stream_jobs.replay.runs import Run, all_runs, held, save
+from stream_jobs.replay.runs import LOCK, Run, all_runs, save
 from stream_jobs.replay.shadow import Shadow
 from tests.unit.stream_jobs.archive.archive_support import HOUR_MS, batches
 
@@ -119,7 +120,8 @@ def test_what_a_killed_one_had_taken_out_of_the_log_is_listed_and_dropped_but_no
     ]  # fmt: skip
     assert len(asked) == 1, "one connection for all runs"
     assert "r3   not begun" in command.listed(as_json=False)
-    with held(home, "r3"), pytest.raises(ConfigError, match="run r3 is under way in another process"):
+    taking = locked(home / "replays" / "r3" / LOCK)
+    with taking, pytest.raises(ConfigError, match="run r3 is under way in another process"):
         shadow.drop("r3")
     shadow.drop("r3")
     assert [row["run"] for row in json.loads(command.listed(as_json=True))] == ["r1", "r2"]
@@ -148,7 +150,7 @@ def test_records_that_cannot_be_read_leave_no_run_behind(home: Path, monkeypatch
     monkeypatch.setattr(shadow, "topics_of", lambda _: {})
     spoiled = next(home.rglob("*.parquet"))
     spoiled.write_bytes(bytes(spoiled.stat().st_size))
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ArchiveError, match=spoiled.name):
         command.replay(wanted(into="shadow"), print, as_json=False)
     (home / "drives").mkdir()
     for run in (None, "r1"):
