@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,13 @@ Answers = npt.NDArray[np.int8]
 """Three-valued: 1 true, -1 false, 0 not known. So AND is the minimum, OR the maximum, NOT the negative."""
 FLAGS: Final = ("holds", "clears", "armed", "learns")
 _TEXTS: Final = pa.list_(pa.string())
+
+
+def beyond(value: Floats, limit: Any, above: bool) -> Answers:
+    """Whether values are on the wrong side of their limits; not known where one of both is not."""
+    high, low = (value, limit) if above else (limit, value)
+    found: Answers = (high > low).astype(np.int8) - (high <= low)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

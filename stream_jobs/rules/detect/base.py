@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.inputs import Answers, RuleEvaluation
+from stream_jobs.rules.inputs import Answers, RuleEvaluation, beyond
 from stream_jobs.rules.model import Rule
 from stream_jobs.vehicles.features import Features
 
@@ -186,7 +186,7 @@ class Raising:
         raised &= ~off
         waits = h["on"] & ~raised
         bad = waits | (raised & (bad_now | ~clear))
-        beyond_further = sum(beyond(value, limit, self.above) for limit, _ in self.escalate)
+        beyond_further = sum(beyond(value, limit, self.above) > 0 for limit, _ in self.escalate)
         steps = np.maximum(h["step"], beyond_further)
         due = waits & (now.armed[lanes] >= 0) & (at_ms - h["since"] >= self.raise_for_ms)
         again = at_ms - h["found"] >= AGAIN * self.clear_for_ms
@@ -217,11 +217,8 @@ class Raising:
     def judged(self, now: RuleEvaluation, value: Floats, off: Floats | float = 0.0) -> RuleEvaluation:
         """``now`` by a value of the kind's own, NaN where there is none, which may be wrong by ``off``."""
         back = now.limit if self.clear_level is None else self.clear_level
-        holds = answers(beyond(value - off if self.above else value + off, now.limit, self.above))
-        clears = answers(~beyond(value, back, self.above))
-        holds *= ~np.isnan(value + now.limit)
-        clears *= ~np.isnan(value + back)
-        return replace(now, holds=holds, clears=clears, value=value)
+        holds = beyond(value - off if self.above else value + off, now.limit, self.above)
+        return replace(now, holds=holds, clears=-beyond(value, back, self.above), value=value)
 
     def waits(self, held: Held) -> Flags:
         """Where it holds already and is not raised yet."""
@@ -247,12 +244,6 @@ def turned(
 def number(value: float | None) -> float | None:
     """A double as rows have it: None where not known."""
     return None if value is None or value != value else float(value)  # noqa: PLR0124  a NaN
-
-
-def beyond(value: Floats, limit: Any, above: bool) -> Flags:
-    """Whether values are on the wrong side of their limits; false where one is not known."""
-    found: Flags = value > limit if above else value < limit
-    return found
 
 
 def answers(flags: Flags) -> Answers:
