@@ -34,7 +34,6 @@ CALLS: Final = (
     sx.Greatest, sx.If, sx.Least, sx.VarMap,
 )  # fmt: skip
 """The functions that rules may call: both engines agree on them."""
-CONFIG: Final[dict[str, Any]] = {"threads": 1, "enable_external_access": False}
 NOT_KNOWN: Final = np.int8(0)
 _YES, _NO = (pa.scalar(answer, pa.int8()) for answer in (1, -1))
 _READ: Final[dict[Gives, Callable[[Any], Any]]] = {
@@ -65,10 +64,9 @@ def _as_spark(node: sx.Expression) -> sx.Expression:
     """What the engines do differently: a cast to a whole number cuts off; null has the size -1."""
     if isinstance(node, sx.Cast) and node.to.this in sx.DataType.INTEGER_TYPES:
         node.this.replace(sx.Anonymous(this="trunc", expressions=[node.this.copy()]))
-    if isinstance(node, sx.ArraySize) and "sized" not in node.meta:
-        sized = node.copy()
-        sized.meta["sized"] = True
-        return sx.Coalesce(this=sized, expressions=[sx.Literal.number(-1)])
+    if isinstance(node, sx.ArraySize):  # what stands in its place is not looked at again
+        size = sx.ArraySize(this=node.this.transform(_as_spark))
+        return sx.Coalesce(this=size, expressions=[sx.Literal.number(-1)])
     return node
 
 
@@ -100,7 +98,7 @@ def _one_frame() -> duckdb.DuckDBPyConnection:
     kinds = {field.name: field.type for field in FRAME_SCHEMA}
     kinds |= dict.fromkeys(COLUMNS, pa.string()) | dict.fromkeys(HISTORY, pa.float64())
     frame = pa.table({name: pa.array([_SAMPLES[kind]], kind) for name, kind in kinds.items()})
-    return duckdb.connect(config=CONFIG).register("frames", frame)
+    return duckdb.connect(config={"threads": 1, "enable_external_access": False}).register("frames", frame)
 
 
 def check_translations(path: Path, rules: Iterable[Rule]) -> None:
