@@ -115,15 +115,12 @@ class Fence:
 
 
 def _fence(value: Any) -> Any:
-    keys, polygon = set(value) if isinstance(value, dict) else (), None
-    if keys == {"name", "lat_deg", "lon_deg", "radius_m"}:
-        points = [(value["lat_deg"], value["lon_deg"])]
-        return {"name": value["name"], "points": points, "radius_m": value["radius_m"]}
-    if keys == {"name", "polygon"}:
-        polygon = value["polygon"]
-    if not isinstance(polygon, list) or len(polygon) < 3:
-        raise ValueError("is neither {name, lat_deg, lon_deg, radius_m} nor {name, polygon} of 3 [lat, lon]")
-    return {"name": value["name"], "points": polygon}
+    match value:
+        case {"name": name, "lat_deg": lat, "lon_deg": lon, "radius_m": radius_m, **more} if not more:
+            return {"name": name, "points": [(lat, lon)], "radius_m": radius_m or 0}  # null is no radius
+        case {"name": name, "polygon": [_, _, _, *_] as points, **more} if not more:
+            return {"name": name, "points": points}
+    raise ValueError("is neither {name, lat_deg, lon_deg, radius_m} nor {name, polygon} of 3 [lat, lon]")
 
 
 def _told_apart(fences: tuple[Fence, ...]) -> tuple[Fence, ...]:
