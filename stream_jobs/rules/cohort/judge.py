@@ -8,7 +8,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -22,7 +22,7 @@ from stream_jobs.frames.arrays import Floats
 from stream_jobs.maintenance.rollups import NAMES
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.detect.level import MAD_TO_SD
-from stream_jobs.rules.model import Number, Text, Whole, read_entries
+from stream_jobs.rules.model import Number, Text, Whole, keys_of, read_entries
 from stream_jobs.vehicles import rows
 
 SHIPPED: Final = Path(__file__).with_name("metrics.yaml")
@@ -96,14 +96,11 @@ class Metric:
         return next((side for side in SIDES[self.side] if side * z >= self.z), 0)
 
 
-_KEYS: Final = tuple(each.name for each in fields(Metric))
-
-
 def load_metrics(path: Path | None = None) -> tuple[Metric, ...]:
     """The metrics in ``path``, or those that ship; raises ConfigError naming file, metric and key."""
     found = []
     for entry in read_entries(path or SHIPPED, "cohort metrics", "metrics", "metric"):
-        entry.check_keys(_KEYS[:-2], _KEYS[-2:])
+        entry.check_keys(keys_of(Metric).values())
         metric = entry.read(Metric, {} if "clear_z" in entry else {"clear_z": 1.0})
         if "clear_z" not in entry:
             metric = replace(metric, clear_z=CLEAR_SHARE * metric.z)
