@@ -89,14 +89,10 @@ class RuleInputs:
     names: Mapping[int, Names]
 
     def of(self, rule: int, rows: Ints | None = None) -> RuleEvaluation:
-        """The rule at place ``rule`` over frames ``rows`` [k], or over all."""
+        """The rule at place ``rule`` over frames ``rows`` [k], or over all, then without their names."""
         at = slice(None) if rows is None else rows
-        values, limits = self.values[rule, at], self.limits[rule, at]
-        names = self.names.get(rule)
-        if names is not None and rows is None:
-            rows = np.arange(len(values))
-        holds, clears, armed, learns = self.flags[:, rule, at]
-        return RuleEvaluation(holds, clears, armed, learns, values, limits, names, rows)
+        numbers = self.values[rule, at], self.limits[rule, at]
+        return RuleEvaluation(*self.flags[:, rule, at], *numbers, self.names.get(rule), rows)
 
     def take(self, rows: Ints) -> "RuleInputs":
         names = {rule: each.take(rows) for rule, each in self.names.items()}
