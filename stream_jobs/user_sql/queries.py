@@ -265,7 +265,7 @@ def _analysed(definition: Definition, records: DataFrame, limits: ClockLimits) -
     """
     spark = records.sparkSession
     try:
-        objection = query_objection(spark, definition.statement, definition.view)
+        objection = query_objection(definition.statement, definition.view)
         if objection is not None:
             raise wrong(definition.path, *objection)
         view(definition, records, limits).createOrReplaceTempView(definition.view)
