@@ -6,9 +6,10 @@ since 1970, begins of buckets.
 
 import math
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -155,17 +156,10 @@ class Cohort(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """All vehicles from ``at_ms`` on; ``values``: metrics by vehicles, NaN: none; ``members``: places."""
+    """All vehicles from ``at_ms`` on, by cohort: of each its values of the metrics, NaN: none."""
 
     at_ms: int
-    vehicles: tuple[str, ...]
-    cohorts: tuple[Cohort, ...]
-    values: Floats
-    members: dict[Cohort, list[int]] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for place, cohort in enumerate(self.cohorts):
-            self.members.setdefault(cohort, []).append(place)
+    members: Mapping[Cohort, Mapping[str, Sequence[float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,33 +198,30 @@ def residuals(
 ) -> Iterator[Residual]:
     """Those of one bucket; ``hour`` are the buckets of the hour that ends with it, itself among them."""
     for number, metric in enumerate(metrics):
-        for cohort, places in bucket.members.items():
-            known = {bucket.vehicles[place]: float(bucket.values[number, place]) for place in places}
-            known = {vehicle: value for vehicle, value in known.items() if not math.isnan(value)}
+        for cohort in bucket.members:
+            known = _usual(cohort, number, [bucket])
             peers, over = known, "bucket"
             if known and len(known) <= terms.least_others:
                 peers, over = _usual(cohort, number, hour), "hour"
-            if not known or len(peers) <= terms.least_others:
+            if len(peers) <= terms.least_others:
                 continue
-            medians, scales = others(np.array([*peers.values()]))
-            rank = {vehicle: k for k, vehicle in enumerate(peers)}
-            for vehicle, value in known.items():
-                median, scale = float(medians[rank[vehicle]]), float(scales[rank[vehicle]])
-                yield Residual(
-                    metric, vehicle, cohort, bucket.at_ms, value, median, max(scale, metric.floor),
-                    len(peers) - 1, over,
-                )  # fmt: skip
+            medians, scales = (each.tolist() for each in others(np.array([*peers.values()])))
+            for vehicle, median, scale in zip(peers, medians, scales, strict=True):
+                if vehicle in known:
+                    yield Residual(
+                        metric, vehicle, cohort, bucket.at_ms, known[vehicle], median,
+                        max(scale, metric.floor), len(peers) - 1, over,
+                    )  # fmt: skip
 
 
-def _usual(cohort: Cohort, number: int, hour: Iterable[Bucket]) -> dict[str, float]:
-    """The median of each vehicle over its buckets of the hour in this cohort: one vehicle, one value."""
+def _usual(cohort: Cohort, number: int, buckets: Iterable[Bucket]) -> dict[str, float]:
+    """The median of each vehicle over those of the buckets in this cohort: one vehicle, one value."""
     found: dict[str, list[float]] = defaultdict(list)
-    for bucket in hour:
-        for place in bucket.members.get(cohort, ()):
-            value = float(bucket.values[number, place])
-            if not math.isnan(value):
-                found[bucket.vehicles[place]].append(value)
-    return {vehicle: float(np.median(values)) for vehicle, values in sorted(found.items())}
+    for bucket in buckets:
+        for vehicle, values in bucket.members.get(cohort, {}).items():
+            if not math.isnan(values[number]):
+                found[vehicle].append(values[number])
+    return {vehicle: statistics.median(values) for vehicle, values in sorted(found.items())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,15 @@ Findings go to Kafka first; then residuals, memory and how far it got go to the 
 A crash in between finds the same again, with the same ids, and loses nothing.
 """
 
+import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from infra.clients.db import sql_of
@@ -116,9 +117,11 @@ def _row(residual: judge.Residual, state: judge.State | None, bucket_min: int) -
 
 def bucket_of(at_ms: int, rows: Sequence[tuple[Any, ...]], terms: Terms) -> judge.Bucket:
     """A bucket out of rows: its begin, vehicle, model, load, ambient temperature, and a value a metric."""
-    cohorts = tuple(judge.cohort_of(model, load, ambient, terms) for _, _, model, load, ambient, *_ in rows)
-    values = np.array([row[5:] for row in rows], np.float64).T
-    return judge.Bucket(at_ms, tuple(row[1] for row in rows), cohorts, values)
+    members: dict[judge.Cohort, dict[str, list[float]]] = defaultdict(dict)
+    for _, vehicle_id, model, load_pct, ambient_c, *found in rows:
+        cohort = judge.cohort_of(model, load_pct, ambient_c, terms)
+        members[cohort][vehicle_id] = [math.nan if value is None else value for value in found]
+    return judge.Bucket(at_ms, members)
 
 
 def rolled() -> str:
