@@ -49,11 +49,6 @@ class Kept(msgspec.Struct, array_like=True):
     words: list[str] = []
     inner: "Kept | None" = None
 
-    def fits(self, other: "Kept") -> bool:
-        """Whether its records have the fields of the other's."""
-        inside = self.inner is not None and other.inner is not None and self.inner.fits(other.inner)
-        return self.rows.dtype.names == other.rows.dtype.names and (inside or self.inner is other.inner)
-
 
 class Memory:
     """What one detector knows of n vehicles.
@@ -69,7 +64,7 @@ class Memory:
         self.on, self.rows = np.zeros(count, np.bool_), np.zeros(count, kept.rows.dtype)
         self.on[kept.places], self.rows[kept.places] = True, kept.rows
         self.rare, self.words = kept.rare, kept.words
-        self.inner: Memory | None = None if kept.inner is None else Memory(count, kept.inner)
+        self.inner: Memory | None = None
 
     def grow(self, count: int) -> None:
         more = count - len(self.on)
@@ -110,12 +105,9 @@ class Detector(Generic[Spec]):
 
     def memory(self, count: int, kept: Kept | None) -> Memory:
         """What a checkpoint knows of ``count`` vehicles; records of an older detector's are forgotten."""
-        nothing = self.nothing()
-        return Memory(count, kept if kept is not None and kept.fits(nothing) else nothing)
-
-    def nothing(self) -> Kept:
-        """What is remembered before the first frame."""
-        return Kept(np.zeros(0, np.int64), np.zeros(0, self.dtype))
+        if kept is None or kept.rows.dtype.names != self.dtype.names:
+            kept = Kept(np.zeros(0, np.int64), np.zeros(0, self.dtype))
+        return Memory(count, kept)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """Frames that may change or find something, whatever is remembered; and those of them that do so

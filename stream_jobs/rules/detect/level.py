@@ -7,7 +7,6 @@ first, at most PARTS + 1; the last one is open.
 from dataclasses import replace
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -75,9 +74,11 @@ class ArmedDetector(base.Detector[Any]):
         self.armed_for_ms, self.pause_ms = base.ms(rule.armed_for_s), base.ms(rule.armed_pause_s)
         self.gap_ms, self.inner = base.ms(rule.gap_s), inner
 
-    def nothing(self) -> base.Kept:
+    def memory(self, count: int, kept: base.Kept | None) -> base.Memory:
         """See Detector."""
-        return msgspec.structs.replace(super().nothing(), inner=self.inner.nothing())
+        found = super().memory(count, kept)
+        found.inner = self.inner.memory(count, kept and kept.inner)
+        return found
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: what is not armed and was not leaves nothing."""
