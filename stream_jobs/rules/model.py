@@ -421,7 +421,11 @@ def _rule(entry: Entry) -> Rule:
         "clear_for_s", "names", "apart", *of_kind,
     ))  # fmt: skip
     _check_together(entry)
-    given = _of_kind(entry) if kind else {}
+    given: dict[str, Any] = {}
+    if kind:
+        spec, clear = entry.read(KINDS[kind], _derived(entry)), entry.values.get("clear")
+        is_sql = isinstance(clear, str) and isinstance(spec, Level) and not spec.mean_s
+        given = {"spec": spec, "clear": clear if is_sql else None, "clear_level": None if is_sql else clear}
     if type(limit) in (int, float):
         given["limit"] = f"{float(limit)!r}D"
     if source == "crash" or kind in UNTIMED:
@@ -466,14 +470,6 @@ def _check_together(entry: Entry) -> None:
     ):
         if is_so and key in entry:
             raise entry.wrong(key, f"has no meaning {why}")
-
-
-def _of_kind(entry: Entry) -> dict[str, Any]:
-    """Fields of a rule that its kind decides: the kind's own keys, and what `clear` is."""
-    spec: object = entry.read(KINDS[entry.values["kind"]], _derived(entry))
-    clear = entry.values.get("clear")
-    is_sql = isinstance(clear, str) and isinstance(spec, Level) and not spec.mean_s
-    return {"spec": spec, "clear": clear if is_sql else None, "clear_level": None if is_sql else clear}
 
 
 def _derived(entry: Entry) -> dict[str, Any]:
