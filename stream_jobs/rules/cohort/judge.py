@@ -310,21 +310,16 @@ def judge(
 
 def alert_row(news: News, now_ms: int) -> AlertRow:
     """The record; ``now_ms`` stands for its receipt: found long after its bucket, it is marked late."""
-    residual = news.residual
-    value, limit = (None, None) if residual is None else (residual.value, residual.limit(news.state.side))
-    detail, is_over = _evidence(news.metric.unit, residual), residual is None
-    found = Detection(news.event_ms, news.state.since_ms, value, limit, detail=detail, ended=is_over)
+    residual, unit, over = news.residual, news.metric.unit, "over, or not to be compared any more"
+    found = Detection(news.event_ms, news.state.since_ms, None, None, detail=over, ended=True)
+    if residual is not None:
+        cohort, limit = residual.cohort, residual.limit(news.state.side)
+        weather = "" if cohort.ambient_c is None else f", from {cohort.ambient_c} degC"
+        hour = " in the last hour" if residual.over == "hour" else ""
+        detail = (
+            f"{residual.value:.1f} {unit} against {residual.median:.1f} {unit}, the median of "
+            f"{residual.others} others{hour} ({cohort.model}, load band {cohort.load_band}{weather}), "
+            f"z {residual.z:.1f}"
+        )
+        found = replace(found, value=residual.value, limit=limit, detail=detail, ended=False)
     return rows.alert_row(news.metric, found, news.vehicle_id, 0, 0, now_ms)
-
-
-def _evidence(unit: str, residual: Residual | None) -> str:
-    if residual is None:
-        return "over, or not to be compared any more"
-    cohort = residual.cohort
-    weather = "" if cohort.ambient_c is None else f", from {cohort.ambient_c} degC"
-    hour = " in the last hour" if residual.over == "hour" else ""
-    return (
-        f"{residual.value:.1f} {unit} against {residual.median:.1f} {unit}, the median of "
-        f"{residual.others} others{hour} ({cohort.model}, load band {cohort.load_band}{weather}), "
-        f"z {residual.z:.1f}"
-    )
