@@ -98,9 +98,10 @@ class BaselineDetector(RaisingDetector[Baseline]):
         full = (own["turn"] > 0).all(axis=1) & (slot < 0)
         width = own["turn"].shape[1]
         if full.any() and width < NAMES_MAX:
-            self._widen(memory, min(2 * width, NAMES_MAX))
-            self._learn(memory, places, slot, value, now_ms)
-            return
+            wider = np.zeros(len(memory.rows), self._dtype(min(2 * width, NAMES_MAX)))
+            for name in wider.dtype.names or ():
+                wider[name][tuple(map(slice, memory.rows[name].shape))] = memory.rows[name]
+            memory.rows, own = wider, wider[places]
         lane, fresh = np.arange(len(own)), slot < 0
         slot = np.where(fresh, own["turn"].argmin(axis=1), slot)
         history = own["history"][lane, slot]
@@ -113,12 +114,6 @@ class BaselineDetector(RaisingDetector[Baseline]):
         own["history"][lane, slot], own["name_of"][lane, slot] = history, own["name"]
         own["turn"][lane, slot] = own["turns"]
         memory.rows[places] = own
-
-    def _widen(self, memory: Memory, width: int) -> None:
-        before = memory.rows
-        memory.rows = np.zeros(len(before), self._dtype(width))
-        for name in before.dtype.names or ():
-            memory.rows[name][tuple(map(slice, before[name].shape))] = before[name]
 
     def _off(self, history: Any, value: Floats) -> Floats:
         """The distance from the history in the rule's measure; NaN before it is warm."""
