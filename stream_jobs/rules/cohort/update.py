@@ -61,21 +61,16 @@ class CohortUpdate:
         """
         terms = self._terms
         length_ms = terms.bucket_min * judge.MINUTE_MS
-        watermarks = fetch(connection, SQL["watermark"], {"wait_s": self._wait_s})
-        if not watermarks:
+        [(final_ms, held_ms)] = fetch(connection, SQL["reached"], {"wait_s": self._wait_s})
+        if final_ms is None:
             return None
-        closed_ms = watermarks[0][0] // length_ms * length_ms
-        held = fetch(connection, SQL["done"])
-        held_ms = held[0][0] if held else None
+        closed_ms = final_ms // length_ms * length_ms
         since_ms = closed_ms - terms.kept_days * DAY_MS if held_ms is None else held_ms
         [(first_ms,)] = fetch(connection, SQL["first"], {"from_ms": since_ms, "until_ms": closed_ms})
-        if first_ms is None:
-            return None
         from_ms = max(first_ms // length_ms * length_ms, -(-since_ms // length_ms) * length_ms)
         until_ms = min(closed_ms, from_ms + AT_ONCE * length_ms)
         [(open_ms,)] = fetch(connection, SQL["open"], {"from_ms": from_ms, "until_ms": until_ms})
-        if open_ms is not None:
-            until_ms = open_ms // length_ms * length_ms
+        until_ms = open_ms // length_ms * length_ms
         if until_ms <= from_ms:
             return None
         past_ms = from_ms - judge.HOUR_MS + length_ms
