@@ -119,17 +119,12 @@ class ArmedDetector(base.Detector[Any]):
     def _arming(self, was: Any, known: Flags, now_ms: Floats, armed: Flags) -> Any:
         """ARMING after a frame; ``known``: that there was one before."""
         now = np.zeros(len(was), ARMING)
-        now["seen"] = now_ms
-        was_off = ~np.isnan(was["off"])
-        passed_ms = now_ms - was["seen"]
-        away_ms = np.where(was_off, now_ms - was["off"], passed_ms)
-        whole = ~was_off & (passed_ms <= self.gap_ms)
-        goes_on = known & (whole | (away_ms <= self.pause_ms))
+        was_off, passed_ms = ~np.isnan(was["off"]), now_ms - was["seen"]
         off_ms = np.where(known, np.where(was_off, was["off"], was["seen"]), now_ms)
-        lasts = known & (now_ms - off_ms <= self.pause_ms)
-        counted = np.where(armed, was["armed"] + whole * passed_ms, was["armed"])
-        now["armed"] = np.where(np.where(armed, goes_on, lasts), counted, 0)
-        now["off"] = np.where(armed, np.nan, off_ms)
+        counts = armed & known & ~was_off & (passed_ms <= self.gap_ms)
+        lasts = counts | (known & (now_ms - off_ms <= self.pause_ms))
+        now["armed"] = np.where(lasts, was["armed"] + counts * passed_ms, 0)
+        now["seen"], now["off"] = now_ms, np.where(armed, np.nan, off_ms)
         return now
 
 
