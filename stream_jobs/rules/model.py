@@ -426,7 +426,7 @@ def _rule(entry: Entry) -> Rule:
         spec, clear = entry.read(KINDS[kind], _derived(entry)), entry.values.get("clear")
         is_sql = isinstance(clear, str) and isinstance(spec, Level) and not spec.mean_s
         given = {"spec": spec, "clear": clear if is_sql else None, "clear_level": None if is_sql else clear}
-    if type(limit) in (int, float):
+    if type(limit) in (int, float) and abs(limit) < 1e300:  # else it is refused, as no text
         given["limit"] = f"{float(limit)!r}D"
     if source == "crash" or kind in UNTIMED:
         given["clear_for_s"] = None
