@@ -65,10 +65,11 @@ def by_sample(column: pa.ListArray, n: npt.NDArray[np.int64]) -> Floats:
     return found
 
 
-def plausible_columns(table: pa.Table, names: Sequence[str]) -> dict[str, pa.Array]:
+def plausible_columns(table: pa.Table, names: Sequence[str], whole: bool = False) -> dict[str, pa.Array]:
     """The signals ``names`` of parsed frames (reading.py), null where a value does not count.
 
-    A fast signal keeps its length. ``table`` has both coordinates where one is asked for, and the head.
+    A fast signal keeps its length; ``whole``: it has as many values as the frame has samples. ``table`` has
+    both coordinates where one is asked for, and the head.
     """
     jumps: Flags | None = None
     if set(POSITION) & set(names):
@@ -76,24 +77,24 @@ def plausible_columns(table: pa.Table, names: Sequence[str]) -> dict[str, pa.Arr
         fixes = {name: by_sample(table[name].combine_chunks(), n) for name in POSITION}
         lat, lon = (np.where(counts(k, v, fixes[PARTNER[k]]), v, np.nan) for k, v in fixes.items())
         jumps = strays(lat, lon, n, dt_ms) if len(n) else None
-    return {name: _plausible(table, name, jumps if name in POSITION else None) for name in names}
+    return {name: _plausible(table, name, jumps if name in POSITION else None, whole) for name in names}
 
 
-def _plausible(table: pa.Table, name: str, jumps: Flags | None) -> pa.Array:
+def _plausible(table: pa.Table, name: str, jumps: Flags | None, whole: bool) -> pa.Array:
     signal, column = BY_NAME[name], table[name].combine_chunks()
     if signal.kind != "number":
         return column
     if signal.rate == "slow":
         values = column.to_numpy(zero_copy_only=False)
         return pa.array(values, pa.float64(), mask=~counts(name, values))
-    n = _lengths(column)
+    n = table["n"].to_numpy() if whole else _lengths(column)
     values = by_sample(column, n)
     partner = by_sample(table[PARTNER[name]].combine_chunks(), n) if name in PARTNER else None
     holds = counts(name, values, partner)
     if jumps is not None:
         holds &= ~np.repeat(jumps, n)
     cleaned = pa.array(values, pa.float64(), mask=~holds)
-    missing = np.append(pc.is_null(column).to_numpy(zero_copy_only=False), False)
+    missing = None if whole else np.append(pc.is_null(column).to_numpy(zero_copy_only=False), False)
     offsets = pa.array(np.concatenate([[0], np.cumsum(n)]), pa.int32(), mask=missing)
     return pa.ListArray.from_arrays(offsets, cleaned)
 

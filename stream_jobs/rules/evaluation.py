@@ -24,7 +24,7 @@ from sqlglot.errors import SqlglotError
 from infra.clients.duck import PlannedQuery
 from stream_jobs.frames.reading import FRAME_SCHEMA
 from stream_jobs.rules import model
-from stream_jobs.rules.inputs import Answers, Names, RuleInputs, unknown_inputs
+from stream_jobs.rules.inputs import Names, RuleInputs, beyond, unknown_inputs
 from stream_jobs.rules.model import Gives, Rule
 from stream_jobs.vehicles.lookups import COLUMNS, HISTORY
 
@@ -34,8 +34,7 @@ CALLS: Final = (
     sx.Greatest, sx.If, sx.Least, sx.VarMap,
 )  # fmt: skip
 """The functions that rules may call: both engines agree on them."""
-CONFIG: Final[dict[str, Any]] = {"threads": 1, "enable_external_access": False}
-TRUE, NOT_KNOWN = np.int8(1), np.int8(0)
+NOT_KNOWN: Final = np.int8(0)
 _YES, _NO = (pa.scalar(answer, pa.int8()) for answer in (1, -1))
 _READ: Final[dict[Gives, Callable[[Any], Any]]] = {
     "BOOLEAN": lambda column: pc.fill_null(pc.if_else(column, _YES, _NO), 0).to_numpy(zero_copy_only=False),
@@ -65,10 +64,9 @@ def _as_spark(node: sx.Expression) -> sx.Expression:
     """What the engines do differently: a cast to a whole number cuts off; null has the size -1."""
     if isinstance(node, sx.Cast) and node.to.this in sx.DataType.INTEGER_TYPES:
         node.this.replace(sx.Anonymous(this="trunc", expressions=[node.this.copy()]))
-    if isinstance(node, sx.ArraySize) and "sized" not in node.meta:
-        sized = node.copy()
-        sized.meta["sized"] = True
-        return sx.Coalesce(this=sized, expressions=[sx.Literal.number(-1)])
+    if isinstance(node, sx.ArraySize):  # what stands in its place is not looked at again
+        size = sx.ArraySize(this=node.this.transform(_as_spark))
+        return sx.Coalesce(this=size, expressions=[sx.Literal.number(-1)])
     return node
 
 
@@ -100,7 +98,7 @@ def _one_frame() -> duckdb.DuckDBPyConnection:
     kinds = {field.name: field.type for field in FRAME_SCHEMA}
     kinds |= dict.fromkeys(COLUMNS, pa.string()) | dict.fromkeys(HISTORY, pa.float64())
     frame = pa.table({name: pa.array([_SAMPLES[kind]], kind) for name, kind in kinds.items()})
-    return duckdb.connect(config=CONFIG).register("frames", frame)
+    return duckdb.connect(config={"threads": 1, "enable_external_access": False}).register("frames", frame)
 
 
 def check_translations(path: Path, rules: Iterable[Rule]) -> None:
@@ -170,11 +168,12 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
     limit = np.nan if limit_of is None else answers[limit_of, "DOUBLE"]
     holds, clears = condition, NOT_KNOWN
     if isinstance(rule.spec, model.Level) and rule.spec.mean_s == 0:
-        holds = np.minimum(condition, TRUE if rule.limit is None else _beyond(rule, value, limit))
+        above = rule.beyond == "above"
+        holds = condition if rule.limit is None else np.minimum(condition, beyond(value, limit, above))
         if rule.clear is not None:
             back = answers[rule.clear, "BOOLEAN"]
         elif rule.clear_level is not None:
-            back = -_beyond(rule, value, np.float64(rule.clear_level))
+            back = -beyond(value, rule.clear_level, above)
         else:
             back = -holds
         clears = np.maximum(-condition, back)
@@ -183,10 +182,3 @@ def _evaluated(rule: Rule, answers: Mapping[tuple[str, Gives], Any]) -> tuple[An
     armed = NOT_KNOWN if rule.armed is None else answers[rule.armed, "BOOLEAN"]
     learns = condition if rule.learn is None else answers[rule.learn, "BOOLEAN"]
     return (holds, clears, armed, learns), value, limit
-
-
-def _beyond(rule: Rule, value: Any, limit: Any) -> Answers:
-    """Whether ``value`` is beyond ``limit``; not known where either is not."""
-    beyond = value > limit if rule.beyond == "above" else value < limit
-    known = ~(np.isnan(value) | np.isnan(limit))
-    return np.where(known, np.where(beyond, TRUE, -TRUE), NOT_KNOWN).astype(np.int8)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,13 @@ Answers = npt.NDArray[np.int8]
 """Three-valued: 1 true, -1 false, 0 not known. So AND is the minimum, OR the maximum, NOT the negative."""
 FLAGS: Final = ("holds", "clears", "armed", "learns")
 _TEXTS: Final = pa.list_(pa.string())
+
+
+def beyond(value: Floats, limit: Any, above: bool) -> Answers:
+    """Whether values are on the wrong side of their limits; not known where one of both is not."""
+    high, low = (value, limit) if above else (limit, value)
+    found: Answers = (high > low).astype(np.int8) - (high <= low)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +89,10 @@ class RuleInputs:
     names: Mapping[int, Names]
 
     def of(self, rule: int, rows: Ints | None = None) -> RuleEvaluation:
-        """The rule at place ``rule`` over frames ``rows`` [k], or over all."""
+        """The rule at place ``rule`` over frames ``rows`` [k], or over all, then without their names."""
         at = slice(None) if rows is None else rows
-        values, limits = self.values[rule, at], self.limits[rule, at]
-        names = self.names.get(rule)
-        if names is not None and rows is None:
-            rows = np.arange(len(values))
-        holds, clears, armed, learns = self.flags[:, rule, at]
-        return RuleEvaluation(holds, clears, armed, learns, values, limits, names, rows)
+        numbers = self.values[rule, at], self.limits[rule, at]
+        return RuleEvaluation(*self.flags[:, rule, at], *numbers, self.names.get(rule), rows)
 
     def take(self, rows: Ints) -> "RuleInputs":
         names = {rule: each.take(rows) for rule, each in self.names.items()}

@@ -5,6 +5,7 @@ Input are records (stream_jobs/app/queries.py); output is a row a finding with t
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from typing import Final
@@ -56,20 +57,16 @@ def check_expressions(spark: SparkSession, path: Path, rules: Iterable[Rule]) ->
     crash = T.StructType([*CRASH, T.StructField("impact_kmh", T.DoubleType())])
     empty = {s: spark.createDataFrame([], schema) for s, schema in (("frame", FRAME), ("crash", crash))}
     for rule in rules:
-        rows = empty[rule.source]
-        given = [(key, text, *EXPECTED[gives]) for key, text, gives in rule.expressions()]
-        try:  # all of them at once, because asking is what costs
-            types = _types(rows, [text for _, text, _, _ in given])
-        except (PySparkException, ConfigError):
-            types = []
-        if types and all(isinstance(found, each[2]) for found, each in zip(types, given, strict=True)):
-            continue
-        for key, text, expected, wanted in given:
+        rows, given, types = empty[rule.source], rule.expressions(), list[T.DataType]()
+        with suppress(PySparkException, ConfigError):  # all of them at once, because asking is what costs
+            types = _types(rows, [text for _, text, _ in given])
+        for place, (key, text, gives) in enumerate(given):
             try:
-                (found,) = _types(rows, [text])
+                found = types[place] if types else _types(rows, [text])[0]
             except (PySparkException, ConfigError) as error:
                 first_line = str(error).strip().splitlines()[0]
                 raise wrong(path, rule.id, key, f"is not understood: {first_line}") from error
+            expected, wanted = EXPECTED[gives]
             if not isinstance(found, expected):
                 raise wrong(path, rule.id, key, f"gives {found.simpleString()}, not {wanted}")
 
@@ -122,14 +119,10 @@ def frame_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     placed = words.union(POSITION) if words.intersection(POSITION) else words
     seen = with_plausible(judged, [f.name for f in schema if f.name in placed and f.name not in HEAD])
     # Where a frame was is asked only of one that raises something; a rule may have asked before: it stays so.
-    found = with_plausible(_raised(seen, rules, ~F.col("verdict").isin(*QUARANTINED)), POSITION).select(
-        *("vehicle_id", "boot_id", "seq", "received_ms", "finding"),
-        (F.col("t0_ms") + F.col("span_ms")).alias("event_ms"),
-        # the last sample that is there
-        *(F.try_element_at(F.filter(n, lambda x: x.isNotNull()), F.lit(-1)).alias(n) for n in POSITION),
-        F.col("seq").cast("string").alias("identity"),
-    )
-    return _alerts(found)
+    found = with_plausible(_raised(seen, rules, ~F.col("verdict").isin(*QUARANTINED)), POSITION)
+    last_known = {n: F.try_element_at(F.filter(n, lambda x: x.isNotNull()), F.lit(-1)) for n in POSITION}
+    event_ms = F.col("t0_ms") + F.col("span_ms")
+    return _alerts(found.withColumns(last_known).withColumn("event_ms", event_ms), "seq")
 
 
 def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimits) -> DataFrame:
@@ -145,13 +138,8 @@ def crash_findings(records: DataFrame, rules: Sequence[Rule], limits: ClockLimit
     believed = F.col("event_ms").between(limits.floor_ms, F.col("received_ms") + limits.ahead_ms)
     named = F.col("vehicle_id").isNotNull() & F.col("crash_id").isNotNull()
     whole = named & (F.col("part").isNull() | (F.col("part") == 0))
-    found = _raised(crashes, rules, whole).select(
-        *("vehicle_id", "boot_id", "seq", "received_ms", "finding"),
-        F.when(believed, F.col("event_ms")).otherwise(F.col("received_ms")).alias("event_ms"),
-        *POSITION,
-        F.col("crash_id").alias("identity"),
-    )
-    return _alerts(found)
+    event_ms = F.when(believed, F.col("event_ms")).otherwise(F.col("received_ms"))
+    return _alerts(_raised(crashes, rules, whole).withColumn("event_ms", event_ms), "crash_id")
 
 
 def kafka_records(alerts: DataFrame) -> DataFrame:
@@ -188,9 +176,12 @@ def _raised(rows: DataFrame, rules: Sequence[Rule], gate: Column) -> DataFrame:
     return judged.withColumn("finding", F.explode(F.array_compact("findings"))).drop("findings")
 
 
-def _alerts(judged: DataFrame) -> DataFrame:
-    """The contract's columns. The id hashes what makes a finding the same one: found again, it is no news."""
-    same = ("vehicle_id", "finding.rule", "finding.rule_version", "boot_id", "identity")
+def _alerts(judged: DataFrame, identity: str) -> DataFrame:
+    """The contract's columns. The id hashes what makes a finding the same one: found again, it is no news.
+
+    ``identity``: the column that tells records of a boot apart.
+    """
+    same = ("vehicle_id", "finding.rule", "finding.rule_version", "boot_id", identity)
     alert_id = F.substring(F.sha2(F.concat_ws("|", *same), 256), 1, 32).alias("alert_id")
     flat = judged.select(alert_id, "*", "finding.*")
     return flat.select(*ALERT_KEYS)

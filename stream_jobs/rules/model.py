@@ -5,8 +5,8 @@ a bounded amount of each vehicle. Seconds are event time unless said.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -115,15 +115,12 @@ class Fence:
 
 
 def _fence(value: Any) -> Any:
-    keys, polygon = set(value) if isinstance(value, dict) else (), None
-    if keys == {"name", "lat_deg", "lon_deg", "radius_m"}:
-        points = [(value["lat_deg"], value["lon_deg"])]
-        return {"name": value["name"], "points": points, "radius_m": value["radius_m"]}
-    if keys == {"name", "polygon"}:
-        polygon = value["polygon"]
-    if not isinstance(polygon, list) or len(polygon) < 3:
-        raise ValueError("is neither {name, lat_deg, lon_deg, radius_m} nor {name, polygon} of 3 [lat, lon]")
-    return {"name": value["name"], "points": polygon}
+    match value:
+        case {"name": name, "lat_deg": lat, "lon_deg": lon, "radius_m": radius_m, **more} if not more:
+            return {"name": name, "points": [(lat, lon)], "radius_m": radius_m or 0}  # null is no radius
+        case {"name": name, "polygon": [_, _, _, *_] as points, **more} if not more:
+            return {"name": name, "points": points}
+    raise ValueError("is neither {name, lat_deg, lon_deg, radius_m} nor {name, polygon} of 3 [lat, lon]")
 
 
 def _told_apart(fences: tuple[Fence, ...]) -> tuple[Fence, ...]:
@@ -198,7 +195,7 @@ class Step(NamedTuple):
     severity: Severity
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One rule. ``condition``, ``value`` and ``limit`` are Spark SQL over the columns of ``source``.
 
@@ -216,12 +213,12 @@ class Rule:
     id: Name
     version: Annotated[Whole, Field(ge=1, le=2**31 - 1)]
     severity: Severity
-    source: Literal["frame", "crash"]
-    condition: Text
-    value: Text
-    limit: Text | None
-    beyond: Literal["above", "below"] | None
-    clear_for_s: Annotated[Number, Field(gt=0, le=86_400)] | None
+    source: Literal["frame", "crash"] = "frame"
+    condition: Text = "true"
+    value: Text = NO_VALUE
+    limit: Text | None = None
+    beyond: Literal["above", "below"] | None = None
+    clear_for_s: Annotated[Number, Field(gt=0, le=86_400)] | None = CLEAR_FOR_S
     message: Text
     query: Literal["instant", "vehicles"] = INSTANT
     names: Text | None = None
@@ -303,18 +300,14 @@ class Entry:
         """The error that says where something is wrong."""
         return ConfigError(f"{self.file}, {self.kind} {self.name}: `{key}` {reason}")
 
-    def check_keys(self, required: Iterable[str], optional: Iterable[str]) -> None:
-        known = dict.fromkeys((*required, *optional))
+    def check_keys(self, known: Collection[str]) -> None:
         for key in self.values:
             if key not in known:
                 raise self.wrong(str(key), f"is unknown; known: {', '.join(known)}")
-        for key in required:
-            if key not in self:
-                raise self.wrong(key, "is missing")
 
     def read(self, form: type[Made], given: dict[str, Any]) -> Made:
         """A dataclass out of the keys that are its fields, and ``given`` ones, checked by their types."""
-        keys = _keys(form)
+        keys = keys_of(form)
         own = {name: self.values[key] for name, key in keys.items() if key in self}
         try:
             made: Made = _adapter(form).validate_python(own | given)
@@ -323,7 +316,7 @@ class Entry:
             error = failure.errors()[0]
         key, place = keys[str(error["loc"][0])], ".".join(map(str, error["loc"][1:]))
         if error["type"] == "missing" and not place:
-            needs = f": kind {self.values['kind']} needs it" if "kind" in self else ""
+            needs = f": kind {self.values['kind']} needs it" if form in _SPECS else ""
             raise self.wrong(key, f"is missing{needs}")
         raise self.wrong(key, f"{place} {error['input']!r:.100}: {wanted(error)}".lstrip())
 
@@ -336,7 +329,8 @@ _KEY_OF: Final = {
 """Keys of the rules file that are not the fields' names."""
 
 
-def _keys(form: Any) -> dict[str, str]:
+def keys_of(form: Any) -> dict[str, str]:
+    """By field of a dataclass its key in the file."""
     return {each.name: _KEY_OF.get(each.name, each.name) for each in fields(form)}
 
 
@@ -363,7 +357,7 @@ def load_causes(path: Path | None, rules: Iterable[Rule], others: Iterable[str] 
     clear_for_s = {rule.id: rule.clear_for_s or 0.0 for rule in rules} | dict.fromkeys(others, 0.0)
     by_rule, by_cause, apart = dict[str, str](), dict[str, Terms](), list[str]()
     for entry in read_entries(file, "rules file", "causes", "cause", ("rules",)):
-        entry.check_keys(("cause", "rules"), ("codes", "apart", "join_s", "fleet"))
+        entry.check_keys(keys_of(Cause).values())
         cause = entry.read(Cause, {})
         if cause.apart and cause.fleet:
             raise entry.wrong("fleet", "has no meaning where each part is `apart`")
@@ -415,47 +409,57 @@ def read_entries(
 
 
 def _rule(entry: Entry) -> Rule:
-    values, more = {"condition": "true", "query": INSTANT} | dict(entry.values), tuple[str, ...]()
-    is_stateful = values["query"] == VEHICLES
-    if is_stateful:
-        kind = values.get("kind")
+    kind, source, limit = (entry.values.get(key) for key in ("kind", "source", "limit"))
+    of_kind: tuple[str, ...] = ()
+    if entry.values.get("query") == VEHICLES:
         if kind not in [*KINDS]:
             raise entry.wrong("kind", f"{kind!r} is none of {', '.join(KINDS)}")
-        values = {"source": "frame"} | ({"value": NO_VALUE} if kind in MOMENTS else {}) | values
-        more = ("kind", "while", "while_for_s", "while_pause_s", "gap_s")
-        more += (*_keys(KINDS[kind]).values(), *_MORE.get(kind, ()))
-    entry = replace(entry, values=values)
-    entry.check_keys(
-        ("id", "version", "severity", "source", "value", "message"),
-        ("query", "condition", "beyond", "limit", "clear_for_s", "names", "apart", *more),
-    )
-    of_kind = _of_kind(entry) if is_stateful else {}
-    _check_meaning(entry)
-    if is_stateful and values["source"] != "frame":
-        raise entry.wrong("source", f"{values['source']!r}: rules of the query {VEHICLES} are about frames")
-    limit: Any = values.get("limit")
-    if ("limit" in entry) != ("beyond" in entry):
-        missing = "beyond" if "limit" in entry else "limit"
-        raise entry.wrong(missing, "is missing: `limit` and `beyond` go together")
-    if type(limit) in (int, float):
-        limit = f"{float(limit)!r}D"
-    ends = values["source"] != "crash" and values.get("kind") not in UNTIMED
-    clear_for_s = values.get("clear_for_s", CLEAR_FOR_S) if ends else None
-    given = {"limit": limit, "beyond": values.get("beyond"), "clear_for_s": clear_for_s}
-    rule = entry.read(Rule, given | of_kind)
+        of_kind = ("kind", "while", "while_for_s", "while_pause_s", "gap_s")
+        of_kind += (*keys_of(KINDS[kind]).values(), *_MORE.get(kind, ()))
+    entry.check_keys((
+        "id", "version", "severity", "source", "value", "message", "query", "condition", "beyond", "limit",
+        "clear_for_s", "names", "apart", *of_kind,
+    ))  # fmt: skip
+    _check_together(entry)
+    given: dict[str, Any] = {}
+    if kind:
+        spec, clear = entry.read(KINDS[kind], _derived(entry)), entry.values.get("clear")
+        is_sql = isinstance(clear, str) and isinstance(spec, Level) and not spec.mean_s
+        given = {"spec": spec, "clear": clear if is_sql else None, "clear_level": None if is_sql else clear}
+    if type(limit) in (int, float) and abs(limit) < 1e300:  # else it is refused, as no text
+        given["limit"] = f"{float(limit)!r}D"
+    if source == "crash" or kind in UNTIMED:
+        given["clear_for_s"] = None
+    rule = entry.read(Rule, given)
     in_order = sorted(rule.escalate, key=attrgetter("limit"), reverse=rule.beyond != "above")
     if [*rule.escalate] != in_order:
         raise entry.wrong("escalate", "is not in order, from the nearest limit on")
     return rule
 
 
-def _check_meaning(entry: Entry) -> None:
-    """Raises ConfigError for a key that says nothing beside the others."""
-    kind, no_limit = entry.values.get("kind"), "limit" not in entry
-    lasts = kind in MOMENTS and entry.values.get("while_for_s")
+def _check_together(entry: Entry) -> None:
+    """Raises ConfigError for a key that others need and that is missing, or that says nothing beside them."""
+    values, no_limit = entry.values, "limit" not in entry
+    kind, source = values.get("kind"), values.get("source")
+    compared = values.get("mean_s") or kind in ("slope", "baseline")
+    for key, is_needed, why in (
+        ("source", kind is None, "`frame` or `crash`"),
+        ("value", kind not in MOMENTS, "the alert shows it"),
+        ("value", values.get("reversal") is not None, "`reversal` looks at its course"),
+        ("limit", compared, "a mean, a slope and a baseline are compared with it"),
+        ("limit", "beyond" in entry, "`limit` and `beyond` go together"),
+        ("beyond", not no_limit, "`limit` and `beyond` go together"),
+        ("while", "while_for_s" in entry, "`while_for_s` is about it"),
+        ("while", "while_pause_s" in entry, "`while_pause_s` is about it"),
+    ):
+        if is_needed and key not in entry:
+            raise entry.wrong(key, f"is missing: {why}")
+    if kind and source not in (None, "frame"):
+        raise entry.wrong("source", f"{source!r}: rules of the query {VEHICLES} are about frames")
+    lasts = kind in MOMENTS and values.get("while_for_s")
     for key, is_so, why in (
         ("apart", "names" not in entry, "without `names`"),
-        ("clear_for_s", entry.values["source"] == "crash", "for a crash: it does not clear by itself"),
+        ("clear_for_s", source == "crash", "for a crash: it does not clear by itself"),
         ("clear_for_s", kind in UNTIMED, f"for kind {kind}: it says when it ends"),
         ("while", kind in UNARMED, f"for kind {kind}: say what must hold in `condition`"),
         ("limit", kind in MOMENTS, f"for kind {kind}: say what must hold in `condition`"),
@@ -468,25 +472,9 @@ def _check_meaning(entry: Entry) -> None:
             raise entry.wrong(key, f"has no meaning {why}")
 
 
-def _of_kind(entry: Entry) -> dict[str, Any]:
-    """Fields of a rule that its kind decides: the kind's own keys, and what `clear` is."""
-    values = entry.values
-    spec: object = entry.read(KINDS[values["kind"]], _derived(entry))
-    if isinstance(spec, Count) and spec.reversal is not None and values["value"] == NO_VALUE:
-        raise entry.wrong("value", "is missing: `reversal` looks at its course")
-    is_mean = isinstance(spec, Level) and spec.mean_s > 0
-    if "limit" not in entry and (is_mean or isinstance(spec, Slope | Baseline)):
-        raise entry.wrong("limit", "is missing: a mean, a slope and a baseline are compared with it")
-    if {"while_for_s", "while_pause_s"} & set(values) and "while" not in entry:
-        raise entry.wrong("while", "is missing: `while_for_s` and `while_pause_s` are about it")
-    clear = values.get("clear")
-    is_sql = isinstance(clear, str) and isinstance(spec, Level) and not is_mean
-    return {"spec": spec, "clear": clear if is_sql else None, "clear_level": None if is_sql else clear}
-
-
 def _derived(entry: Entry) -> dict[str, Any]:
     """Fields of a kind that are not read as they stand: fences, and what the contract says of a value."""
-    kind, signal = entry.values["kind"], BY_NAME.get(str(entry.values["value"]))
+    kind, signal = entry.values["kind"], BY_NAME.get(str(entry.values.get("value")))
     if kind == "geofence":
         if ("fences" in entry) == ("fences_file" in entry):
             raise entry.wrong("fences", "or `fences_file` is wanted, one of them")

@@ -18,8 +18,7 @@ from infra.settings.files import read_yaml
 
 _TERMS: Final = "org.apache.spark.sql.catalyst.expressions"
 """Package of all terms that need no resolution: literals, operators, casts, CASE, LIKE, lambdas, windows."""
-_LISTS: Final = read_yaml(Path(__file__).with_suffix(".yaml"), "what SQL may hold")
-_ALLOWED: Final = {what: frozenset(names) for what, names in _LISTS.items()}
+_ALLOWED: Final = read_yaml(Path(__file__).with_suffix(".yaml"), "what SQL may hold")
 
 Objection = tuple[str, int | None]
 """Why a text is refused, and the line, counted from 1; None where Spark does not tell it."""
@@ -40,9 +39,9 @@ class _Node:
     readable: frozenset[str]
 
 
-def query_objection(spark: SparkSession, statement: str, view: str) -> Objection | None:
+def query_objection(statement: str, view: str) -> Objection | None:
     """The first thing in the statement that is no part of one SELECT over the view; Spark's errors go up."""
-    return _first_objection(spark, _nodes(_parser(spark).parsePlan(statement), True, frozenset((view,))))
+    return _first_objection(statement, frozenset((view,)))
 
 
 def foreign_relation(rows: DataFrame, view: str) -> str | None:
@@ -55,21 +54,10 @@ def foreign_relation(rows: DataFrame, view: str) -> str | None:
 
 def expression(text: str) -> Column:
     """A rule's expression as a column; raises ConfigError for one that does more than compute."""
-    objection = _expression_objection(text)
+    objection = _first_objection(text, frozenset())
     if objection is not None:
         raise ConfigError(f"expression {text!r}: {objection[0]}")
     return F.expr(text)
-
-
-@lru_cache(maxsize=4096)
-def _expression_objection(text: str) -> Objection | None:
-    spark = SparkSession.active()
-    return _first_objection(spark, _nodes(_parser(spark).parseExpression(text), False, frozenset()))
-
-
-def _parser(spark: SparkSession) -> Any:
-    session: Any = spark._jsparkSession
-    return session.sessionState().sqlParser()
 
 
 def _nodes(java: Any, operator: bool, readable: frozenset[str]) -> Iterator[_Node]:
@@ -91,8 +79,13 @@ def _nodes(java: Any, operator: bool, readable: frozenset[str]) -> Iterator[_Nod
         yield from _nodes(java.plan(), True, readable)
 
 
-def _first_objection(spark: SparkSession, nodes: Iterator[_Node]) -> Objection | None:
-    for node in nodes:
+@lru_cache(maxsize=4096)
+def _first_objection(text: str, readable: frozenset[str]) -> Objection | None:
+    """Of a query over what is ``readable``, or of an expression, where that is nothing."""
+    spark: Any = SparkSession.active()
+    parser, is_query = spark._jsparkSession.sessionState().sqlParser(), bool(readable)
+    parsed = parser.parsePlan(text) if is_query else parser.parseExpression(text)
+    for node in _nodes(parsed, is_query, readable):
         reason = _of_operator(node) if node.operator else _of_term(spark, node)
         if reason is not None:
             line = node.java.origin().line()
@@ -112,18 +105,17 @@ def _of_operator(node: _Node) -> str | None:
     return None
 
 
-def _of_term(spark: SparkSession, node: _Node) -> str | None:
+def _of_term(spark: Any, node: _Node) -> str | None:
     if node.kind in _ALLOWED["subqueries"] and not node.readable:
         return "a subquery has no place in a rule"
     if node.kind in ("UnresolvedFunction", "UnresolvedGenerator"):
         is_function = node.kind == "UnresolvedFunction"
         name = ".".join(_each(node.java.nameParts())) if is_function else node.java.name().unquotedString()
-        jvm: Any = spark._jvm
-        registry = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
+        registry = spark._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry
         found = registry.expressions().get(name.lower())
-        known = found.isDefined() and found.get()._1().getGroup() in _ALLOWED["groups"]
-        told = f"function {name.lower()} is not known, or does more than compute from its arguments"
-        return None if known else told
+        if found.isEmpty() or found.get()._1().getGroup() not in _ALLOWED["groups"]:
+            return f"function {name.lower()} is not known, or does more than compute from its arguments"
+        return None
     if node.kind == "UnresolvedAttribute" and node.java.name().lower() in _ALLOWED["environment"]:
         return f"{node.java.name()} tells of the machine, not of the rows"
     if node.kind in _ALLOWED["unresolved"] or node.package.startswith(_TERMS):

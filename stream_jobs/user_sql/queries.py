@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +29,7 @@ from stream_jobs.app.schema import HEAD, IDENTITY, WATERMARK_METADATA
 from stream_jobs.app.session import build_session
 from stream_jobs.app.statements import Table, quoted
 from stream_jobs.frames.batch import in_range, verdicts
-from stream_jobs.frames.plausibility import POSITION, by_sample, plausible_columns
+from stream_jobs.frames.plausibility import POSITION, plausible_columns
 from stream_jobs.frames.reading import FRAME_SCHEMA, HEAD_SCHEMA, read
 from stream_jobs.recovery.ledger import BatchClaims
 from stream_jobs.rules.instant import FRAME
@@ -265,7 +264,7 @@ def _analysed(definition: Definition, records: DataFrame, limits: ClockLimits) -
     """
     spark = records.sparkSession
     try:
-        objection = query_objection(spark, definition.statement, definition.view)
+        objection = query_objection(definition.statement, definition.view)
         if objection is not None:
             raise wrong(definition.path, *objection)
         view(definition, records, limits).createOrReplaceTempView(definition.view)
@@ -330,14 +329,8 @@ def frames_of(
         chosen = pa.array(verdicts(table, received_ms.to_numpy(), limits, batch.column("key")) == OK)
         table = table.filter(chosen).combine_chunks()
         columns = {name: table[name].combine_chunks() for name in HEAD}
-        columns |= {"received_ms": received_ms.filter(chosen), **plausible_columns(table, signals)}
-        n = table["n"].to_numpy()
-        offsets = pa.array(np.concatenate([[0], np.cumsum(n)]), pa.int32())
-        for name in signals:
-            if BY_NAME[name].rate == "fast":
-                values = by_sample(columns[name], n)
-                of_samples = pa.array(values, pa.float64(), mask=np.isnan(values))
-                columns[name] = pa.ListArray.from_arrays(offsets, of_samples)
+        columns["received_ms"] = received_ms.filter(chosen)
+        columns |= plausible_columns(table, signals, whole=True)
         yield pa.RecordBatch.from_pydict(columns)
 
 

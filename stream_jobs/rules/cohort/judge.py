@@ -6,9 +6,10 @@ since 1970, begins of buckets.
 
 import math
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -22,7 +23,7 @@ from stream_jobs.frames.arrays import Floats
 from stream_jobs.maintenance.rollups import NAMES
 from stream_jobs.rules.detect.base import Detection
 from stream_jobs.rules.detect.level import MAD_TO_SD
-from stream_jobs.rules.model import Number, Text, Whole, read_entries
+from stream_jobs.rules.model import Number, Text, Whole, keys_of, read_entries
 from stream_jobs.vehicles import rows
 
 SHIPPED: Final = Path(__file__).with_name("metrics.yaml")
@@ -96,14 +97,11 @@ class Metric:
         return next((side for side in SIDES[self.side] if side * z >= self.z), 0)
 
 
-_KEYS: Final = tuple(each.name for each in fields(Metric))
-
-
 def load_metrics(path: Path | None = None) -> tuple[Metric, ...]:
     """The metrics in ``path``, or those that ship; raises ConfigError naming file, metric and key."""
     found = []
     for entry in read_entries(path or SHIPPED, "cohort metrics", "metrics", "metric"):
-        entry.check_keys(_KEYS[:-2], _KEYS[-2:])
+        entry.check_keys(keys_of(Metric).values())
         metric = entry.read(Metric, {} if "clear_z" in entry else {"clear_z": 1.0})
         if "clear_z" not in entry:
             metric = replace(metric, clear_z=CLEAR_SHARE * metric.z)
@@ -158,17 +156,10 @@ class Cohort(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """All vehicles from ``at_ms`` on; ``values``: metrics by vehicles, NaN: none; ``members``: places."""
+    """All vehicles from ``at_ms`` on, by cohort: of each its values of the metrics, NaN: none."""
 
     at_ms: int
-    vehicles: tuple[str, ...]
-    cohorts: tuple[Cohort, ...]
-    values: Floats
-    members: dict[Cohort, list[int]] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        for place, cohort in enumerate(self.cohorts):
-            self.members.setdefault(cohort, []).append(place)
+    members: Mapping[Cohort, Mapping[str, Sequence[float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,33 +198,30 @@ def residuals(
 ) -> Iterator[Residual]:
     """Those of one bucket; ``hour`` are the buckets of the hour that ends with it, itself among them."""
     for number, metric in enumerate(metrics):
-        for cohort, places in bucket.members.items():
-            known = {bucket.vehicles[place]: float(bucket.values[number, place]) for place in places}
-            known = {vehicle: value for vehicle, value in known.items() if not math.isnan(value)}
+        for cohort in bucket.members:
+            known = _usual(cohort, number, [bucket])
             peers, over = known, "bucket"
             if known and len(known) <= terms.least_others:
                 peers, over = _usual(cohort, number, hour), "hour"
-            if not known or len(peers) <= terms.least_others:
+            if len(peers) <= terms.least_others:
                 continue
-            medians, scales = others(np.array([*peers.values()]))
-            rank = {vehicle: k for k, vehicle in enumerate(peers)}
-            for vehicle, value in known.items():
-                median, scale = float(medians[rank[vehicle]]), float(scales[rank[vehicle]])
-                yield Residual(
-                    metric, vehicle, cohort, bucket.at_ms, value, median, max(scale, metric.floor),
-                    len(peers) - 1, over,
-                )  # fmt: skip
+            medians, scales = (each.tolist() for each in others(np.array([*peers.values()])))
+            for vehicle, median, scale in zip(peers, medians, scales, strict=True):
+                if vehicle in known:
+                    yield Residual(
+                        metric, vehicle, cohort, bucket.at_ms, known[vehicle], median,
+                        max(scale, metric.floor), len(peers) - 1, over,
+                    )  # fmt: skip
 
 
-def _usual(cohort: Cohort, number: int, hour: Iterable[Bucket]) -> dict[str, float]:
-    """The median of each vehicle over its buckets of the hour in this cohort: one vehicle, one value."""
+def _usual(cohort: Cohort, number: int, buckets: Iterable[Bucket]) -> dict[str, float]:
+    """The median of each vehicle over those of the buckets in this cohort: one vehicle, one value."""
     found: dict[str, list[float]] = defaultdict(list)
-    for bucket in hour:
-        for place in bucket.members.get(cohort, ()):
-            value = float(bucket.values[number, place])
-            if not math.isnan(value):
-                found[bucket.vehicles[place]].append(value)
-    return {vehicle: float(np.median(values)) for vehicle, values in sorted(found.items())}
+    for bucket in buckets:
+        for vehicle, values in bucket.members.get(cohort, {}).items():
+            if not math.isnan(values[number]):
+                found[vehicle].append(values[number])
+    return {vehicle: statistics.median(values) for vehicle, values in sorted(found.items())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,21 +310,16 @@ def judge(
 
 def alert_row(news: News, now_ms: int) -> AlertRow:
     """The record; ``now_ms`` stands for its receipt: found long after its bucket, it is marked late."""
-    residual = news.residual
-    value, limit = (None, None) if residual is None else (residual.value, residual.limit(news.state.side))
-    detail, is_over = _evidence(news.metric.unit, residual), residual is None
-    found = Detection(news.event_ms, news.state.since_ms, value, limit, detail=detail, ended=is_over)
+    residual, unit, over = news.residual, news.metric.unit, "over, or not to be compared any more"
+    found = Detection(news.event_ms, news.state.since_ms, None, None, detail=over, ended=True)
+    if residual is not None:
+        cohort, limit = residual.cohort, residual.limit(news.state.side)
+        weather = "" if cohort.ambient_c is None else f", from {cohort.ambient_c} degC"
+        hour = " in the last hour" if residual.over == "hour" else ""
+        detail = (
+            f"{residual.value:.1f} {unit} against {residual.median:.1f} {unit}, the median of "
+            f"{residual.others} others{hour} ({cohort.model}, load band {cohort.load_band}{weather}), "
+            f"z {residual.z:.1f}"
+        )
+        found = replace(found, value=residual.value, limit=limit, detail=detail, ended=False)
     return rows.alert_row(news.metric, found, news.vehicle_id, 0, 0, now_ms)
-
-
-def _evidence(unit: str, residual: Residual | None) -> str:
-    if residual is None:
-        return "over, or not to be compared any more"
-    cohort = residual.cohort
-    weather = "" if cohort.ambient_c is None else f", from {cohort.ambient_c} degC"
-    hour = " in the last hour" if residual.over == "hour" else ""
-    return (
-        f"{residual.value:.1f} {unit} against {residual.median:.1f} {unit}, the median of "
-        f"{residual.others} others{hour} ({cohort.model}, load band {cohort.load_band}{weather}), "
-        f"z {residual.z:.1f}"
-    )

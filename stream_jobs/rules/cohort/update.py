@@ -4,14 +4,15 @@ Findings go to Kafka first; then residuals, memory and how far it got go to the 
 A crash in between finds the same again, with the same ids, and loses nothing.
 """
 
+import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from infra.clients.db import sql_of
@@ -60,21 +61,16 @@ class CohortUpdate:
         """
         terms = self._terms
         length_ms = terms.bucket_min * judge.MINUTE_MS
-        watermarks = fetch(connection, SQL["watermark"], {"wait_s": self._wait_s})
-        if not watermarks:
+        [(final_ms, held_ms)] = fetch(connection, SQL["reached"], {"wait_s": self._wait_s})
+        if final_ms is None:
             return None
-        closed_ms = watermarks[0][0] // length_ms * length_ms
-        held = fetch(connection, SQL["done"])
-        held_ms = held[0][0] if held else None
+        closed_ms = final_ms // length_ms * length_ms
         since_ms = closed_ms - terms.kept_days * DAY_MS if held_ms is None else held_ms
         [(first_ms,)] = fetch(connection, SQL["first"], {"from_ms": since_ms, "until_ms": closed_ms})
-        if first_ms is None:
-            return None
         from_ms = max(first_ms // length_ms * length_ms, -(-since_ms // length_ms) * length_ms)
         until_ms = min(closed_ms, from_ms + AT_ONCE * length_ms)
         [(open_ms,)] = fetch(connection, SQL["open"], {"from_ms": from_ms, "until_ms": until_ms})
-        if open_ms is not None:
-            until_ms = open_ms // length_ms * length_ms
+        until_ms = open_ms // length_ms * length_ms
         if until_ms <= from_ms:
             return None
         past_ms = from_ms - judge.HOUR_MS + length_ms
@@ -116,9 +112,11 @@ def _row(residual: judge.Residual, state: judge.State | None, bucket_min: int) -
 
 def bucket_of(at_ms: int, rows: Sequence[tuple[Any, ...]], terms: Terms) -> judge.Bucket:
     """A bucket out of rows: its begin, vehicle, model, load, ambient temperature, and a value a metric."""
-    cohorts = tuple(judge.cohort_of(model, load, ambient, terms) for _, _, model, load, ambient, *_ in rows)
-    values = np.array([row[5:] for row in rows], np.float64).T
-    return judge.Bucket(at_ms, tuple(row[1] for row in rows), cohorts, values)
+    members: dict[judge.Cohort, dict[str, list[float]]] = defaultdict(dict)
+    for _, vehicle_id, model, load_pct, ambient_c, *found in rows:
+        cohort = judge.cohort_of(model, load_pct, ambient_c, terms)
+        members[cohort][vehicle_id] = [math.nan if value is None else value for value in found]
+    return judge.Bucket(at_ms, members)
 
 
 def rolled() -> str:

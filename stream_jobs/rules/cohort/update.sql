@@ -1,20 +1,19 @@
 -- Statements of update.py.
 
--- name: done
-SELECT (extract(epoch FROM done_until) * 1000)::bigint FROM odograph.cohort_progress
-
--- name: watermark
--- No window that ends before it can change any more, but for late frames that are repaired.
-SELECT (extract(epoch FROM watermark - make_interval(secs => %(wait_s)s)) * 1000)::bigint
-FROM odograph.query_progress WHERE query = 'telemetry' AND watermark IS NOT NULL ORDER BY at DESC LIMIT 1
+-- name: reached
+-- No window that ends before the first can change any more, but for late frames that are repaired; the second is
+-- how far it got. Null where not known.
+SELECT (SELECT (extract(epoch FROM watermark - make_interval(secs => %(wait_s)s)) * 1000)::bigint
+        FROM odograph.query_progress WHERE query = 'telemetry' AND watermark IS NOT NULL ORDER BY at DESC LIMIT 1),
+       (SELECT (extract(epoch FROM done_until) * 1000)::bigint FROM odograph.cohort_progress)
 
 -- name: first
-SELECT (extract(epoch FROM min(bucket)) * 1000)::bigint FROM odograph.vehicle_minute
+SELECT coalesce((extract(epoch FROM min(bucket)) * 1000)::bigint, %(until_ms)s) FROM odograph.vehicle_minute
 WHERE bucket >= to_timestamp(%(from_ms)s / 1000.0) AND bucket < to_timestamp(%(until_ms)s / 1000.0)
 
 -- name: open
 -- The first minute that is not rolled up yet.
-SELECT (extract(epoch FROM min(minute)) * 1000)::bigint FROM odograph.window_change
+SELECT coalesce((extract(epoch FROM min(minute)) * 1000)::bigint, %(until_ms)s) FROM odograph.window_change
 WHERE minute >= to_timestamp(%(from_ms)s / 1000.0) AND minute < to_timestamp(%(until_ms)s / 1000.0)
 
 -- name: states

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.rules.inputs import Answers, RuleEvaluation
-from stream_jobs.rules.model import Rule
+from stream_jobs.rules.inputs import Answers, RuleEvaluation, beyond
+from stream_jobs.rules.model import Baseline, Level, Rule
 from stream_jobs.vehicles.features import Features
 
 Spec = TypeVar("Spec")
+PARTS: Final = 10  # buckets of the time that a mean or a slope is taken over
 AGAIN: float = 0.5  # a raised rule is found again after this share of its clear time
 
 
@@ -48,11 +49,6 @@ class Kept(msgspec.Struct, array_like=True):
     words: list[str] = []
     inner: "Kept | None" = None
 
-    def fits(self, other: "Kept") -> bool:
-        """Whether its records have the fields of the other's."""
-        inside = self.inner is not None and other.inner is not None and self.inner.fits(other.inner)
-        return self.rows.dtype.names == other.rows.dtype.names and (inside or self.inner is other.inner)
-
 
 class Memory:
     """What one detector knows of n vehicles.
@@ -68,7 +64,7 @@ class Memory:
         self.on, self.rows = np.zeros(count, np.bool_), np.zeros(count, kept.rows.dtype)
         self.on[kept.places], self.rows[kept.places] = True, kept.rows
         self.rare, self.words = kept.rare, kept.words
-        self.inner: Memory | None = None if kept.inner is None else Memory(count, kept.inner)
+        self.inner: Memory | None = None
 
     def grow(self, count: int) -> None:
         more = count - len(self.on)
@@ -109,12 +105,9 @@ class Detector(Generic[Spec]):
 
     def memory(self, count: int, kept: Kept | None) -> Memory:
         """What a checkpoint knows of ``count`` vehicles; records of an older detector's are forgotten."""
-        nothing = self.nothing()
-        return Memory(count, kept if kept is not None and kept.fits(nothing) else nothing)
-
-    def nothing(self) -> Kept:
-        """What is remembered before the first frame."""
-        return Kept(np.zeros(0, np.int64), np.zeros(0, self.dtype))
+        if kept is None or kept.rows.dtype.names != self.dtype.names:
+            kept = Kept(np.zeros(0, np.int64), np.zeros(0, self.dtype))
+        return Memory(count, kept)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """Frames that may change or find something, whatever is remembered; and those of them that do so
@@ -151,20 +144,22 @@ HELD: Final = np.dtype(
 Held = npt.NDArray[Any]
 
 
-class Raising:
-    """How long a rule must hold, how long it must be gone, and its further limits.
+class RaisingDetector(Detector[Spec]):
+    """One whose rule must hold for so long, must be gone for so long, and has further limits.
 
-    It holds on over gaps of ``gap_s`` at least. What it is about is what it was about when it was found last,
+    It holds on over gaps of ``gap_ms``. What it is about is what it was about when it was found last,
     ``apart`` when it was found first: that is its part for as long as it holds.
     """
 
-    def __init__(self, rule: Rule, raise_for_s: float = 0.0, gap_s: float = 0.0) -> None:
-        self.above, self.apart = rule.beyond != "below", rule.apart
-        self.raise_for_ms, self.clear_for_ms = ms(raise_for_s), ms(rule.clear_for_s)
-        self.gap_ms = ms(max(rule.gap_s, gap_s))
-        self.clear_level, self.escalate = rule.clear_level, rule.escalate
+    def __init__(self, rule: Rule) -> None:
+        super().__init__(rule)
+        lasting = rule.spec if isinstance(rule.spec, Level | Baseline) else Level()  # others need not last
+        self.raise_for_ms, self.clear_for_ms = ms(lasting.raise_for_s), ms(rule.clear_for_s)
+        # Means of frames without a gap are a part of their time apart, and a frame's distance.
+        self.gap_ms = ms(rule.gap_s + lasting.mean_s / PARTS)
+        self.above = rule.beyond != "below"
 
-    def step(self, memory: Memory, frames: Features, held: Held, now: RuleEvaluation) -> Detections:
+    def raised(self, memory: Memory, frames: Features, held: Held, now: RuleEvaluation) -> Detections:
         """Take in what frames, or means, of k vehicles say of the rule; ``held``: HELD [k], changed in place.
 
         ``now.armed``: whether it may be raised already, it may hold before.
@@ -186,10 +181,10 @@ class Raising:
         raised &= ~off
         waits = h["on"] & ~raised
         bad = waits | (raised & (bad_now | ~clear))
-        beyond_further = sum(beyond(value, limit, self.above) for limit, _ in self.escalate)
+        beyond_further = sum(beyond(value, limit, self.above) > 0 for limit, _ in self.rule.escalate)
         steps = np.maximum(h["step"], beyond_further)
         due = waits & (now.armed[lanes] >= 0) & (at_ms - h["since"] >= self.raise_for_ms)
-        again = at_ms - h["found"] >= AGAIN * self.clear_for_ms
+        again = at_ms - h["found"] >= self.again_ms
         finds = due | (raised & bad & ((steps > h["step"]) | again))
         h["step"] = np.where(finds, steps, h["step"])
         # Back behind its clear level, the last moment that it was not is found once, to end there.
@@ -202,28 +197,25 @@ class Raising:
         found: Detections = []
         for k in np.flatnonzero(finds | ends).tolist():
             lane, step = int(lanes[k]), int(h["step"][k])
-            limit, severity = self.escalate[step - 1] if step else (number(now.limit[lane]), None)
+            limit, severity = self.rule.escalate[step - 1] if step else (number(now.limit[lane]), None)
             at, since, names = int(found_ms[k]), int(h["since"][k]), ", ".join(now.names_of(lane)) or None
             worst, place = None if ends[k] else number(value[k]), int(frames.vehicle[lane])
             if now.names is not None:
                 told = memory.rare.get(place, (None,))
-                if told[0] == since and (self.apart or ends[k]):  # not what ended it
+                if told[0] == since and (self.rule.apart or ends[k]):  # not what ended it
                     names = told[1]
                 memory.rare[place] = (since, names)
-            part = names if self.apart else None
+            part = names if self.rule.apart else None
             found.append((lane, Detection(at, since, worst, limit, severity, names, part)))
         return found
 
     def judged(self, now: RuleEvaluation, value: Floats, off: Floats | float = 0.0) -> RuleEvaluation:
         """``now`` by a value of the kind's own, NaN where there is none, which may be wrong by ``off``."""
-        back = now.limit if self.clear_level is None else self.clear_level
-        holds = answers(beyond(value - off if self.above else value + off, now.limit, self.above))
-        clears = answers(~beyond(value, back, self.above))
-        holds *= ~np.isnan(value + now.limit)
-        clears *= ~np.isnan(value + back)
-        return replace(now, holds=holds, clears=clears, value=value)
+        back = now.limit if self.rule.clear_level is None else self.rule.clear_level
+        holds = beyond(value - off if self.above else value + off, now.limit, self.above)
+        return replace(now, holds=holds, clears=-beyond(value, back, self.above), value=value)
 
-    def waits(self, held: Held) -> Flags:
+    def unraised(self, held: Held) -> Flags:
         """Where it holds already and is not raised yet."""
         waiting: Flags = held["on"] & np.isnan(held["found"])
         return waiting
@@ -247,12 +239,6 @@ def turned(
 def number(value: float | None) -> float | None:
     """A double as rows have it: None where not known."""
     return None if value is None or value != value else float(value)  # noqa: PLR0124  a NaN
-
-
-def beyond(value: Floats, limit: Any, above: bool) -> Flags:
-    """Whether values are on the wrong side of their limits; false where one is not known."""
-    found: Flags = value > limit if above else value < limit
-    return found
 
 
 def answers(flags: Flags) -> Answers:

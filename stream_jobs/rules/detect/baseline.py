@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.rules.detect.base import HELD, Detections, Detector, Memory, Raising
-from stream_jobs.rules.detect.level import PARTS, SERIES, add, mean
+from stream_jobs.rules.detect.base import HELD, Detections, Memory, RaisingDetector, ms
+from stream_jobs.rules.detect.level import SERIES, add, mean
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import Baseline, Rule
 from stream_jobs.vehicles.features import Features
@@ -24,7 +24,7 @@ QUANTILE: Final = np.dtype([("taken", "i8"), ("heights", "f8", (MARKS,)), ("plac
 Histories = npt.NDArray[Any]
 
 
-class BaselineDetector(Detector[Baseline]):
+class BaselineDetector(RaisingDetector[Baseline]):
     """How far a value is from what this vehicle had before; silent until ``warm_up`` values were taken in.
 
     While the rule is raised nothing is learned: a fault must not become the history.
@@ -32,8 +32,7 @@ class BaselineDetector(Detector[Baseline]):
 
     def __init__(self, rule: Rule) -> None:
         super().__init__(rule)
-        gap_s = max(self.spec.pause_s, rule.gap_s + self.spec.mean_s / PARTS)  # of means, as a level's
-        self.raising = Raising(rule, self.spec.raise_for_s, gap_s)
+        self.gap_ms = max(self.gap_ms, ms(self.spec.pause_s))
         self.dtype = self._dtype(1)
 
     def _dtype(self, width: int) -> np.dtype[Any]:
@@ -83,12 +82,12 @@ class BaselineDetector(Detector[Baseline]):
         off = np.where((now.holds > 0) & (slot >= 0), off, np.nan)
         judged, held = ~np.isnan(off), own["held"]
         # A frame that the condition does not let judge breaks what was not raised yet, pauses aside.
-        breaks = ~judged & (now.holds < 0) & self.raising.waits(held)
+        breaks = ~judged & (now.holds < 0) & self.unraised(held)
         held["on"] &= ~(breaks & (now_ms - held["seen"] > 1000 * self.spec.pause_s))
-        found = self.raising.step(memory, frames, held, self.raising.judged(now, off))
+        found = self.raised(memory, frames, held, self.judged(now, off))
         memory.rows[places] = own
         # What waits to be raised bars its own frames from the history, not those that are learned only.
-        barred = held["on"] & ~(self.raising.waits(held) & (now.holds < 0))
+        barred = held["on"] & ~(self.unraised(held) & (now.holds < 0))
         learns = np.flatnonzero((now.learns > 0) & ~barred)
         if learns.size:
             self._learn(memory, places[learns], slot[learns], value[learns], now_ms[learns])
@@ -99,9 +98,10 @@ class BaselineDetector(Detector[Baseline]):
         full = (own["turn"] > 0).all(axis=1) & (slot < 0)
         width = own["turn"].shape[1]
         if full.any() and width < NAMES_MAX:
-            self._widen(memory, min(2 * width, NAMES_MAX))
-            self._learn(memory, places, slot, value, now_ms)
-            return
+            wider = np.zeros(len(memory.rows), self._dtype(min(2 * width, NAMES_MAX)))
+            for name in wider.dtype.names or ():
+                wider[name][tuple(map(slice, memory.rows[name].shape))] = memory.rows[name]
+            memory.rows, own = wider, wider[places]
         lane, fresh = np.arange(len(own)), slot < 0
         slot = np.where(fresh, own["turn"].argmin(axis=1), slot)
         history = own["history"][lane, slot]
@@ -114,12 +114,6 @@ class BaselineDetector(Detector[Baseline]):
         own["history"][lane, slot], own["name_of"][lane, slot] = history, own["name"]
         own["turn"][lane, slot] = own["turns"]
         memory.rows[places] = own
-
-    def _widen(self, memory: Memory, width: int) -> None:
-        before = memory.rows
-        memory.rows = np.zeros(len(before), self._dtype(width))
-        for name in before.dtype.names or ():
-            memory.rows[name][tuple(map(slice, before[name].shape))] = before[name]
 
     def _off(self, history: Any, value: Floats) -> Floats:
         """The distance from the history in the rule's measure; NaN before it is warm."""

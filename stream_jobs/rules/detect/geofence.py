@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,12 +42,11 @@ class GeofenceDetector(Detector[Geofence]):
     def step(self, memory: Memory, frames: Features, now: RuleEvaluation) -> Detections:  # noqa: ARG002  the protocol's
         lat, lon, end_ms = frames["lat_deg"], frames["lon_deg"], frames["end_ms"]
         lanes = np.flatnonzero(~np.isnan(lat) & ~np.isnan(lon))
+        never = (None,) * len(self.spec.fences), (False,) * len(self.spec.fences)
         found: Detections = []
         for lane in lanes.tolist():
             place, here = int(frames.vehicle[lane]), (float(lat[lane]), float(lon[lane]), int(end_ms[lane]))
-            before = memory.rare.get(place)
-            never = (None,) * len(self.spec.fences), (False,) * len(self.spec.fences)
-            was = Was(*here, *never) if before is None else Was(*before)
+            was = Was(*memory.rare.get(place, (*here, *never)))
             if here[2] < was.at_ms:
                 continue
             crossed = [self._cross(fence, was, k, *here) for k, fence in enumerate(self.spec.fences)]
@@ -63,31 +63,25 @@ class GeofenceDetector(Detector[Geofence]):
         before, raised, depth_m = was.inside[k], was.raised[k], _depth_m(fence, end)
         margin_m, no_gap = min(self.spec.margin_m, _reach_m(fence)), to_ms - was.at_ms <= ms(self.rule.gap_s)
         now = depth_m > 0 if abs(depth_m) >= margin_m else before
-        if before is None or now is None:
+        enters = self.spec.on == "enter"
+        if before is None or now is None or (now == before and (now or not enters or not no_gap)):
             return now, raised, ()
+
+        def crossed(part: int) -> bool:
+            return (_depth_m(fence, begin + part / PARTS * (end - begin)) > 0) == (depth_m > 0)
+
+        share = 1.0
         if now == before:
-            if self.spec.on == "exit" or now or not no_gap:
-                return now, raised, ()
             share = _deepest(fence, begin, end)
             if _depth_m(fence, begin + share * (end - begin)) < margin_m:  # a graze
                 return now, raised, ()
-            at_ms = was.at_ms + round(share * (to_ms - was.at_ms))
-            first = Detection(
-                at_ms, at_ms, None, None, detail=f"{fence.name}, passed through", part=fence.name
-            )
-            over = Detection(to_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=True)
-            return now, raised, (first, over)
-        at_ms = to_ms
-        begins_in = _depth_m(fence, begin) > 0
-        if no_gap and begins_in != (depth_m > 0):  # when the border was crossed, by halving the way
-
-            def crossed(part: int) -> bool:
-                return (_depth_m(fence, begin + part / PARTS * (end - begin)) > 0) != begins_in
-
+        elif no_gap and not crossed(0):  # when the border was crossed, by halving the way
             share = bisect_left(range(PARTS), True, key=crossed) / PARTS
-            at_ms = was.at_ms + round(share * (to_ms - was.at_ms))
-        ended = now != (self.spec.on == "enter")
+        at_ms, ended = was.at_ms + round(share * (to_ms - was.at_ms)), now != enters
         found = Detection(at_ms, at_ms, None, None, detail=fence.name, part=fence.name, ended=ended)
+        if now == before:
+            passes = replace(found, detail=f"{fence.name}, passed through", ended=False)
+            return now, raised, (passes, replace(found, event_ms=to_ms))
         return now, not ended, () if ended and not raised else (found,)
 
     def unended(self, memory: Memory, place: int) -> list[tuple[int, str | None]]:

@@ -7,17 +7,16 @@ first, at most PARTS + 1; the last one is open.
 from dataclasses import replace
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from stream_jobs.frames.arrays import Flags, Floats, Ints
 from stream_jobs.rules.detect import base
+from stream_jobs.rules.detect.base import PARTS
 from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import PER_S, Level, Rule, Slope, Unchanged
 from stream_jobs.vehicles.features import Features
 
-PARTS: Final = 10  # buckets of a span
 LEAST_SHARE: Final = 0.5  # of the buckets of a mean so many must have frames
 COVERED: Final = 0.7  # a slope is taken over at least this share of its span
 MAD_TO_SD: Final = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
@@ -31,26 +30,22 @@ _PLACES: Final = np.arange(PARTS + 1)
 LEAST: Final = 2  # complete buckets of a slope that stay, however old: frames may be rare
 
 
-class LevelDetector(base.Detector[Level]):
+class LevelDetector(base.RaisingDetector[Level]):
     """Each frame's own value; nothing is remembered while nothing holds."""
 
     dtype = base.HELD
-
-    def __init__(self, rule: Rule) -> None:
-        super().__init__(rule)
-        self.raising = base.Raising(rule, self.spec.raise_for_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         return (now.holds != 0) | (now.clears > 0), now.holds > 0
 
     def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
         held = memory.rows[frames.vehicle]
-        found = self.raising.step(memory, frames, held, now)
+        found = self.raised(memory, frames, held, now)
         memory.rows[frames.vehicle], memory.on[frames.vehicle] = held, held["on"]
         return found
 
     def waits(self, memory: base.Memory, places: Ints) -> Flags:
-        return self.raising.waits(memory.rows[places])
+        return self.unraised(memory.rows[places])
 
     def later(self, memory: base.Memory, places: Ints, pause_ms: Floats) -> None:
         held = memory.rows[places]
@@ -79,9 +74,11 @@ class ArmedDetector(base.Detector[Any]):
         self.armed_for_ms, self.pause_ms = base.ms(rule.armed_for_s), base.ms(rule.armed_pause_s)
         self.gap_ms, self.inner = base.ms(rule.gap_s), inner
 
-    def nothing(self) -> base.Kept:
+    def memory(self, count: int, kept: base.Kept | None) -> base.Memory:
         """See Detector."""
-        return msgspec.structs.replace(super().nothing(), inner=self.inner.nothing())
+        found = super().memory(count, kept)
+        found.inner = self.inner.memory(count, kept and kept.inner)
+        return found
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         """See Detector: what is not armed and was not leaves nothing."""
@@ -122,17 +119,12 @@ class ArmedDetector(base.Detector[Any]):
     def _arming(self, was: Any, known: Flags, now_ms: Floats, armed: Flags) -> Any:
         """ARMING after a frame; ``known``: that there was one before."""
         now = np.zeros(len(was), ARMING)
-        now["seen"] = now_ms
-        was_off = ~np.isnan(was["off"])
-        passed_ms = now_ms - was["seen"]
-        away_ms = np.where(was_off, now_ms - was["off"], passed_ms)
-        whole = ~was_off & (passed_ms <= self.gap_ms)
-        goes_on = known & (whole | (away_ms <= self.pause_ms))
+        was_off, passed_ms = ~np.isnan(was["off"]), now_ms - was["seen"]
         off_ms = np.where(known, np.where(was_off, was["off"], was["seen"]), now_ms)
-        lasts = known & (now_ms - off_ms <= self.pause_ms)
-        counted = np.where(armed, was["armed"] + whole * passed_ms, was["armed"])
-        now["armed"] = np.where(np.where(armed, goes_on, lasts), counted, 0)
-        now["off"] = np.where(armed, np.nan, off_ms)
+        counts = armed & known & ~was_off & (passed_ms <= self.gap_ms)
+        lasts = counts | (known & (now_ms - off_ms <= self.pause_ms))
+        now["armed"] = np.where(lasts, was["armed"] + counts * passed_ms, 0)
+        now["seen"], now["off"] = now_ms, np.where(armed, np.nan, off_ms)
         return now
 
 
@@ -147,7 +139,7 @@ how often it was 0 for ``rest_s``, and for how many ms it has been 0.
 """
 
 
-class UnchangedDetector(base.Detector[Unchanged]):
+class UnchangedDetector(base.RaisingDetector[Unchanged]):
     """The same value in ``frames`` frames on end and for ``raise_for_s``; a longer gap begins anew.
 
     Frames and time count where the condition holds; another value begins anew wherever it is seen. Where the
@@ -157,18 +149,14 @@ class UnchangedDetector(base.Detector[Unchanged]):
 
     dtype = SAME
 
-    def __init__(self, rule: Rule) -> None:
-        super().__init__(rule)
-        self.raising = base.Raising(rule)
-
     def step(self, memory: base.Memory, frames: Features, now: RuleEvaluation) -> base.Detections:
         same, now_ms = memory.rows[frames.vehicle], frames["end_ms"]
         counts = now.holds > 0
         other = ~memory.on[frames.vehicle] | (now.value != same["value"])
         passed_ms = np.where(memory.on[frames.vehicle], now_ms - same["seen"], np.inf)
-        other |= passed_ms > self.raising.gap_ms
+        other |= passed_ms > self.gap_ms
         moved, least = np.abs(now.value - same["value"]), same["step"]
-        steps = (moved > 0) & (passed_ms <= self.raising.gap_ms) & ((least == 0) | (moved < least))
+        steps = (moved > 0) & (passed_ms <= self.gap_ms) & ((least == 0) | (moved < least))
         same["step"] = np.where(steps, moved, least)
         same["value"], same["seen"] = now.value, now_ms
         same["since"] = np.where(other, now_ms, same["since"] + np.where(counts, 0.0, passed_ms))
@@ -181,7 +169,7 @@ class UnchangedDetector(base.Detector[Unchanged]):
             holds &= self._swung(same, passed_ms, other, np.where(counts, now.limit, np.nan))
         held, judged = same["held"], counts | other
         now = replace(now, holds=base.answers(holds) * judged, clears=base.answers(other) * judged)
-        found = self.raising.step(memory, frames, held, now)
+        found = self.raised(memory, frames, held, now)
         memory.rows[frames.vehicle], memory.on[frames.vehicle] = same, True
         return [(lane, replace(each, limit=None)) for lane, each in found]
 
@@ -208,12 +196,12 @@ class UnchangedDetector(base.Detector[Unchanged]):
 COURSE: Final = np.dtype([("held", base.HELD), ("series", SERIES)])
 
 
-class CourseDetector(base.Detector[Level | Slope]):
+class CourseDetector(base.RaisingDetector[Level | Slope]):
     """The mean over ``span_ms``, or with ``per_s`` the slope, judged whenever a tenth of it is complete.
 
     A mean needs its whole time, and frames in half of its tenths. A slope holds when it is beyond the limit
-    by ``sure`` standard errors, and a gap longer than ``gap_ms`` begins a new series. A frame without a value
-    does not count; where the rule is not looked at at all, it comes to its end.
+    by ``sure`` standard errors, and a gap longer than ``anew_ms`` begins a new series. A frame without a
+    value does not count; where the rule is not looked at at all, it comes to its end.
     """
 
     dtype = COURSE
@@ -222,13 +210,10 @@ class CourseDetector(base.Detector[Level | Slope]):
         super().__init__(rule)
         self.per_s: float | None = None
         if isinstance(self.spec, Slope):
-            self.raising, self.span_ms = base.Raising(rule), base.ms(self.spec.span_s)
             self.per_s, self.sure = PER_S[self.spec.per], self.spec.sure
-            self.gap_ms = max(self.raising.gap_ms, self.span_ms)
+            self.span_ms = base.ms(self.spec.span_s)
+            self.anew_ms = max(self.gap_ms, self.span_ms)
         else:
-            # Means of frames without a gap are a tenth of the span apart, and a frame's distance.
-            gap_s = rule.gap_s + self.spec.mean_s / PARTS
-            self.raising = base.Raising(rule, self.spec.raise_for_s, gap_s)
             self.span_ms = base.ms(self.spec.mean_s)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
@@ -241,7 +226,7 @@ class CourseDetector(base.Detector[Level | Slope]):
         series, held = rows["series"], rows["held"]
         if is_slope:
             last = series["number"][np.arange(len(rows)), np.maximum(series["count"] - 1, 0)]
-            gap = known & (series["count"] > 0) & (now_ms - last * self.span_ms // PARTS > self.gap_ms)
+            gap = known & (series["count"] > 0) & (now_ms - last * self.span_ms // PARTS > self.anew_ms)
             series[gap] = np.zeros((), SERIES)
         complete = add(series, known, now_ms, now.value, self.span_ms, LEAST if is_slope else 0)
         memory.rows[places] = rows
@@ -254,9 +239,9 @@ class CourseDetector(base.Detector[Level | Slope]):
         else:
             steep, error = slope(series[complete], self.span_ms)
             value[complete], off[complete] = steep * self.per_s, self.sure * error * self.per_s
-        now = self.raising.judged(now, value, off)
+        now = self.judged(now, value, off)
         now = replace(now, holds=np.where(known, now.holds, -1), clears=np.where(known, now.clears, 1))
-        found = self.raising.step(memory, frames, held, now)
+        found = self.raised(memory, frames, held, now)
         if is_slope:  # the course of a rule that is not looked at begins anew
             series[~known] = np.zeros((), SERIES)
             memory.on[places[~known]] = held["on"][~known]

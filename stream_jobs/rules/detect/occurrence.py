@@ -187,37 +187,33 @@ class CloneDetector(base.Detector[Clone]):
 
     def arrived(self, memory: base.Memory, frames: Features) -> base.Detections:
         """Take in frames as they arrived, of any vehicles: a place may be in ``frames`` more than once."""
-        places, boot = frames.vehicle, frames["boot_id"]
+        places, came = frames.vehicle, np.zeros(len(frames), BOOT)  # each frame as a boot of one
+        came["boot_id"], came["others_ms"] = frames["boot_id"], -np.inf
+        for name, (feature, _) in SPAN.items():
+            came[name] = frames[feature]
         new = np.flatnonzero(~memory.on[places])[::-1]  # of a place's frames the first one stands
-        if new.size:
-            memory.rows["boot_id"][places[new]] = boot[new]
-            memory.rows["others_ms"][places[new]] = -np.inf
-            for name, (feature, _) in SPAN.items():
-                memory.rows[name][places[new]] = frames[feature][new]
-            memory.on[places[new]] = True
+        memory.rows[places[new]], memory.on[places[new]] = came[new], True
         mine = memory.rows[places]
-        reach_ms = mine["others_ms"] - np.minimum(mine["first_ms"], frames["received_ms"])
+        reach_ms = mine["others_ms"] - np.minimum(mine["first_ms"], came["first_ms"])
+        may_overlap = reach_ms > base.ms(self.spec.overlap_s)
         several = np.zeros(len(memory.on), np.bool_)
-        several[places[(mine["boot_id"] != boot) | (reach_ms > base.ms(self.spec.overlap_s))]] = True
+        several[places[(mine["boot_id"] != came["boot_id"]) | may_overlap]] = True
         alone = ~several[places]
-        for name, (feature, extreme) in SPAN.items():
-            extreme.at(memory.rows[name], places[alone], frames[feature][alone])
-        each = ((lane, self._several(memory, frames, lane)) for lane in np.flatnonzero(~alone).tolist())
+        for name, (_, extreme) in SPAN.items():
+            extreme.at(memory.rows[name], places[alone], came[name][alone])
+        lanes = np.flatnonzero(~alone).tolist()
+        each = ((lane, self._several(memory, int(places[lane]), came[lane].tolist())) for lane in lanes)
         return [(lane, found) for lane, found in each if found is not None]
 
-    def _several(self, memory: base.Memory, frames: Features, lane: int) -> base.Detection | None:
-        """One frame of a vehicle with another boot than the last, or with two that may overlap."""
-        place = int(frames.vehicle[lane])
+    def _several(self, memory: base.Memory, place: int, frame: Sequence[float]) -> base.Detection | None:
+        """One frame (BOOT) of a vehicle with another boot than the last, or with two that may overlap."""
         found_ms, found_over_ms, *others = memory.rare.get(place, (None, 0))
-        rows = [memory.rows[place].tolist()[: len(Boot._fields)], *others]
-        boots = {int(row[0]): Boot(*map(int, row)) for row in rows}
-        boot_id, t0_ms, end_ms, received_ms = (
-            int(frames[name][lane]) for name in ("boot_id", "t0_ms", "end_ms", "received_ms")
-        )
-        mine = boots.pop(boot_id, Boot(boot_id, t0_ms, end_ms, received_ms, received_ms))
+        now, last = (Boot(*map(int, row[:-1])) for row in (frame, memory.rows[place].tolist()))
+        boots = {boot.boot_id: boot for boot in (last, *(Boot(*each) for each in others))}
+        was, end_ms = boots.pop(now.boot_id, now), now.to_ms
         mine = Boot(
-            boot_id, min(mine.from_ms, t0_ms), max(mine.to_ms, end_ms),
-            min(mine.first_ms, received_ms), max(mine.last_ms, received_ms),
+            now.boot_id, min(was.from_ms, now.from_ms), max(was.to_ms, now.to_ms),
+            min(was.first_ms, now.first_ms), max(was.last_ms, now.last_ms),
         )  # fmt: skip
         least_ms = base.ms(self.spec.overlap_s)
         over_ms = max((_overlap_ms(mine, other) for other in boots.values()), default=0)

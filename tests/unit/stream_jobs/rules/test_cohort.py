@@ -35,8 +35,10 @@ SOUND: Final = (88.0, 89.0, 89.5, 90.0, 90.0, 90.5, 91.0, 91.5, 92.0, 90.2, 89.8
 
 
 def bucket(number: int, values: Mapping[str, float], cohorts: Mapping[str, Cohort] | None = None) -> Bucket:
-    of = tuple((cohorts or {}).get(vehicle, VAN) for vehicle in values)
-    return Bucket(number * MINUTES_5, tuple(values), of, np.array([[*values.values()]]))
+    members: dict[Cohort, dict[str, list[float]]] = {}
+    for vehicle, value in values.items():
+        members.setdefault((cohorts or {}).get(vehicle, VAN), {})[vehicle] = [value]
+    return Bucket(number * MINUTES_5, members)
 
 
 def fleet(a: float, more: float = 0.0) -> dict[str, float]:

@@ -127,7 +127,7 @@ def test_what_an_older_detector_remembers_is_forgotten_and_not_misread(tmp_path:
     for more in ({}, {"while": "on", "while_for_s": 0}):
         detector = of_rules([rule(tmp_path, **SAME, **more)])[0]
         old = Kept(np.array([0]), np.ones(1, [("held", HELD), ("value", "f8")]))
-        inside = detector.nothing()
+        inside = detector.memory(0, None).dump()
         kept = old if inside.inner is None else msgspec.structs.replace(inside, inner=old)
         memory = detector.memory(2, kept)
         assert memory.dump().rows.dtype == inside.rows.dtype

@@ -152,6 +152,19 @@ def test_an_expression_that_fails_for_a_frame_is_not_known_of_that_frame_and_end
     assert evaluation(inputs, 0, 1).holds is None
 
 
+def test_inside_of_a_size_a_cast_cuts_off_and_null_has_the_size_minus_one_too(tmp_path: Path) -> None:
+    frames = pa.table({"gear": [2.6, 3.2], "dtc_codes": [["P0217"], ["P0217"]]})
+
+    def sizes(of: str) -> list[float]:
+        mine = rule_of(tmp_path, kind="level", value=f"size({of})", limit=0, beyond="above")
+        found: list[float] = Evaluator((mine,))(frames).values[0].tolist()
+        return found
+
+    second = "CASE WHEN CAST(gear AS INT) = 2 THEN dtc_codes END"
+    assert sizes(second) == [1, -1]
+    assert sizes(f"CASE WHEN size({second}) < 0 THEN array(gear, gear) END") == [-1, 2]
+
+
 def test_a_frame_of_which_no_rule_can_tell_anything_gives_nothing() -> None:
     empty = pa.table({name: pa.nulls(2, _arrow(name)) for name in NAMED}
                      | {name: pa.nulls(2, pa.float64()) for name in HISTORY}

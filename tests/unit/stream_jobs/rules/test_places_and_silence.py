@@ -81,6 +81,9 @@ def test_a_narrow_fence_is_entered_whatever_way_it_lies(tmp_path: Path) -> None:
     [
         ([{"name": "a", "radius_m": 5}], "`fences` 0 {'name': 'a', 'radius_m': 5}: is neither"),
         ([DEPOT, DEPOT], "has a name twice"),
+        ([DEPOT | {"colour": "red"}], "is neither {name, lat_deg, lon_deg, radius_m}"),
+        ([DEPOT | {"radius_m": None}], "`fences` 0.radius_m 0: more than 0 is wanted"),
+        ([YARD | {"polygon": "abc"}], "{name, polygon} of 3 [lat, lon]"),
         ([DEPOT | {"lat_deg": 91}], "`fences` 0.points.0.0 91: at most 90 is wanted"),
         ([{"name": "a", "polygon": [[0, 0], [1, 1]]}], "{name, polygon} of 3 [lat, lon]"),
         ([], "`fences` []: Tuple should have at least 1 item"),

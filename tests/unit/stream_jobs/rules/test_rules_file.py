@@ -84,6 +84,8 @@ def test_the_case_of_a_columns_name_means_nothing_as_in_sql(tmp_path: Path) -> N
         ("beyond: above", "beyond: over", "rule hot: `beyond` 'over': 'above' or 'below' is wanted"),
         ("clear_for_s: 30", "clear_for_s: -1", "rule hot: `clear_for_s` -1: more than 0 is wanted"),
         ("value: coolant_temp_c", "value: 7", "rule hot: `value` 7: a text is wanted"),
+        ("limit: 110", "limit: .nan", "rule hot: `limit` nan: a text is wanted"),
+        ("limit: 110", f"limit: 1{'0' * 400}", "rule hot: `limit` 1000"),
         ("source: frame", "source: crash", "rule hot: `clear_for_s` has no meaning for a crash"),
     ],
 )
