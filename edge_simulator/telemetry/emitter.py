@@ -14,6 +14,7 @@ from edge_simulator.scenario import SAMPLES, Scenario, rate_at
 from edge_simulator.telemetry.encoding import Encoder, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
 from edge_simulator.telemetry.outbox import Outgoing, take_due
+from edge_simulator.truth import TruthLog
 from edge_simulator.vehicle.vehicles import VehicleModel
 from edge_simulator.wireless import radio as link
 from infra.contract.frame import SCHEMA
@@ -81,7 +82,7 @@ class Emitter:
 
     def __init__(
         self, scenario: Scenario, vehicle_ids: Sequence[str], models: Sequence[VehicleModel],
-        instruments: Instruments, radio: np.random.Generator,
+        instruments: Instruments, radio: np.random.Generator, truth: TruthLog,
     ) -> None:  # fmt: skip
         self.scenario, self._ids, self._models, self._instruments = scenario, vehicle_ids, models, instruments
         self.boot_id = scenario.start_ms
@@ -99,7 +100,7 @@ class Emitter:
         self._order = count(1)
         self.queue: list[Outgoing] = []
         self.counts: Counter[str] = Counter()
-        self.radio = link.Radio(scenario, vehicle_ids, powertrains, radio, self.counts)
+        self.radio = link.Radio(scenario, vehicle_ids, powertrains, radio, self.counts, truth)
 
     def sample(self, dt_s: float) -> None:
         self._samples.record(self._instruments.fast(dt_s))

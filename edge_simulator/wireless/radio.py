@@ -14,6 +14,7 @@ import orjson
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.scenario import Scenario
 from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences
+from edge_simulator.truth import TruthLog
 from edge_simulator.wireless.outage import Outages, Store
 from edge_simulator.wireless.settings import FATES, LinkShares
 from infra.contract import frame
@@ -131,8 +132,6 @@ HUGE_BYTES = 10_000_000
 HUGE_EVERY = 500  # one poison message in so many is of HUGE_BYTES
 NEST_DEPTH = 200
 
-Truth = dict[str, Any]
-
 
 def poison(kind: int, vehicle_id: str, payload: bytes) -> bytes:
     """A message nobody can understand, made of a good one.
@@ -159,19 +158,18 @@ class Radio:
 
     def __init__(
         self, sc: Scenario, vehicle_ids: Sequence[str], powertrain: Sequence[str],
-        rng: np.random.Generator, counts: Counter[str],
+        rng: np.random.Generator, counts: Counter[str], truth: TruthLog,
     ) -> None:  # fmt: skip
         self._sc, self._ids, self._powertrain, self._counts = sc, vehicle_ids, powertrain, counts
-        self._rng = rng
+        self._rng, self._truth = rng, truth
         away, ticking, self._doubles = rng.spawn(3)
-        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms, counts, self._report)
+        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms, counts, truth)
         self.sequences = Sequences()
         self.store = Store(sc.link, self._restamp, counts, lambda item: self.sequences.dropped(item.payload))
         self._clocks = Clocks(sc.link, ticking, sc.vehicles)
         self._clones: Clones | None = None
         self._start_ms = sc.start_ms
         self._now_ms = 0
-        self._truth: list[Truth] = []
 
     def step(self, start_ms: int, slot_ms: int, lat: Floats, lon: Floats, on: Bools) -> None:
         """Bring link and clocks to ``slot_ms``, before its frames; ``start_ms`` is always the run's start."""
@@ -184,11 +182,11 @@ class Radio:
             self._counts["free_clocks"] = int(self._clocks.free.sum())
             for source, victim in made.pairs.items():
                 details = {"boot_id": made.boot_id, "moves_like": self._ids[source]}
-                self._report("clone", victim, 0, None, details)
+                self._truth.add("clone", victim, 0, None, details=details)
             for vehicle, error in self._clocks.worst():
-                self._report("clock", vehicle, 0, None, {"cause": "free_running", **error})
+                self._truth.add("clock", vehicle, 0, None, details={"cause": "free_running", **error})
         for vehicle, until_ms in self._clocks.start(on, self._now_ms).items():
-            self._report("clock", vehicle, self._now_ms, until_ms, {"cause": "not_set"})
+            self._truth.add("clock", vehicle, self._now_ms, until_ms, details={"cause": "not_set"})
         self.store.link_back(self._outages.step(self._now_ms, lat, lon), slot_ms)
 
     def fates(self, rows: Ints) -> tuple[Ints, Ints]:
@@ -283,14 +281,3 @@ class Radio:
 
     def counted_clones(self) -> list[tuple[Device, int]]:
         return [] if self._clones is None else self._clones.counted()
-
-    def truth(self) -> list[Truth]:
-        """What became known since the last call."""
-        found, self._truth = self._truth, []
-        return found
-
-    def _report(self, kind: str, vehicle: int, from_ms: int, to_ms: int | None, details: Truth) -> None:
-        self._truth.append({
-            "kind": kind, "vehicle_id": self._ids[vehicle], "from_ms": self._start_ms + from_ms,
-            "to_ms": None if to_ms is None else self._start_ms + to_ms, "details": details,
-        })  # fmt: skip
