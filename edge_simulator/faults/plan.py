@@ -5,6 +5,7 @@ Times count from the run's start.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -203,7 +204,6 @@ def arrivals(wanted: Sequence[Wanted], machine: Machine, rng: np.random.Generato
 
 ON_ROAD_ABOVE_MPS = 7.0
 TICK_MS = 1000  # faults that grow, end or set codes are looked at so often
-NEVER_MS = 1 << 62
 SECOND_SHARE = 0.95  # what the second of two hits in a row takes of the speed that is left
 
 
@@ -229,20 +229,19 @@ class Injector:
         """Trouble codes that the vehicles' own diagnosis has set, by vehicle."""
         self._with_engine: dict[int, tuple[Fault, float]] = {}
         """Faults of engines, and how long each had run before, by vehicle: one has one fault at most."""
-        self._begun = 0
-        self._tick_ms = self._next_ms = NEVER_MS
-        self._plan_next()
+        self._begun = self._second = 0
 
     def due(self, now_ms: int) -> Iterator[tuple[Fault, Pulse | None]]:
         """Faults that begin now, and what hits their vehicles, if anything does.
 
         Grows, ends and diagnoses the others about once a second on the way.
         """
-        if now_ms < self._next_ms or now_ms <= 0:
+        if now_ms <= 0:
             return
-        if now_ms >= self._tick_ms:
+        if now_ms // TICK_MS != self._second:
+            self._second = now_ms // TICK_MS
             self._tick(now_ms)
-        for planned in [f for f in self._waiting if f.onset_ms <= now_ms]:
+        for planned in list(takewhile(lambda fault: fault.onset_ms <= now_ms, self._waiting)):
             fault = self._on_the_move(planned, now_ms)
             if fault is not None:
                 self._waiting.remove(planned)
@@ -253,7 +252,6 @@ class Injector:
                 fault = process.draw(free, now_ms)
                 if fault is not None:
                     yield self._begin(fault, now_ms)
-        self._plan_next()
 
     def close(self, now_ms: int) -> None:
         """The truth of engines with the faults that are there at a run's end."""
@@ -264,10 +262,6 @@ class Injector:
         fault, since_s = self._with_engine.pop(vehicle)
         ran_s = round(float(self._machine.engine_s[vehicle]) - since_s, 1)
         self._truth.add("engine", vehicle, fault.onset_ms, until_ms, what=fault.name, engine_s=ran_s)
-
-    def _plan_next(self) -> None:
-        waiting = [fault.onset_ms for fault in self._waiting[:1]]
-        self._next_ms = min(self._tick_ms, *waiting, *(a.next_ms for a in self._arrivals), NEVER_MS)
 
     def _begin(self, fault: Fault, now_ms: int) -> tuple[Fault, Pulse | None]:
         self._begun += 1
@@ -290,7 +284,6 @@ class Injector:
             self._waiting.sort(key=lambda f: f.onset_ms)
         if case.busy:
             self._running.append(case)
-            self._tick_ms = min(self._tick_ms, now_ms - now_ms % TICK_MS + TICK_MS)
         return fault, felt
 
     def _tick(self, now_ms: int) -> None:
@@ -311,7 +304,6 @@ class Injector:
             self._diagnose(case, now_ms)
             if case.busy:
                 self._running.append(case)
-        self._tick_ms = now_ms - now_ms % TICK_MS + TICK_MS if self._running else NEVER_MS
 
     def _diagnose(self, case: Case, now_ms: int) -> None:
         kind, fault = case.kind, case.fault
