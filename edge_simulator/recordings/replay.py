@@ -24,7 +24,7 @@ from edge_simulator.runfiles import RunFiles, run_name, write_sequences
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.run import RunOptions, Say, Sender, Stopped
-from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences
+from edge_simulator.telemetry.outbox import Device, Outgoing, Spans, sequences
 from infra.contract.errors import ConfigError
 from infra.contract.frame import MAX_INT, SCHEMA
 from infra.contract.verdict import clock_limits
@@ -182,7 +182,8 @@ def run(
         "finished": sent == len(frames) and publisher.owed == 0,
         "drives": list(drives.reports()),
     }  # fmt: skip
-    write_sequences(files.folder, Sequences().rows(iter(ends.items()), ()))
+    none = Spans()
+    write_sequences(files.folder, sequences(ends.items(), lost=none, dropped=none, on_board=none))
     files.sync(summary)
     return summary
 

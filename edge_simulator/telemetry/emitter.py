@@ -13,7 +13,7 @@ from edge_simulator.geo import Bools, Ints, Rows
 from edge_simulator.scenario import SAMPLES, Scenario, rate_at
 from edge_simulator.telemetry.encoding import Encoder, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
-from edge_simulator.telemetry.outbox import Outgoing, take_due
+from edge_simulator.telemetry.outbox import Outgoing, Spans, sequences, take_due
 from edge_simulator.truth import TruthLog
 from edge_simulator.vehicle.vehicles import VehicleModel
 from edge_simulator.wireless import radio as link
@@ -168,7 +168,7 @@ class Emitter:
         heads |= {"boot_id": self.boot_id, "dt_ms": self.scenario.cadence.dt_ms}
         payloads = self._encoder.encode(group, self._samples.window(group), slow, flags, codes, heads)
         for vehicle in rows[fate == link.LOST].tolist():
-            self.radio.sequences.lost((self._ids[vehicle], self.boot_id), int(self._seq[vehicle]))
+            self.radio.lost.add((self._ids[vehicle], self.boot_id), int(self._seq[vehicle]))
         self._seq[group] += 1
         self._queue_frames(rows, fate, due, delay, payloads)
         self.counts["generated"] += len(rows)
@@ -186,7 +186,8 @@ class Emitter:
         own = [((name, self.boot_id), n) for name, n in zip(self._ids, self._seq.tolist(), strict=True)]
         waiting = (*self.queue, *self.radio.store.frames())
         held = (m.payload for m in waiting if m.channel == "telemetry" and not m.copy and m.flag != "poison")
-        return self.radio.sequences.rows([*own, *self.radio.counted_clones()], held)
+        counted, radio = [*own, *self.radio.counted_clones()], self.radio
+        return sequences(counted, lost=radio.lost, dropped=radio.dropped, on_board=Spans(held))
 
     def _group(self, phase: int, slot_ms: int) -> Rows:
         """The vehicles that report in this slot: a slice when all of the slot's do."""

@@ -13,7 +13,7 @@ import orjson
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.scenario import Scenario
-from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences
+from edge_simulator.telemetry.outbox import Device, Outgoing, Spans, identity
 from edge_simulator.truth import TruthLog
 from edge_simulator.wireless.outage import Outages, Store
 from edge_simulator.wireless.settings import FATES, LinkShares
@@ -164,8 +164,10 @@ class Radio:
         self._rng, self._truth = rng, truth
         away, ticking, self._doubles = rng.spawn(3)
         self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms, counts, truth)
-        self.sequences = Sequences()
-        self.store = Store(sc.link, self._restamp, counts, lambda item: self.sequences.dropped(item.payload))
+        self.lost, self.dropped = Spans(), Spans()  # by the link, and by a store on board that is full
+        self.store = Store(
+            sc.link, self._restamp, counts, lambda item: self.dropped.add(*identity(item.payload))
+        )
         self._clocks = Clocks(sc.link, ticking, sc.vehicles)
         self._clones: Clones | None = None
         self._start_ms = sc.start_ms
