@@ -85,7 +85,9 @@ class World:
             self.machine.charging = self.fleet.charging()
             self._run_fine((k - 1) * dt, self._substeps)
             self.emitter.sample(dt / 1000)
-            self.emitter.radio.step(self.scenario.start_ms, slot_ms, st.lat, st.lon, self.fleet.ignition_on())
+            if k == 1:
+                self.emitter.radio.begin(self.scenario.start_ms, st.lat, st.lon)
+            self.emitter.radio.step(slot_ms, st.lat, st.lon, self.fleet.ignition_on())
             if k >= SAMPLES:
                 self.emitter.emit(k, slot_ms, self._injector.codes)
             leaving = self.emitter.take(slot_ms + dt)

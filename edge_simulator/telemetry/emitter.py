@@ -174,19 +174,20 @@ class Emitter:
         self.counts["generated"] += len(rows)
         limit = self.scenario.limit
         room = None if limit is None else max(0, limit - self.counts["generated"])
-        clones = self.radio.clones(rows, payloads, room)
+        clones = list(self.radio.clones.frames(rows, payloads, room))
         self.queue.extend(
             Outgoing(int(due[place]), next(self._order), victim, "telemetry", payload, "clone")
             for place, victim, payload in clones
         )
         self.counts["generated"] += len(clones)
+        self.counts["clone_frames"] += len(clones)
 
     def sequences(self) -> Iterator[dict[str, Any]]:
         """A row a device: how far it counted, and which of its frames did not leave (yet)."""
         own = [((name, self.boot_id), n) for name, n in zip(self._ids, self._seq.tolist(), strict=True)]
         waiting = (*self.queue, *self.radio.store.frames())
         held = (m.payload for m in waiting if m.channel == "telemetry" and not m.copy and m.flag != "poison")
-        counted, radio = [*own, *self.radio.counted_clones()], self.radio
+        counted, radio = [*own, *self.radio.clones.counted()], self.radio
         return sequences(counted, lost=radio.lost, dropped=radio.dropped, on_board=Spans(held))
 
     def _group(self, phase: int, slot_ms: int) -> Rows:

@@ -34,14 +34,13 @@ def simulated(standing: World) -> Callable[..., Story]:
         models = [MODELS[k] for k in standing.specs.model]
         truth, chance = TruthLog(standing.vehicle_ids, START_MS), np.random.default_rng([sc.seed, 7])
         emitter = Emitter(sc, standing.vehicle_ids, models, standing.instruments, chance, truth)
+        emitter.radio.begin(START_MS, fleet.state.lat, fleet.state.lon)
         sent, k, at_ms = [], 0, START_MS
         while k < 9 + 10 * FRAMES and not emitter.limit_reached():
             k += 1
             at_ms = START_MS + 100 * k
             emitter.sample(0.1)
-            emitter.radio.step(
-                emitter.scenario.start_ms, at_ms, fleet.state.lat, fleet.state.lon, fleet.ignition_on()
-            )
+            emitter.radio.step(at_ms, fleet.state.lat, fleet.state.lon, fleet.ignition_on())
             if k >= SAMPLES:
                 emitter.emit(k, at_ms, {})
             sent += emitter.take(at_ms + 100)
