@@ -34,37 +34,33 @@ class ReportingSchedule:
         golden = (5**0.5 - 1) / 2  # in the order of coming on line any first few are spread evenly
         order = np.argsort(np.arange(n) * golden % 1.0, kind="stable")
         self._place = np.argsort(order)
-        self._count = self._wanted(0)
+        self._here = self._place < self._wanted(0)  # who is on line
         self._drove_ms, self._sent_ms = np.full((2, n), NEVER_MS)
         self.everybody = not scenario.stages and scenario.parked_every_ms is None
         """Whether all vehicles report all the time."""
 
     def on_line(self) -> Ints:
-        return np.flatnonzero(self._place < self._count)
+        return np.flatnonzero(self._here)
 
     def advance(self, since_ms: int) -> tuple[Ints, Ints]:
         """Vehicles that come on line and that leave, as the stages want it ``since_ms`` after the start."""
-        before, self._count = self._count, self._wanted(since_ms)
-        if before == self._count:
-            return self._place[:0], self._place[:0]
-        coming = (self._place >= before) & (self._place < self._count)
-        leaving = (self._place >= self._count) & (self._place < before)
-        return np.flatnonzero(coming), np.flatnonzero(leaving)
+        before, self._here = self._here, self._place < self._wanted(since_ms)
+        return np.flatnonzero(self._here & ~before), np.flatnonzero(before & ~self._here)
 
     def reporting(self, rows: slice, parked: Bools, now_ms: int) -> Ints:
         """Which of ``rows`` report now: on line, and under way or with their parked interval over."""
-        every, due = self._sc.parked_every_ms, self._place[rows] < self._count
+        every, due = self._sc.parked_every_ms, self._here[rows]
         if every is not None:
             self._drove_ms[rows] = np.where(parked[rows], self._drove_ms[rows], now_ms)
             trip_ends = now_ms - self._drove_ms[rows] <= self._sc.cadence.interval_ms  # that is reported too
-            due &= trip_ends | (now_ms - self._sent_ms[rows] >= every)
+            due = due & (trip_ends | (now_ms - self._sent_ms[rows] >= every))
         found: Ints = np.flatnonzero(due) + rows.start
         self._sent_ms[found] = now_ms
         return found
 
     def rate(self, parked: Bools) -> float:
         """Frames/s that are due now: of those on line, the ones under way, and rarely the parked ones."""
-        here, interval_ms = self._place < self._count, self._sc.cadence.interval_ms
+        here, interval_ms = self._here, self._sc.cadence.interval_ms
         moving, standing = np.count_nonzero(here & ~parked), np.count_nonzero(here & parked)
         return 1000 * (moving / interval_ms + standing / (self._sc.parked_every_ms or interval_ms))
 
