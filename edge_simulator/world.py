@@ -128,7 +128,7 @@ class World:
             for fault, felt in begun:
                 self.counts["begun_faults"] += 1
                 if felt is not None:
-                    self._boxes.process_impact(fault, felt, now_ms)
+                    self._boxes.process_impact(fault.vehicle, felt, now_ms)
             for record in self._boxes.sealed(now_ms, start_ms, self.emitter.boot_id):
                 self._sealed.append(record)  # it goes out at once, on its own channel
                 self.counts["crashes"] += 1
