@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -168,7 +169,8 @@ def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
         ({"store_full": "both"}, "link.store_full 'both': 'oldest' or 'newest' is wanted"),
         ({"upload_rate": 0}, "link.upload_rate 0: more than 0 is wanted"),
         ({"outage_min_s": 9, "outage_max_s": 5}, "link: outage_min_s 9 is more than outage_max_s 5"),
-        ({"dead_zone_lat_deg": 91}, "link: dead zone at 91.0, 0.0: no such coordinate"),
+        ({"dead_zone_lat_deg": 91}, "link.dead_zone_lat_deg 91: at most 90 is wanted"),
+        ({"dead_zone_lon_deg": math.nan}, "link.dead_zone_lon_deg nan: a finite number is wanted"),
         ({"outage_at_s": -1}, "link.outage_at_s -1: at least 0 is wanted"),
     ],
 )
