@@ -273,9 +273,9 @@ def _collide(case: Case, rng: np.random.Generator) -> pulse.Pulse:
 def _knock(case: Case, _rng: np.random.Generator) -> pulse.Pulse:
     knock = pulse.kerb(case.details["peak_g"], case.details["width_ms"])
     if "wheel" not in case.details:
-        return pulse.Pulse("pothole", knock, 0.2 * knock)
+        return pulse.Pulse(knock, 0.2 * knock)
     side = -1.0 if case.details["wheel"].endswith("l") else 1.0
-    return pulse.Pulse("kerb", 0.3 * knock, side * knock)
+    return pulse.Pulse(0.3 * knock, side * knock)
 
 
 def _brake(case: Case) -> None:

@@ -20,15 +20,15 @@ pytestmark = pytest.mark.slow
 
 START_MS = 1_760_000_000_000
 WIDE = np.zeros(570)
-FRONT = Pulse("barrier", pulse.haversine(-30.0, 110), WIDE)
-LIGHT = Pulse("car_to_car", pulse.haversine(-9.0, 110), WIDE)
-SIDE = Pulse("side", WIDE, pulse.haversine(-25.0, 110))
+FRONT = Pulse(pulse.haversine(-30.0, 110), WIDE)
+LIGHT = Pulse(pulse.haversine(-9.0, 110), WIDE)
+SIDE = Pulse(WIDE, pulse.haversine(-25.0, 110))
 
 
 def then(first: Pulse, second: Pulse, gap_ms: int) -> Pulse:
     """Two pulses in one burst; ``gap_ms`` of quiet are added between them."""
     quiet = np.zeros(gap_ms)
-    return Pulse("two", np.r_[first.long, quiet, second.long], np.r_[first.lat, quiet, second.lat])
+    return Pulse(np.r_[first.long, quiet, second.long], np.r_[first.lat, quiet, second.lat])
 
 
 class Bench:

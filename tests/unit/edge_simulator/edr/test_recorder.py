@@ -19,8 +19,8 @@ SCENE: dict[str, Any] = {
     "vehicle_id": VEHICLE_ID, "boot_id": ZERO_MS - 60_000, "seq": 3, "event_ms": ZERO_MS,
     "lat_deg": 48.1371, "lon_deg": 11.5754, "has_engine": True, "ignition_cycle": 1042,
 }  # fmt: skip
-HARD = pulse.Pulse("barrier", pulse.haversine(-40.0, 110), pulse.haversine(3.0, 110))
-SOFT = pulse.Pulse("barrier", pulse.haversine(-9.0, 110), np.zeros(570))
+HARD = pulse.Pulse(pulse.haversine(-40.0, 110), pulse.haversine(3.0, 110))
+SOFT = pulse.Pulse(pulse.haversine(-9.0, 110), np.zeros(570))
 
 
 def sample(speed_kmh: float, ignition_on: bool = True, **numbers: float) -> dict[str, Any]:
