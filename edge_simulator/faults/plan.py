@@ -5,7 +5,7 @@ Times count from the run's start.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import accumulate, repeat, takewhile
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -176,19 +176,14 @@ class Arrivals:
         self._able = _able(self.kind.needs, machine)
         if not self._able.any():
             raise ConfigError(f"fault {want.name}: no vehicle of this run can have it")
-        self._mean_ms = PER_1000_VEHICLE_HOURS_MS / ((want.rate or 0.0) * int(self._able.sum()))
-        self._at_ms = 0.0
-        self.next_ms = 0
-        self._go_on()
-
-    def _go_on(self) -> None:
-        self._at_ms += float(self._rng.exponential(self._mean_ms))
-        self.next_ms = 1 + int(self._at_ms)
+        mean_ms = PER_1000_VEHICLE_HOURS_MS / ((want.rate or 0.0) * int(self._able.sum()))
+        self._times_ms = accumulate(map(rng.exponential, repeat(mean_ms)))
+        self.next_ms = 1 + int(next(self._times_ms))
 
     def draw(self, free: Bools, now_ms: int) -> Fault | None:
         """The fault that has come, on one of the ``free`` vehicles; None where there is none left."""
         onset_ms = now_ms if self.kind.on_road else self.next_ms
-        self._go_on()
+        self.next_ms = 1 + int(next(self._times_ms))
         candidates = np.flatnonzero(free & self._able)
         if not len(candidates):
             return None
