@@ -208,16 +208,14 @@ def publish(
     return bool(summary["finished"])
 
 
-def make(drives: Convoy, folder: Path, settings: Settings, run_id: str, days: Path | None = None) -> Path:
+def make(drives: Convoy, settings: Settings, run_id: str, days: Path | None = None) -> Path:
     """The day of these drives, frames received at their last samples; one made of the same files is kept.
 
     It may span any number of days. ``days``: where it is to lie, else among the home's generated days. Raises
     ConfigError where a day of that name was made of others.
     """
     day = (days or settings.paths.home.absolute() / "days") / run_name(run_id)
-    names = {one.drive.file for one in drives.drives}
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".csv" and path.stem in names)
-    hashes = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    hashes = {one.name: hashlib.sha256(one.path.read_bytes()).hexdigest() for one in drives.recordings}
     source = {"start": drives.start, "files": hashes}
     if day.exists():
         if orjson.loads((day / "run.json").read_bytes()).get("source") != source:
