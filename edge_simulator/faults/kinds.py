@@ -97,11 +97,6 @@ class Case:
         only = slice(self.i, self.i + 1)
         return float(self.machine.battery_v(~self.fleet.state.parked[only], only)[0])
 
-    @property
-    def busy(self) -> bool:
-        changes = self.level < 1 or self.kind.keeps_on or self.fault.end_ms is not None
-        return changes or (self.kind.seen is not None and not (self.coded and self.kind.latched))
-
 
 LOW_OIL_KPA = (69.0, 207.0)  # floor of the oil pressure at idle and at rated speed (Cummins ISB)
 FLOOR_RPM = (700.0, 2500.0)

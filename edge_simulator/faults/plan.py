@@ -277,8 +277,7 @@ class Injector:
             at_ms = now_ms + details.pop("again_after_ms")
             self._waiting.append(replace(fault, onset_ms=at_ms, full_ms=at_ms, details=details))
             self._waiting.sort(key=lambda f: f.onset_ms)
-        if case.busy:
-            self._running.append(case)
+        self._running.append(case)
         return fault, felt
 
     def _tick(self, now_ms: int) -> None:
@@ -297,8 +296,7 @@ class Injector:
             if case.level < 1 or kind.keeps_on:
                 _apply(case, fault.level(now_ms))
             self._diagnose(case, now_ms)
-            if case.busy:
-                self._running.append(case)
+            self._running.append(case)
 
     def _diagnose(self, case: Case, now_ms: int) -> None:
         kind, fault = case.kind, case.fault
