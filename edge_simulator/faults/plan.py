@@ -266,11 +266,13 @@ class Injector:
             self._with_engine[fault.vehicle] = (fault, float(self._machine.engine_s[fault.vehicle]))
         _apply(case, fault.level(now_ms))
         felt = None if case.kind.impact is None else case.kind.impact(case, self._rng)
-        hit = {} if felt is None else {"delta_v_kmh": round(float(felt.long.sum()) / SAMPLE_HZ * 3.6, 1)}
+        shown = fault.details
+        if felt is not None:
+            shown = shown | {"delta_v_kmh": round(float(felt.long.sum()) / SAMPLE_HZ * 3.6, 1)}
         self._truth.add(
             "fault", fault.vehicle, fault.onset_ms, fault.end_ms, fault_id=f"{fault.name}-{self._begun}",
             fault=fault.name, full_ms=self._truth.start_ms + fault.full_ms, severity=fault.severity,
-            details=fault.details | hit,
+            details=shown,
         )  # fmt: skip
         if "again_after_ms" in fault.details:  # a second hit follows, on the same vehicle
             details = fault.details | {"share_of_speed": SECOND_SHARE, "impact": 2}
