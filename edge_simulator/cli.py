@@ -12,7 +12,7 @@ from infra.settings import settings
 from infra.settings.values import duration_ms
 
 scenarios = typer.Typer(no_args_is_help=True, help="Ready scenarios for odograph simulate --scenario.")
-drives = typer.Typer(no_args_is_help=True, help="Recorded drives.")
+drives = typer.Typer(no_args_is_help=True, help="Look into recorded drives without sending anything.")
 edr = typer.Typer(no_args_is_help=True, help="Event data recorders: what triggers them, and their records.")
 
 Text = str | None
@@ -202,11 +202,6 @@ def check_scenario(file: Annotated[str, Argument(help="a ready scenario or a YAM
     length = "until stopped" if found.frames_per_vehicle is None else f"{found.span_ms / 1000:g} s"
     every = f"every {found.cadence.interval_ms} ms, {found.full_rate:g} frames/s"
     sys.stdout.write(f"{found.vehicles} vehicles, {every}, {length}\n")
-
-
-@drives.callback()
-def _drives() -> None:
-    """Look into recorded drives without sending anything."""
 
 
 @drives.command("check")

@@ -21,7 +21,8 @@ from edge_simulator.runfiles import run_name, write_sequences
 from edge_simulator.scenario import Scenario
 from edge_simulator.sending.run import LINK_COUNTS, Say
 from edge_simulator.telemetry.outbox import Outgoing
-from edge_simulator.world import Truth, World
+from edge_simulator.truth import Row
+from edge_simulator.world import World
 from infra.contract.errors import ConfigError, OdographError
 from infra.contract.topics import HOUR_MS
 from infra.contract.verdict import ClockLimits, clock_limits, verdict
@@ -148,7 +149,7 @@ def make(scenario: Scenario, settings: Settings, run_id: str, say: Say) -> Mappi
     return {"folder": str(folder), **summary}
 
 
-def _batches(world: World, say: Say) -> Iterator[tuple[list[Outgoing], list[Truth]]]:
+def _batches(world: World, say: Say) -> Iterator[tuple[list[Outgoing], list[Row]]]:
     """All that the world sends, and what truly happened; a line now and then on how far the day is."""
     begun, said = time.monotonic(), 0.0
     end_ms = start_ms = world.scenario.start_ms

@@ -46,14 +46,14 @@ class Line:
 def table(profile: Profile, seeds: Sequence[int]) -> list[Line]:
     """Every type at every delta-V, the stone, and every knock, each with all ``seeds``."""
     ring, found = driven(profile), []
-    for delta_v_kmh, bursts in _pulses(seeds):
+    for kind, delta_v_kmh, bursts in _pulses(seeds):
         hits = [_judged(burst, profile, ring) for burst in bursts]
-        wanted = [b.kind == "strike" or (delta_v_kmh is not None and reaches_threshold(b)) for b in bursts]
+        wanted = [kind == "strike" or (delta_v_kmh is not None and reaches_threshold(b)) for b in bursts]
         triggered = [hit for hit in hits if hit is not None]
         max_kmh, max_ms, _, _ = max(triggered, key=lambda hit: abs(hit[0]), default=(None, None, 0, 0))
         peak_g = max(max(np.abs(b.long).max(), np.abs(b.lat).max()) for b in bursts) / G_MPS2
         found.append(Line(
-            bursts[0].kind, delta_v_kmh, len(bursts), sum(wanted), len(triggered),
+            kind, delta_v_kmh, len(bursts), sum(wanted), len(triggered),
             sum((hit is not None) != want for hit, want in zip(hits, wanted, strict=True)),
             round(float(peak_g), 1), max_kmh, max_ms, sum(hit[2] for hit in triggered),
             sum(hit[3] for hit in triggered),
@@ -61,13 +61,13 @@ def table(profile: Profile, seeds: Sequence[int]) -> list[Line]:
     return found
 
 
-def _pulses(seeds: Sequence[int]) -> Iterator[tuple[float | None, list[Pulse]]]:
-    for kind in pulse.KINDS.values():
+def _pulses(seeds: Sequence[int]) -> Iterator[tuple[str, float | None, list[Pulse]]]:
+    for name, kind in pulse.KINDS.items():
         for delta_v_kmh in DELTA_VS_KMH:
-            yield delta_v_kmh, [drawn(kind, delta_v_kmh, np.random.default_rng(k)) for k in seeds]
-    yield STRIKE[0], [strike(*STRIKE)]
-    for draw in KNOCKS.values():
-        yield None, [draw(np.random.default_rng(k)) for k in seeds]
+            yield name, delta_v_kmh, [drawn(kind, delta_v_kmh, np.random.default_rng(k)) for k in seeds]
+    yield "strike", STRIKE[0], [strike(*STRIKE)]
+    for name, draw in KNOCKS.items():
+        yield name, None, [draw(np.random.default_rng(k)) for k in seeds]
 
 
 def _judged(burst: Pulse, profile: Profile, ring: recorder.Ring) -> tuple[int, float, bool, bool] | None:
@@ -118,17 +118,17 @@ def driven(profile: Profile) -> recorder.Ring:
 def strike(delta_v_kmh: float, width_ms: int) -> Pulse:
     """A stone under the car: short and sharp; it may fire a pretensioner below any crash's threshold."""
     long = pulse.haversine(-delta_v_kmh, width_ms)
-    return Pulse("strike", long, np.zeros(len(long)))
+    return Pulse(long, np.zeros(len(long)))
 
 
 def _pothole(rng: np.random.Generator) -> Pulse:
     long = pulse.kerb(float(rng.uniform(2, 6)), float(rng.uniform(5, 20)))
-    return Pulse("pothole", long, 0.4 * float(rng.uniform(-1, 1)) * long)
+    return Pulse(long, 0.4 * float(rng.uniform(-1, 1)) * long)
 
 
 def _kerb_from_the_side(rng: np.random.Generator) -> Pulse:
     lat = pulse.kerb(float(rng.uniform(2, 6)), float(rng.uniform(5, 20))) * float(rng.choice((-1, 1)))
-    return Pulse("kerb", 0.3 * lat, lat)
+    return Pulse(0.3 * lat, lat)
 
 
 def _braking(rng: np.random.Generator) -> Pulse:
@@ -137,7 +137,7 @@ def _braking(rng: np.random.Generator) -> Pulse:
     t = np.arange(n) / pulse.SAMPLE_HZ
     held = -float(rng.uniform(9.0, 10.5)) * np.minimum(t / 0.25, 1.0)
     pulsing = 1 + 0.06 * np.sin(2 * np.pi * float(rng.uniform(5, 10)) * t)
-    return Pulse("braking", held * pulsing, 0.3 * rng.standard_normal(n))
+    return Pulse(held * pulsing, 0.3 * rng.standard_normal(n))
 
 
 def _door_slam(rng: np.random.Generator) -> Pulse:
@@ -145,7 +145,7 @@ def _door_slam(rng: np.random.Generator) -> Pulse:
     t = np.maximum(np.arange(400) - pulse.BEFORE_MS, 0) / pulse.SAMPLE_HZ
     hz, peak_g = float(rng.uniform(30, 80)), float(rng.uniform(1, 3))
     lat = peak_g * G_MPS2 * np.exp(-t / 0.02) * np.sin(2 * np.pi * hz * t)
-    return Pulse("door_slam", np.zeros(len(lat)), lat)
+    return Pulse(np.zeros(len(lat)), lat)
 
 
 def _speed_bump(rng: np.random.Generator) -> Pulse:
@@ -154,7 +154,7 @@ def _speed_bump(rng: np.random.Generator) -> Pulse:
     width = float(rng.uniform(200, 350))
     swing = np.where((t >= 0) & (t < 2 * width), np.sin(2 * np.pi * t / width), 0.0)
     long = -float(rng.uniform(0.3, 0.8)) * G_MPS2 * swing
-    return Pulse("speed_bump", long, np.zeros(len(long)))
+    return Pulse(long, np.zeros(len(long)))
 
 
 KNOCKS: Mapping[str, Callable[[np.random.Generator], Pulse]] = {

@@ -16,6 +16,7 @@ from edge_simulator.motion.fleet import Fleet
 from edge_simulator.motion.ground_truth import GroundTruth
 from edge_simulator.motion.town_day import Day
 from edge_simulator.town.roads import region, towns
+from edge_simulator.truth import TruthLog
 from edge_simulator.vehicle import vehicles
 
 SETTLE_S = 20.0
@@ -33,7 +34,8 @@ def measure(count: int, profile: str, hour: float, step_s: float, steps: int) ->
     built_s = time.process_time() - begun
     for _ in range(int(SETTLE_S / step_s)):
         fleet.step(step_s)
-    watched = GroundTruth([str(k) for k in range(count)], fleet, 0)
+    truth = TruthLog([str(k) for k in range(count)], 0)
+    watched = GroundTruth(truth, fleet, 0)
     plain_s, seen_s = [], []
     for block in range(BLOCKS):
         begun = time.process_time()
@@ -43,6 +45,7 @@ def measure(count: int, profile: str, hour: float, step_s: float, steps: int) ->
         for k in range(block * steps, (block + 1) * steps):
             fleet.step(step_s)
             watched.step(round(1000 * step_s * (k + 1)))
+            truth.take()
         plain_s.append(middle - begun)
         seen_s.append(time.process_time() - middle)
     moved_s = min(plain_s)

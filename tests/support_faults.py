@@ -15,6 +15,7 @@ from edge_simulator.geo import Bools, Floats
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.telemetry.instruments import Instruments
 from edge_simulator.town.roads import city
+from edge_simulator.truth import Row, TruthLog
 from edge_simulator.vehicle import vehicles
 from edge_simulator.vehicle.machine import Machine
 from infra.contract.signals import WHEELS
@@ -38,8 +39,8 @@ class Drive:
     columns: dict[str, Floats]
     codes: list[dict[int, list[str]]] = field(default_factory=list)
     begun: list[faults.Fault] = field(default_factory=list)
-    coded: list[faults.Sequel] = field(default_factory=list)
-    ran: list[faults.Sequel] = field(default_factory=list)
+    truth: list[Row] = field(default_factory=list)
+    """Rows of ground truth; a vehicle's id is its index."""
 
     def __getitem__(self, name: str) -> Floats:
         return self.columns[name]
@@ -71,21 +72,21 @@ def drive(
     machine = Machine(specs, streams[2], ambient_c)
     instruments = Instruments(fleet, machine, streams[3])
     plan = faults.plan(wanted, machine, streams[4], 1000 * seconds, endless=True)
-    injector = faults.Injector(plan, fleet, machine, streams[4], faults.arrivals(wanted, machine, streams[4]))
+    truth = TruthLog([str(k) for k in range(n_vehicles)], 0)
+    coming = faults.arrivals(wanted, machine, streams[4])
+    injector = faults.Injector(plan, fleet, machine, streams[4], coming, truth)
     names = (*COLUMNS, "speed_kmh", "rpm", "on")
     out = Drive(fleet, machine, {name: np.zeros((seconds, n_vehicles)) for name in names})
     fleet.state.started_s[:] = -900.0
     trace = speeds_kmh()
     for t in range(seconds):
         _move(fleet, t, trace)
-        out.begun += [event.fault for event in injector.due(1000 * (t + 1))]
+        out.begun += [fault for fault, _ in injector.due(1000 * (t + 1))]
         machine.step(fleet.state, fleet.ignition_on(), 1.0)
         _note(out, t, instruments)
-        told = injector.told()
-        out.coded += [one for one in told if one.kind == "code"]
-        out.ran += [one for one in told if one.kind == "engine"]
         out.codes.append({vehicle: list(codes) for vehicle, codes in injector.codes.items()})
-    out.ran += injector.close(1000 * seconds)
+    injector.close(1000 * seconds)
+    out.truth += truth.take()
     return out
 
 

@@ -27,28 +27,23 @@ ACROSS_DEG = 10.0  # how far the direction of force strays from the type's axis,
 class Kind(NamedTuple):
     """A type of crash: how long its pulse lasts, on which axis, and to which side it pushes (0: either)."""
 
-    name: str
     width_ms: tuple[int, int]
     axis: str
     sign: int
 
 
 KINDS: Mapping[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind("barrier", (80, 110), "long", -1),
-        Kind("car_to_car", (100, 150), "long", -1),
-        Kind("rear", (100, 140), "long", 1),
-        Kind("pole", (120, 180), "long", -1),
-        Kind("side", (70, 120), "lat", 0),  # its width is an engineering default
-    )
+    "barrier": Kind((80, 110), "long", -1),
+    "car_to_car": Kind((100, 150), "long", -1),
+    "rear": Kind((100, 140), "long", 1),
+    "pole": Kind((120, 180), "long", -1),
+    "side": Kind((70, 120), "lat", 0),  # its width is an engineering default
 }
 
 
 class Pulse(NamedTuple):
     """One burst; ``lat`` is as long as ``long``."""
 
-    kind: str
     long: Floats
     lat: Floats
 
@@ -84,7 +79,7 @@ def crash(kind: Kind, delta_v_kmh: float, width_ms: float, rng: np.random.Genera
     along = with_ringing(haversine(sign * delta_v_kmh, width_ms), rng, share)
     stray_kmh = delta_v_kmh * float(np.tan(np.radians(rng.uniform(-ACROSS_DEG, ACROSS_DEG))))
     across = with_ringing(haversine(stray_kmh, width_ms), rng, share)
-    return Pulse(kind.name, along, across) if kind.axis == "long" else Pulse(kind.name, across, along)
+    return Pulse(along, across) if kind.axis == "long" else Pulse(across, along)
 
 
 def kerb(peak_g: float, width_ms: float) -> Floats:

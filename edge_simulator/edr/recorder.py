@@ -14,8 +14,7 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, Field
 
-from edge_simulator.edr.pulse import FITTED, Axis, Finding, Pulse, events
-from edge_simulator.faults import Fault
+from edge_simulator.edr.pulse import FITTED, Finding, Pulse, events
 from edge_simulator.geo import Bools, Floats
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.telemetry.instruments import Instruments
@@ -150,18 +149,13 @@ class Memory:
 def record(
     profile: Profile, table: Mapping[str, Floats], finding: Finding, event: Event, *,
     vehicle_id: str, boot_id: int, seq: int, event_ms: int, lat_deg: float, lon_deg: float, has_engine: bool,
-    ignition_cycle: int, lost_ms: int | None = None, pulse_mps2: dict[str, Any] | None = None,
+    ignition_cycle: int, pulse_mps2: dict[str, Any] | None = None,
     sign: Callable[[Frame], bytes] | None = None,
 ) -> bytes:  # fmt: skip
-    """The crash message: a sealed record as JSON. ``table`` is the ring's harvest in ``profile``.
-
-    ``lost_ms``: when the power went, after time zero; None: it stayed.
-    """
-    first = event.first
-    fired = {k: ms for k, ms in finding.deployed_ms.items() if lost_ms is None or ms <= lost_ms}
+    """The crash message: a sealed record as JSON. ``table`` is the ring's harvest in ``profile``."""
+    first, fired, long, lat = event.first, finding.deployed_ms, finding.long, finding.lat
     bags = [fired[restraint.name] for restraint in FITTED if restraint.air_bag and restraint.name in fired]
     belt = table["driver_belt_on"][-1 - BELT_MS // profile.dt_ms]
-    long, lat = _until(finding.long, lost_ms), _until(finding.lat, lost_ms)
     pre_crash = {
         name: [None if np.isnan(v) else (int if name in NUMBERS else bool)(v) for v in table[name]]
         for name in PRE_CRASH
@@ -197,7 +191,7 @@ def record(
         "first_crash_id": None if first is None else first.crash_id,
         "event_1_to_2_ms": None if first is None else round((event.zero_ms - first.zero_ms) / 100) * 100,
         "locked": event.locked,
-        "complete": lost_ms is None and not bool(np.isnan(table["speed_kmh"]).any()),
+        "complete": not bool(np.isnan(table["speed_kmh"]).any()),
         "lat_deg": round(lat_deg, 6),
         "lon_deg": round(lon_deg, 6),
     }
@@ -206,15 +200,6 @@ def record(
     if sign is not None:
         return sign(body)
     return orjson.dumps(body | {"sha256": messages.crash_digest(body)})
-
-
-def _until(axis: Axis, lost_ms: int | None) -> Axis:
-    """What was written before the power went; the maximum is then the largest point written."""
-    if lost_ms is None:
-        return axis
-    points = axis.delta_v_kmh[: max(0, lost_ms // DELTA_V_MS) + 1]
-    largest = max(range(len(points)), key=lambda k: abs(points[k]))
-    return Axis(points, points[largest], largest * float(DELTA_V_MS))
 
 
 def raw_pulse(felt: Pulse, from_ms: int, zero_ms: int) -> dict[str, Any]:
@@ -245,8 +230,8 @@ class BlackBoxes:
         self._h_ms = max(1, round(h_ms))
         self._profile, self._sign = PROFILES[setup.profile], sign
         self._ring = Ring(len(vehicle_ids), self._profile.samples, self._profile.dt_ms)
-        self._pending: list[tuple[int, Finding, Fault, dict[str, Any] | None]] = []
-        """Events found: time zero, ms from the run's start, the cause, and what is kept of the pulse."""
+        self._pending: list[tuple[int, Finding, int, dict[str, Any] | None]] = []
+        """Events found: time zero, ms from the run's start, the vehicle, and what is kept of the pulse."""
         self.memories: defaultdict[int, Memory] = defaultdict(Memory)  # by vehicle
 
     def sample(self, now_ms: int) -> None:
@@ -254,12 +239,11 @@ class BlackBoxes:
         if self._ring.due(now_ms):
             self._ring.record(now_ms, self._instruments.pre_crash())
 
-    def process_impact(self, fault: Fault, felt: Pulse, now_ms: int) -> None:
+    def process_impact(self, vehicle: int, felt: Pulse, now_ms: int) -> None:
         """An impact in the step that ended at ``now_ms``; a recorder without ignition sleeps."""
-        i = fault.vehicle
-        if not self._fleet.ignition_on()[i]:
+        if not self._fleet.ignition_on()[vehicle]:
             return
-        spent = self.memories[i].spent
+        spent = self.memories[vehicle].spent
         found = events(felt.long, felt.lat, spent)
         for finding in found:
             spent.update(finding.deployed_ms)
@@ -267,7 +251,7 @@ class BlackBoxes:
             first_ms = found[0].zero_ms
             begin_ms = now_ms - self._h_ms + first_ms % self._h_ms - first_ms
             raw = raw_pulse(felt, first_ms, finding.zero_ms) if self._setup.keep_pulse else None
-            self._pending.append((begin_ms + finding.zero_ms, finding, fault, raw))
+            self._pending.append((begin_ms + finding.zero_ms, finding, vehicle, raw))
 
     def sealed(self, now_ms: int, start_ms: int, boot_id: int) -> Iterator[Sealed]:
         """Records of the events up to ``now_ms``, to be asked for before that moment is sampled.
@@ -277,9 +261,8 @@ class BlackBoxes:
         """
         ready = [event for event in self._pending if event[0] <= now_ms]
         self._pending = [event for event in self._pending if event[0] > now_ms]
-        for zero_ms, finding, fault, raw in ready:
-            i, motion = fault.vehicle, self._fleet.state
-            memory = self.memories[i]
+        for zero_ms, finding, i, raw in ready:
+            memory, motion = self.memories[i], self._fleet.state
             event = memory.store(f"{boot_id}-{memory.sealed}", zero_ms, bool(finding.deployed_ms))
             if event is None:
                 continue
@@ -289,7 +272,7 @@ class BlackBoxes:
                 vehicle_id=self._ids[i], boot_id=boot_id, seq=memory.sealed, event_ms=event_ms,
                 lat_deg=float(motion.lat[i]), lon_deg=float(motion.lon[i]),
                 has_engine=bool(self._has_engine[i]), ignition_cycle=FIRST_CYCLE + i,
-                lost_ms=fault.details.get("power_lost_ms"), pulse_mps2=raw, sign=self._sign,
+                pulse_mps2=raw, sign=self._sign,
             )  # fmt: skip
             memory.sealed += 1
             yield Sealed(i, event_ms + RECORDED_MS, tuple(messages.split_crash(sealed, chunk_bytes)))

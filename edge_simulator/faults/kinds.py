@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from edge_simulator.edr import pulse
-from edge_simulator.edr.pulse import SAMPLE_HZ, Pulse
+from edge_simulator.edr.pulse import Pulse
 from edge_simulator.geo import G_MPS2
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.vehicle import thermal
@@ -44,52 +44,6 @@ class Fault:
         if now_ms >= self.full_ms:
             return 1.0
         return max(0.0, (now_ms - self.onset_ms) / (self.full_ms - self.onset_ms))
-
-
-class Event(NamedTuple):
-    """A fault that begins; ``pulse`` where something hits the vehicle."""
-
-    fault: Fault
-    fault_id: str
-    pulse: Pulse | None = None
-
-    def row(self, vehicle_id: str, start_ms: int) -> dict[str, Any]:
-        """The fault's row of ground truth, written once, when it begins. Times are ms since 1970.
-
-        ``full_ms``: the cause is complete from then on; ``to_ms``: it is gone, None where it stays. Both may
-        lie after the run's end.
-        """
-        fault, details = self.fault, self.fault.details
-        if self.pulse is not None:
-            delta_v_kmh = float(self.pulse.long.sum()) / SAMPLE_HZ * 3.6
-            details = details | {"delta_v_kmh": round(delta_v_kmh, 1)}
-        return {
-            "kind": "fault", "fault_id": self.fault_id, "fault": fault.name, "vehicle_id": vehicle_id,
-            "from_ms": start_ms + fault.onset_ms, "full_ms": start_ms + fault.full_ms,
-            "to_ms": None if fault.end_ms is None else start_ms + fault.end_ms,
-            "severity": fault.severity, "details": details,
-        }  # fmt: skip
-
-
-class Sequel(NamedTuple):
-    """What is known of a fault later. ``code``: the vehicle's own diagnosis set one first, until the repair.
-    ``engine``: for how long the engine ran with a fault of it, for only then can anybody see such a fault.
-    """
-
-    kind: Literal["code", "engine"]
-    what: str
-    fault: Fault
-    from_ms: int
-    to_ms: int | None
-    more: dict[str, Any]
-
-    def row(self, vehicle_id: str, start_ms: int) -> dict[str, Any]:
-        """Its row of ground truth. Times are ms since 1970."""
-        return {
-            "kind": self.kind, "what": self.what, "vehicle_id": vehicle_id,
-            "from_ms": start_ms + self.from_ms,
-            "to_ms": None if self.to_ms is None else start_ms + self.to_ms, **self.more,
-        }  # fmt: skip
 
 
 Draw = Callable[[float, np.random.Generator], Details]
@@ -142,11 +96,6 @@ class Case:
     def volts(self) -> float:
         only = slice(self.i, self.i + 1)
         return float(self.machine.battery_v(~self.fleet.state.parked[only], only)[0])
-
-    @property
-    def busy(self) -> bool:
-        changes = self.level < 1 or self.kind.keeps_on or self.fault.end_ms is not None
-        return changes or (self.kind.seen is not None and not (self.coded and self.kind.latched))
 
 
 LOW_OIL_KPA = (69.0, 207.0)  # floor of the oil pressure at idle and at rated speed (Cummins ISB)
@@ -319,9 +268,9 @@ def _collide(case: Case, rng: np.random.Generator) -> pulse.Pulse:
 def _knock(case: Case, _rng: np.random.Generator) -> pulse.Pulse:
     knock = pulse.kerb(case.details["peak_g"], case.details["width_ms"])
     if "wheel" not in case.details:
-        return pulse.Pulse("pothole", knock, 0.2 * knock)
+        return pulse.Pulse(knock, 0.2 * knock)
     side = -1.0 if case.details["wheel"].endswith("l") else 1.0
-    return pulse.Pulse("kerb", 0.3 * knock, side * knock)
+    return pulse.Pulse(0.3 * knock, side * knock)
 
 
 def _brake(case: Case) -> None:

@@ -5,15 +5,18 @@ Times count from the run's start.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate, repeat, takewhile
 from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from edge_simulator.faults.kinds import KINDS, Case, Event, Fault, Needs, Sequel, Span
+from edge_simulator.edr.pulse import SAMPLE_HZ, Pulse
+from edge_simulator.faults.kinds import KINDS, Case, Fault, Needs, Span
 from edge_simulator.geo import Bools
 from edge_simulator.motion.fleet import Fleet
+from edge_simulator.truth import TruthLog
 from edge_simulator.vehicle.machine import Machine
 from edge_simulator.wireless.settings import Amount, Share
 from infra.contract.errors import ConfigError
@@ -173,19 +176,14 @@ class Arrivals:
         self._able = _able(self.kind.needs, machine)
         if not self._able.any():
             raise ConfigError(f"fault {want.name}: no vehicle of this run can have it")
-        self._mean_ms = PER_1000_VEHICLE_HOURS_MS / ((want.rate or 0.0) * int(self._able.sum()))
-        self._at_ms = 0.0
-        self.next_ms = 0
-        self._go_on()
-
-    def _go_on(self) -> None:
-        self._at_ms += float(self._rng.exponential(self._mean_ms))
-        self.next_ms = 1 + int(self._at_ms)
+        mean_ms = PER_1000_VEHICLE_HOURS_MS / ((want.rate or 0.0) * int(self._able.sum()))
+        self._times_ms = accumulate(map(rng.exponential, repeat(mean_ms)))
+        self.next_ms = 1 + int(next(self._times_ms))
 
     def draw(self, free: Bools, now_ms: int) -> Fault | None:
         """The fault that has come, on one of the ``free`` vehicles; None where there is none left."""
         onset_ms = now_ms if self.kind.on_road else self.next_ms
-        self._go_on()
+        self.next_ms = 1 + int(next(self._times_ms))
         candidates = np.flatnonzero(free & self._able)
         if not len(candidates):
             return None
@@ -201,40 +199,44 @@ def arrivals(wanted: Sequence[Wanted], machine: Machine, rng: np.random.Generato
 
 ON_ROAD_ABOVE_MPS = 7.0
 TICK_MS = 1000  # faults that grow, end or set codes are looked at so often
-NEVER_MS = 1 << 62
 SECOND_SHARE = 0.95  # what the second of two hits in a row takes of the speed that is left
 
 
 class Injector:
     """Applies faults as their time comes. Drained once a step; deterministic.
 
-    ``rng`` rings the body in a crash; ``arrivals`` bring faults at a rate.
+    ``rng`` rings the body in a crash; ``arrivals`` bring faults at a rate. ``truth`` is told of a fault when
+    it begins, of its code when that is set first, and in the end for how long the engine ran with a fault of
+    it, for only then can anybody see such a fault.
     """
 
     def __init__(
         self, faults: Sequence[Fault], fleet: Fleet, machine: Machine, rng: np.random.Generator,
-        arrivals: Sequence[Arrivals] = (),
+        arrivals: Sequence[Arrivals], truth: TruthLog,
     ) -> None:  # fmt: skip
         self._fleet, self._machine, self._rng, self._arrivals = fleet, machine, rng, arrivals
+        self._truth = truth
         self._waiting = list(faults)
         self._taken = np.zeros(fleet.n, dtype=np.bool_)
         self._taken[[f.vehicle for f in faults]] = True
         self._running: list[Case] = []
         self.codes: dict[int, list[str]] = {}
         """Trouble codes that the vehicles' own diagnosis has set, by vehicle."""
-        self._told: list[Sequel] = []
-        self._with_engine: list[tuple[Fault, float]] = []  # faults of engines, and how long each had run
-        self._begun = 0
-        self._tick_ms = self._next_ms = NEVER_MS
-        self._plan_next()
+        self._with_engine: dict[int, tuple[Fault, float]] = {}
+        """Faults of engines, and how long each had run before, by vehicle: one has one fault at most."""
+        self._begun = self._second = 0
 
-    def due(self, now_ms: int) -> Iterator[Event]:
-        """Faults that begin now. Grows, ends and diagnoses the others about once a second on the way."""
-        if now_ms < self._next_ms or now_ms <= 0:
+    def due(self, now_ms: int) -> Iterator[tuple[Fault, Pulse | None]]:
+        """Faults that begin now, and what hits their vehicles, if anything does.
+
+        Grows, ends and diagnoses the others about once a second on the way.
+        """
+        if now_ms <= 0:
             return
-        if now_ms >= self._tick_ms:
+        if now_ms // TICK_MS != self._second:
+            self._second = now_ms // TICK_MS
             self._tick(now_ms)
-        for planned in [f for f in self._waiting if f.onset_ms <= now_ms]:
+        for planned in list(takewhile(lambda fault: fault.onset_ms <= now_ms, self._waiting)):
             fault = self._on_the_move(planned, now_ms)
             if fault is not None:
                 self._waiting.remove(planned)
@@ -245,39 +247,40 @@ class Injector:
                 fault = process.draw(free, now_ms)
                 if fault is not None:
                     yield self._begin(fault, now_ms)
-        self._plan_next()
 
-    def told(self) -> list[Sequel]:
-        """Since the last call: codes set, each fault's once, and how long engines ran with what is mended."""
-        found, self._told = self._told, []
-        return found
+    def close(self, now_ms: int) -> None:
+        """The truth of engines with the faults that are there at a run's end."""
+        for vehicle in [*self._with_engine]:
+            self._engine_ran(vehicle, now_ms)
 
-    def close(self, now_ms: int) -> list[Sequel]:
-        """How long engines ran with the faults that are there at a run's end."""
-        ran_s = ((f, float(self._machine.engine_s[f.vehicle]) - since) for f, since in self._with_engine)
-        return [Sequel("engine", f.name, f, f.onset_ms, now_ms, {"engine_s": round(s, 1)}) for f, s in ran_s]
+    def _engine_ran(self, vehicle: int, until_ms: int) -> None:
+        fault, since_s = self._with_engine.pop(vehicle)
+        ran_s = round(float(self._machine.engine_s[vehicle]) - since_s, 1)
+        self._truth.add("engine", vehicle, fault.onset_ms, until_ms, what=fault.name, engine_s=ran_s)
 
-    def _plan_next(self) -> None:
-        waiting = [fault.onset_ms for fault in self._waiting[:1]]
-        self._next_ms = min(self._tick_ms, *waiting, *(a.next_ms for a in self._arrivals), NEVER_MS)
-
-    def _begin(self, fault: Fault, now_ms: int) -> Event:
+    def _begin(self, fault: Fault, now_ms: int) -> tuple[Fault, Pulse | None]:
         self._begun += 1
         self._taken[fault.vehicle] = True
         case = Case(fault, KINDS[fault.name], self._fleet, self._machine)
         if case.kind.needs not in ("any", "pack"):
-            self._with_engine.append((fault, float(self._machine.engine_s[fault.vehicle])))
+            self._with_engine[fault.vehicle] = (fault, float(self._machine.engine_s[fault.vehicle]))
         _apply(case, fault.level(now_ms))
         felt = None if case.kind.impact is None else case.kind.impact(case, self._rng)
+        shown = fault.details
+        if felt is not None:
+            shown = shown | {"delta_v_kmh": round(float(felt.long.sum()) / SAMPLE_HZ * 3.6, 1)}
+        self._truth.add(
+            "fault", fault.vehicle, fault.onset_ms, fault.end_ms, fault_id=f"{fault.name}-{self._begun}",
+            fault=fault.name, full_ms=self._truth.start_ms + fault.full_ms, severity=fault.severity,
+            details=shown,
+        )  # fmt: skip
         if "again_after_ms" in fault.details:  # a second hit follows, on the same vehicle
             details = fault.details | {"share_of_speed": SECOND_SHARE, "impact": 2}
             at_ms = now_ms + details.pop("again_after_ms")
             self._waiting.append(replace(fault, onset_ms=at_ms, full_ms=at_ms, details=details))
             self._waiting.sort(key=lambda f: f.onset_ms)
-        if case.busy:
-            self._running.append(case)
-            self._tick_ms = min(self._tick_ms, now_ms - now_ms % TICK_MS + TICK_MS)
-        return Event(fault, f"{fault.name}-{self._begun}", felt)
+        self._running.append(case)
+        return fault, felt
 
     def _tick(self, now_ms: int) -> None:
         running, self._running = self._running, []
@@ -289,15 +292,13 @@ class Injector:
                     kind.mend(case)
                 self._taken[fault.vehicle] = False
                 self.codes.pop(fault.vehicle, None)
-                self._told += [told for told in self.close(fault.end_ms) if told.fault is fault]
-                self._with_engine = [pair for pair in self._with_engine if pair[0] is not fault]
+                if fault.vehicle in self._with_engine:
+                    self._engine_ran(fault.vehicle, fault.end_ms)
                 continue
             if case.level < 1 or kind.keeps_on:
                 _apply(case, fault.level(now_ms))
             self._diagnose(case, now_ms)
-            if case.busy:
-                self._running.append(case)
-        self._tick_ms = now_ms - now_ms % TICK_MS + TICK_MS if self._running else NEVER_MS
+            self._running.append(case)
 
     def _diagnose(self, case: Case, now_ms: int) -> None:
         kind, fault = case.kind, case.fault
@@ -315,8 +316,8 @@ class Injector:
         code = str(fault.details.get("code", kind.code))
         self.codes[fault.vehicle] = [code]
         if not case.reported:
-            details = {"details": {"code": code, "fault": fault.name}}
-            self._told.append(Sequel("code", "code", fault, now_ms, fault.end_ms, details))
+            details = {"code": code, "fault": fault.name}
+            self._truth.add("code", fault.vehicle, now_ms, fault.end_ms, what="code", details=details)
         case.reported = True
 
     def _driving(self) -> Bools:

@@ -57,20 +57,36 @@ def kerb(net: RoadNetwork, edge: Ints, share: Floats) -> Floats:
     return np.minimum(first, 0.5 * net.length_m[edge]) + share * room
 
 
+class PlaceKind:
+    """Edges where something is, by town: those of ``mask``, each as likely as its ``weight`` says."""
+
+    def __init__(self, net: RoadNetwork, mask: Bools, weight: Floats) -> None:
+        self._edges, self._first = net.by_town(mask)
+        self._total = np.cumsum(weight[self._edges])
+        self._bounds = np.concatenate([[0.0], self._total])[self._first]
+
+    def draw(self, town: Ints, rng: np.random.Generator) -> Ints:
+        """An edge in each of the towns, by weight."""
+        low, high = self._bounds[town], self._bounds[town + 1]
+        at = np.searchsorted(self._total, low + rng.random(len(town)) * (high - low), side="right")
+        found: Ints = self._edges[np.minimum(at, self._first[town + 1] - 1)]
+        return found
+
+
 class Steady:
     """Everybody drives to random places of the town, all the time, and parks for some minutes in between."""
 
     def __init__(self, net: RoadNetwork, n: int, rng: np.random.Generator) -> None:
         self._net, self._rng = net, rng
         self._town = np.arange(n) % len(net.town_lat)
-        self._streets, self._first = net.by_town(net.road_class != streets.MOTORWAY)
+        self._anywhere = PlaceKind(net, net.road_class != streets.MOTORWAY, np.ones(len(net.length_m)))
 
     def begin(self) -> Start:
         """Spread over the roads, most of them under way."""
         net, rng, n = self._net, self._rng, len(self._town)
-        edge = self._anywhere(self._town)
+        edge = self._anywhere.draw(self._town, rng)
         parked, no = rng.random(n) < PARKED_AT_START, np.zeros(n, dtype=np.bool_)
-        goal = self._anywhere(self._town)
+        goal = self._anywhere.draw(self._town, rng)
         s, parked_for_s = kerb(net, edge, rng.random(n)), rng.uniform(0, 100, n)
         wake_s = np.where(parked, rng.uniform(5, 400, n), np.inf)
         then = (wake_s, goal, kerb(net, goal, rng.random(n)), np.full(n, DRIVE), no, no)
@@ -79,7 +95,7 @@ class Steady:
     def parked(self, rows: Ints, t_s: float) -> Next:
         """A break of about two minutes, then anywhere."""
         n = len(rows)
-        goal = self._anywhere(self._town[rows])
+        goal = self._anywhere.draw(self._town[rows], self._rng)
         wake_s = t_s + np.exp(self._rng.normal(4.9, 0.7, n))
         no = np.zeros(n, dtype=np.bool_)
         return Next(wake_s, goal, kerb(self._net, goal, self._rng.random(n)), np.full(n, DRIVE), no, no)
@@ -87,8 +103,3 @@ class Steady:
     def passing(self, rows: Ints, edge: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:  # noqa: ARG002
         """Everybody stops where the trip ends."""
         return rows[:0], rows[:0], np.empty(0)
-
-    def _anywhere(self, town: Ints) -> Ints:
-        """An edge of each town given, not a motorway."""
-        first, count = self._first[town], np.diff(self._first)[town]
-        return self._streets[first + (self._rng.random(len(town)) * count).astype(np.int64)]

@@ -1,8 +1,8 @@
 """What truly happened on the road: trips, stops, harsh events, edges passed. Rows as they end.
 
-Every row has ``kind``, ``vehicle_id``, ``from_ms``, ``to_ms`` and ``whole``: False where the begin or the end
-was not seen, because the run began or ended meanwhile. ``harsh_near`` is no harsh event, but so near to a
-threshold, of the acceleration or of the speed, that instruments may see one.
+Every row has ``whole``: False where the begin or the end was not seen, because the run began or ended
+meanwhile. ``harsh_near`` is no harsh event, but so near to a threshold, of the acceleration or of the speed,
+that instruments may see one.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ import numpy as np
 from edge_simulator.geo import G_MPS2, Ints
 from edge_simulator.motion.agenda import PURPOSES
 from edge_simulator.motion.fleet import Fleet
+from edge_simulator.truth import TruthLog
 from infra.contract.signals import BY_NAME
 
 KINDS = ("brake", "accelerate", "corner")
@@ -90,7 +91,6 @@ class Harsh:
         return [event for event in events if event.long and not event.outdone]
 
 
-Row = dict[str, Any]
 STOP_MS = 120_000  # A stop is at least this long, as idling is
 STANDING_MPS = 1 / 3.6
 
@@ -113,62 +113,61 @@ class Spells:
 
 
 class GroundTruth:
-    """Watches a fleet. ``vehicle_ids`` as in the messages; ``edges``: edges passed are rows too, and many."""
+    """Watches a fleet. Times are the run's, ms from its start; ``edges`` passed are rows too, and many."""
 
-    def __init__(self, vehicle_ids: Sequence[str], fleet: Fleet, now_ms: int, edges: bool = False) -> None:
+    def __init__(self, truth: TruthLog, fleet: Fleet, now_ms: int, edges: bool = False) -> None:
         st = fleet.state
-        self._ids, self._fleet, self._edges, self._start_ms = vehicle_ids, fleet, edges, 0
+        self._truth, self._fleet, self._edges = truth, fleet, edges
         self._harsh = Harsh(fleet)
         self._trip, self._stop, self._passage = (Spells(fleet, now_ms) for _ in range(3))
         self._parked, self._edge, self._purpose = st.parked, st.edge, st.purpose.copy()
         self._on, self._moves = fleet.ignition_on(), st.v > STANDING_MPS
 
-    def step(self, now_ms: int, start_ms: int = 0) -> list[Row]:
-        """Rows of what ended in the step up to ``now_ms``, their times moved by ``start_ms``."""
-        self._start_ms, st, on = start_ms, self._fleet.state, self._fleet.ignition_on()
+    def step(self, now_ms: int) -> None:
+        """Rows of what ended in the step up to ``now_ms``."""
+        st, on = self._fleet.state, self._fleet.ignition_on()
         moves = st.v > STANDING_MPS
-        rows = self._harsh_rows(self._harsh.step(now_ms))
+        self._harsh_ones(self._harsh.step(now_ms))
         turned = np.flatnonzero((moves != self._moves) | (on != self._on))
         if len(turned):
-            rows += self._stops(turned, now_ms, whole=True)
+            self._stops(turned, now_ms, whole=True)
             self._stop.begin(turned, now_ms)
         changed = np.flatnonzero(st.parked != self._parked)
         ended = changed[~self._parked[changed]]
         if len(changed):
-            rows += self._trips(ended, now_ms, whole=True)
+            self._trips(ended, now_ms, whole=True)
             self._trip.begin(changed, now_ms)
             self._purpose[changed] = st.purpose[changed]
         if self._edges:
             passed = np.flatnonzero(st.edge != self._edge)
-            rows += self._passages(passed, now_ms, whole=True) + self._passages(ended, now_ms, whole=False)
+            self._passages(passed, now_ms, whole=True)
+            self._passages(ended, now_ms, whole=False)
             self._passage.begin(passed, now_ms)
             self._passage.begin(changed, now_ms, whole=False)
         self._parked, self._edge, self._on, self._moves = st.parked, st.edge, on, moves
-        return rows
 
-    def close(self, now_ms: int, start_ms: int = 0) -> list[Row]:
+    def close(self, now_ms: int) -> None:
         """Rows of what goes on at the end, cut there."""
-        self._start_ms = start_ms
         driving = np.flatnonzero(~self._parked)
-        rows = self._harsh_rows(self._harsh.close()) + self._trips(driving, now_ms, whole=False)
-        rows += self._stops(np.arange(self._fleet.n), now_ms, whole=False)
-        return rows + (self._passages(driving, now_ms, whole=False) if self._edges else [])
+        self._harsh_ones(self._harsh.close())
+        self._trips(driving, now_ms, whole=False)
+        self._stops(np.arange(self._fleet.n), now_ms, whole=False)
+        if self._edges:
+            self._passages(driving, now_ms, whole=False)
 
-    def _rows(
-        self, kind: str, rows: Ints, since: Spells, now_ms: int, whole: bool, **more: list[Any]
-    ) -> list[Row]:
-        n = len(rows)
-        table = {
-            "kind": [kind] * n, "vehicle_id": [self._ids[k] for k in rows.tolist()],
-            "from_ms": (since.from_ms[rows] + self._start_ms).tolist(),
-            "to_ms": [now_ms + self._start_ms] * n, "whole": (since.whole[rows] & whole).tolist(), **more,
-        }  # fmt: skip
-        return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
+    def _add(
+        self, kind: str, rows: Ints, since: Spells, now_ms: int, whole: bool, **columns: list[Any]
+    ) -> None:
+        """A row for each vehicle of ``rows``; ``columns`` are [n_rows]."""
+        columns["whole"] = (since.whole[rows] & whole).tolist()
+        for k, vehicle in enumerate(rows.tolist()):
+            more = {name: column[k] for name, column in columns.items()}
+            self._truth.add(kind, vehicle, int(since.from_ms[vehicle]), now_ms, **more)
 
-    def _trips(self, rows: Ints, now_ms: int, whole: bool) -> list[Row]:
+    def _trips(self, rows: Ints, now_ms: int, whole: bool) -> None:
         """Trips, from ignition to parking: distance, from where, to where, what for."""
         st, trip = self._fleet.state, self._trip
-        return self._rows(
+        self._add(
             "trip", rows, trip, now_ms, whole,
             distance_m=np.round(st.odometer_m[rows] - trip.odometer_m[rows], 1).tolist(),
             from_lat=np.round(trip.lat[rows], 6).tolist(), from_lon=np.round(trip.lon[rows], 6).tolist(),
@@ -176,30 +175,31 @@ class GroundTruth:
             purpose=[PURPOSES[k] for k in self._purpose[rows]],
         )  # fmt: skip
 
-    def _stops(self, rows: Ints, now_ms: int, whole: bool) -> list[Row]:
+    def _stops(self, rows: Ints, now_ms: int, whole: bool) -> None:
         """Times of standing still, long enough, with the ignition on or off throughout."""
         stop = self._stop
         rows = rows[~self._moves[rows] & (now_ms - stop.from_ms[rows] >= STOP_MS)]
-        return self._rows(
+        self._add(
             "stop", rows, stop, now_ms, whole,
             ignition_on=self._on[rows].tolist(), parked=self._parked[rows].tolist(),
             lat=np.round(stop.lat[rows], 6).tolist(), lon=np.round(stop.lon[rows], 6).tolist(),
             edge_id=self._edge[rows].tolist(),
         )  # fmt: skip
 
-    def _passages(self, rows: Ints, now_ms: int, whole: bool) -> list[Row]:
+    def _passages(self, rows: Ints, now_ms: int, whole: bool) -> None:
         """Edges passed, distance over the time it took; not whole where a trip began or ended."""
         way_m = self._fleet.state.odometer_m[rows] - self._passage.odometer_m[rows]
         took_s = np.maximum(now_ms - self._passage.from_ms[rows], 1) / 1000
-        return self._rows(
+        self._add(
             "edge", rows, self._passage, now_ms, whole, edge_id=self._edge[rows].tolist(),
             distance_m=np.round(way_m, 1).tolist(), speed_kmh=np.round(3.6 * way_m / took_s, 2).tolist(),
         )  # fmt: skip
 
-    def _harsh_rows(self, events: Sequence[Event]) -> list[Row]:
-        return [{
-            "kind": "harsh_near" if event.near else "harsh", "vehicle_id": self._ids[event.vehicle],
-            "from_ms": event.from_ms + self._start_ms, "to_ms": event.to_ms + self._start_ms,
-            "whole": event.from_ms >= 0, "what": event.what, "peak_g": round(event.peak_mps2 / G_MPS2, 3),
-            "limit_g": round(event.least_mps2 / G_MPS2, 3), "duration_ms": event.to_ms - event.from_ms,
-        } for event in events]  # fmt: skip
+    def _harsh_ones(self, events: Sequence[Event]) -> None:
+        for event in events:
+            kind = "harsh_near" if event.near else "harsh"
+            self._truth.add(
+                kind, event.vehicle, event.from_ms, event.to_ms, whole=event.from_ms >= 0, what=event.what,
+                peak_g=round(event.peak_mps2 / G_MPS2, 3), limit_g=round(event.least_mps2 / G_MPS2, 3),
+                duration_ms=event.to_ms - event.from_ms,
+            )  # fmt: skip

@@ -9,6 +9,7 @@ from edge_simulator.geo import Floats, Ints
 from edge_simulator.motion.dynamics import State
 from edge_simulator.motion.lane import Lane
 from edge_simulator.town.roads import LANES, RoadNetwork
+from edge_simulator.truth import TruthLog
 
 if TYPE_CHECKING:
     from edge_simulator.motion.fleet import Fleet
@@ -92,42 +93,35 @@ LIMP_MPS = 50 / 3.6
 POWER_SHARE = 0.4
 LIMP_SLOWING_MPS2 = 1.0  # who is faster loses speed gently: nothing brakes, the power is gone
 
-Truth = dict[str, Any]
-
 
 class LimpHome:
     """The vehicles in limp home: it changes what drivers can ask of them, so motion needs no new rule."""
 
-    def __init__(self, fleet: "Fleet", vehicle_ids: list[str]) -> None:
-        self._fleet, self._ids = fleet, vehicle_ids
+    def __init__(self, fleet: "Fleet", truth: TruthLog) -> None:
+        self._fleet, self._truth = fleet, truth
         self._wanted: dict[int, Mapping[str, Any]] = {}
-        self._limping: dict[int, Truth] = {}
+        self._limping: dict[int, tuple[int, Mapping[str, Any]]] = {}  # since when (ms), and why
         drivers = fleet.drivers
         self._sound_top_mps, self._sound_pull = drivers.top_mps.copy(), drivers.pull.copy()
         self._v_mps = np.zeros(fleet.n)  # the speed that one who limps may still have
         self.entered = 0
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._wanted or self._limping)
 
     def enter(self, vehicle: int, why: Mapping[str, Any]) -> None:
         """``vehicle`` is to limp from the next step on, unless it does; ``why`` goes into its truth."""
         if vehicle not in self._limping:
             self._wanted.setdefault(vehicle, why)
 
-    def step(self, now_ms: int, start_ms: int, h_s: float) -> list[Truth]:
-        """Begin, slow down, end: the truth of those that ended. Who is off or broken does not begin."""
-        drivers, st, truth = self._fleet.drivers, self._fleet.state, []
+    def step(self, now_ms: int, h_s: float) -> None:
+        """Begin, slow down, end, which is truth then. Who is off or broken does not begin."""
+        if not (self._wanted or self._limping):
+            return
+        drivers, st = self._fleet.drivers, self._fleet.state
         on = self._fleet.ignition_on() & ~st.broken
         for vehicle, why in self._wanted.items():
             if on[vehicle]:
                 self._v_mps[vehicle] = st.v[vehicle]
                 drivers.pull[vehicle] *= POWER_SHARE
-                self._limping[vehicle] = {
-                    "kind": "limp_home", "vehicle_id": self._ids[vehicle], "from_ms": start_ms + now_ms,
-                    "to_ms": None, "details": dict(why),
-                }  # fmt: skip
+                self._limping[vehicle] = (now_ms, why)
                 self.entered += 1
         self._wanted.clear()
         for vehicle in list(self._limping):
@@ -137,9 +131,10 @@ class LimpHome:
             if not on[vehicle]:
                 drivers.top_mps[vehicle] = self._sound_top_mps[vehicle]
                 drivers.pull[vehicle] = self._sound_pull[vehicle]
-                truth.append(self._limping.pop(vehicle) | {"to_ms": start_ms + now_ms})
-        return truth
+                from_ms, why = self._limping.pop(vehicle)
+                self._truth.add("limp_home", vehicle, from_ms, now_ms, details=dict(why))
 
-    def still(self) -> list[Truth]:
+    def close(self) -> None:
         """The truth of those who limp at the run's end."""
-        return [*self._limping.values()]
+        for vehicle, (from_ms, why) in self._limping.items():
+            self._truth.add("limp_home", vehicle, from_ms, None, details=dict(why))

@@ -6,7 +6,7 @@ import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.motion import agenda, diary
-from edge_simulator.motion.agenda import DELIVERY, DEPOT, FARE, HAUL, HOME, RANK, REST, WORK, kerb
+from edge_simulator.motion.agenda import DELIVERY, DEPOT, FARE, HAUL, HOME, RANK, REST, WORK, PlaceKind, kerb
 from edge_simulator.motion.diary import DAY_S, HOUR, TAXI
 from edge_simulator.town import streets
 from edge_simulator.town.roads import RoadNetwork
@@ -17,22 +17,6 @@ RANKS = 8  # of each town
 WORK_M, SHOPS_M = 1600.0, 3500.0  # how far from the middle most work places and shops lie
 DEPOT_AT_M = 5200.0
 ALONG_STEPS = 400
-
-
-class PlaceKind:
-    """Edges where something is, by town: those of ``mask``, each as likely as its ``weight`` says."""
-
-    def __init__(self, net: RoadNetwork, mask: Bools, weight: Floats) -> None:
-        self._edges, self._first = net.by_town(mask)
-        self._total = np.cumsum(weight[self._edges])
-        self._bounds = np.concatenate([[0.0], self._total])[self._first]
-
-    def draw(self, town: Ints, rng: np.random.Generator) -> Ints:
-        """An edge in each of the towns, by weight."""
-        low, high = self._bounds[town], self._bounds[town + 1]
-        at = np.searchsorted(self._total, low + rng.random(len(town)) * (high - low), side="right")
-        found: Ints = self._edges[np.minimum(at, self._first[town + 1] - 1)]
-        return found
 
 
 class Places:

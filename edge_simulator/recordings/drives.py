@@ -117,7 +117,7 @@ class Recording:
     """
 
     def __init__(self, path: Path, header: str, meaning: Meaning) -> None:
-        self.name, self._meaning, wanted = path.stem, meaning, meaning.columns()
+        self.path, self.name, self._meaning, wanted = path, path.stem, meaning, meaning.columns()
         known = {name.lower() for name in wanted}
         found = []
         for delimiter in (meaning.delimiter,) if meaning.delimiter else DELIMITERS:
@@ -166,15 +166,12 @@ class Recording:
             name = f"{self.name}/{vehicle}" if several else self.name
             drive = self._by_vehicle[vehicle] = Drive(name, whose, self.name)
             self.drives.append(drive)
-        row, bad_values = self._row(number, t_ms, cells)
-        drive.rows.append(row)
-        drive.bad_values.extend(f"{number}: {what}" for what in bad_values)
+        self._add_row(drive, number, t_ms, cells)
 
-    def _row(self, line: int, t_ms: int, cells: Sequence[str]) -> tuple[Row, list[str]]:
-        """A line's row, and what in it was no number or out of range."""
+    def _add_row(self, drive: Drive, line: int, t_ms: int, cells: Sequence[str]) -> None:
+        """Add a line's row to its drive; what in it was no number or out of range is a bad value."""
         place, meaning = self._place, self._meaning
         values: dict[str, float | None] = {}
-        wrong = []
         for name, column in meaning.signals.items():
             if column.column not in place:
                 continue
@@ -183,13 +180,13 @@ class Recording:
             inside = value is not None and signal.minimum <= value <= signal.maximum
             values[name] = value if inside else None
             if text and not inside and text.upper() not in meaning.missing:
-                wrong.append(f"{name} {text!r}")
+                drive.bad_values.append(f"{line}: {name} {text!r}")
         if values.get("lat_deg") is None or values.get("lon_deg") is None:  # half a position is none
             values |= {name: None for name in ("lat_deg", "lon_deg") if name in values}
         check, check_kmh = meaning.speed_check, None
         if check is not None and check.column in place:
             check_kmh = _number(cells[place[check.column]].strip(), check, meaning.decimal)
-        return Row(t_ms, values, check_kmh, line), wrong
+        drive.rows.append(Row(t_ms, values, check_kmh, line))
 
     def _utc_ms(self, cells: Sequence[str]) -> tuple[int, str]:
         """UTC time in ms and, where there is none, why. The first format that fits counts."""

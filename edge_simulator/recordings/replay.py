@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,7 +23,7 @@ from edge_simulator.runfiles import RunFiles, run_name, write_sequences
 from edge_simulator.sending.paho_publisher import PahoPublisher
 from edge_simulator.sending.publishing import Publishing
 from edge_simulator.sending.run import RunOptions, Say, Sender, Stopped
-from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences
+from edge_simulator.telemetry.outbox import Device, Outgoing, Spans, sequences
 from infra.contract.errors import ConfigError
 from infra.contract.frame import MAX_INT, SCHEMA
 from infra.contract.verdict import clock_limits
@@ -65,14 +64,12 @@ class Convoy:
             self.shifts_ms.append(shift_ms)
             self.boot_ids.append(boot_id + self.vehicle_ids[:number].count(one.drive.vehicle_id))
 
-    def frames(self) -> list[Outgoing]:
-        """All frames by the wall time they are due at."""
-        items = [item for number in range(len(self.drives)) for item in self._frames(number, received=False)]
-        return sorted(items, key=attrgetter("due_ms"))
+    def frames(self, received: bool = False) -> Iterator[Outgoing]:
+        """All frames by the wall time they are due at; one a drive is in memory.
 
-    def received(self) -> Iterator[Outgoing]:
-        """All frames by the time of their last sample, then they are received; one a drive is in memory."""
-        return heapq.merge(*(self._frames(number, received=True) for number in range(len(self.drives))))
+        ``received``: by the time of their last sample, for then they are received.
+        """
+        return heapq.merge(*(self._frames(number, received) for number in range(len(self.drives))))
 
     def _frames(self, number: int, received: bool) -> Iterator[Outgoing]:
         drive, shift_ms = self.drives[number], self.shifts_ms[number]
@@ -117,8 +114,6 @@ class Convoy:
 
 def convoy(folder: Path, mapping: Path | None, speed: float, start: Start) -> Convoy:
     """The drives of a folder, read and checked whole; raises ConfigError before anything is sent."""
-    if not speed > 0:
-        raise ConfigError(f"--speed {speed:g}: more than 0 is wanted (60: a minute in a second)")
     meaning, files = look_into(folder, mapping)
     drives, origin_ms = [read(file, meaning) for file in files], now_ms()
     if isinstance(start, int) and abs(start - origin_ms) <= NEAR_MS:
@@ -146,7 +141,7 @@ def run(
     options: RunOptions, drives: Convoy, publisher: Publishing, files: RunFiles, say: Say, stopped: Stopped
 ) -> dict[str, Any]:
     """Send all drives, with lines on how far it is; returns the summary, which is also the run's run.json."""
-    frames = drives.frames()
+    frames = sum(len(one.groups()) for one in drives.drives)
     counts, next_s = publisher.counts, time.monotonic() + line_s()
 
     def tick() -> None:
@@ -154,7 +149,7 @@ def run(
         if time.monotonic() >= next_s:
             next_s += line_s()
             say(
-                f"sent {counts.sent['telemetry']} of {len(frames)} frames  in flight {publisher.owed}  "
+                f"sent {counts.sent['telemetry']} of {frames} frames  in flight {publisher.owed}  "
                 f"acked {counts.acked['telemetry']}  reconnects {counts.reconnects}"
             )
 
@@ -164,7 +159,7 @@ def run(
             say(f"{recording.name}: columns without a meaning, not sent: {', '.join(recording.ignored)}")
     sender.send_now(drives.status("online", drives.origin_ms))
     sent, ends = 0, dict[Device, int]()  # how far each recorder counted, by what was sent
-    for item in frames:
+    for item in drives.frames():
         files.frames([item])
         sender.send([item], stopped)
         sent += 1
@@ -179,10 +174,11 @@ def run(
         "lost_on_link": 0, "poison": 0, "crashes": 0, "reconnects": counts.reconnects,
         "puback_ms": {f"p{q}": publisher.latency.quantile_ms(q / 100) for q in (50, 95, 99)},
         "started_ms": drives.origin_ms, "ended_ms": now_ms(),
-        "finished": sent == len(frames) and publisher.owed == 0,
+        "finished": sent == frames and publisher.owed == 0,
         "drives": list(drives.reports()),
     }  # fmt: skip
-    write_sequences(files.folder, Sequences().rows(iter(ends.items()), ()))
+    none = Spans()
+    write_sequences(files.folder, sequences(ends.items(), lost=none, dropped=none, on_board=none))
     files.sync(summary)
     return summary
 
@@ -212,16 +208,14 @@ def publish(
     return bool(summary["finished"])
 
 
-def make(drives: Convoy, folder: Path, settings: Settings, run_id: str, days: Path | None = None) -> Path:
+def make(drives: Convoy, settings: Settings, run_id: str, days: Path | None = None) -> Path:
     """The day of these drives, frames received at their last samples; one made of the same files is kept.
 
     It may span any number of days. ``days``: where it is to lie, else among the home's generated days. Raises
     ConfigError where a day of that name was made of others.
     """
     day = (days or settings.paths.home.absolute() / "days") / run_name(run_id)
-    names = {one.drive.file for one in drives.drives}
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() == ".csv" and path.stem in names)
-    hashes = {path.stem: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    hashes = {one.name: hashlib.sha256(one.path.read_bytes()).hexdigest() for one in drives.recordings}
     source = {"start": drives.start, "files": hashes}
     if day.exists():
         if orjson.loads((day / "run.json").read_bytes()).get("source") != source:
@@ -231,7 +225,7 @@ def make(drives: Convoy, folder: Path, settings: Settings, run_id: str, days: Pa
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     with HourFiles(draft / "telemetry", run_id, drives.vehicle_ids, clock_limits(settings)) as hours:
-        for item in drives.received():
+        for item in drives.frames(received=True):
             hours.take(item)
     spans = [(d.t_ms[0] + k, d.t_ms[-1] + k) for d, k in zip(drives.drives, drives.shifts_ms, strict=True)]
     begin_ms, end_ms = min(begin for begin, _ in spans), max(end for _, end in spans)

@@ -13,7 +13,8 @@ from edge_simulator.geo import Bools, Ints, Rows
 from edge_simulator.scenario import SAMPLES, Scenario, rate_at
 from edge_simulator.telemetry.encoding import Encoder, SampleRing
 from edge_simulator.telemetry.instruments import Instruments
-from edge_simulator.telemetry.outbox import Outgoing, take_due
+from edge_simulator.telemetry.outbox import Outgoing, Spans, sequences, take_due
+from edge_simulator.truth import TruthLog
 from edge_simulator.vehicle.vehicles import VehicleModel
 from edge_simulator.wireless import radio as link
 from infra.contract.frame import SCHEMA
@@ -33,37 +34,33 @@ class ReportingSchedule:
         golden = (5**0.5 - 1) / 2  # in the order of coming on line any first few are spread evenly
         order = np.argsort(np.arange(n) * golden % 1.0, kind="stable")
         self._place = np.argsort(order)
-        self._count = self._wanted(0)
+        self._here = self._place < self._wanted(0)  # who is on line
         self._drove_ms, self._sent_ms = np.full((2, n), NEVER_MS)
         self.everybody = not scenario.stages and scenario.parked_every_ms is None
         """Whether all vehicles report all the time."""
 
     def on_line(self) -> Ints:
-        return np.flatnonzero(self._place < self._count)
+        return np.flatnonzero(self._here)
 
     def advance(self, since_ms: int) -> tuple[Ints, Ints]:
         """Vehicles that come on line and that leave, as the stages want it ``since_ms`` after the start."""
-        before, self._count = self._count, self._wanted(since_ms)
-        if before == self._count:
-            return self._place[:0], self._place[:0]
-        coming = (self._place >= before) & (self._place < self._count)
-        leaving = (self._place >= self._count) & (self._place < before)
-        return np.flatnonzero(coming), np.flatnonzero(leaving)
+        before, self._here = self._here, self._place < self._wanted(since_ms)
+        return np.flatnonzero(self._here & ~before), np.flatnonzero(before & ~self._here)
 
     def reporting(self, rows: slice, parked: Bools, now_ms: int) -> Ints:
         """Which of ``rows`` report now: on line, and under way or with their parked interval over."""
-        every, due = self._sc.parked_every_ms, self._place[rows] < self._count
+        every, due = self._sc.parked_every_ms, self._here[rows]
         if every is not None:
             self._drove_ms[rows] = np.where(parked[rows], self._drove_ms[rows], now_ms)
             trip_ends = now_ms - self._drove_ms[rows] <= self._sc.cadence.interval_ms  # that is reported too
-            due &= trip_ends | (now_ms - self._sent_ms[rows] >= every)
+            due = due & (trip_ends | (now_ms - self._sent_ms[rows] >= every))
         found: Ints = np.flatnonzero(due) + rows.start
         self._sent_ms[found] = now_ms
         return found
 
     def rate(self, parked: Bools) -> float:
         """Frames/s that are due now: of those on line, the ones under way, and rarely the parked ones."""
-        here, interval_ms = self._place < self._count, self._sc.cadence.interval_ms
+        here, interval_ms = self._here, self._sc.cadence.interval_ms
         moving, standing = np.count_nonzero(here & ~parked), np.count_nonzero(here & parked)
         return 1000 * (moving / interval_ms + standing / (self._sc.parked_every_ms or interval_ms))
 
@@ -81,7 +78,7 @@ class Emitter:
 
     def __init__(
         self, scenario: Scenario, vehicle_ids: Sequence[str], models: Sequence[VehicleModel],
-        instruments: Instruments, radio: np.random.Generator,
+        instruments: Instruments, radio: np.random.Generator, truth: TruthLog,
     ) -> None:  # fmt: skip
         self.scenario, self._ids, self._models, self._instruments = scenario, vehicle_ids, models, instruments
         self.boot_id = scenario.start_ms
@@ -99,7 +96,7 @@ class Emitter:
         self._order = count(1)
         self.queue: list[Outgoing] = []
         self.counts: Counter[str] = Counter()
-        self.radio = link.Radio(scenario, vehicle_ids, powertrains, radio, self.counts)
+        self.radio = link.Radio(scenario, vehicle_ids, powertrains, radio, self.counts, truth)
 
     def sample(self, dt_s: float) -> None:
         self._samples.record(self._instruments.fast(dt_s))
@@ -167,25 +164,27 @@ class Emitter:
         heads |= {"boot_id": self.boot_id, "dt_ms": self.scenario.cadence.dt_ms}
         payloads = self._encoder.encode(group, self._samples.window(group), slow, flags, codes, heads)
         for vehicle in rows[fate == link.LOST].tolist():
-            self.radio.sequences.lost((self._ids[vehicle], self.boot_id), int(self._seq[vehicle]))
+            self.radio.lost.add((self._ids[vehicle], self.boot_id), int(self._seq[vehicle]))
         self._seq[group] += 1
         self._queue_frames(rows, fate, due, delay, payloads)
         self.counts["generated"] += len(rows)
         limit = self.scenario.limit
         room = None if limit is None else max(0, limit - self.counts["generated"])
-        clones = self.radio.clones(rows, payloads, room)
+        clones = list(self.radio.clones.frames(rows, payloads, room))
         self.queue.extend(
             Outgoing(int(due[place]), next(self._order), victim, "telemetry", payload, "clone")
             for place, victim, payload in clones
         )
         self.counts["generated"] += len(clones)
+        self.counts["clone_frames"] += len(clones)
 
     def sequences(self) -> Iterator[dict[str, Any]]:
         """A row a device: how far it counted, and which of its frames did not leave (yet)."""
         own = [((name, self.boot_id), n) for name, n in zip(self._ids, self._seq.tolist(), strict=True)]
         waiting = (*self.queue, *self.radio.store.frames())
         held = (m.payload for m in waiting if m.channel == "telemetry" and not m.copy and m.flag != "poison")
-        return self.radio.sequences.rows([*own, *self.radio.counted_clones()], held)
+        counted, radio = [*own, *self.radio.clones.counted()], self.radio
+        return sequences(counted, lost=radio.lost, dropped=radio.dropped, on_board=Spans(held))
 
     def _group(self, phase: int, slot_ms: int) -> Rows:
         """The vehicles that report in this slot: a slice when all of the slot's do."""

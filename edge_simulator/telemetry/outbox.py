@@ -39,7 +39,6 @@ def take_due(queue: list[Outgoing], until_ms: float = inf) -> list[Outgoing]:
 
 
 Device = tuple[str, int]  # vehicle id and boot id: what counts on its own
-Spans = defaultdict[Device, list[list[int]]]  # sequence numbers
 
 _HEAD = re.compile(rb'"vehicle_id":"([^"]+)","boot_id":(\d+),"seq":(\d+)')
 HEAD_BYTES = 160  # a frame's head lies within so many bytes
@@ -52,34 +51,24 @@ def identity(payload: bytes) -> tuple[Device, int]:
     return (found[1].decode(), int(found[2])), int(found[3])
 
 
-class Sequences:
-    """Frames that never left: lost by the link, or pushed out of a store on board."""
+class Spans(defaultdict[Device, list[list[int]]]):
+    """Sequence numbers of devices as ranges, both ends included, in the order in which they came."""
 
-    def __init__(self) -> None:
-        self._lost: Spans = defaultdict(list)
-        self._dropped: Spans = defaultdict(list)
+    def __init__(self, payloads: Iterable[bytes] = ()) -> None:
+        super().__init__(list)
+        for payload in payloads:
+            self.add(*identity(payload))
 
-    def lost(self, device: Device, seq: int) -> None:
-        _extend(self._lost[device], seq)
-
-    def dropped(self, payload: bytes) -> None:
-        device, seq = identity(payload)
-        _extend(self._dropped[device], seq)
-
-    def rows(self, counted: Iterable[tuple[Device, int]], held: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-        """A row a device: ``counted`` says how far each got, ``held`` are the frames still on board."""
-        kept: Spans = defaultdict(list)
-        for payload in held:
-            device, seq = identity(payload)
-            _extend(kept[device], seq)
-        for device, next_seq in counted:
-            spans = {"lost": self._lost, "dropped": self._dropped, "on_board": kept}
-            head = {"vehicle_id": device[0], "boot_id": device[1], "next_seq": next_seq}
-            yield head | {name: merged(by_device.get(device, ())) for name, by_device in spans.items()}
+    def add(self, device: Device, seq: int) -> None:
+        ranges = self[device]
+        if ranges and ranges[-1][1] == seq - 1:
+            ranges[-1][1] = seq
+        else:
+            ranges.append([seq, seq])
 
 
-def _extend(ranges: list[list[int]], seq: int) -> None:
-    if ranges and ranges[-1][1] == seq - 1:
-        ranges[-1][1] = seq
-    else:
-        ranges.append([seq, seq])
+def sequences(counted: Iterable[tuple[Device, int]], **gone: Spans) -> Iterator[dict[str, Any]]:
+    """A row a device: ``counted`` says how far each got, ``gone`` which frames did not leave, and why."""
+    for device, next_seq in counted:
+        head = {"vehicle_id": device[0], "boot_id": device[1], "next_seq": next_seq}
+        yield head | {why: merged(spans.get(device, ())) for why, spans in gone.items()}

@@ -10,33 +10,29 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from edge_simulator.geo import Bools, Floats, Ints, metres_per_degree
 from edge_simulator.telemetry.outbox import Outgoing
+from edge_simulator.truth import TruthLog
 from edge_simulator.wireless.settings import LinkShares
 
 FIRST_WITHIN = 0.5  # the first outage begins in this part of the run (of the mean gap, if shorter)
 ZONE_CHECK_MS = 1000
 Restamp = Callable[[Outgoing, int], int]  # the time its device reads when a frame leaves at a moment, ms
-Report = Callable[[str, int, int, int | None, dict[str, Any]], None]
 
 _SENT = re.compile(rb'"sent_ms":-?\d+')
 
 
 class Outages:
-    """Keeps who is offline. ``rng`` is its own; ``n`` vehicles, a run of ``span_ms``.
-
-    ``report`` is called with each outage that is over: kind, vehicle, from when, until when, details.
-    """
+    """Keeps who is offline; an outage that is over is truth. ``rng`` is its own; a run of ``span_ms``."""
 
     def __init__(
         self, settings: LinkShares, rng: np.random.Generator, n: int, span_ms: int, counts: Counter[str],
-        report: Report,
+        truth: TruthLog,
     ) -> None:  # fmt: skip
-        self._set, self._rng, self._counts, self._report = settings, rng, counts, report
+        self._set, self._rng, self._counts, self._truth = settings, rng, counts, truth
         self.offline: Bools = np.zeros(n, dtype=np.bool_)
         self.some = False  # whether anybody is offline
         self._begin_ms = np.full(n, np.inf)
@@ -80,7 +76,7 @@ class Outages:
         ended: list[int] = rows.tolist()
         for row in ended:
             from_ms, cause = self._since.pop(row)
-            self._report("outage", row, from_ms, now_ms, {"cause": cause})
+            self._truth.add("outage", row, from_ms, now_ms, details={"cause": cause})
         return ended
 
     def _change(self, now_ms: int) -> None:

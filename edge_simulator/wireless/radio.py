@@ -13,7 +13,8 @@ import orjson
 
 from edge_simulator.geo import Bools, Floats, Ints
 from edge_simulator.scenario import Scenario
-from edge_simulator.telemetry.outbox import Device, Outgoing, Sequences
+from edge_simulator.telemetry.outbox import Device, Outgoing, Spans, identity
+from edge_simulator.truth import TruthLog
 from edge_simulator.wireless.outage import Outages, Store
 from edge_simulator.wireless.settings import FATES, LinkShares
 from infra.contract import frame
@@ -82,17 +83,18 @@ class Clocks:
 
 
 class Clones:
-    """Which vehicle's motion (the source) is also reported under whose identity (the victim).
-
-    A victim's clone moves like a source of the same kind of powertrain, the farthest of a few drawn ones.
-    """
+    """Which vehicle's motion (the source) is also reported under whose identity (the victim)."""
 
     def __init__(
-        self, share: float, rng: np.random.Generator, vehicle_ids: Sequence[str], powertrain: Sequence[str],
-        lat: Floats, lon: Floats, start_ms: int,
-    ) -> None:  # fmt: skip
-        n, kinds = len(powertrain), np.array(powertrain)
-        self._ids = vehicle_ids
+        self, rng: np.random.Generator, vehicle_ids: Sequence[str], powertrain: Sequence[str]
+    ) -> None:
+        self._rng, self._ids, self._kinds, self.boot_id = rng, vehicle_ids, np.array(powertrain), 0
+        self.pairs: dict[int, int] = {}  # victim by source
+        self._seq: dict[int, int] = {}
+
+    def draw(self, share: float, lat: Floats, lon: Floats, start_ms: int) -> None:
+        """Find the pairs: a source of the same kind of powertrain, the farthest of a few drawn ones."""
+        n, kinds, rng = len(self._ids), self._kinds, self._rng
         self.boot_id = start_ms - BOOT_AHEAD_MS
         victims = np.full(n, -1, dtype=np.int64)
         wanted = max(1, round(share * n)) if share > 0 and n > 1 else 0
@@ -131,8 +133,6 @@ HUGE_BYTES = 10_000_000
 HUGE_EVERY = 500  # one poison message in so many is of HUGE_BYTES
 NEST_DEPTH = 200
 
-Truth = dict[str, Any]
-
 
 def poison(kind: int, vehicle_id: str, payload: bytes) -> bytes:
     """A message nobody can understand, made of a good one.
@@ -159,36 +159,37 @@ class Radio:
 
     def __init__(
         self, sc: Scenario, vehicle_ids: Sequence[str], powertrain: Sequence[str],
-        rng: np.random.Generator, counts: Counter[str],
+        rng: np.random.Generator, counts: Counter[str], truth: TruthLog,
     ) -> None:  # fmt: skip
-        self._sc, self._ids, self._powertrain, self._counts = sc, vehicle_ids, powertrain, counts
-        self._rng = rng
-        away, ticking, self._doubles = rng.spawn(3)
-        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms, counts, self._report)
-        self.sequences = Sequences()
-        self.store = Store(sc.link, self._restamp, counts, lambda item: self.sequences.dropped(item.payload))
+        self._sc, self._ids, self._counts, self._rng, self._truth = sc, vehicle_ids, counts, rng, truth
+        away, ticking, doubles = rng.spawn(3)
+        self._outages = Outages(sc.link, away, sc.vehicles, sc.span_ms, counts, truth)
+        self.lost, self.dropped = Spans(), Spans()  # by the link, and by a store on board that is full
+        self.store = Store(
+            sc.link, self._restamp, counts, lambda item: self.dropped.add(*identity(item.payload))
+        )
         self._clocks = Clocks(sc.link, ticking, sc.vehicles)
-        self._clones: Clones | None = None
+        self.clones = Clones(doubles, vehicle_ids, powertrain)
         self._start_ms = sc.start_ms
         self._now_ms = 0
-        self._truth: list[Truth] = []
 
-    def step(self, start_ms: int, slot_ms: int, lat: Floats, lon: Floats, on: Bools) -> None:
-        """Bring link and clocks to ``slot_ms``, before its frames; ``start_ms`` is always the run's start."""
-        self._now_ms = slot_ms - start_ms
-        if self._clones is None:
-            self._start_ms, share = start_ms, self._sc.link.clone_share
-            made = Clones(share, self._doubles, self._ids, self._powertrain, lat, lon, start_ms)
-            self._clones = made
-            self._counts["cloned_vehicles"] = len(made.pairs)
-            self._counts["free_clocks"] = int(self._clocks.free.sum())
-            for source, victim in made.pairs.items():
-                details = {"boot_id": made.boot_id, "moves_like": self._ids[source]}
-                self._report("clone", victim, 0, None, details)
-            for vehicle, error in self._clocks.worst():
-                self._report("clock", vehicle, 0, None, {"cause": "free_running", **error})
+    def begin(self, start_ms: int, lat: Floats, lon: Floats) -> None:
+        """The run's start is known, and where vehicles are then: who has a clone, whose clock is wrong."""
+        self._start_ms = start_ms
+        self.clones.draw(self._sc.link.clone_share, lat, lon, start_ms)
+        self._counts["cloned_vehicles"] = len(self.clones.pairs)
+        self._counts["free_clocks"] = int(self._clocks.free.sum())
+        for source, victim in self.clones.pairs.items():
+            details = {"boot_id": self.clones.boot_id, "moves_like": self._ids[source]}
+            self._truth.add("clone", victim, 0, None, details=details)
+        for vehicle, error in self._clocks.worst():
+            self._truth.add("clock", vehicle, 0, None, details={"cause": "free_running", **error})
+
+    def step(self, slot_ms: int, lat: Floats, lon: Floats, on: Bools) -> None:
+        """Bring link and clocks to ``slot_ms``, before its frames."""
+        self._now_ms = slot_ms - self._start_ms
         for vehicle, until_ms in self._clocks.start(on, self._now_ms).items():
-            self._report("clock", vehicle, self._now_ms, until_ms, {"cause": "not_set"})
+            self._truth.add("clock", vehicle, self._now_ms, until_ms, details={"cause": "not_set"})
         self.store.link_back(self._outages.step(self._now_ms, lat, lon), slot_ms)
 
     def fates(self, rows: Ints) -> tuple[Ints, Ints]:
@@ -235,12 +236,6 @@ class Radio:
             first, sent = np.where(broken, t0 + off_ms, first), np.where(broken, due + off_ms, sent)
         return first, sent
 
-    def clones(self, rows: Ints, payloads: Sequence[bytes], room: int | None) -> list[tuple[int, int, bytes]]:
-        """Place in ``rows``, victim and frame of each clone reporting with them; at most ``room``."""
-        found = [] if self._clones is None else list(self._clones.frames(rows, payloads, room))
-        self._counts["clone_frames"] += len(found)
-        return found
-
     def through(self, due: list[Outgoing], until_ms: int) -> list[Outgoing]:
         """Of the messages due before ``until_ms`` those that leave, and what is uploaded by then."""
         if not self._counts["outages"]:
@@ -280,17 +275,3 @@ class Radio:
         """End all outages and hand out what is still on board: the end of a run."""
         self._outages.close(now_ms - self._start_ms)
         return self.store.flush(now_ms)
-
-    def counted_clones(self) -> list[tuple[Device, int]]:
-        return [] if self._clones is None else self._clones.counted()
-
-    def truth(self) -> list[Truth]:
-        """What became known since the last call."""
-        found, self._truth = self._truth, []
-        return found
-
-    def _report(self, kind: str, vehicle: int, from_ms: int, to_ms: int | None, details: Truth) -> None:
-        self._truth.append({
-            "kind": kind, "vehicle_id": self._ids[vehicle], "from_ms": self._start_ms + from_ms,
-            "to_ms": None if to_ms is None else self._start_ms + to_ms, "details": details,
-        })  # fmt: skip

@@ -36,8 +36,8 @@ class LinkShares(BaseModel, frozen=True, strict=True, extra="forbid"):
     outage_spread: Amount = 0.8  # ... with this standard deviation of its logarithm.
     outage_min_s: Amount = 0.0
     outage_max_s: float = 0.0  # more than 0: lengths are drawn evenly from ``outage_min_s`` to this instead
-    dead_zone_lat_deg: float = 0.0
-    dead_zone_lon_deg: float = 0.0
+    dead_zone_lat_deg: float = Field(0.0, ge=-90, le=90, allow_inf_nan=False)
+    dead_zone_lon_deg: float = Field(0.0, ge=-180, le=180, allow_inf_nan=False)
     dead_zone_radius_m: Amount = 0.0  # more than 0: no vehicle has a link within this of the point
     dead_zone_from_s: Amount = 0.0
     dead_zone_to_s: float = math.inf
@@ -72,9 +72,6 @@ class LinkShares(BaseModel, frozen=True, strict=True, extra="forbid"):
             least, most = getattr(self, low), getattr(self, high)
             if least > most:
                 raise ValueError(f"{low} {least:g} is more than {high} {most:g}")
-        lat, lon = self.dead_zone_lat_deg, self.dead_zone_lon_deg
-        if not (abs(lat) <= 90 and abs(lon) <= 180):
-            raise ValueError(f"dead zone at {lat}, {lon}: no such coordinate")
         return self
 
     @property

@@ -184,7 +184,7 @@ def _of_drives(wanted: Wanted, drives: Path, settings: Settings, folder: Path, l
     """Recorded drives as a day of the run's own, received as they were recorded."""
     convoy = recordings.convoy(drives, wanted.mapping, float("inf"), recordings.parse_start(wanted.start))
     shutil.rmtree(folder / records.INPUT, ignore_errors=True)
-    recordings.make(convoy, drives, settings, records.INPUT, folder)
+    recordings.make(convoy, settings, records.INPUT, folder)
     made = runs.drives_of(folder)
     span = Span(made["start_ms"] // 60_000 * 60_000, -(-made["end_ms"] // 60_000) * 60_000)
     received = records.received(span, clock_limits(settings), lead_ms)

@@ -120,7 +120,7 @@ def _day_of(settings: Settings, drives: Path, mapping: Path | None, start: str, 
         for drive in recording.drives:
             for text in (*drive.bad_rows, *drive.bad_values)[:5]:
                 _say(f"{drive.name}, row {text}")
-    return replay.make(convoy, drives, settings, run_id or f"drives-{drives.absolute().name}")
+    return replay.make(convoy, settings, run_id or f"drives-{drives.absolute().name}")
 
 
 def _say(text: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from edge_simulator import faults, scenario
 from edge_simulator.scenario import Cadence, LinkShares, Scenario, Stage, cadence, rate_at
 from edge_simulator.telemetry.emitter import ReportingSchedule
+from edge_simulator.truth import TruthLog
 from edge_simulator.wireless import radio
 from edge_simulator.world import World
 from infra.contract.errors import ConfigError
@@ -91,7 +92,7 @@ def test_fates_come_in_the_shares_asked_for_and_delays_on_their_side_of_the_boun
     run = Scenario(
         seed=5, vehicles=10_000, cadence=Cadence(100, 10), start_ms=0, frames_per_vehicle=1, link=shares,
     )  # fmt: skip
-    link = radio.Radio(run, [], [], np.random.default_rng(5), Counter())
+    link = radio.Radio(run, [], [], np.random.default_rng(5), Counter(), TruthLog([], 0))
     fate, delay = link.fates(np.arange(10_000))
     assert np.bincount(fate, minlength=8).tolist() == [1035, 998, 974, 1000, 0, 0, 0, 5993]
     assert 2000 <= delay[fate == 0].min() <= delay[fate == 0].max() <= 25_000

@@ -45,9 +45,9 @@ def test_half_of_the_pole_pulses_of_8_kmh_last_too_long(table: list[Line]) -> No
 
 def test_the_threshold_is_found_without_the_recorders_help() -> None:
     wide = np.zeros(600)
-    assert crash_table.reaches_threshold(pulse.Pulse("x", pulse.haversine(-8.0, 140), wide))
-    assert not crash_table.reaches_threshold(pulse.Pulse("x", pulse.haversine(-7.9, 140), wide))
-    assert crash_table.reaches_threshold(pulse.Pulse("x", wide, np.r_[np.zeros(200), np.full(400, 15.0)]))
+    assert crash_table.reaches_threshold(pulse.Pulse(pulse.haversine(-8.0, 140), wide))
+    assert not crash_table.reaches_threshold(pulse.Pulse(pulse.haversine(-7.9, 140), wide))
+    assert crash_table.reaches_threshold(pulse.Pulse(wide, np.r_[np.zeros(200), np.full(400, 15.0)]))
 
 
 def command(*arguments: str) -> tuple[int, str]:

@@ -11,7 +11,6 @@ import pytest
 from edge_simulator.edr import pulse
 from edge_simulator.edr.pulse import Pulse
 from edge_simulator.edr.recorder import BlackBoxes, Sealed, Setup
-from edge_simulator.faults import Fault
 from edge_simulator.scenario import Scenario, cadence
 from edge_simulator.world import World
 from infra.contract.messages import crash_digest, decode_crash, join_crash
@@ -21,15 +20,15 @@ pytestmark = pytest.mark.slow
 
 START_MS = 1_760_000_000_000
 WIDE = np.zeros(570)
-FRONT = Pulse("barrier", pulse.haversine(-30.0, 110), WIDE)
-LIGHT = Pulse("car_to_car", pulse.haversine(-9.0, 110), WIDE)
-SIDE = Pulse("side", WIDE, pulse.haversine(-25.0, 110))
+FRONT = Pulse(pulse.haversine(-30.0, 110), WIDE)
+LIGHT = Pulse(pulse.haversine(-9.0, 110), WIDE)
+SIDE = Pulse(WIDE, pulse.haversine(-25.0, 110))
 
 
 def then(first: Pulse, second: Pulse, gap_ms: int) -> Pulse:
     """Two pulses in one burst; ``gap_ms`` of quiet are added between them."""
     quiet = np.zeros(gap_ms)
-    return Pulse("two", np.r_[first.long, quiet, second.long], np.r_[first.lat, quiet, second.lat])
+    return Pulse(np.r_[first.long, quiet, second.long], np.r_[first.lat, quiet, second.lat])
 
 
 class Bench:
@@ -47,7 +46,7 @@ class Bench:
         self.step(10 * fed_s)
         self.vehicle = int(np.argmax(world.fleet.state.v))
 
-    def step(self, steps: int, impact: tuple[Fault, Pulse] | None = None) -> None:
+    def step(self, steps: int, impact: tuple[int, Pulse] | None = None) -> None:
         for _ in range(steps):
             self.now_ms += 100
             self.world.fleet.step(0.1)
@@ -58,11 +57,9 @@ class Bench:
             self.sealed += self.boxes.sealed(self.now_ms, START_MS, START_MS)
             self.boxes.sample(self.now_ms)
 
-    def hit(self, felt: Pulse, vehicle: int | None = None, **details: Any) -> None:
+    def hit(self, felt: Pulse, vehicle: int | None = None) -> None:
         """An impact in the next step."""
-        which = self.vehicle if vehicle is None else vehicle
-        fault = Fault("crash", which, self.now_ms + 100, 1.0, details, self.now_ms + 100)
-        self.step(1, (fault, felt))
+        self.step(1, (self.vehicle if vehicle is None else vehicle, felt))
 
     def records(self) -> list[dict[str, Any]]:
         return [decode_crash(payload) for sealed in self.sealed for payload in sealed.payloads]
@@ -146,13 +143,6 @@ def test_knocks_make_no_record(bench: Bench) -> None:
         bench.hit(draw(np.random.default_rng(seed)))
     bench.step(50)
     assert bench.records() == []
-
-
-def test_power_lost_in_the_crash_makes_an_incomplete_record() -> None:
-    bench = Bench()
-    bench.hit(FRONT, power_lost_ms=80)
-    (record,) = bench.records()
-    assert (record["complete"], len(record["delta_v_kmh"])) == (False, 9)
 
 
 def test_a_parked_vehicles_recorder_sleeps() -> None:

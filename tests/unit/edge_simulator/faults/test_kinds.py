@@ -103,8 +103,9 @@ def test_each_code_is_told_once_when_it_is_set_first(ill: Drive) -> None:
     for t, now in enumerate(ill.codes):
         for vehicle, codes in now.items():
             first.setdefault(vehicle, (1000 * (t + 1), codes[0]))
-    assert {c.fault.vehicle: (c.from_ms, c.more["details"]["code"]) for c in ill.coded} == first
-    assert len(ill.coded) == len(first) > 20
+    coded = [row for row in ill.truth if row["kind"] == "code"]
+    assert {int(row["vehicle_id"]): (row["from_ms"], row["details"]["code"]) for row in coded} == first
+    assert len(coded) == len(first) > 20
 
 
 def of(d: Drive, name: str) -> faults.Fault:

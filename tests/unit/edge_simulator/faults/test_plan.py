@@ -153,17 +153,16 @@ def test_truth_tells_how_long_the_engine_ran_with_a_fault_of_it_up_to_the_repair
     stays = Wanted("low_oil_pressure", vehicle=hybrid, onset_s=(100, 100))
     seen = drive([mended, stays, Wanted("worn_pads", count=2)], 60, 900)
     assert (seen.machine.specs("motor_kw")[[petrol, hybrid]] > 0).tolist() == [False, True]
-    assert [(one.what, one.to_ms) for one in seen.ran] == [
-        ("overheating", seen.ran[0].fault.end_ms), ("low_oil_pressure", 900_000),
+    ran = [row for row in seen.truth if row["kind"] == "engine"]
+    mended_ms = next(fault.end_ms for fault in seen.begun if fault.vehicle == petrol)
+    assert [(row["what"], row["from_ms"], row["to_ms"]) for row in ran] == [
+        ("overheating", 100_000, mended_ms), ("low_oil_pressure", 100_000, 900_000),
     ]  # fmt: skip
-    for one in seen.ran:
-        runs = seen["rpm"][100 : one.to_ms // 1000, one.fault.vehicle] > 0
-        assert one.more["engine_s"] == pytest.approx(runs.sum(), abs=2)
-    assert 0 < seen.ran[1].more["engine_s"] < 600  # of 800 s
-    row = orjson.loads(orjson.dumps(seen.ran[1].row("V", 5000)))
-    assert (row["kind"], row["what"], row["from_ms"], row["to_ms"]) == (
-        "engine", "low_oil_pressure", 105_000, 905_000,
-    )  # fmt: skip
+    for row in ran:
+        runs = seen["rpm"][100 : row["to_ms"] // 1000, int(row["vehicle_id"])] > 0
+        assert row["engine_s"] == pytest.approx(runs.sum(), abs=2)
+    assert 0 < ran[1]["engine_s"] < 600  # of 800 s
+    assert orjson.loads(orjson.dumps(ran)) == ran
 
 
 def test_a_repair_leaves_no_defect_behind() -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from edge_simulator.motion.fleet import Fleet
-from edge_simulator.motion.ground_truth import Event, GroundTruth, Harsh, Row
+from edge_simulator.motion.ground_truth import Event, GroundTruth, Harsh
 from edge_simulator.town.roads import RoadNetwork, city
+from edge_simulator.truth import Row, TruthLog
 from edge_simulator.vehicle import vehicles
 from tests.support_traffic import OneTrip, fleet
 
@@ -27,12 +28,13 @@ def seen(town: RoadNetwork) -> tuple[Fleet, list[Row], np.ndarray]:
     rng = np.random.default_rng(4)
     moving = Fleet(town, vehicles.Specs(vehicles.draw(rng, 200)), rng)
     began_m = moving.state.odometer_m.copy()
-    watched = GroundTruth([f"v{k}" for k in range(200)], moving, 0, edges=True)
-    rows: list[Row] = []
+    log = TruthLog([f"v{k}" for k in range(200)], START_MS)
+    watched = GroundTruth(log, moving, 0, edges=True)
     for k in range(2400):
         moving.step(0.2)
-        rows += watched.step(200 * (k + 1), START_MS)
-    return moving, rows + watched.close(480_000, START_MS), moving.state.odometer_m - began_m
+        watched.step(200 * (k + 1))
+    watched.close(480_000)
+    return moving, log.take(), moving.state.odometer_m - began_m
 
 
 def of_kind(rows: list[Row], kind: str) -> list[Row]:
@@ -82,12 +84,12 @@ def test_one_trip_is_told_with_its_places(town: RoadNetwork) -> None:
     edge = int(np.flatnonzero(town.length_m > 300)[0])
     one = fleet(town, OneTrip(np.array([edge]), np.array([60.0]), np.array([edge]), np.array([3.0])))
     one.state.goal_s[:] = 240.0
-    watched = GroundTruth(["v"], one, 0)
-    rows: list[Row] = []
+    log = TruthLog(["v"], 0)
+    watched = GroundTruth(log, one, 0)
     for k in range(900):
         one.step(0.1)
-        rows += watched.step(100 * (k + 1))
-    (trip,) = of_kind(rows, "trip")
+        watched.step(100 * (k + 1))
+    (trip,) = of_kind(log.take(), "trip")
     assert trip["whole"]
     assert trip["from_ms"] == pytest.approx(3000, abs=200)
     assert trip["distance_m"] == pytest.approx(180, abs=8)
@@ -137,11 +139,13 @@ def test_hard_braking_at_a_speed_that_may_read_10_kmh_is_told_as_near(town: Road
 def test_a_harsh_event_that_began_before_the_run_is_not_whole(town: RoadNetwork) -> None:
     rng = np.random.default_rng(1)
     car = Fleet(town, vehicles.Specs(np.zeros(1, dtype=np.int64)), rng)
-    watched, rows = GroundTruth(["v"], car, -2000), list[Row]()
+    log = TruthLog(["v"], START_MS)
+    watched = GroundTruth(log, car, -2000)
     for now_ms in range(-1900, 8000, 100):
         braking = now_ms < -1000 or 4000 <= now_ms < 4600
         car.state.a[:], car.state.v[:], car.state.yaw_rps[:] = -6.0 * braking, 15.0, 0.0
-        rows += of_kind(watched.step(now_ms, START_MS), "harsh")
+        watched.step(now_ms)
+    rows = of_kind(log.take(), "harsh")
     assert [(row["from_ms"] - START_MS, row["whole"]) for row in rows] == [(-1900, False), (3900, True)]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.motion.mishaps import LimpHome
 from edge_simulator.town.roads import RoadNetwork, city
+from edge_simulator.truth import TruthLog
 from tests.support_traffic import OneTrip, fleet, straight_on
 
 pytestmark = pytest.mark.slow
@@ -153,34 +152,36 @@ def two_on_the_motorway(town: RoadNetwork) -> Fleet:
     return fleet(town, OneTrip(edges, np.full(2, 20.0), goals, np.zeros(2)))
 
 
-def drive(cars: Fleet, limp: LimpHome, seconds: float, now_ms: int) -> tuple[list[float], list[Any]]:
-    """Speeds of the first car, km/h, and what truth said."""
-    speeds, truth = [], []
+def drive(cars: Fleet, limp: LimpHome, seconds: float, now_ms: int) -> list[float]:
+    """Speeds of the first car, km/h."""
+    speeds = []
     for k in range(round(seconds / LIMP_H_S)):
         cars.step(LIMP_H_S)
-        truth += limp.step(now_ms + round(1000 * LIMP_H_S * (k + 1)), START_MS, LIMP_H_S)
+        limp.step(now_ms + round(1000 * LIMP_H_S * (k + 1)), LIMP_H_S)
         speeds.append(KMH * float(cars.state.v[0]))
-    return speeds, truth
+    return speeds
 
 
-def at_speed(town: RoadNetwork) -> tuple[Fleet, LimpHome]:
+def at_speed(town: RoadNetwork) -> tuple[Fleet, LimpHome, TruthLog]:
     cars = two_on_the_motorway(town)
     for _ in range(300):
         cars.step(LIMP_H_S)
         if KMH * float(cars.state.v[0]) > 85:
-            return cars, LimpHome(cars, IDS)
+            truth = TruthLog(IDS, START_MS)
+            return cars, LimpHome(cars, truth), truth
     raise AssertionError(f"the car only reached {KMH * float(cars.state.v[0]):.0f} km/h")
 
 
 def test_a_limping_vehicle_slows_down_gently_and_stays_slow(town: RoadNetwork) -> None:
-    cars, limp = at_speed(town)
+    cars, limp, truth = at_speed(town)
     limp.enter(0, WHY)
-    speeds, truth = drive(cars, limp, 18.0, 0)
-    assert truth == []
+    speeds = drive(cars, limp, 18.0, 0)
+    assert truth.take() == []
     assert limp.entered == 1
     assert max(speeds[140:]) <= 50.5
     assert min(np.diff(speeds)) * 10 / KMH > -3.5  # no emergency braking, m/s2
-    assert list(limp.still()) == [
+    limp.close()
+    assert truth.take() == [
         {
             "kind": "limp_home",
             "vehicle_id": "limps",
@@ -192,7 +193,7 @@ def test_a_limping_vehicle_slows_down_gently_and_stays_slow(town: RoadNetwork) -
 
 
 def test_others_do_not_notice_and_a_second_alert_changes_nothing(town: RoadNetwork) -> None:
-    cars, limp = at_speed(town)
+    cars, limp, _ = at_speed(town)
     before = cars.drivers.top_mps.copy(), cars.drivers.pull.copy()
     limp.enter(0, WHY)
     drive(cars, limp, 1.0, 0)
@@ -204,23 +205,24 @@ def test_others_do_not_notice_and_a_second_alert_changes_nothing(town: RoadNetwo
 
 
 def test_with_the_ignition_off_it_is_over_and_the_vehicle_is_as_before(town: RoadNetwork) -> None:
-    cars, limp = at_speed(town)
+    cars, limp, truth = at_speed(town)
     before = cars.drivers.top_mps.copy(), cars.drivers.pull.copy()
     limp.enter(0, WHY)
     drive(cars, limp, 2.0, 0)
     cars.state.parked[0] = True
-    truth = limp.step(2100, START_MS, LIMP_H_S)
-    assert [(row["to_ms"], row["details"]["alert_id"]) for row in truth] == [(START_MS + 2100, "a1")]
-    assert not limp.busy
+    limp.step(2100, LIMP_H_S)
+    limp.close()
+    assert [(row["to_ms"], row["details"]["alert_id"]) for row in truth.take()] == [(START_MS + 2100, "a1")]
     np.testing.assert_array_equal(cars.drivers.top_mps, before[0])
     np.testing.assert_array_equal(cars.drivers.pull, before[1])
 
 
 def test_who_is_parked_or_broken_down_has_nothing_to_limp_with(town: RoadNetwork) -> None:
-    cars, limp = at_speed(town)
+    cars, limp, truth = at_speed(town)
     cars.state.parked[0] = True
     cars.break_down(1)
     limp.enter(0, WHY)
     limp.enter(1, WHY)
-    assert limp.step(100, START_MS, LIMP_H_S) == []
-    assert (limp.entered, limp.busy) == (0, False)
+    limp.step(100, LIMP_H_S)
+    limp.close()
+    assert (limp.entered, truth.take()) == (0, [])

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -134,7 +135,9 @@ def test_no_bytes_raise_anything_but_a_named_error(tmp_path: Path, tail: bytes, 
 
 def check(*arguments: str) -> Any:
     """What ``odograph drives check`` comes to."""
-    return CliRunner().invoke(cli.drives, ["check", *arguments])
+    app = typer.Typer()
+    cli.register(app)
+    return CliRunner().invoke(app, ["drives", "check", *arguments])
 
 
 def test_drives_check_tells_files_that_can_and_cannot_be_used(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_now_lets_each_drive_end_when_its_last_frame_is_sent(tmp_path: Path) -> 
     written(tmp_path, *ROWS[:3], name="a.csv")
     written(tmp_path, *ROWS, name="b.csv")
     convoy = replay.convoy(tmp_path, None, 2.0, "now")
-    items = convoy.frames()
+    items = list(convoy.frames())
     last = {item.vehicle: item for item in items}
     for number in range(2):
         body = frame.decode(last[number].payload)

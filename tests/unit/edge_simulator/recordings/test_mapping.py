@@ -168,7 +168,7 @@ def test_a_given_start_moves_a_recording_there_and_keeps_its_vehicles_together(t
     (tmp_path / "a.csv").write_text("t,id,v\n2024-01-01T08:00:00,x,1\n2024-01-01T08:01:00,y,1\n")
     start_ms = replay.parse_start("2026-11-20T09:00+01:00")
     convoy = replay.convoy(tmp_path, None, 60.0, start_ms)
-    items = convoy.frames()
+    items = list(convoy.frames())
     assert start_ms == 1_795_161_600_000
     assert [frame.decode(i.payload)["t0_ms"] - 1_795_161_600_000 for i in items] == [0, 60_000]
     assert [frame.decode(i.payload)["sent_ms"] - 1_795_161_600_000 for i in items] == [0, 60_000]

@@ -11,6 +11,7 @@ import pytest
 
 from edge_simulator.scenario import SAMPLES
 from edge_simulator.telemetry.emitter import Emitter
+from edge_simulator.truth import TruthLog
 from edge_simulator.vehicle.vehicles import MODELS
 from edge_simulator.wireless.radio import SYNC_S, Clocks
 from edge_simulator.wireless.settings import LinkShares
@@ -31,25 +32,21 @@ def simulated(standing: World) -> Callable[..., Story]:
     def run(link: LinkShares, **changes: Any) -> Story:
         sc, fleet = BASE.model_copy(update={"link": link, **changes}), standing.fleet
         models = [MODELS[k] for k in standing.specs.model]
-        emitter = Emitter(
-            sc, standing.vehicle_ids, models, standing.instruments, np.random.default_rng([sc.seed, 7])
-        )
-        sent, truth, k, at_ms = [], [], 0, START_MS
+        truth, chance = TruthLog(standing.vehicle_ids, START_MS), np.random.default_rng([sc.seed, 7])
+        emitter = Emitter(sc, standing.vehicle_ids, models, standing.instruments, chance, truth)
+        emitter.radio.begin(START_MS, fleet.state.lat, fleet.state.lon)
+        sent, k, at_ms = [], 0, START_MS
         while k < 9 + 10 * FRAMES and not emitter.limit_reached():
             k += 1
             at_ms = START_MS + 100 * k
             emitter.sample(0.1)
-            emitter.radio.step(
-                emitter.scenario.start_ms, at_ms, fleet.state.lat, fleet.state.lon, fleet.ignition_on()
-            )
+            emitter.radio.step(at_ms, fleet.state.lat, fleet.state.lon, fleet.ignition_on())
             if k >= SAMPLES:
                 emitter.emit(k, at_ms, {})
             sent += emitter.take(at_ms + 100)
-            truth += emitter.radio.truth()
         live = len(sent)
         sent += emitter.flush(at_ms + 100)
-        truth += emitter.radio.truth()
-        return Story(emitter.counts, standing.vehicle_ids, sent, live, truth, [])
+        return Story(emitter.counts, standing.vehicle_ids, sent, live, truth.take(), [])
 
     return run
 

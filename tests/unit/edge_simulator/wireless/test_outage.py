@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import orjson
@@ -11,6 +11,7 @@ import pytest
 
 from edge_simulator import scenario
 from edge_simulator.telemetry.outbox import Outgoing
+from edge_simulator.truth import TruthLog
 from edge_simulator.wireless.outage import Outages, Store
 from edge_simulator.wireless.settings import LinkShares
 from infra.contract.errors import ConfigError
@@ -24,13 +25,15 @@ class Away(Outages):
 
     def __init__(self, settings: LinkShares, n: int, span_ms: int) -> None:
         self.counts: Counter[str] = Counter()
-        self.told: list[tuple[int, int, int | None, str]] = []
-        super().__init__(settings, np.random.default_rng(3), n, span_ms, self.counts, self._tell)
+        self.truth = TruthLog([str(k) for k in range(n)], 0)
+        super().__init__(settings, np.random.default_rng(3), n, span_ms, self.counts, self.truth)
 
-    def _tell(
-        self, _kind: str, vehicle: int, from_ms: int, to_ms: int | None, details: dict[str, Any]
-    ) -> None:
-        self.told.append((vehicle, from_ms, to_ms, details["cause"]))
+    def told(self) -> list[tuple[int, int, int | None, str]]:
+        """Vehicle, begin, end and cause of each outage that was over since the last call."""
+        return [
+            (int(row["vehicle_id"]), row["from_ms"], row["to_ms"], row["details"]["cause"])
+            for row in self.truth.take()
+        ]
 
 
 class Kept(Store):
@@ -118,8 +121,9 @@ def test_the_share_of_vehicles_is_met_and_lengths_lie_in_the_range() -> None:
     outages = Away(settings, 10, 60_000)
     for now_ms in range(0, 60_000, 100):
         outages.step(now_ms, HERE, HERE)
-    assert outages.counts["outages"] == len({vehicle for vehicle, *_ in outages.told}) == 3
-    for _, from_ms, to_ms, cause in outages.told:
+    told = outages.told()
+    assert outages.counts["outages"] == len({vehicle for vehicle, *_ in told}) == 3
+    for _, from_ms, to_ms, cause in told:
         assert to_ms is not None
         assert 2000 <= to_ms - from_ms <= 4100
         assert cause == "loss"
@@ -141,7 +145,7 @@ def test_a_scheduled_outage_takes_all_of_them_at_once() -> None:
     outages.step(5000, HERE, HERE)
     assert outages.offline.all()
     assert outages.step(15_000, HERE, HERE) == list(range(10))
-    assert outages.told == [(vehicle, 5000, 15_000, "scheduled") for vehicle in range(10)]
+    assert outages.told() == [(vehicle, 5000, 15_000, "scheduled") for vehicle in range(10)]
 
 
 def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
@@ -152,7 +156,7 @@ def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
     outages.step(0, lat, lon)
     assert outages.offline.tolist() == [True, False, True]
     assert outages.step(3000, lat + 0.01, lon) == [0, 2]
-    assert {cause for *_, cause in outages.told} == {"dead_zone"}
+    assert {cause for *_, cause in outages.told()} == {"dead_zone"}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +169,8 @@ def test_a_dead_zone_takes_the_link_within_its_radius_only() -> None:
         ({"store_full": "both"}, "link.store_full 'both': 'oldest' or 'newest' is wanted"),
         ({"upload_rate": 0}, "link.upload_rate 0: more than 0 is wanted"),
         ({"outage_min_s": 9, "outage_max_s": 5}, "link: outage_min_s 9 is more than outage_max_s 5"),
-        ({"dead_zone_lat_deg": 91}, "link: dead zone at 91.0, 0.0: no such coordinate"),
+        ({"dead_zone_lat_deg": 91}, "link.dead_zone_lat_deg 91: at most 90 is wanted"),
+        ({"dead_zone_lon_deg": math.nan}, "link.dead_zone_lon_deg nan: a finite number is wanted"),
         ({"outage_at_s": -1}, "link.outage_at_s -1: at least 0 is wanted"),
     ],
 )

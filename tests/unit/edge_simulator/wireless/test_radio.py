@@ -39,7 +39,7 @@ def lived(link: LinkShares) -> Story:
     live = len(sent)
     sent += world.emitter.flush(end_ms)
     sequences.append((len(sent), list(world.emitter.sequences())))
-    truth += world.emitter.radio.truth()
+    truth += world.truth.take()
     return Story(world.counts, world.vehicle_ids, sent, live, truth, sequences)
 
 

@@ -112,8 +112,8 @@ def test_drives_of_weeks_become_a_day_of_the_archive_in_the_order_of_receipt(
         rows = [row(date, second) for second in range(25)]
         (csv / f"{name}.csv").write_text("\n".join((HEADER, *rows)) + "\n")
     drives = replay.convoy(csv, None, 1.0, "kept")
-    made = replay.make(drives, csv, home, "spring")
-    assert replay.make(drives, csv, home, "spring") == made
+    made = replay.make(drives, home, "spring")
+    assert replay.make(drives, home, "spring") == made
     taken = take_in(archive_of(home.paths.home), made)
     table = stored(archive_of(home.paths.home))
     assert (taken.frames, table.num_rows) == (6, 6)
@@ -130,10 +130,10 @@ def test_other_drives_under_the_same_name_are_refused(home: Settings, tmp_path: 
     csv = tmp_path / "csv"
     csv.mkdir()
     (csv / "a.csv").write_text("\n".join((HEADER, row("03/29/2021", 1), row("03/29/2021", 2))) + "\n")
-    replay.make(replay.convoy(csv, None, 1.0, "kept"), csv, home, "spring")
+    replay.make(replay.convoy(csv, None, 1.0, "kept"), home, "spring")
     (csv / "a.csv").write_text("\n".join((HEADER, row("03/29/2021", 3), row("03/29/2021", 4))) + "\n")
     with pytest.raises(ConfigError, match="was made of other drives"):
-        replay.make(replay.convoy(csv, None, 1.0, "kept"), csv, home, "spring")
+        replay.make(replay.convoy(csv, None, 1.0, "kept"), home, "spring")
 
 
 def test_pieces_become_whole_road_windows_joined_where_they_are_near() -> None:
