@@ -74,12 +74,12 @@ class BucketState:
 
     def save(self, fleet: Fleet, memory: Memory, due_ms: int) -> None:
         """Keep this, and call the operator when the watermark is beyond ``due_ms``."""
-        stays = set[tuple[bool, int]]()
-        for of_places, blocks in ((False, memory.vehicles), (True, memory.places)):
-            stays |= {(of_places, start) for start in blocks}
-            for start, raw in (blocks.changed if isinstance(blocks, Blocks) else blocks).items():
-                self._blocks.updateValue((of_places, start), (text_of(raw),))
-        for key in self._stored - stays:
+        both = ((False, memory.vehicles), (True, memory.places))
+        blocks = {(of_places, start): raw for of_places, of in both for start, raw in of.items()}
+        for key, raw in blocks.items():
+            if raw:  # else the store has it
+                self._blocks.updateValue(key, (text_of(raw),))
+        for key in self._stored - blocks.keys():
             self._blocks.removeKey(key)
         head = replace(
             memory, vehicles=dict.fromkeys(memory.vehicles, b""), places=dict.fromkeys(memory.places, b"")
