@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from infra.settings.settings import Settings
 from stream_jobs.app.processor import Opened, Processor
 from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
-from stream_jobs.frames.batch import RECORD, as_arrow
+from stream_jobs.frames.batch import RECORD
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
@@ -43,6 +43,10 @@ OUTPUT: Final = (
 """
 BUCKET: Final = "bucket"
 TABLES: Final = ("vehicle", "latest", "shares", "missed")
+_RECORDS: Final = pa.schema({
+    "key": pa.binary(), "partition": pa.int32(), "log_offset": pa.int64(), "received_ms": pa.int64(),
+    "value": pa.binary(),
+})  # fmt: skip
 
 
 class BucketState:
@@ -128,8 +132,8 @@ class Operator:
             memory = kept_of(fleet, memory, lambda name: name not in erased)
         windows = OpenWindows(self.jobs, self.roads, memory, watermark_ms)
         rows: list[Row] = []
-        arrived, batches = False, [] if table is None else table.to_batches(max_chunksize=FRAMES_AT_ONCE)
-        for batch in filter(None, map(self.stage.frames, batches)):
+        arrived = False
+        for batch in filter(None, map(self.stage.frames, table.to_batches(max_chunksize=FRAMES_AT_ONCE))):
             arrived = True
             windows.take(batch, batch.ok)
             rows += core.take(fleet, self.stage.features(batch))
@@ -147,21 +151,20 @@ class Operator:
         yield _out(rows, windows.found, bucket, open_from_ms)
 
 
-def _in_order(records: Iterable[pd.DataFrame]) -> pa.Table | None:
-    """The records in the order of the log, whatever way they took here; None without any."""
-    chunks = [as_arrow(chunk) for chunk in records if len(chunk)]
-    if not chunks:
-        return None
-    table = pa.Table.from_batches(chunks).combine_chunks()
+def _in_order(records: Iterable[pd.DataFrame]) -> pa.Table:
+    """The records in the order of the log, whatever way they took here."""
+    chunks = ([pa.array(chunk[f.name], f.type) for f in _RECORDS] for chunk in records)
+    batches = [pa.record_batch(columns, _RECORDS) for columns in chunks]
+    table = pa.Table.from_batches(batches, _RECORDS).combine_chunks()
     order = np.lexsort([table[name].to_numpy() for name in ("log_offset", "partition")])
     return table.take(pa.array(order)).combine_chunks() if np.any(np.diff(order) < 0) else table
 
 
-def without_erased(records: pa.Table | None) -> tuple[pa.Table | None, set[str]]:
+def without_erased(records: pa.Table) -> tuple[pa.Table, set[str]]:
     """Records (columns ``key`` and ``value`` among them) without those of vehicles that were erased behind
     them, and these vehicles: a record without a value erases what its key had before.
     """
-    if records is None or not records["value"].null_count:
+    if not records["value"].null_count:
         return records, set()
     stays, erased = np.ones(records.num_rows, np.bool_), set()
     keys = pc.fill_null(records["key"], b"")
