@@ -41,6 +41,7 @@ OUTPUT: Final = (
 """A row a finding or journey (``kind``: its type, ``body``: JSON), a table of rows (``kind``: its name in
 ``Found``, ``body``: Arrow's stream format), and one a bucket with the numbers (BUCKET).
 """
+_COLUMNS: Final = [column.split()[0] for column in OUTPUT.split(", ")]
 BUCKET: Final = "bucket"
 TABLES: Final = ("vehicle", "latest", "shares", "missed")
 _RECORDS: Final = pa.schema({
@@ -185,19 +186,13 @@ def kept_of(fleet: Fleet, memory: Memory, chosen: Callable[[str], bool]) -> Memo
 
 def _out(rows: list[Row], found: Found, bucket: int, open_from_ms: int) -> pd.DataFrame:
     tables = [(name, pa.concat_tables(getattr(found, name))) for name in TABLES if getattr(found, name)]
-    bodies: list[tuple[str, str | None, bytes | None]] = [
-        *((str(type(row).__struct_config__.tag), row.vehicle_id, pack(row)) for row in rows),
-        *((name, None, ipc_of(table)) for name, table in tables),
-        (BUCKET, None, None),
-    ]
-    kinds, vehicles, packed = zip(*bodies, strict=True)
     missed = sum(table.num_rows for table in found.missed)
-    numbers = {"open_from_ms": open_from_ms, "copies": found.copies, "missed": missed}
-    return pd.DataFrame({
-        "kind": kinds, "vehicle_id": vehicles, "body": packed,
-        "bucket": pd.array([bucket] * len(bodies), "Int32"),
-        **{k: pd.array([None] * (len(bodies) - 1) + [v], "Int64") for k, v in numbers.items()},
-    })  # fmt: skip
+    told: list[tuple[object, ...]] = [  # what is missing at the end of a row is null
+        *((str(type(row).__struct_config__.tag), row.vehicle_id, pack(row), bucket) for row in rows),
+        *((name, None, ipc_of(table), bucket) for name, table in tables),
+        (BUCKET, None, None, bucket, open_from_ms, found.copies, missed),
+    ]
+    return pd.DataFrame(told, columns=_COLUMNS, dtype=object)
 
 
 def ipc_of(table: pa.Table) -> bytes:
