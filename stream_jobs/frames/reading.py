@@ -19,7 +19,6 @@ from stream_jobs.app.schema import HEAD
 
 AT_ONCE: Final = 2000  # payloads in memory that is there; for more the system makes pages, 15 % of the time
 SINGLY: Final = 32  # among so few payloads the culprit is not looked for any further
-OPEN, CLOSE = b"{}"
 INT64: Final = 2**63
 DOUBLE_DIGITS: Final = 308
 DEPTH: Final = 1024  # deeper orjson reads nothing; Arrow passes over any depth of a field nobody asks for
@@ -80,16 +79,11 @@ def _lines(payloads: pa.BinaryArray) -> pa.Buffer | None:
     A payload in braces cannot run into the next: a brace after a brace is an error inside an object, a line
     feed inside a string. So as many rows as payloads means a row for each.
     """
-    _, ends, buffer = payloads.buffers()
-    offsets = np.frombuffer(ends, np.int32)[payloads.offset :][: len(payloads) + 1]  # the end of the last too
-    lengths = np.diff(offsets)
-    if payloads.null_count or buffer is None or not np.all(lengths > 0):
+    in_braces = pc.and_(pc.starts_with(payloads, "{"), pc.ends_with(payloads, "}"))
+    if payloads.null_count or not pc.all(in_braces).as_py():
         return None
-    data = np.frombuffer(buffer, np.uint8)
-    if np.any(data[offsets[:-1]] != OPEN) or np.any(data[offsets[1:] - 1] != CLOSE):
-        return None
-    long = payloads.take(pa.array(np.flatnonzero(lengths >= 2 * DEPTH)))  # each bracket is closed again
-    if any(raw.count(b"[") + raw.count(b"{") >= DEPTH for raw in long.to_pylist()):
+    is_long = pc.greater_equal(pc.binary_length(payloads), 2 * DEPTH)  # each bracket is closed again
+    if any(raw.count(b"[") + raw.count(b"{") >= DEPTH for raw in payloads.filter(is_long).to_pylist()):
         return None
     try:
         texts = payloads.cast(pa.string())
