@@ -59,7 +59,10 @@ def build_session(
     downloads = settings.paths.cache
     connector = cache.jars(downloads, "spark")[0].parent
     cache.verify(connector, cache.pyspark_jars(), *cache.class_archives(downloads), note=refused)
-    given = _submitted()
+    given: dict[str, str] = {}
+    if submitted := SUBMITTED in os.environ:
+        SparkContext._ensure_initialized()
+        given = dict(SparkConf().getAll())
     master = given.get("spark.master", master)
     conf = common_conf(settings) | {"spark.driver.memory": f"{memory_mb}m"}
     conf |= (_on_this_machine if master.startswith("local") else _on_a_cluster)(settings)
@@ -68,7 +71,7 @@ def build_session(
     os.environ.setdefault("SPARK_HOME", str(cache.pyspark_jars().parent))  # as the class archive names it
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # one a thread holds three times as much for RocksDB
     builder = SparkSession.builder.appName(name).master(master).config(map={**conf, **given})
-    with chdir(Path.cwd() if SUBMITTED in os.environ else _scratch(settings)):
+    with chdir(Path.cwd() if submitted else _scratch(settings)):
         if settings.jobs.environment and not master.startswith("local"):
             _write_python(Path(os.environ["PYSPARK_PYTHON"]))
         session = builder.getOrCreate()
@@ -87,14 +90,6 @@ def _write_python(place: Path) -> Path:
         place.write_text(f'#!/bin/sh\nexport PYTHONPATH="{path}"\nexec {python} "$@"\n')
         place.chmod(0o755)
     return place
-
-
-def _submitted() -> dict[str, str]:
-    """The configuration of spark-submit; empty where the program was started by itself."""
-    if SUBMITTED not in os.environ:
-        return {}
-    SparkContext._ensure_initialized()
-    return dict(SparkConf().getAll())
 
 
 def _on_this_machine(settings: Settings) -> dict[str, str]:
