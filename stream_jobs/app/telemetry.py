@@ -41,6 +41,7 @@ OUTPUT: Final = (
 """A row a finding or journey (``kind``: its type, ``body``: JSON), a table of rows (``kind``: its name in
 ``Found``, ``body``: Arrow's stream format), and one a bucket with the numbers (BUCKET).
 """
+raw_of: Final = b64decode
 _COLUMNS: Final = [column.split()[0] for column in OUTPUT.split(", ")]
 BUCKET: Final = "bucket"
 TABLES: Final = ("vehicle", "latest", "shares", "missed")
@@ -107,13 +108,8 @@ class BucketState:
 
 
 def text_of(raw: bytes) -> str:
-    """Bytes as the state store has them."""
+    """Bytes as the state store has them; ``raw_of`` gives them back."""
     return b64encode(raw).decode("ascii")
-
-
-def raw_of(text: str) -> bytes:
-    """The bytes that ``text_of`` was given."""
-    return b64decode(text)
 
 
 class Operator:
@@ -143,13 +139,12 @@ class Operator:
         windows.close(watermark_ms)
         rows += core.expire(fleet, watermark_ms)
         due_ms = due_of(fleet, windows)
-        memory = windows.memory()
-        open_from_ms = NEVER_MS if due_ms is None else windows.found.open_from_ms
         if due_ms is None:
+            windows.found.open_from_ms = NEVER_MS
             store.remove()
         else:
-            store.save(fleet, memory, int(max(due_ms, watermark_ms)) + 1)
-        yield _out(rows, windows.found, bucket, open_from_ms)
+            store.save(fleet, windows.memory(), int(max(due_ms, watermark_ms)) + 1)
+        yield _out(rows, windows.found, bucket)
 
 
 def _in_order(records: Iterable[pd.DataFrame]) -> pa.Table:
@@ -184,13 +179,13 @@ def kept_of(fleet: Fleet, memory: Memory, chosen: Callable[[str], bool]) -> Memo
     return part_of(memory, chosen)
 
 
-def _out(rows: list[Row], found: Found, bucket: int, open_from_ms: int) -> pd.DataFrame:
+def _out(rows: list[Row], found: Found, bucket: int) -> pd.DataFrame:
     tables = [(name, pa.concat_tables(getattr(found, name))) for name in TABLES if getattr(found, name)]
     missed = sum(table.num_rows for table in found.missed)
     told: list[tuple[object, ...]] = [  # what is missing at the end of a row is null
         *((str(type(row).__struct_config__.tag), row.vehicle_id, pack(row), bucket) for row in rows),
         *((name, None, ipc_of(table), bucket) for name, table in tables),
-        (BUCKET, None, None, bucket, open_from_ms, found.copies, missed),
+        (BUCKET, None, None, bucket, found.open_from_ms, found.copies, missed),
     ]
     return pd.DataFrame(told, columns=_COLUMNS, dtype=object)
 
