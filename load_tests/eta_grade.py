@@ -93,7 +93,7 @@ def told(folder: Path, lookup: RoadLookup) -> Told:
 
 def _edge_sums(frames: Frames, index: RoadIndex | None) -> pa.Table:
     """The rows of edges: vehicle, edge (its id), minute, metres, seconds."""
-    edges = road_rows(frames, MINUTE_MS, index)[1]
+    _, edges = road_rows(frames, MINUTE_MS, index)
     edge_id = (edges["place"] & ((1 << EDGE_BITS) - 1)) - EDGE_OFFSET
     table = pa.table({
         "vehicle": frames.vehicles.take(pa.array(edges["of_frame"])),

@@ -22,11 +22,6 @@ Opened = tuple[states.StatefulProcessorHandle, states.ValueState, states.MapStat
 """A bucket's values in Spark's state store; see ``telemetry.BucketState``."""
 
 
-def opened(handle: states.StatefulProcessorHandle) -> Opened:
-    """The values, opened while a processor begins."""
-    return handle, handle.getValueState("head", HEAD), handle.getMapState("blocks", *BLOCKS)
-
-
 class Processor(states.StatefulProcessor):
     """An operator as Spark calls it: for a bucket with records, and for one whose timer is due.
 
@@ -43,7 +38,8 @@ class Processor(states.StatefulProcessor):
 
     def init(self, handle: states.StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._state = opened(handle)
+        head, blocks = handle.getValueState("head", HEAD), handle.getMapState("blocks", *BLOCKS)
+        self._state: Opened = handle, head, blocks
 
     def handleInputRows(  # type: ignore[override]
         self, key: Any, rows: "Iterator[pd.DataFrame]", timerValues: states.TimerValues

@@ -44,12 +44,12 @@ class Query:
     """
 
     name: str
-    operators: int | str | None
-    replaces: tuple[str, ...]
-    trigger_s: Callable[[Settings], float]
-    max_offsets: Callable[[Settings], int]
     transform: Transform
     sink: Callable[[Settings, Endpoints, Database, BatchClaims], Sink]
+    operators: int | str | None = None
+    replaces: tuple[str, ...] = ()
+    trigger_s: Callable[[Settings], float] = lambda s: s.jobs.trigger_s
+    max_offsets: Callable[[Settings], int] = lambda s: s.jobs.max_offsets
     output_mode: str = "update"
     buckets: Callable[[Settings], int | None] = lambda _settings: None
     may_fail: bool = False
@@ -67,8 +67,6 @@ QUERIES: Final = (
         name="telemetry",
         operators=7,
         replaces=("routing", "windows", "vehicles"),
-        trigger_s=lambda s: s.jobs.trigger_s,
-        max_offsets=lambda s: s.jobs.max_offsets,
         transform=telemetry_rows,
         sink=lambda s, where, database, claims: TelemetrySink(
             database,
@@ -86,8 +84,6 @@ QUERIES: Final = (
     ),
     Query(
         name="archive",
-        operators=None,
-        replaces=(),
         trigger_s=lambda s: s.jobs.archive_trigger_s,
         max_offsets=lambda s: s.jobs.max_offsets * ARCHIVE_BATCH_FACTOR,
         transform=archived,

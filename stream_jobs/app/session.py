@@ -59,17 +59,19 @@ def build_session(
     downloads = settings.paths.cache
     connector = cache.jars(downloads, "spark")[0].parent
     cache.verify(connector, cache.pyspark_jars(), *cache.class_archives(downloads), note=refused)
-    given = _submitted()
+    given: dict[str, str] = {}
+    if submitted := SUBMITTED in os.environ:
+        SparkContext._ensure_initialized()
+        given = dict(SparkConf().getAll())
     master = given.get("spark.master", master)
     conf = common_conf(settings) | {"spark.driver.memory": f"{memory_mb}m"}
     conf |= (_on_this_machine if master.startswith("local") else _on_a_cluster)(settings)
     conf |= {**extra_conf, JAVA_OPTIONS: java_options(settings, extra_conf)}
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_HOME", str(cache.pyspark_jars().parent))  # as the class archive names it
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # one a thread holds three times as much for RocksDB
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in (conf | given).items():
-        builder = builder.config(key, value)
-    with chdir(Path.cwd() if SUBMITTED in os.environ else _scratch(settings)):
+    builder = SparkSession.builder.appName(name).master(master).config(map={**conf, **given})
+    with chdir(Path.cwd() if submitted else _scratch(settings)):
         if settings.jobs.environment and not master.startswith("local"):
             _write_python(Path(os.environ["PYSPARK_PYTHON"]))
         session = builder.getOrCreate()
@@ -90,25 +92,14 @@ def _write_python(place: Path) -> Path:
     return place
 
 
-def _submitted() -> dict[str, str]:
-    """The configuration of spark-submit; empty where the program was started by itself."""
-    if SUBMITTED not in os.environ:
-        return {}
-    SparkContext._ensure_initialized()
-    return dict(SparkConf().getAll())
-
-
 def _on_this_machine(settings: Settings) -> dict[str, str]:
     """Tasks run in this process and see what it sees."""
     os.environ["PYSPARK_PYTHON"] = str(_write_python(_scratch(settings) / "python3"))
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    jars = ":".join(map(str, cache.jars(settings.paths.cache, "spark")))
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.authenticate": "true",  # by a secret that it makes at each start and keeps to itself
-        "spark.driver.extraClassPath": jars,
         "spark.local.dir": str(_scratch(settings)),
         "spark.hadoop.fs.file.impl": LOCAL_FILES,
         # Of a URL, Spark chooses what renames at once there.
@@ -129,16 +120,13 @@ def _on_a_cluster(settings: Settings) -> dict[str, str]:
             f"{names}: on a Spark cluster a URL, or a folder that all hosts share, is wanted: workers would "
             "look for them in a home of their own"
         )
-    jars = [str(jar) for jar in cache.jars(settings.paths.cache, "spark")]
     conf = {
-        "spark.jars": ",".join(jars),
-        "spark.driver.extraClassPath": ":".join(jars),
+        "spark.jars": ",".join(map(str, cache.jars(paths.cache, "spark"))),
         "spark.executor.extraJavaOptions": f"{COMPILER} -XX:+UseSerialGC {settings.jobs.java_options}",
     }
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if settings.jobs.environment:
         os.environ["PYSPARK_PYTHON"] = f"./{environment.LAUNCHER.name}"
-        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         conf |= environment.shipped(settings.jobs, _scratch(settings))
     return conf
 
@@ -193,6 +181,7 @@ def common_conf(settings: Settings) -> dict[str, str]:
     places = {
         "spark.executorEnv.PYTHONPATH": str(Path(infra.__file__).parents[1]),
         "spark.sql.warehouse.dir": str(_scratch(settings) / "warehouse"),
+        "spark.driver.extraClassPath": ":".join(map(str, cache.jars(settings.paths.cache, "spark"))),
     }
     return conf_of(__file__) | places
 

@@ -4,7 +4,7 @@ Every write may be run again: a batch claims its line in the ledger, values are 
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,7 +60,7 @@ class TelemetrySink:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         rows = batch.toArrow()
         found = rows.filter(pc.equal(rows["kind"], ALERT))
-        self.alerts.write(list(zip(*_columns(found, "vehicle_id", "body"), strict=True)))
+        self.alerts.write([(row["vehicle_id"], row["body"]) for row in found.to_pylist()])
         if rows.num_rows or not batch_id:  # the first says where the account begins, though nothing came
             self.database.run(lambda connection: self.write(connection, rows, batch_id))
             self._mine = True  # not before the commit, which may be lost and tried again
@@ -81,10 +81,9 @@ class TelemetrySink:
         if latest is not None:
             write_latest(connection, latest)
         if missed is not None:
-            for name, value in (("topic", self.topic), (LOG, self.claims.logs.get(self.topic, ""))):
-                missed = missed.append_column(name, pa.array([value] * missed.num_rows, pa.string()))
-            in_time = pa.array([True] * missed.num_rows)  # to a window that was closed all the same
-            insert_rows(connection, LATE_TABLE, missed.append_column("deferred", in_time))
+            log = {LOG: self.claims.logs.get(self.topic, "")}
+            told = tagged(missed, topic=self.topic, **log, deferred=True)  # to a window that was closed
+            insert_rows(connection, LATE_TABLE, told)
         self._write_places(connection, tables["shares"], tables[BUCKET], batch_id)
 
     def _write_places(
@@ -93,10 +92,10 @@ class TelemetrySink:
         query = {"query_id": self.claims.query_id}
         if not self._mine:
             execute(connection, SQL["forget_shares"], query)
-        named = zip(("buckets", "open_from_ms"), _columns(buckets, "bucket", "open_from_ms"), strict=True)
-        moved = execute(connection, SQL["note_buckets"], query | dict(named))
+        moved = execute(connection, SQL["note_buckets"], query | buckets.to_pydict())
         if shares.num_rows:
-            told = pa.concat_tables(map(_share, *_columns(shares, "bucket", "body")))
+            of_buckets = (tagged(table_of(row["body"]), bucket=row["bucket"]) for row in shares.to_pylist())
+            told = pa.concat_tables(of_buckets)
             stage(connection, SHARES.name, told)
             execute(connection, SHARES.put(told.column_names))
             columns = zip(*fetch(connection, SQL["sum_shares"]), strict=True)
@@ -108,15 +107,6 @@ class TelemetrySink:
             execute(connection, SQL["close_shares"], {"margin_ms": SILENT_MS})
 
 
-def _columns(rows: pa.Table, *names: str) -> list[list[Any]]:
-    return [rows[name].to_pylist() for name in names]
-
-
-def _share(bucket: int, body: bytes) -> pa.Table:
-    rows = table_of(body)
-    return rows.append_column("bucket", pa.array([bucket] * rows.num_rows, pa.int32()))
-
-
 def _joined(rows: pa.Table) -> pa.Table | None:
     return pa.concat_tables(map(table_of, rows["body"].to_pylist())) if rows.num_rows else None
 
@@ -126,7 +116,7 @@ def write_rows(connection: Connection, table: Table, rows: pa.Table, batch_id: i
     if not table.reopen:
         insert_rows(connection, table.name, rows)
         return
-    rows = tagged(rows, batch_id)
+    rows = tagged(rows, batch_id=batch_id)
     stage(connection, table.name, rows)
     if execute(connection, table.upsert(rows.column_names)) < rows.num_rows:
         execute(connection, table.reopen_late())
@@ -141,6 +131,8 @@ def write_latest(connection: Connection, rows: pa.Table) -> None:
     execute(connection, f"{statement} WHERE excluded.event_time >= vehicle_latest.event_time")
 
 
-def tagged(rows: pa.Table, batch_id: int) -> pa.Table:
-    """``rows`` with the batch that writes them."""
-    return rows.append_column("batch_id", pa.array([batch_id] * rows.num_rows, pa.int64()))
+def tagged(rows: pa.Table, **values: str | int) -> pa.Table:
+    """``rows`` with more columns, of one value each."""
+    for name, value in values.items():
+        rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+    return rows

@@ -7,7 +7,7 @@ DELETE FROM odograph.road_share WHERE EXISTS (SELECT 1 FROM others)
 
 -- name: note_buckets
 INSERT INTO odograph.road_share_bucket AS b (query_id, bucket, open_from_ms)
-SELECT %(query_id)s, bucket, open_from_ms FROM unnest(%(buckets)s::int[], %(open_from_ms)s::bigint[])
+SELECT %(query_id)s, bucket, open_from_ms FROM unnest(%(bucket)s::int[], %(open_from_ms)s::bigint[])
     AS n (bucket, open_from_ms)
 ON CONFLICT (query_id, bucket) DO UPDATE SET open_from_ms = excluded.open_from_ms
 WHERE b.open_from_ms <> excluded.open_from_ms

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from infra.settings.settings import Settings
 from stream_jobs.app.processor import Opened, Processor
 from stream_jobs.app.schema import COUNTED, WATERMARK_METADATA
-from stream_jobs.frames.batch import RECORD, as_arrow
+from stream_jobs.frames.batch import RECORD
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.rules.evaluation import check_translations
 from stream_jobs.rules.model import SHIPPED
@@ -41,8 +41,14 @@ OUTPUT: Final = (
 """A row a finding or journey (``kind``: its type, ``body``: JSON), a table of rows (``kind``: its name in
 ``Found``, ``body``: Arrow's stream format), and one a bucket with the numbers (BUCKET).
 """
+raw_of: Final = b64decode
+_COLUMNS: Final = [column.split()[0] for column in OUTPUT.split(", ")]
 BUCKET: Final = "bucket"
 TABLES: Final = ("vehicle", "latest", "shares", "missed")
+_RECORDS: Final = pa.schema({
+    "key": pa.binary(), "partition": pa.int32(), "log_offset": pa.int64(), "received_ms": pa.int64(),
+    "value": pa.binary(),
+})  # fmt: skip
 
 
 class BucketState:
@@ -74,12 +80,12 @@ class BucketState:
 
     def save(self, fleet: Fleet, memory: Memory, due_ms: int) -> None:
         """Keep this, and call the operator when the watermark is beyond ``due_ms``."""
-        stays = set[tuple[bool, int]]()
-        for of_places, blocks in ((False, memory.vehicles), (True, memory.places)):
-            stays |= {(of_places, start) for start in blocks}
-            for start, raw in (blocks.changed if isinstance(blocks, Blocks) else blocks).items():
-                self._blocks.updateValue((of_places, start), (text_of(raw),))
-        for key in self._stored - stays:
+        both = ((False, memory.vehicles), (True, memory.places))
+        blocks = {(of_places, start): raw for of_places, of in both for start, raw in of.items()}
+        for key, raw in blocks.items():
+            if raw:  # else the store has it
+                self._blocks.updateValue(key, (text_of(raw),))
+        for key in self._stored - blocks.keys():
             self._blocks.removeKey(key)
         head = replace(
             memory, vehicles=dict.fromkeys(memory.vehicles, b""), places=dict.fromkeys(memory.places, b"")
@@ -102,13 +108,8 @@ class BucketState:
 
 
 def text_of(raw: bytes) -> str:
-    """Bytes as the state store has them."""
+    """Bytes as the state store has them; ``raw_of`` gives them back."""
     return b64encode(raw).decode("ascii")
-
-
-def raw_of(text: str) -> bytes:
-    """The bytes that ``text_of`` was given."""
-    return b64decode(text)
 
 
 class Operator:
@@ -128,8 +129,8 @@ class Operator:
             memory = kept_of(fleet, memory, lambda name: name not in erased)
         windows = OpenWindows(self.jobs, self.roads, memory, watermark_ms)
         rows: list[Row] = []
-        arrived, batches = False, [] if table is None else table.to_batches(max_chunksize=FRAMES_AT_ONCE)
-        for batch in filter(None, map(self.stage.frames, batches)):
+        arrived = False
+        for batch in filter(None, map(self.stage.frames, table.to_batches(max_chunksize=FRAMES_AT_ONCE))):
             arrived = True
             windows.take(batch, batch.ok)
             rows += core.take(fleet, self.stage.features(batch))
@@ -138,30 +139,28 @@ class Operator:
         windows.close(watermark_ms)
         rows += core.expire(fleet, watermark_ms)
         due_ms = due_of(fleet, windows)
-        memory = windows.memory()
-        open_from_ms = NEVER_MS if due_ms is None else windows.found.open_from_ms
         if due_ms is None:
+            windows.found.open_from_ms = NEVER_MS
             store.remove()
         else:
-            store.save(fleet, memory, int(max(due_ms, watermark_ms)) + 1)
-        yield _out(rows, windows.found, bucket, open_from_ms)
+            store.save(fleet, windows.memory(), int(max(due_ms, watermark_ms)) + 1)
+        yield _out(rows, windows.found, bucket)
 
 
-def _in_order(records: Iterable[pd.DataFrame]) -> pa.Table | None:
-    """The records in the order of the log, whatever way they took here; None without any."""
-    chunks = [as_arrow(chunk) for chunk in records if len(chunk)]
-    if not chunks:
-        return None
-    table = pa.Table.from_batches(chunks).combine_chunks()
+def _in_order(records: Iterable[pd.DataFrame]) -> pa.Table:
+    """The records in the order of the log, whatever way they took here."""
+    chunks = ([pa.array(chunk[f.name], f.type) for f in _RECORDS] for chunk in records)
+    batches = [pa.record_batch(columns, _RECORDS) for columns in chunks]
+    table = pa.Table.from_batches(batches, _RECORDS).combine_chunks()
     order = np.lexsort([table[name].to_numpy() for name in ("log_offset", "partition")])
     return table.take(pa.array(order)).combine_chunks() if np.any(np.diff(order) < 0) else table
 
 
-def without_erased(records: pa.Table | None) -> tuple[pa.Table | None, set[str]]:
+def without_erased(records: pa.Table) -> tuple[pa.Table, set[str]]:
     """Records (columns ``key`` and ``value`` among them) without those of vehicles that were erased behind
     them, and these vehicles: a record without a value erases what its key had before.
     """
-    if records is None or not records["value"].null_count:
+    if not records["value"].null_count:
         return records, set()
     stays, erased = np.ones(records.num_rows, np.bool_), set()
     keys = pc.fill_null(records["key"], b"")
@@ -180,21 +179,15 @@ def kept_of(fleet: Fleet, memory: Memory, chosen: Callable[[str], bool]) -> Memo
     return part_of(memory, chosen)
 
 
-def _out(rows: list[Row], found: Found, bucket: int, open_from_ms: int) -> pd.DataFrame:
+def _out(rows: list[Row], found: Found, bucket: int) -> pd.DataFrame:
     tables = [(name, pa.concat_tables(getattr(found, name))) for name in TABLES if getattr(found, name)]
-    bodies: list[tuple[str, str | None, bytes | None]] = [
-        *((str(type(row).__struct_config__.tag), row.vehicle_id, pack(row)) for row in rows),
-        *((name, None, ipc_of(table)) for name, table in tables),
-        (BUCKET, None, None),
-    ]
-    kinds, vehicles, packed = zip(*bodies, strict=True)
     missed = sum(table.num_rows for table in found.missed)
-    numbers = {"open_from_ms": open_from_ms, "copies": found.copies, "missed": missed}
-    return pd.DataFrame({
-        "kind": kinds, "vehicle_id": vehicles, "body": packed,
-        "bucket": pd.array([bucket] * len(bodies), "Int32"),
-        **{k: pd.array([None] * (len(bodies) - 1) + [v], "Int64") for k, v in numbers.items()},
-    })  # fmt: skip
+    told: list[tuple[object, ...]] = [  # what is missing at the end of a row is null
+        *((str(type(row).__struct_config__.tag), row.vehicle_id, pack(row), bucket) for row in rows),
+        *((name, None, ipc_of(table), bucket) for name, table in tables),
+        (BUCKET, None, None, bucket, found.open_from_ms, found.copies, missed),
+    ]
+    return pd.DataFrame(told, columns=_COLUMNS, dtype=object)
 
 
 def ipc_of(table: pa.Table) -> bytes:

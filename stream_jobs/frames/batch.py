@@ -1,6 +1,6 @@
 """A batch of frames, parsed and judged once: what windows, vehicles' memories and rules all start from."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +13,8 @@ from infra.contract.verdict import OK, UNREADABLE, ClockLimits, exceptions
 from stream_jobs.frames.arrays import Flags, Frames, Ints, frames_of
 from stream_jobs.frames.reading import read
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 _KEPT: Final = ("partition", "log_offset", "received_ms")  # what is kept of a record beside its payload
 RECORD: Final = (*_KEPT, "value")  # columns that records have; some ``key`` and ``verdict`` too
-_TYPES: Final = {
-    "key": pa.binary(), "partition": pa.int32(), "log_offset": pa.int64(), "received_ms": pa.int64(),
-    "value": pa.binary(), "verdict": pa.string(),
-}  # fmt: skip
 
 
 def frame_batch(records: pa.RecordBatch, limits: ClockLimits) -> Frames | None:
@@ -45,12 +37,6 @@ def frame_batch(records: pa.RecordBatch, limits: ClockLimits) -> Frames | None:
         table = table.filter(pa.array(chosen))
     kept = (records.column(name).to_numpy()[chosen] for name in _KEPT)
     return frames_of(table.combine_chunks(), verdict[chosen], *kept)
-
-
-def as_arrow(records: "pd.DataFrame") -> pa.RecordBatch:
-    """Records as Spark hands them to Python."""
-    kinds = {name: kind for name, kind in _TYPES.items() if name in records}
-    return pa.record_batch({name: pa.array(records[name], kind) for name, kind in kinds.items()})
 
 
 RANGES: Final = dict.fromkeys(("boot_id", "seq", "t0_ms"), (0, MAX_INT)) | {

@@ -10,11 +10,13 @@ import os
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.client import HTTPException
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -23,6 +25,7 @@ from infra.settings.files import write_whole
 from infra.settings.settings import Settings
 
 Place = Path | str  # the folder, or the URL of the page
+Read = TypeVar("Read")
 LOOKUPS: Final = "lookups"
 CHECK_S: Final = 2.0  # a page is asked at most this often whether its files have changed
 ANSWER_S: Final = 10.0
@@ -58,9 +61,23 @@ def place_of(settings: Settings) -> Place:
     return place
 
 
-def local(place: Place, name: str) -> Path:
-    """The file as it is now; of a page, the copy of it. Raises ServiceError where a page gives none."""
-    return place / name if isinstance(place, Path) else _copies(place).file(name)
+def held(place: Place, name: str, read: Callable[..., Read], *terms: Hashable) -> Read:
+    """What ``read`` makes of the file, or of the copy of a page's, and the ``terms``: read once a version.
+
+    Raises ServiceError where a page gives none. ``read`` is called, too, while there is no file yet.
+    """
+    path = place / name if isinstance(place, Path) else _copies(place).file(name)
+    version: tuple[int, int] | None = None
+    with suppress(FileNotFoundError):
+        stat = path.stat()
+        version = stat.st_mtime_ns, stat.st_ino
+    found: Read = _held(path, version, read, *terms)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _held(path: Path, _version: tuple[int, int] | None, read: Callable[..., Any], *terms: Hashable) -> Any:
+    return read(path, *terms)
 
 
 @dataclass(slots=True)

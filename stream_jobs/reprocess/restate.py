@@ -171,7 +171,7 @@ class Restater:
         if run is None or run.span.vehicle_id is None:
             sums = summed(pa.concat_tables([SHARE.empty_table(), *made[feed.SHARES]]))
             found[ROAD], found[EDGE] = place_rows(sums, self.settings.jobs.road_window_s)
-        return {table: tagged(rows, BATCH_ID) for table, rows in found.items()}
+        return {table: tagged(rows, batch_id=BATCH_ID) for table, rows in found.items()}
 
     def _write_windows(
         self, windows: Interval, whole_ms: int, rows: Mapping[Table, pa.Table], late: Sequence[LateFrame],
@@ -239,7 +239,7 @@ def restate_journeys(connection: Connection, work: Work, rows: Sequence[Row]) ->
     bounds = {"since": moment(work.from_ms), "until": moment(work.to_ms), "vehicle": work.vehicle_id}
     changed = 0
     for table, found in tables_of(rows, RESTATED).items():
-        made = tagged(found, BATCH_ID)
+        made = tagged(found, batch_id=BATCH_ID)
         stage(connection, table.name, made)
         gone = SQL["gone"].format(table=table.name, time=table.time, not_staged=table.not_staged())
         changed += execute(connection, gone, bounds)

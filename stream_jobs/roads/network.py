@@ -10,7 +10,6 @@ positions is matched by a few array operations.
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +21,7 @@ from infra.settings.files import write_whole
 from infra.settings.sections import Roads
 from infra.settings.settings import Settings
 from stream_jobs.frames.arrays import Flags, Floats, Ints
-from stream_jobs.frames.lookup_files import Place, local, place_of
+from stream_jobs.frames.lookup_files import Place, held, place_of
 
 Reals = npt.NDArray[np.float32]
 EdgeRow = tuple[int, str, float, float, list[list[float]]]
@@ -217,17 +216,12 @@ class RoadLookup:
 
     def index(self) -> RoadIndex | None:
         """The index of the network as it is now, built once a version of it; None where there is none."""
-        path = local(self.place, ROADS_FILE)
-        try:
-            return _index(path, path.stat().st_mtime_ns, self.fit)
-        except FileNotFoundError:
-            return None
+        return held(self.place, ROADS_FILE, _index, self.fit)
 
 
-@lru_cache(maxsize=2)
-def _index(path: Path, _version: int, fit: Roads) -> RoadIndex | None:
-    net = load(path)
-    return index_of(net, fit) if len(net.edge_id) else None
+def _index(path: Path, fit: Roads) -> RoadIndex | None:
+    net = load(path) if path.exists() else None
+    return index_of(net, fit) if net is not None and len(net.edge_id) else None
 
 
 def lookup_of(settings: Settings) -> RoadLookup | None:

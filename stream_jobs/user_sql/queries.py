@@ -231,9 +231,8 @@ def user_queries(settings: Settings, spark: SparkSession) -> tuple[Query, ...]:
 
 def _query(definition: Definition) -> Query:
     return Query(
-        name=definition.query, operators=definition.version, replaces=(), may_fail=True,
+        name=definition.query, operators=definition.version, may_fail=True,
         transform=lambda records, s: _analysed(definition, records, clock_limits(s)),
-        trigger_s=lambda s: s.jobs.trigger_s, max_offsets=lambda s: s.jobs.max_offsets,
         sink=lambda _s, _where, database, claims: UserSink(definition, database, claims),
     )  # fmt: skip
 

@@ -194,7 +194,7 @@ class VehicleStage:
         return frame_batch(records, self.limits)
 
     def features(self, batch: Frames) -> Features:
-        known = lookups.current(self.lookup).of_vehicles(batch.vehicles)
+        known = lookups.of_vehicles(self.lookup, batch.vehicles)
         believed, of_samples = batch.believed, sample_features(batch)
         columns = of_samples | {
             "boot_id": batch.boot_id, "seq": batch.seq, "t0_ms": batch.t0_ms,
@@ -220,7 +220,7 @@ class VehicleStage:
         columns = known | {name: batch.table[name] for name in HEAD if name in named}
         columns |= plausible_columns(batch.table, [s.name for s in SIGNALS if s.name in named])
         where = tuple(of_samples[name] for name in ("lat_deg", "lon_deg", "heading_deg"))
-        columns |= lookups.current(self.lookup).history(named, batch.vehicles, where)
+        columns |= lookups.history(self.lookup, named, batch.vehicles, where)
         return _evaluator(self.rules)(pa.table(columns))
 
 

@@ -7,8 +7,6 @@ those that it read: what is learned is in force without a restart.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +18,7 @@ from pyarrow import feather
 
 from infra.settings.files import write_whole
 from stream_jobs.frames.arrays import Floats, Ints
-from stream_jobs.frames.lookup_files import Place, local
+from stream_jobs.frames.lookup_files import Place, held
 from stream_jobs.windows.places import RESOLUTION, UNKNOWN_SECTOR
 
 COLUMNS: Final = ("model", "powertrain", "vehicle_class")
@@ -33,7 +31,6 @@ USUAL_SCHEMA: Final = pa.schema([("vehicle_id", pa.string()), *((name, pa.float6
 PLACE_SCHEMA: Final = pa.schema([("place", pa.int64()), (FREE_FLOW, pa.float64())])
 SECTORS: Final = 8  # a place is its cell times this, plus its sector: H3 leaves the upper bits free
 VEHICLE_FILE, USUAL_FILE, FREE_FLOW_FILE = "vehicle.arrow", "history.arrow", "free_flow.arrow"
-Version = tuple[int, int]
 
 
 def write(path: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> bool:
@@ -47,67 +44,38 @@ def write(path: Path, table: pa.Table, schema: pa.Schema = SCHEMA) -> bool:
 
 
 def read(path: Path, schema: pa.Schema = SCHEMA) -> pa.Table:
-    """The table in the file; empty where there is none yet, or one of another version of this program."""
+    """The table in the file, one chunk; empty where there is none yet, or one of another version of ours."""
     try:
         found = feather.read_table(path, memory_map=False)
     except FileNotFoundError:
         return schema.empty_table()
-    return found if found.schema.equals(schema) else schema.empty_table()
+    return found.combine_chunks() if found.schema.equals(schema) else schema.empty_table()
 
 
-def version(path: Path) -> Version:
-    """Another one whenever the file was replaced."""
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return (0, 0)
-    return stat.st_mtime_ns, stat.st_ino
+def of_vehicles(place: Place, vehicles: pa.Array) -> dict[str, pa.Array]:
+    """COLUMNS for each of ``vehicles``, null where not known."""
+    return _taken(held(place, VEHICLE_FILE, read), COLUMNS, vehicles)
 
 
-@dataclass(frozen=True, slots=True)
-class Lookups:
-    """The files as they were at their last changes; places of free flow are in order."""
-
-    vehicles: pa.Table
-    usual: pa.Table
-    places: Ints
-    free_flow_kmh: Floats
-
-    def of_vehicles(self, vehicles: pa.Array) -> dict[str, pa.Array]:
-        """COLUMNS for each of ``vehicles``, null where not known."""
-        return _taken(self.vehicles, COLUMNS, vehicles)
-
-    def history(
-        self, names: Collection[str], vehicles: pa.Array, where: tuple[Floats, Floats, Floats]
-    ) -> dict[str, pa.Array]:
-        """Those of HISTORY among ``names``; ``where``: latitude, longitude, heading of frames, degrees."""
-        usual = [name for name in names if name in USUAL]
-        columns = _taken(self.usual, usual, vehicles) if usual else {}
-        if FREE_FLOW in names:
-            wanted = places_at(*where)
-            columns[FREE_FLOW] = pa.nulls(len(wanted), pa.float64())
-            if len(self.places):
-                at = np.minimum(np.searchsorted(self.places, wanted), len(self.places) - 1)
-                columns[FREE_FLOW] = pa.array(self.free_flow_kmh[at], mask=self.places[at] != wanted)
-        return columns
+def history(
+    place: Place, names: Collection[str], vehicles: pa.Array, where: tuple[Floats, Floats, Floats]
+) -> dict[str, pa.Array]:
+    """Those of HISTORY among ``names``; ``where``: latitude, longitude, heading of frames, degrees."""
+    usual = [name for name in names if name in USUAL]
+    columns = _taken(held(place, USUAL_FILE, read, USUAL_SCHEMA), usual, vehicles) if usual else {}
+    if FREE_FLOW in names:
+        flow, wanted = held(place, FREE_FLOW_FILE, read, PLACE_SCHEMA), places_at(*where)
+        known, kmh = (column.to_numpy() for column in flow.columns)  # in order of place
+        columns[FREE_FLOW] = pa.nulls(len(wanted), pa.float64())
+        if len(known):
+            at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+            columns[FREE_FLOW] = pa.array(kmh[at], mask=known[at] != wanted)
+    return columns
 
 
 def _taken(table: pa.Table, names: Sequence[str], vehicles: pa.Array) -> dict[str, pa.Array]:
-    rows = pc.index_in(vehicles, value_set=table["vehicle_id"].combine_chunks())
-    return {name: table[name].combine_chunks().take(rows) for name in names}
-
-
-def current(place: Place) -> Lookups:
-    """What the files there say now; read again only when one was replaced."""
-    files = tuple(local(place, name) for name in (VEHICLE_FILE, USUAL_FILE, FREE_FLOW_FILE))
-    return _held(files, tuple(map(version, files)))
-
-
-@lru_cache(maxsize=4)
-def _held(files: tuple[Path, ...], _versions: tuple[Version, ...]) -> Lookups:
-    vehicles, usual, flow = map(read, files, (SCHEMA, USUAL_SCHEMA, PLACE_SCHEMA))
-    flow = flow.sort_by("place")
-    return Lookups(vehicles, usual, flow["place"].to_numpy(), flow[FREE_FLOW].to_numpy())
+    rows = pc.index_in(vehicles, value_set=table["vehicle_id"].chunk(0))
+    return {name: table[name].chunk(0).take(rows) for name in names}
 
 
 def index_among(words: pa.Array, known: tuple[str, ...]) -> Floats:

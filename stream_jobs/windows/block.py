@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_jobs.frames.arrays import Flags, Frames, Ints, Known, run_begins
-from stream_jobs.windows.vehicle import HOW, PARTS, VALUE_BITS, How, Kind, Part
+from stream_jobs.windows.vehicle import HOW, PARTS, VALUE_BITS, How, Kind
 
 NEUTRAL: Final[dict[How, int]] = {
     "sum": 0, "max": np.iinfo(np.int64).min, "min": np.iinfo(np.int64).max,
@@ -31,6 +31,7 @@ _OF_FRAMES: Final[dict[Kind, tuple[Ints, Ints]]] = {
 }
 """Of the parts that a frame has one value of: places in _QUANTITIES, and rows of the matrices."""
 _FLOORS: Final = np.array([q.floor for q in _QUANTITIES.values()])
+_OF_SAMPLES: Final = [part for part in PARTS if part.quantity.by_sample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,9 @@ def cut(frames: Frames, window_ms: int) -> tuple[Ints, Ints]:
 
 
 def parts_of(frames: Frames, begins: Ints, window_ms: int) -> Parts:
-    """The parts of the segments that begin there; those of which a frame has one value are made at once."""
+    """The parts of the segments that begin there. Those of which a frame has one value are made at once, the
+    others over the samples of each segment.
+    """
     count, of_frame = len(begins), frames.of_sample[begins]
     parts = Parts(
         {how: np.empty((len(each), count), np.int64) for how, each in _BY_HOW.items()},
@@ -100,28 +103,17 @@ def parts_of(frames: Frames, begins: Ints, window_ms: int) -> Parts:
             made = values[places] if kind in NEUTRAL else last_ms + values[places] - _FLOORS[places, None]
             made = np.where(there, made, NEUTRAL[HOW[kind]])
         parts.of[HOW[kind]][rows] = made
-    for part in PARTS:
-        if part.quantity.by_sample:
-            how, row = _AT[part.name]
-            made, is_known = _of_samples(part, frames, begins, window_ms)
-            parts.of[how][row] = made
-            if is_known is not None:
-                parts.known[row] = is_known
+    for part in _OF_SAMPLES:
+        (how, row), found = _AT[part.name], part.quantity.known(frames)
+        of_sample = found.known.astype(np.int64) if part.kind == "count" else found.values
+        if part.kind in ("first", "last"):
+            of_sample = (frames.event_ms % window_ms << VALUE_BITS) + (of_sample - part.quantity.floor)
+        if part.kind != "count" and not found.known.all():
+            of_sample = np.where(found.known, of_sample, NEUTRAL[how])
+            if part.kind == "sum":
+                parts.known[row] = np.logical_or.reduceat(found.known, begins)
+        parts.of[how][row] = COMBINE[how].reduceat(of_sample, begins)
     return parts
-
-
-def _of_samples(part: Part, frames: Frames, begins: Ints, window_ms: int) -> tuple[Ints, Flags | None]:
-    """A part of a quantity that samples have, and of a sum whether it is known; None: everywhere."""
-    found, kind, how = part.quantity.known(frames), part.kind, HOW[part.kind]
-    if kind == "count":
-        return np.add.reduceat(found.known, begins, dtype=np.int64), None
-    values = found.values
-    if kind in ("first", "last"):
-        values = (frames.event_ms % window_ms << VALUE_BITS) + (values - part.quantity.floor)
-    if found.known.all():
-        return COMBINE[how].reduceat(values, begins), None
-    made = COMBINE[how].reduceat(np.where(found.known, values, NEUTRAL[how]), begins)
-    return made, np.logical_or.reduceat(found.known, begins) if how == "sum" else None
 
 
 def enrolled(vehicles: pa.StringArray, more: pa.StringArray) -> tuple[pa.StringArray, Ints]:

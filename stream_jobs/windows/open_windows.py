@@ -4,8 +4,7 @@ The stream keeps them between batches and closes a window when no frame of it ca
 more. Whatever makes windows anew feeds the same class with archived records, and closes nothing.
 """
 
-from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -21,7 +20,7 @@ from stream_jobs.frames import state
 from stream_jobs.frames.arrays import Flags, Frames, Ints, run_begins
 from stream_jobs.frames.batch import RECORD, frame_batch
 from stream_jobs.roads.network import RoadLookup
-from stream_jobs.windows.block import Block, Parts, cut, enrolled, parts_of
+from stream_jobs.windows.block import Block, Parts, cut, parts_of
 from stream_jobs.windows.places import Places, road_rows
 from stream_jobs.windows.vehicle import MEASURES, OF_LATEST, Measure, latest_of, vehicle_rows
 
@@ -88,20 +87,17 @@ ROWS_AT_ONCE: Final = 20_000  # so many rows are made at a time: arithmetic on f
 SILENT_MS: Final = 600_000  # a partition that gave nothing for so long holds no window open
 
 
-class Blocks(UserDict[int, bytes]):
-    """Blocks by start, ms; a store has those of ``starts``: ``fetch`` gets one when it is asked for."""
+class Blocks(dict[int, bytes]):
+    """Blocks by start, ms. A store has those of ``starts``, which are empty here until they are set:
+    ``fetch`` gets one when it is asked for by its start.
+    """
 
     def __init__(self, starts: Iterable[int], fetch: Callable[[int], bytes]) -> None:
         super().__init__(dict.fromkeys(starts, b""))
         self._fetch = fetch
 
     def __getitem__(self, start_ms: int) -> bytes:
-        return self.data[start_ms] or self._fetch(start_ms)
-
-    @property
-    def changed(self) -> dict[int, bytes]:
-        """What was set, which the store does not have."""
-        return {start_ms: raw for start_ms, raw in self.data.items() if raw}
+        return super().__getitem__(start_ms) or self._fetch(start_ms)
 
 
 class Memory(msgspec.Struct, array_like=True):
@@ -110,8 +106,8 @@ class Memory(msgspec.Struct, array_like=True):
     ``changed``, ``changed_places``: starts of blocks with windows that were not given out since they changed.
     """
 
-    vehicles: MutableMapping[int, bytes] = {}
-    places: MutableMapping[int, bytes] = {}
+    vehicles: dict[int, bytes] = {}
+    places: dict[int, bytes] = {}
     seen: Seen = {}
     clocks_ms: dict[int, int] = {}
     closed_ms: int = 0
@@ -124,7 +120,7 @@ def part_of(memory: Memory, chosen: Callable[[str], bool]) -> Memory:
     """What ``memory`` holds of the ``chosen`` vehicles; shares of places are all to be given out again."""
 
     def packed(kind: type[Kind], blocks: Mapping[int, bytes]) -> dict[int, bytes]:
-        parts = {start: state.load(raw, kind).part(chosen) for start, raw in blocks.items()}
+        parts = {start: state.load(blocks[start], kind).part(chosen) for start in blocks}
         return {start: state.dump(part) for start, part in parts.items() if len(part.vehicles)}
 
     vehicles, places = packed(Block, memory.vehicles), packed(Places, memory.places)
@@ -157,7 +153,7 @@ Kind = TypeVar("Kind", Block, Places)
 class _Kept(Generic[Kind]):
     """Blocks by start, of windows of ``length_ms``; those that nobody touches stay bytes."""
 
-    def __init__(self, packed: MutableMapping[int, bytes], kind: type[Kind], length_s: int) -> None:
+    def __init__(self, packed: dict[int, bytes], kind: type[Kind], length_s: int) -> None:
         self._packed = packed
         self._kind: type[Kind] = kind
         self.length_ms = length_s * 1000
@@ -165,7 +161,7 @@ class _Kept(Generic[Kind]):
 
     def get(self, start_ms: int) -> Kind | None:
         if start_ms not in self.opened and start_ms in self._packed:
-            self.opened[start_ms] = state.load(self._packed.pop(start_ms), self._kind)
+            self.opened[start_ms] = state.load(self._packed[start_ms], self._kind)
         return self.opened.get(start_ms)
 
     def first_ms(self) -> int | None:
@@ -176,10 +172,9 @@ class _Kept(Generic[Kind]):
             for each in [start for start in blocks if start < start_ms]:
                 del blocks[each]
 
-    def packed(self) -> MutableMapping[int, bytes]:
+    def pack(self) -> None:
         for start_ms in [*self.opened]:
             self._packed[start_ms] = state.dump(self.opened.pop(start_ms))
-        return self._packed
 
 
 class OpenWindows:
@@ -206,7 +201,8 @@ class OpenWindows:
 
     def memory(self) -> Memory:
         """What is to be kept; this object is of no use afterwards."""
-        self._memory.vehicles, self._memory.places = self._vehicles.packed(), self._places.packed()
+        self._vehicles.pack()
+        self._places.pack()
         return self._memory
 
     def take(self, batch: Frames, chosen: Flags) -> None:
@@ -273,11 +269,7 @@ class OpenWindows:
 
     def latest(self) -> None:
         """Rows of vehicles' newest windows that were touched."""
-        known, chosen = pa.array([], pa.string()), list[tuple[int, Ints]]()
-        for start in sorted(self._touched, reverse=True):
-            at, before = np.unique(np.concatenate(self._touched[start])), len(known)
-            known, place = enrolled(known, self._vehicles.opened[start].vehicles.take(pa.array(at)))
-            chosen.append((start, at[place >= before]))
+        chosen = [(start, np.unique(np.concatenate(at))) for start, at in self._touched.items()]
         if chosen:
             self.found.latest.append(latest_of(self._rows(chosen, OF_LATEST)))
 

@@ -6,7 +6,7 @@ roads/network.py). Shares sum rows over the vehicles of one bucket; these are of
 """
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,7 +38,7 @@ RoadRows = Mapping[str, Ints]
 """Partial rows by column: ``of_frame``, the frame of each, and SHARE's start, place, direction and sums."""
 
 
-def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[RoadRows]:
+def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> Iterator[RoadRows]:
     """Rows of cells, and of edges where ``roads`` are known: runs of samples of one frame, window and place.
 
     A vehicle that comes back into a cell within a frame gives two rows: they are summed later.
@@ -59,14 +59,12 @@ def road_rows(frames: Frames, window_ms: int, roads: RoadIndex | None) -> list[R
         edge_id = np.where(found >= 0, roads.edge_id.take(found, mode="clip"), found)
         edges = (roads.network << EDGE_BITS) + edge_id + EDGE_OFFSET
         places.append((edges, np.full(len(at), NO_SECTOR)))
-    rows = list[RoadRows]()
     for keys in places:
         columns = dict(zip(("of_frame", "start_ms", *KEYS), (of_frame, start_ms, *keys), strict=True))
         begins = run_begins(*columns.values())
         values = {name: key[begins] for name, key in columns.items()}
         values |= {name: np.add.reduceat(each, begins) for name, each in zip(SUMS, sums, strict=True)}
-        rows.append(values)
-    return rows
+        yield values
 
 
 @dataclass(slots=True)
@@ -92,9 +90,8 @@ class Places:
         both = np.concatenate([self.rows, more], axis=1)
         order, begins = _runs([*both[:keys]])
         both = both[:, order]
-        sums = np.add.reduceat(both[keys:-1], begins, axis=1)
-        changed = np.maximum.reduceat(both[-1:], begins, axis=1)
-        self.rows = np.concatenate([both[:keys, begins], sums, changed])
+        self.rows = np.concatenate([both[:keys, begins], np.add.reduceat(both[keys:], begins, axis=1)])
+        self.rows[-1] = self.rows[-1] > 0
 
     def given_out(self, start_ms: int) -> pa.Table | None:
         """The sums of all places that changed (SHARE), None without any; they are given out now."""
@@ -118,8 +115,6 @@ class Places:
 
 def summed(shares: pa.Table) -> pa.Table:
     """Shares of several buckets as one row a window of a place."""
-    if not shares.num_rows:
-        return shares
     start_ms, place, sector, *sums, bits = (shares[name].to_numpy() for name in SHARE.names)
     return pa.table(_totals([start_ms, place, sector], sums, bits), schema=SHARE)
 

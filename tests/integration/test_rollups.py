@@ -93,7 +93,7 @@ def test_every_level_equals_all_its_samples_and_follows_what_is_written_again(
     whole = expect(records)
     changed = [k for k in whole.vehicle if whole.vehicle[k] != in_time.vehicle.get(k)]
     assert 0 < len(changed) < len(whole.vehicle)
-    rows = tagged(table_of(whole, changed), -1)
+    rows = tagged(table_of(whole, changed), batch_id=-1)
     times = {"since": min(start for _, start in changed), "until": max(start for _, start in changed)}
 
     def restate(connection: Connection) -> int:

@@ -287,7 +287,7 @@ def test_the_stream_leaves_a_restated_window_alone_and_opens_its_late_frames_aga
     at = datetime(2026, 1, 1, tzinfo=UTC)
 
     def restate(connection: Connection, vehicles: int) -> int:
-        rows = tagged(road_rows(vehicles), -1)
+        rows = tagged(road_rows(vehicles), batch_id=-1)
         stage(connection, ROAD.name, rows)
         return restate_rows(connection, ROAD, rows, {"since": at, "until": at})
 

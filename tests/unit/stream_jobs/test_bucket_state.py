@@ -15,7 +15,6 @@ import pytest
 from pyspark.sql.streaming.stateful_processor_util import TransformWithStateInPandasFuncMode as Mode
 
 from infra.settings.settings import Settings
-from stream_jobs.app.processor import opened
 from stream_jobs.app.python_daemon import ByColumn
 from stream_jobs.app.telemetry import BucketState, Operator
 from stream_jobs.recovery.checkpoints import METADATA, Checkpoint
@@ -80,6 +79,11 @@ class Handle:
         self.timers.remove(at_ms)
 
 
+def opened(handle: Handle) -> Any:
+    """As the processor opens it when it begins."""
+    return handle, handle.getValueState(), handle.getMapState()
+
+
 def records(*seconds: int) -> pd.DataFrame:
     """A frame of two vehicles for each second of event time, received a second later."""
     sent = []
@@ -107,7 +111,7 @@ def test_a_batch_reads_and_writes_the_windows_of_its_frames_alone_and_finds_the_
 ) -> None:
     handle, whole = Handle(), Kept()
     for seconds in ([0, 1], [11, 12], [13, 21], [22, 23]):
-        state = BucketState(opened(handle))  # type: ignore[arg-type]
+        state = BucketState(opened(handle))
         batch, watermark_ms = records(*seconds), T0 + 1000 * seconds[0]
         found = rows(operator(7, [batch], state, watermark_ms))
         assert found == rows(operator(7, [batch], whole, watermark_ms))
@@ -120,16 +124,16 @@ def test_windows_that_close_leave_the_store_and_a_timer_that_was_due_is_left_to_
     operator: Operator,
 ) -> None:
     handle = Handle()
-    rows(operator(7, [records(0, 1, 61)], BucketState(opened(handle)), T0))  # type: ignore[arg-type]
+    rows(operator(7, [records(0, 1, 61)], BucketState(opened(handle)), T0))
     assert set(handle.blocks.held) == {(of, T0 + ms) for of in (False, True) for ms in (0, 60_000)}
     (due_ms,) = handle.timers
-    state = opened(handle)  # type: ignore[arg-type]
+    state = opened(handle)
     rows(operator(7, (), BucketState(state, due_ms), due_ms + 1))
     assert set(handle.blocks.held) == {(True, T0), (False, T0 + 60_000), (True, T0 + 60_000)}
     assert due_ms in handle.timers
     assert len(handle.timers) == 2
     handle.timers.remove(due_ms)
-    rows(operator(7, (), BucketState(opened(handle)), T0 + 900_000))  # type: ignore[arg-type]
+    rows(operator(7, (), BucketState(opened(handle)), T0 + 900_000))
     assert handle.blocks.held == {}
     assert len(handle.timers) == 1
 

@@ -89,7 +89,6 @@ def test_only_what_lies_before_it_goes_and_a_marker_is_nobodys() -> None:
     values = [b"0", b"1", b"2", None, None, None, b"3"]
     table = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
     left, erased = without_erased(table)
-    assert left is not None
     assert (left["value"].to_pylist(), erased) == ([b"2", b"3"], {"A"})
     whole = table.slice(0, 3)
     assert without_erased(whole) == (whole, set())

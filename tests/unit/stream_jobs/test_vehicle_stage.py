@@ -11,6 +11,7 @@ import pytest
 
 from infra.contract.verdict import clock_limits
 from infra.settings.settings import Settings
+from stream_jobs.frames.lookup_files import held
 from stream_jobs.rules.rule_set import RuleSet
 from stream_jobs.vehicles import lookups
 from stream_jobs.vehicles.core import Core
@@ -155,8 +156,11 @@ def test_a_rule_sees_what_a_frames_head_says_and_names_are_those_of_sql(tmp_path
 
 
 def test_the_lookup_is_written_at_once_and_read_again_when_it_changed(tmp_path: Path) -> None:
-    assert lookups.current(tmp_path / "lookups").vehicles.num_rows == 0
+    ids = pa.array([vin(1), vin(2)])
+    assert lookups.of_vehicles(tmp_path / "lookups", ids)["model"].to_pylist() == [None, None]
     path = vehicles(tmp_path, (vin(1), "m", "petrol", "car"))
-    after = lookups.current(path)
-    assert after.of_vehicles(pa.array([vin(1), vin(2)]))["model"].to_pylist() == ["m", None]
-    assert lookups.current(path) is after
+    assert lookups.of_vehicles(path, ids)["model"].to_pylist() == ["m", None]
+    after = held(path, lookups.VEHICLE_FILE, lookups.read)
+    assert held(path, lookups.VEHICLE_FILE, lookups.read) is after
+    assert vehicles(tmp_path, (vin(1), "n", "petrol", "car")) == path
+    assert lookups.of_vehicles(path, ids)["model"].to_pylist() == ["n", None]
