@@ -91,11 +91,9 @@ def lane_of(
     translator = kind(root, settings.kafka.prefix, skipped, vehicle_limit, settings.region.name)
     # By broker, so that one that does not answer holds up none of the others.
     dialling = [ThreadPoolExecutor(DIALLERS, "dial") for _ in endpoints.brokers]
-    # Half may come unacknowledged, the rest is for what a reconnect delivers again.
-    window = max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
 
     def opened(slot: int | None) -> list[MqttSource]:
-        configs = source_configs(name, settings, endpoints, slot, once, window, gather_s)
+        configs = source_configs(name, settings, endpoints, slot, once, window(in_flight), gather_s)
         return [make_source(config, pool) for config, pool in zip(configs, dialling, strict=True)]
 
     lane = AtMostOnceLane if once else Lane
@@ -143,6 +141,11 @@ def source_configs(
 
 def _client_id(stem: str, slot: int | None, name: str, once: bool) -> str:
     return f"{stem}{'' if slot is None else f'-s{slot}'}-{name}{'-once' if once else ''}"
+
+
+def window(in_flight: int) -> int:
+    """Messages the broker may send unacknowledged: half, the rest is for what a reconnect delivers again."""
+    return max(1, min(RECEIVE_MAXIMUM, in_flight // 2))
 
 
 def run(settings: Settings, endpoints: Endpoints) -> int:

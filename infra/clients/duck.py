@@ -18,7 +18,7 @@ def connected(memory: str | None = None, spill: Path | None = None) -> Iterator[
     After two seconds DuckDB would draw a progress bar on standard output, into the JSON printed there.
     Raises ArchiveError for what DuckDB refuses: a file whose bytes are damaged, a full disk, no memory.
     """
-    given = {"memory_limit": memory, "temp_directory": spill and str(spill)}
+    given = {"memory_limit": memory, "temp_directory": None if spill is None else str(spill)}
     limits = {name: limit for name, limit in given.items() if limit is not None}
     try:
         with duckdb.connect(config={"threads": 1, "preserve_insertion_order": False, **limits}) as connection:

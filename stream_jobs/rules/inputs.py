@@ -91,8 +91,9 @@ class RuleInputs:
     def of(self, rule: int, rows: Ints | None = None) -> RuleEvaluation:
         """The rule at place ``rule`` over frames ``rows`` [k], or over all, then without their names."""
         at = slice(None) if rows is None else rows
+        holds, clears, armed, learns = self.flags[:, rule, at]
         numbers = self.values[rule, at], self.limits[rule, at]
-        return RuleEvaluation(*self.flags[:, rule, at], *numbers, self.names.get(rule), rows)
+        return RuleEvaluation(holds, clears, armed, learns, *numbers, self.names.get(rule), rows)
 
     def take(self, rows: Ints) -> "RuleInputs":
         names = {rule: each.take(rows) for rule, each in self.names.items()}

@@ -409,7 +409,8 @@ def read_entries(
 
 
 def _rule(entry: Entry) -> Rule:
-    kind, source, limit = (entry.values.get(key) for key in ("kind", "source", "limit"))
+    kind, source = entry.values.get("kind"), entry.values.get("source")
+    limit: Any = entry.values.get("limit")
     of_kind: tuple[str, ...] = ()
     if entry.values.get("query") == VEHICLES:
         if kind not in [*KINDS]:
@@ -423,7 +424,8 @@ def _rule(entry: Entry) -> Rule:
     _check_together(entry)
     given: dict[str, Any] = {}
     if kind:
-        spec, clear = entry.read(KINDS[kind], _derived(entry)), entry.values.get("clear")
+        spec: object = entry.read(KINDS[kind], _derived(entry))
+        clear = entry.values.get("clear")
         is_sql = isinstance(clear, str) and isinstance(spec, Level) and not spec.mean_s
         given = {"spec": spec, "clear": clear if is_sql else None, "clear_level": None if is_sql else clear}
     if type(limit) in (int, float) and abs(limit) < 1e300:  # else it is refused, as no text

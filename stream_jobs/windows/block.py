@@ -88,9 +88,9 @@ def parts_of(frames: Frames, begins: Ints, window_ms: int) -> Parts:
         np.ones((len(_BY_HOW["sum"]), count), np.bool_),
     )
     samples = np.diff(begins, append=len(frames.of_sample))
-    found = [q.known(frames) for q in _QUANTITIES.values()]
-    values = np.stack([each.values for each in found])[:, of_frame]
-    known = np.stack([each.known for each in found])[:, of_frame]
+    quantities = [q.known(frames) for q in _QUANTITIES.values()]
+    values = np.stack([each.values for each in quantities])[:, of_frame]
+    known = np.stack([each.known for each in quantities])[:, of_frame]
     last_ms = frames.event_ms[begins + samples - 1] % window_ms << VALUE_BITS
     for kind, (places, rows) in _OF_FRAMES.items():
         there = known[places]
