@@ -295,7 +295,7 @@ def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> 
     line = (
         "INSERT INTO odograph.batch_ledger (query_id, batch_id, query, rows, ends) VALUES (%s, 0, %s, 1, %s)"
     )
-    change(lane, line, str(uuid4()), "telemetry", json.dumps({topic: {"0": 70}}))
+    change(lane, line, str(uuid4()), "telemetry", json.dumps({topic: {"0": 70, "1": 95}}))
     lag = (
         "INSERT INTO odograph.partition_lag (reader, topic, partition, log_end, read_to, at, good_until) "
         "VALUES ('telemetry', 'telemetry', 1, 90, 80, now(), now()) ON CONFLICT (reader, topic, partition) "
@@ -305,7 +305,7 @@ def test_offsets_of_one_regions_log_are_not_taken_for_the_others(lane: Lane) -> 
     key = "INSERT INTO odograph.top_key (topic, vehicle_id, partition, share) VALUES ('telemetry', %s, 1, 1)"
     change(lane, key, VINS[0])
     shown, keys = "SELECT lag FROM serving.partition_lag", "SELECT vehicle_id FROM serving.top_key"
-    known = {("alerts", 0): (0, 5), ("telemetry", 0): (0, 70), ("telemetry", 1): (0, 90)}
+    known = {("alerts", 0): (0, 5), ("telemetry", 0): (0, 70), ("telemetry", 1): (0, 95)}
     with connected(url) as database:
         assert known_spans(database, prefix) == known
     found(Region(name="A", other="B=127.0.0.1:1"), url)

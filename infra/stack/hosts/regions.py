@@ -161,8 +161,8 @@ def known_spans(database: Connection, prefix: str) -> dict[Place, Span]:
     ends = database.execute(SQL["ends"]).fetchall()
     for done in all_committed(database).values():
         ends += ((topic, p, end) for topic, of in done.ends.items() for p, end in of.items())
-    furthest = {(topic.removeprefix(prefix), p): end for topic, p, end in sorted(ends)}  # it is the last one
-    return {place: (0, end) for place, end in furthest.items() if place[0] in COPIED}
+    told = sorted((topic.removeprefix(prefix), p, end) for topic, p, end in ends)
+    return {(topic, p): (0, end) for topic, p, end in told if topic in COPIED}  # the furthest is the last one
 
 
 def _known_role(url: str) -> Role:
