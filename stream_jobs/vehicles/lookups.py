@@ -49,7 +49,9 @@ def read(path: Path, schema: pa.Schema = SCHEMA) -> pa.Table:
         found = feather.read_table(path, memory_map=False)
     except FileNotFoundError:
         return schema.empty_table()
-    return found.combine_chunks() if found.schema.equals(schema) else schema.empty_table()
+    if not found.num_rows or not found.schema.equals(schema):
+        return schema.empty_table()  # a file without rows has no chunk
+    return found.combine_chunks()
 
 
 def of_vehicles(place: Place, vehicles: pa.Array) -> dict[str, pa.Array]:

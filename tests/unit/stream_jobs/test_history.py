@@ -65,6 +65,15 @@ def tell_free_flow(home: Path, *rows: tuple[str, int, float]) -> None:
     lookups.write(path, free_flow_table(list(rows)), lookups.PLACE_SCHEMA)
 
 
+def test_where_nothing_is_known_yet_the_files_are_there_and_say_nothing(tmp_path: Path) -> None:
+    lookups.write(tmp_path / "lookups" / lookups.VEHICLE_FILE, lookups.SCHEMA.empty_table())
+    nothing = lookups.USUAL_SCHEMA.empty_table()
+    lookups.write(tmp_path / "lookups" / lookups.USUAL_FILE, nothing, lookups.USUAL_SCHEMA)
+    tell_free_flow(tmp_path)
+    for told in ("usual_battery_v", "free_flow_kmh"):
+        assert values(tmp_path, told)(records(frame(1, 0, T0))) == [None]
+
+
 def test_a_running_stage_takes_what_is_written_while_it_runs(tmp_path: Path) -> None:
     def batches() -> Any:
         yield records(frame(1, 0, T0), frame(2, 0, T0))
