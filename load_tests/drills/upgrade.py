@@ -24,8 +24,8 @@ from load_tests.drills.verdict import Promise, Verdict, counts, nothing_lost
 from stream_jobs.rules.model import VEHICLES, load_rules, of_query
 
 CHECKOUT: Final = Path(infra.__file__).resolve().parents[1]
-SINCE: Final = ("log", "-1", "--format=%H", "-G^        operators=", "--", "stream_jobs/app/queries.py")
-"""Git's words for the change that gave a query other operators."""
+SINCE: Final = ("log", "-1", "--format=%H", "-G^        operators=[0-9]", "--", "stream_jobs/app/queries.py")
+"""Git's words for the change that gave a query other operators, which are counted."""
 PROGRAMS: Final = {"bridge": ("bridge",)} | {
     name: COMMANDS[name] for name in ("events", "maintenance", "instant", "jobs")
 }
