@@ -4,13 +4,13 @@ A rule's expressions are Spark SQL over a frame's signals. DuckDB reads nearly a
 where it does not, the signals are shown without value. Times are s from the alert's opening.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
 import duckdb
-import orjson
 import pandas as pd
 import pyarrow as pa
 import sqlglot
@@ -69,7 +69,8 @@ def read(frames: Sequence[Row], alert: Row) -> pa.Table:
 
     A value is null where it is out of its range or not there.
     """
-    parsed = reading.read(pa.array(map(orjson.dumps, frames), pa.binary()))
+    # jsonb writes 1e30 out, and orjson writes no such integer
+    parsed = reading.read(pa.array((json.dumps(frame).encode() for frame in frames), pa.binary()))
     of_vehicle = {name: pa.array([alert.get(name)] * len(frames), pa.string()) for name in COLUMNS}
     columns = dict(zip(parsed.column_names, parsed.columns, strict=True)) | of_vehicle
     columns |= plausible_columns(parsed, [signal.name for signal in SIGNALS])

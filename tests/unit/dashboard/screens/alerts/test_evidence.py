@@ -74,6 +74,11 @@ def test_a_value_out_of_its_range_is_not_available_as_in_the_jobs() -> None:
     assert drawn["value"].isna().tolist() == [False, True]
 
 
+def test_a_number_beyond_every_integer_is_read_as_the_database_gives_it() -> None:
+    large = frame(0, coolant_temp_c=10**30, noise=10**30, oil_temp_c=90.0)
+    assert evidence.present(evidence.read([large], ALERT)) == ["oil_temp_c"]
+
+
 def test_a_receiver_without_a_fix_has_no_place_as_in_the_jobs() -> None:
     assert evidence.present(evidence.read([frame(0, lat_deg=[0.0, 0.0], lon_deg=[0.0, 0.0])], ALERT)) == []
 
