@@ -206,27 +206,22 @@ def _copies_by_its_lease_only(
 
     That its Java machine ends with the lease where it stands still itself is unit-tested.
     """
-    _copied(source, target, copying, range(60, 70))
-    link.refuse()
-    _ends_with_the_lease(lane, copying)
-    link.heal()
-    _copied(source, target, copying, range(70, 80))
-
-
-def _copied(source: Lane, target: Lane, copying: LaneProcess, numbers: range) -> None:
-    produce(source, "telemetry", frames(numbers), T0)
-    eventually(
-        lambda: copying.assert_running() or len(log(target, "telemetry")) >= numbers.stop,
-        START_S,
-        "what came is copied",
-    )
-
-
-def _ends_with_the_lease(lane: Lane, copying: LaneProcess) -> None:
+    produce(source, "telemetry", frames(range(60, 70)), T0)
+    eventually(lambda: _arrived(target, copying, 70), START_S, "what came is copied")
     assert _machines(copying)
+    link.refuse()
     over = "SELECT expires_at <= clock_timestamp() AS over FROM odograph.lease WHERE name = 'mirror'"
     eventually(lambda: rows(lane, over)[0]["over"], SOON_S, "the lease has ended")
-    assert not _machines(copying)
+    produce(source, "telemetry", frames(range(70, 80)), T0)
+    eventually(lambda: not _machines(copying), SOON_S, "its Java machine is gone, which was killed before")
+    assert len(log(target, "telemetry")) == 70
+    link.heal()
+    eventually(lambda: _arrived(target, copying, 80), START_S, "what came meanwhile is copied")
+
+
+def _arrived(target: Lane, copying: LaneProcess, count: int) -> bool:
+    copying.assert_running()
+    return len(log(target, "telemetry")) == count
 
 
 def _machines(copying: LaneProcess) -> list[int]:
