@@ -20,7 +20,7 @@ from stream_jobs.frames import state
 from stream_jobs.frames.arrays import Flags, Frames, Ints, run_begins
 from stream_jobs.frames.batch import RECORD, frame_batch
 from stream_jobs.roads.network import RoadLookup
-from stream_jobs.windows.block import Block, Parts, cut, parts_of
+from stream_jobs.windows.block import Block, Parts, cut, enrolled, parts_of
 from stream_jobs.windows.places import Places, road_rows
 from stream_jobs.windows.vehicle import MEASURES, OF_LATEST, Measure, latest_of, vehicle_rows
 
@@ -269,7 +269,11 @@ class OpenWindows:
 
     def latest(self) -> None:
         """Rows of vehicles' newest windows that were touched."""
-        chosen = [(start, np.unique(np.concatenate(at))) for start, at in self._touched.items()]
+        known, chosen = pa.array([], pa.string()), list[tuple[int, Ints]]()
+        for start in sorted(self._touched, reverse=True):
+            at, before = np.unique(np.concatenate(self._touched[start])), len(known)
+            known, place = enrolled(known, self._vehicles.opened[start].vehicles.take(pa.array(at)))
+            chosen.append((start, at[place >= before]))
         if chosen:
             self.found.latest.append(latest_of(self._rows(chosen, OF_LATEST)))
 
