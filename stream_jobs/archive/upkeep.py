@@ -137,6 +137,7 @@ def pack_hour(folder: Path, hour_ms: int, target_bytes: int) -> Packed | None:
     names = [f"{chunk[0][0].stem}-packed-{len(chunk)}.parquet" for chunk in chunks]
     with _as_it_was(folder, hour_ms):
         made = [_rewritten(folder, hour_ms, *each) for each in zip(chunks, names, strict=True)]
+    pa.default_memory_pool().release_unused()  # it would keep 80 MiB for the next hour's
     sources = [entry for chunk in chunks for _, entry in chunk]
     _replace(folder, hour_ms, made, [entry.name for entry in sources])
     bytes_before, bytes_after = (sum(entry.bytes for entry in entries) for entries in (sources, made))

@@ -186,10 +186,13 @@ OF_RECORD: Final = ("vehicle_id", "boot_id", "crash_id", "event_ms", "basis", "f
 TOGETHER_MS: Final = 60_000  # records of one minute are looked around for at once
 
 
-def settle(cursor: Cursor, terms: Crash) -> list[str]:
-    """Give every record that is due its verdict, within the transaction of the cursor; the verdicts."""
+def settle(cursor: Cursor, terms: Crash, *, final_too: bool = True) -> list[str]:
+    """Give every record that is due its verdict, within the transaction of the cursor; the verdicts.
+
+    ``final_too``: also where windows around a record with a final verdict were repaired.
+    """
     wait_s = terms.still_to_s + WINDOW_S
-    rows = cursor.execute(SQL["due"], LIMITS | {"wait_s": wait_s}).fetchall()
+    rows = cursor.execute(SQL["due"], LIMITS | {"wait_s": wait_s, "final_too": final_too}).fetchall()
     others, verdicts = _others(cursor, rows, terms), []
     for number, row in enumerate(rows):
         cursor.execute(SQL["own"], {**row, "before_s": OWN_BEFORE_S, "after_s": wait_s})

@@ -316,7 +316,7 @@ def drives(lane: Lane, begin_s: int, *speeds_kmh: float) -> None:
         change(lane, WINDOW, VINS[0], at, at, at + 10, speed, speed, speed / 0.36)
 
 
-def passes(lane: Lane, after_s: int) -> list[str]:
+def passes(lane: Lane, after_s: int, *, final_too: bool = True) -> list[str]:
     """The vehicle's time goes on; the verdicts given now."""
     change(
         lane,
@@ -327,7 +327,7 @@ def passes(lane: Lane, after_s: int) -> list[str]:
     )
     url = lane.endpoints.db_ingest_url
     with psycopg.connect(url, row_factory=dict_row) as connection, connection.cursor() as cursor:
-        return settle(cursor, Crash())
+        return settle(cursor, Crash(), final_too=final_too)
 
 
 def test_a_verdict_waits_for_the_minute_after_and_follows_what_comes_late(lane: Lane) -> None:
@@ -348,6 +348,7 @@ def test_a_verdict_waits_for_the_minute_after_and_follows_what_comes_late(lane: 
     assert "it stood still: 0 m half a minute later" in found["reasons"]
     assert (passes(lane, 601), passes(lane, 602)) == (["confirmed"], [])
     drives(lane, 30, 60, 60, 60)
+    assert passes(lane, 699, final_too=False) == []
     assert passes(lane, 700) == ["suspect"]
     curve = rows(lane, "SELECT t_ms, delta_v_kmh FROM serving.crash_delta_v ORDER BY sample")
     assert [(row["t_ms"], row["delta_v_kmh"]) for row in curve[:4]] == [(0, 0), (10, -1), (20, -3), (30, -7)]
