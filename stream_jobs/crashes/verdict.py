@@ -175,11 +175,12 @@ WINDOW_S: Final = 10  # windows reach so far beyond a moment in them
 OWN_BEFORE_S: Final = 60 + WINDOW_S
 OTHERS_BEFORE_S: Final = 300 + WINDOW_S
 OTHERS_AFTER_S: Final = 90
+AT_ONCE: Final = 50
 LIMITS: Final = {
     "silent_s": 120,  # where the vehicle says nothing any more, the fleet's time must be so much further
     "final_s": 600,  # then the verdict is taken once more: what links hold back has come by then
     "kept_days": 7,  # older records are left alone: repaired windows change nothing there any more
-    "at_once": 50,
+    "at_once": AT_ONCE,
     "own_before_s": OWN_BEFORE_S,
 }
 OF_RECORD: Final = ("vehicle_id", "boot_id", "crash_id", "event_ms", "basis", "final")
@@ -189,7 +190,7 @@ TOGETHER_MS: Final = 60_000  # records of one minute are looked around for at on
 def settle(cursor: Cursor, terms: Crash, *, final_too: bool = True) -> list[str]:
     """Give every record that is due its verdict, within the transaction of the cursor; the verdicts.
 
-    ``final_too``: also where windows around a record with a final verdict were repaired.
+    ``final_too``: also final verdicts, and those where windows around a record with one were repaired.
     """
     wait_s = terms.still_to_s + WINDOW_S
     rows = cursor.execute(SQL["due"], LIMITS | {"wait_s": wait_s, "final_too": final_too}).fetchall()

@@ -1,7 +1,8 @@
 -- Statements of verdict.py.
 
 -- name: due
--- With ``final_too`` also those whose verdict only repaired windows can change: the more records, the dearer.
+-- With ``final_too`` also those that become final, and those that only repaired windows can change: the more records
+-- there are, the dearer.
 WITH fleet AS (SELECT max(event_time) AS now FROM odograph.vehicle_latest)
 SELECT c.vehicle_id, c.boot_id, c.crash_id, (extract(epoch FROM c.event_time) * 1000)::bigint AS event_ms,
        c.lat_deg, c.lon_deg, coalesce(c.raw, c.record::text) AS record, b.basis,
@@ -22,7 +23,7 @@ WHERE c.event_time > fleet.now - make_interval(days => %(kept_days)s)
        OR fleet.now >= c.event_time + make_interval(secs => %(wait_s)s + %(silent_s)s))
   AND (%(final_too)s OR v.final IS NOT TRUE)
   AND (v.verdict IS NULL OR v.basis <> b.basis
-       OR (NOT v.final AND fleet.now >= c.event_time + make_interval(secs => %(final_s)s)))
+       OR (%(final_too)s AND NOT v.final AND fleet.now >= c.event_time + make_interval(secs => %(final_s)s)))
 ORDER BY c.event_time, c.vehicle_id, c.boot_id, c.crash_id LIMIT %(at_once)s
 
 -- name: own

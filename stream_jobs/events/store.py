@@ -36,7 +36,7 @@ from stream_jobs.alerts.derive import Finding
 from stream_jobs.app.database import FIRST_PAUSE_S, LONGEST_PAUSE_S, Connection, Database
 from stream_jobs.app.topic_writer import TopicWriter, dead_letter
 from stream_jobs.crashes.chunks import Rejected
-from stream_jobs.crashes.verdict import settle
+from stream_jobs.crashes.verdict import AT_ONCE, settle
 from stream_jobs.events import writes
 from stream_jobs.events.rows import Cursor
 from stream_jobs.events.writes import CONSUMER, Place
@@ -50,7 +50,7 @@ STALL_TIMEOUT_S: Final = 3.0
 _SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 60, 600)
 SWEEP_S: Final = 1.0
 PROBE_S: Final = 5.0
-FINAL_AGAIN_S: Final = 120.0  # verdicts that only repaired windows can change are looked at so often
+FINAL_S: Final = 120.0  # final verdicts are given, and looked at again, so often: reading is dear
 Result = TypeVar("Result")
 
 
@@ -178,7 +178,7 @@ class EventStore:
         return lag
 
     def _follow(self, consumer: Consumer) -> None:
-        sweep_at = probe_at = settle_at = again_at = time.monotonic()
+        sweep_at = probe_at = settle_at = final_at = time.monotonic()
         while not self._stop.is_set():
             records = self._read(consumer)
             if records:
@@ -190,11 +190,13 @@ class EventStore:
                 self._run(self._join)  # what the batch layer found
                 sweep_at = now + SWEEP_S
             if now >= settle_at and len(records) < BATCH:
-                final_too = now >= again_at
-                for word in self._run(partial(settle, terms=self._terms, final_too=final_too)):
+                final_too = now >= final_at
+                given = self._run(partial(settle, terms=self._terms, final_too=final_too))
+                for word in given:
                     self.metrics.verdicts.labels(word).inc()  # alerts do not wait for verdicts
                 settle_at = now + self._terms.settle_s
-                again_at = now + FINAL_AGAIN_S if final_too else again_at
+                if final_too and len(given) < AT_ONCE:
+                    final_at = now + FINAL_S
             if now >= probe_at:
                 for topic, lag in self._lag(consumer).items():
                     self.metrics.lag.labels(topic).set(lag)
