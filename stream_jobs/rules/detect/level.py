@@ -17,7 +17,7 @@ from stream_jobs.rules.inputs import RuleEvaluation
 from stream_jobs.rules.model import PER_S, Level, Rule, Slope, Unchanged
 from stream_jobs.vehicles.features import Features
 
-LEAST_SHARE: Final = 0.5  # of the buckets of a mean so many must have frames
+HALF: Final = PARTS // 2  # of the buckets of a mean so many must have frames
 COVERED: Final = 0.7  # a slope is taken over at least this share of its span
 MAD_TO_SD: Final = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 _BUCKETS: Final = (PARTS + 1,)
@@ -199,9 +199,11 @@ COURSE: Final = np.dtype([("held", base.HELD), ("series", SERIES)])
 class CourseDetector(base.RaisingDetector[Level | Slope]):
     """The mean over ``span_ms``, or with ``per_s`` the slope, judged whenever a tenth of it is complete.
 
-    A mean needs its whole time, and frames in half of its tenths. A slope holds when it is beyond the limit
-    by ``sure`` standard errors, and a gap longer than ``anew_ms`` begins a new series. A frame without a
-    value does not count; where the rule is not looked at at all, it comes to its end.
+    A mean needs its whole time, and frames in half of its tenths. Where those of a vehicle are rarer (parked,
+    it sends one a minute), a mean over less than ``gap_s`` is one of the last ten tenths that have any. A
+    slope holds when it is beyond the limit by ``sure`` standard errors. A gap longer than ``anew_ms`` begins
+    a new series. A frame without a value does not count; where the rule is not looked at at all, it comes to
+    its end.
     """
 
     dtype = COURSE
@@ -211,10 +213,11 @@ class CourseDetector(base.RaisingDetector[Level | Slope]):
         self.per_s: float | None = None
         if isinstance(self.spec, Slope):
             self.per_s, self.sure = PER_S[self.spec.per], self.spec.sure
-            self.span_ms = base.ms(self.spec.span_s)
-            self.anew_ms = max(self.gap_ms, self.span_ms)
+            self.span_ms, self.least = base.ms(self.spec.span_s), LEAST
         else:
             self.span_ms = base.ms(self.spec.mean_s)
+            self.least = PARTS if self.span_ms <= self.gap_ms else 0
+        self.anew_ms = max(self.gap_ms, self.span_ms)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
         known = ~np.isnan(now.value)
@@ -224,11 +227,11 @@ class CourseDetector(base.RaisingDetector[Level | Slope]):
         places, now_ms, is_slope = frames.vehicle, frames["end_ms"], self.per_s is not None
         rows, known = memory.rows[places], ~np.isnan(now.value)
         series, held = rows["series"], rows["held"]
-        if is_slope:
+        if self.least:
             last = series["number"][np.arange(len(rows)), np.maximum(series["count"] - 1, 0)]
             gap = known & (series["count"] > 0) & (now_ms - last * self.span_ms // PARTS > self.anew_ms)
             series[gap] = np.zeros((), SERIES)
-        complete = add(series, known, now_ms, now.value, self.span_ms, LEAST if is_slope else 0)
+        complete = add(series, known, now_ms, now.value, self.span_ms, self.least)
         memory.rows[places] = rows
         memory.on[places] |= known
         if known.all() and not complete.any():
@@ -281,19 +284,27 @@ def add(series: Series, which: Flags, at_ms: Floats, value: Floats, span_ms: int
 
 
 def mean(series: Series) -> Floats:
-    """The mean over the complete buckets; NaN before they span the whole time. [k]."""
+    """The mean over the complete buckets, those of its time or, if these are too few, PARTS older ones too.
+
+    [k]; NaN before they span the whole time.
+    """
     count = series["count"]
     now = series["number"][np.arange(len(series)), count - 1]
     complete = (count[:, None] - 1) > _PLACES
-    whole = (count - 1 >= LEAST_SHARE * PARTS) & (now - series["number"][:, 0] >= PARTS)
-    frames = np.where(complete, series["frames"], 0).sum(axis=1)
-    total = np.where(complete, series["total"], 0.0).sum(axis=1)
+    recent = complete & (now[:, None] - series["number"] <= PARTS)
+    enough = recent.sum(axis=1) >= HALF
+    whole = (enough | (count > PARTS)) & (now - series["number"][:, 0] >= PARTS)
+    which = np.where(enough[:, None], recent, complete)
+    frames = np.where(which, series["frames"], 0).sum(axis=1)
+    total = np.where(which, series["total"], 0.0).sum(axis=1)
     return np.where(whole, total / np.maximum(frames, 1), np.nan)
 
 
 def slope(series: Series, span_ms: int) -> tuple[Floats, Floats]:
     """Change of the value per second and its standard error, over complete buckets (Theil and Sen); [k].
 
+    Of pairs of buckets those at least a third as far apart as the first and the last: where frames come
+    densely after rare ones, as of a vehicle that drives off, the others would tell of noise and of no slope.
     NaN where they cover too little of the span. The error is 0 where two points leave none to estimate.
     """
     steep, error = np.full(len(series), np.nan), np.full(len(series), np.nan)
@@ -306,8 +317,9 @@ def slope(series: Series, span_ms: int) -> tuple[Floats, Floats]:
         at_s = s["number"][:, :number] * span_ms / PARTS / 1000
         value = s["total"][:, :number] / s["frames"][:, :number]
         first, second = np.triu_indices(number, 1)
-        between = (value[:, second] - value[:, first]) / (at_s[:, second] - at_s[:, first])
-        steepness = _median(between)
+        apart_s = at_s[:, second] - at_s[:, first]
+        far = 3 * apart_s >= (at_s[:, -1] - at_s[:, 0])[:, None]
+        steepness = _median(np.where(far, (value[:, second] - value[:, first]) / apart_s, np.nan))
         rests = value - steepness[:, None] * at_s
         off = _median(np.abs(rests - _median(rests)[:, None]))
         width = np.sqrt(((at_s - at_s.mean(axis=1)[:, None]) ** 2).sum(axis=1))
@@ -318,7 +330,8 @@ def slope(series: Series, span_ms: int) -> tuple[Floats, Floats]:
 
 
 def _median(values: Floats) -> Floats:
-    """Of each row; numpy's own costs ten times as much where rows are few and short."""
-    ordered, count = np.sort(values, axis=1), values.shape[1]
-    middle: Floats = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+    """Of what is known (not NaN) of each row; numpy's own costs ten times as much where rows are short."""
+    ordered, count = np.sort(values, axis=1), (~np.isnan(values)).sum(axis=1)
+    lane = np.arange(len(values))
+    middle: Floats = (ordered[lane, (count - 1) // 2] + ordered[lane, count // 2]) / 2
     return middle

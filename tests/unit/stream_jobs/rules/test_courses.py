@@ -48,6 +48,13 @@ def test_frames_rarer_than_the_span_still_give_a_slope(tmp_path: Path) -> None:
     assert seconds(found(mine, course([60.0, 75.0, 90.0, 105.0], 10.0, 1.0))) == [20]
 
 
+def test_noise_of_frames_that_come_densely_after_rare_ones_is_no_slope(tmp_path: Path) -> None:
+    # a sound car's axle mates as it drives off
+    apart = {0: 0, 60: 8, 120: 0, 180: 4, 240: 0, 279: 0, 285: 4, 290: 8, 296: 4}
+    said = [frame(s, Evaluation(True, None, kpa, 20.0)) for s, kpa in apart.items()]
+    assert found(rule(tmp_path, **SLOPE, sure=1), said) == []
+
+
 def test_a_value_that_stands_still_is_found_and_a_rare_repetition_is_not(tmp_path: Path) -> None:
     mine = rule(tmp_path, **SAME)
     assert seconds(found(mine, course([88.0, 88.4, *[88.1] * 40]))) == [32]

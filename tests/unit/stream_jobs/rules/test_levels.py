@@ -92,7 +92,7 @@ def test_a_pause_longer_than_that_begins_what_it_lasted_anew(tmp_path: Path) -> 
     assert seconds(found(mine, [*before, off, frame(15, level(101, armed=False)), *after])) == []
 
 
-def test_a_mean_needs_its_whole_time_and_half_of_its_tenths(tmp_path: Path) -> None:
+def test_a_mean_needs_its_whole_time_and_half_of_its_tenths_or_ten_frames(tmp_path: Path) -> None:
     mine = rule(tmp_path, **LEVEL | {"mean_s": 20, "raise_for_s": 0})
 
     def values(step_s: int, until_s: int) -> list[float]:
@@ -104,7 +104,9 @@ def test_a_mean_needs_its_whole_time_and_half_of_its_tenths(tmp_path: Path) -> N
 
     assert values(1, 20) == []
     assert values(1, 25)[0] == 20
-    assert values(5, 100) == []
+    assert values(5, 51) == []  # rarer than the tenths: ten frames, and the one after them
+    assert values(5, 100)[0] == values(5, 52)[0] == 51
+    assert values(140, 3600) == []  # a gap each time
 
 
 def test_a_mean_is_not_raised_by_one_bad_value(tmp_path: Path) -> None:
