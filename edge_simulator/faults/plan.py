@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from edge_simulator.edr.pulse import SAMPLE_HZ, Pulse
 from edge_simulator.faults.kinds import KINDS, Case, Fault, Needs, Span
-from edge_simulator.geo import Bools
+from edge_simulator.geo import Bools, Floats
 from edge_simulator.motion.fleet import Fleet
 from edge_simulator.truth import TruthLog
 from edge_simulator.vehicle.machine import Machine
@@ -222,8 +222,8 @@ class Injector:
         self._running: list[Case] = []
         self.codes: dict[int, list[str]] = {}
         """Trouble codes that the vehicles' own diagnosis has set, by vehicle."""
-        self._with_engine: dict[int, tuple[Fault, float]] = {}
-        """Faults of engines, and how long each had run before, by vehicle: one has one fault at most."""
+        self._with_engine: dict[int, tuple[Fault, Floats]] = {}
+        """Faults of engines, and how long each had run before (``_ran_s``), by vehicle: one at most."""
         self._begun = self._second = 0
 
     def due(self, now_ms: int) -> Iterator[tuple[Fault, Pulse | None]]:
@@ -254,16 +254,21 @@ class Injector:
             self._engine_ran(vehicle, now_ms)
 
     def _engine_ran(self, vehicle: int, until_ms: int) -> None:
-        fault, since_s = self._with_engine.pop(vehicle)
-        ran_s = round(float(self._machine.engine_s[vehicle]) - since_s, 1)
-        self._truth.add("engine", vehicle, fault.onset_ms, until_ms, what=fault.name, engine_s=ran_s)
+        fault, before_s = self._with_engine.pop(vehicle)
+        ran_s, warm_s = (self._ran_s(vehicle) - before_s).round(1).tolist()
+        which = {"what": fault.name, "engine_s": ran_s, "warm_s": warm_s}
+        self._truth.add("engine", vehicle, fault.onset_ms, until_ms, **which)
+
+    def _ran_s(self, vehicle: int) -> Floats:
+        """How long an engine has run since the start, in all and warm, s; [2]."""
+        return np.array([self._machine.engine_s[vehicle], self._machine.warm_s[vehicle]])
 
     def _begin(self, fault: Fault, now_ms: int) -> tuple[Fault, Pulse | None]:
         self._begun += 1
         self._taken[fault.vehicle] = True
         case = Case(fault, KINDS[fault.name], self._fleet, self._machine)
         if case.kind.needs not in ("any", "pack"):
-            self._with_engine[fault.vehicle] = (fault, float(self._machine.engine_s[fault.vehicle]))
+            self._with_engine[fault.vehicle] = (fault, self._ran_s(fault.vehicle))
         _apply(case, fault.level(now_ms))
         felt = None if case.kind.impact is None else case.kind.impact(case, self._rng)
         shown = fault.details

@@ -34,6 +34,7 @@ class Defects:
         self.coolant_held_c = np.full(n, np.nan)  # reading that a stuck sensor holds
 
 
+WARM_C = 65.0  # of the coolant: only above it fuel trims say anything
 MATES_APART = 0.003  # half the most that tyres of an axle differ by, as a share of air: 6 kPa for a truck
 
 
@@ -119,6 +120,7 @@ class Machine:
         self._brake_j = np.zeros(n)
         self.trim_learned = np.zeros(n)  # what the long-term trim has learned of a wrong mixture, %
         self.engine_s = np.zeros(n)  # how long the engine has run, to a second at each start and stop
+        self.warm_s = np.zeros(n)  # and how long of that with its coolant above WARM_C
         self.regeneration_s = np.zeros(n)  # clock of the particulate filter: thermal.regeneration_s
         self.runaway_k = np.zeros(n)  # how much hotter than its pack a failing cell is
         self._dragging = self._slipping = self._burning = False  # whether somebody does; by the slow step
@@ -161,6 +163,7 @@ class Machine:
         st, sp, broken, out = self.state, self.specs, self.defects, self.ambient_c
         running = st.rpm > 0
         self.engine_s += h_s * running
+        self.warm_s += h_s * (running & (st.coolant_c > WARM_C))
         st.coolant_c = thermal.coolant_step(
             st.coolant_c, np.full(len(v), out), st.fuel_j / h_s, v, h_s, sp("thermal_kj_k"),
             sp("cooling_w_k"), broken.cooling_blocked, running, broken.thermostat_open,

@@ -161,6 +161,8 @@ def test_truth_tells_how_long_the_engine_ran_with_a_fault_of_it_up_to_the_repair
     for row in ran:
         runs = seen["rpm"][100 : row["to_ms"] // 1000, int(row["vehicle_id"])] > 0
         assert row["engine_s"] == pytest.approx(runs.sum(), abs=2)
+        warm = seen["coolant_temp_c"][100 : row["to_ms"] // 1000, int(row["vehicle_id"])] > 65
+        assert row["warm_s"] == pytest.approx((runs & warm).sum(), abs=2)
     assert 0 < ran[1]["engine_s"] < 600  # of 800 s
     assert orjson.loads(orjson.dumps(ran)) == ran
 
