@@ -113,7 +113,9 @@ def world_of(plan: Plan, settings: Settings, profile: str, seed: int, start_ms: 
         "profile": profile, "faults": plan.faults, "clock": {"begins": plan.begins},
         "parked_every": "60s" if profile == "day" else None, "step": "500ms", "sensors": plan.sensors,
     }  # fmt: skip
-    return World(scenario.read(None, settings, wanted, start_ms))
+    run = scenario.read(None, settings, wanted, start_ms)
+    own = {"first": plan.vehicles if profile == "day" else 0}  # an id is one vehicle, whatever the profile
+    return World(run.model_copy(update=own))
 
 
 class Feed:

@@ -93,7 +93,8 @@ def flood(definition: Definition, faults: Sequence[Truth], alarms: Sequence[Clai
 def excuse(fault: Truth, terms: Terms, scene: Scene) -> str | None:
     """Why nobody has to find a fault; None where somebody has to.
 
-    Where truth does not tell ``engine_s``, the engine is taken to run all the time under way.
+    Where truth does not tell ``engine_s`` and ``warm_s``, the engine is taken to run, warm, all the time
+    under way.
     """
     gone_ms = scene.end_ms if fault.to_ms is None else min(fault.to_ms, scene.end_ms)
     for key, least in terms.least.items():
@@ -105,11 +106,13 @@ def excuse(fault: Truth, terms: Terms, scene: Scene) -> str | None:
         return "too near the end"
     spans = scene.under_way.get(fault.vehicle_id, ((fault.from_ms, gone_ms),))
     driven_ms = sum(max(0, min(b, gone_ms) - max(a, fault.from_ms)) for a, b in spans)
-    ran_ms = min(driven_ms, fault.details.get("engine_s", math.inf) * 1000)
+    ran_ms, warm_ms = (
+        min(driven_ms, fault.details.get(key, math.inf) * 1000) for key in ("engine_s", "warm_s")
+    )
     parked_ms = gone_ms - fault.from_ms - driven_ms
     too_little = {
-        "too little driven after it": driven_ms < max(terms.road_s, terms.engine_s) * 1000,
-        "engine ran too little after it": ran_ms < terms.engine_s * 1000,
+        "too little driven after it": driven_ms < max(terms.road_s, terms.engine_s, terms.warm_s) * 1000,
+        "engine ran too little after it": ran_ms < terms.engine_s * 1000 or warm_ms < terms.warm_s * 1000,
         "too little parked after it": parked_ms < terms.parked_s * 1000,
     }
     return next((why for why, short in too_little.items() if short), None)

@@ -98,10 +98,9 @@ def sorted_in(run_id: str, rows: Sequence[dict[str, Any]]) -> Happened:
     told = [truth.to_ms or truth.from_ms for truths in kinds.values() for truth in truths]
     end_ms = max(cut or told)
     begin_ms = min((truth.from_ms for truth in spans), default=0)
-    ran = {(t.what, t.vehicle_id, t.from_ms): t.details["engine_s"] for t in kinds.get("engine", [])}
+    ran = {(t.what, t.vehicle_id, t.from_ms): t.details for t in kinds.get("engine", [])}
     broken = [
-        replace(t, details={**t.details, "engine_s": ran[key]})
-        if (key := (t.what, t.vehicle_id, t.from_ms)) in ran else t
+        replace(t, details={**t.details, **ran.get((t.what, t.vehicle_id, t.from_ms), {})})
         for t in kinds.get("fault", [])
     ]  # fmt: skip
     outages = [

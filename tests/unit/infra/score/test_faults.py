@@ -24,7 +24,7 @@ def definition() -> Definition:
         detectors=(COOLANT, FUEL, TYRE_LOW, CRASH),
         faults={
             "overheating": Terms(road_s=300, after_s=120),
-            "lean_mixture": Terms(engine_s=300),
+            "lean_mixture": Terms(engine_s=300, warm_s=200),
             "slow_leak": Terms(brings=("tyre_low",)),
             "rapid_leak": Terms(wait_s=60),
             "weak_battery": Terms(parked_s=600),
@@ -139,7 +139,8 @@ def test_driving_is_what_truth_says_of_the_vehicles_trips() -> None:
 
 def test_a_fault_of_the_engine_counts_where_the_engine_ran_long_enough_after_it() -> None:
     scene = Scene(HOUR_MS, {vehicle: [(0, 500_000)] for vehicle in "ABC"} | {"D": [(0, 399_000)]})
-    kinds = [{"engine_s": 299.0}, {"engine_s": 300.0}, {}, {"engine_s": 900.0}]  # C: truth does not tell
+    known = {"engine_s": 300.0, "warm_s": 200.0}
+    kinds = [known | {"engine_s": 299.0}, known, {}, {"engine_s": 900.0}]  # C: truth does not tell
     lean = [fault("lean_mixture", v, 100, **more) for v, more in zip("ABCD", kinds, strict=True)]
     line = judged(lean, [], FUEL, scene)
     assert ([f.vehicle_id for f in line.missed], dict(line.excluded)) == (
