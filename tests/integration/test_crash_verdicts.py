@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 
 from infra.contract.signals import M_PER_DEG
 from infra.settings.sections import Crash
-from stream_jobs.crashes.verdict import OTHERS_AFTER_S, OTHERS_BEFORE_S, Window, context, settle
+from stream_jobs.crashes.verdict import AT_ONCE, OTHERS_AFTER_S, OTHERS_BEFORE_S, Window, context, settle
 from tests.support import Lane
 
 pytestmark = [pytest.mark.integration, pytest.mark.tables]
@@ -101,3 +101,32 @@ def test_others_near_a_record_are_those_of_its_time_and_place(lane: Lane) -> Non
         assert found["others_slowed"] == wanted.others_slowed
         counted += wanted.others_vehicles_after
     assert counted > 10
+
+
+def test_final_verdicts_of_many_records_are_given_a_search_at_a_time_until_none_is_left(lane: Lane) -> None:
+    count, fleet = (
+        2 * AT_ONCE + 7,
+        "INSERT INTO odograph.vehicle_latest (vehicle_id, event_time) VALUES (%s, %s)",
+    )
+
+    def searches(final_too: bool) -> list[int]:
+        given = [len(settle(cursor, TERMS, final_too=final_too))]
+        while given[-1] == AT_ONCE:
+            given.append(len(settle(cursor, TERMS, final_too=final_too)))
+        return given
+
+    with psycopg.connect(lane.endpoints.db_ingest_url, row_factory=dict_row) as connection:
+        cursor = connection.cursor()
+        for number in range(count):
+            time = at(T0_MS + number)
+            cursor.execute(PUT_CRASH, ("A", f"c{number}", time, time, LAT_DEG, LON_DEG))
+        cursor.execute(fleet, ("A", at(T0_MS + 300_000)))
+        assert searches(final_too=False) == [AT_ONCE, AT_ONCE, 7]
+        cursor.execute(fleet, ("B", at(T0_MS + 1_200_000)))
+        assert searches(final_too=False) == [0]
+        assert searches(final_too=True) == [AT_ONCE, AT_ONCE, 7]
+        assert searches(final_too=True) == [0]
+        kept = cursor.execute(
+            "SELECT count(*) FILTER (WHERE final) AS n FROM odograph.crash_verdict"
+        ).fetchone()
+    assert kept == {"n": count}
