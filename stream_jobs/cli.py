@@ -83,14 +83,16 @@ def reset(
 ) -> None:
     """Put the checkpoint of a query aside: it starts anew, from the earliest record that Kafka keeps.
 
-    For a checkpoint that cannot be read any more; `all`, for a log that was made anew. Nothing is deleted;
-    the query must not be running.
+    For a checkpoint that cannot be read any more; `all`, for a log that was made anew. The archive keeps its
+    own and goes on behind what Kafka has dropped unread. Nothing is deleted; the query must not be running.
     """
+    from infra.clients.db import connected
     from infra.clients.kafka import log_generations
     from stream_jobs.app.session import LOCAL, spark_when_asked
-    from stream_jobs.recovery.checkpoints import ALL, NEVER_RESET
+    from stream_jobs.recovery.checkpoints import ALL, NEVER_RESET, Checkpoint, is_of, require_stopped
     from stream_jobs.recovery.checkpoints import reset as put_aside
     from stream_jobs.recovery.files import checkpoint_files
+    from stream_jobs.recovery.ledger import pass_over
 
     configure("jobs")
     settings = load()
@@ -102,10 +104,20 @@ def reset(
             raise ConfigError(f"no checkpoint in {files.root}")
         if {*queries} & {*NEVER_RESET}:
             topics = [kafka_topic(settings.kafka.prefix, topic) for topic in LIVE]
-            where = endpoints(settings, ("kafka_bootstrap",)).kafka_bootstrap
-            logs = log_generations(where, topics)
+            where = endpoints(settings, ("kafka_bootstrap", "db_ingest_url"))
+            logs = log_generations(where.kafka_bootstrap, topics)
         for each in queries:  # first the archive, which may refuse
-            typer.echo(f"put aside: {put_aside(files, settings, each, logs)}")
+            checkpoint, lost = Checkpoint(files, each), 0
+            if each in NEVER_RESET and is_of(checkpoint, logs):
+                require_stopped(settings, each)
+                with connected(where.db_ingest_url) as connection:
+                    lost = pass_over(connection, checkpoint, where.kafka_bootstrap)
+            if lost:
+                typer.echo(
+                    f"{each}: goes on behind {lost:,} records that Kafka has dropped and that are lost"
+                )
+            else:
+                typer.echo(f"put aside: {put_aside(files, settings, each, logs)}")
 
 
 @jobs.command()

@@ -30,7 +30,7 @@ from stream_jobs.app.topic_writer import TopicWriter
 from stream_jobs.archive.manifest import archive_of
 from stream_jobs.archive.mirror import Mirror
 from stream_jobs.maintenance.task import PeriodicTask, TaskRunner
-from stream_jobs.recovery.checkpoints import NEVER_RESET, PARTITIONS, checkpoint_of, of_logs
+from stream_jobs.recovery.checkpoints import PARTITIONS, checkpoint_of, of_logs
 from stream_jobs.recovery.files import HadoopStore, checkpoint_files
 from stream_jobs.recovery.ledger import BatchClaims, enter, reconciled
 from stream_jobs.reprocess.feed import Feeder
@@ -264,7 +264,7 @@ def explained(query: str, checkpoint: str, error: object) -> str:
         )
     elif DROPPED in text:
         advice = "; Kafka has dropped records, by its retention, that the query had not read; to go on: "
-        advice += NEVER_RESET.get(query, f"`odograph jobs reset {query}`, it then reads what Kafka keeps")
+        advice += f"`odograph jobs reset {query}`, it then reads what Kafka keeps"
     elif any(sign in text for sign in BROKEN):
         advice = (
             f"; its checkpoint {checkpoint} cannot be read: bring the file back, or put the checkpoint aside "

@@ -32,8 +32,8 @@ LOGS: Final = "logs"  # file: the identity of the log that its offsets are place
 ASIDE: Final = ".old"  # ends the name of the folder, beside the checkpoints', of those put aside
 
 NEVER_RESET: Final = {
-    "archive": "its files and its lines in the ledger hang on its checkpoint: see Reset and back-fill in "
-    "stream_jobs/recovery/README.md"
+    "archive": "its files and its lines in the ledger hang on its checkpoint, and Kafka has dropped nothing "
+    "that it had not read: see Reset and back-fill in stream_jobs/recovery/README.md"
 }
 ALL: Final = "all"  # in the place of a query's name
 PROGRAM_OF: Final = {"instant": "instant", "instant-crash": "instant"}  # a query's program, if not jobs
@@ -143,6 +143,12 @@ def checkpoint_of(
     return checkpoint
 
 
+def is_of(checkpoint: Checkpoint, logs: Mapping[str, str]) -> bool:
+    """Whether its offsets are places in one of these logs, as far as that is known."""
+    noted = logs_of(checkpoint)
+    return not logs or any(noted.get(topic, log) == log for topic, log in logs.items())
+
+
 def reset(
     files: Files, settings: Settings, query: str, logs: Mapping[str, str] = MappingProxyType({})
 ) -> str:
@@ -151,9 +157,7 @@ def reset(
     The query must not be running. It starts anew from the earliest record that Kafka keeps. One that is never
     reset is where its checkpoint is not of the ``logs`` at hand: it has nothing of those.
     """
-    noted = logs_of(Checkpoint(files, query))
-    of_these = not logs or any(noted.get(topic, log) == log for topic, log in logs.items())
-    if query in NEVER_RESET and of_these:
+    if query in NEVER_RESET and is_of(Checkpoint(files, query), logs):
         raise ConfigError(f"{query}: {NEVER_RESET[query]}")
     require_stopped(settings, query)
     kept = put_aside(files, query)

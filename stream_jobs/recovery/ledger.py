@@ -16,7 +16,7 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from infra.clients.db import sql_of
+from infra.clients import db
 from infra.clients.kafka import LogReader
 from infra.contract.errors import ServiceError
 from infra.contract.seq_ranges import merged
@@ -28,7 +28,7 @@ from stream_jobs.archive.reader import hours
 from stream_jobs.recovery.checkpoints import Checkpoint, put_aside
 from stream_jobs.reprocess.queue import GAP, Span, begin, grid_of, moment
 
-SQL: Final = sql_of(__file__)
+SQL: Final = db.sql_of(__file__)
 BEGUN: Final = -1  # stands for the batch before a checkpoint's first
 GAP_S: Final = 3600.0  # time for the transaction that makes a gap good: files of days may be read in it
 log = structlog.get_logger("stream_jobs.recovery.ledger")
@@ -88,7 +88,7 @@ def _as_json(ends: Offsets) -> str:
 
 
 def enter(
-    connection: Connection, query: str, query_id: str, batch_id: int = BEGUN,
+    connection: db.Connection, query: str, query_id: str, batch_id: int = BEGUN,
     ends: Offsets = MappingProxyType({}),
 ) -> None:  # fmt: skip
     """Enter a batch without rows: the tables hold what is before its end. BEGUN: of a new account, since what
@@ -183,6 +183,29 @@ def _move_on(checkpoint: Checkpoint, gap: Gap) -> None:
         checkpoint.write(f"offsets/{gap.line - 1}", offsets)
     checkpoint.write(f"offsets/{gap.line}", "\n".join([*head, _as_json(gap.told)]))
     checkpoint.write(f"commits/{gap.line}", commit)
+
+
+def pass_over(connection: db.Connection, checkpoint: Checkpoint, bootstrap: str) -> int:
+    """Have a query without state go on behind what Kafka has dropped unread; how many records are lost so.
+
+    The ledger gets a batch without rows that ends there, and the next start takes the checkpoint to it.
+    """
+    query_id = checkpoint.query_id()
+    found = fetch(connection, SQL["newest"], {"query_id": query_id})
+    if query_id is None or not found:
+        return 0
+    line, told = found[0]
+    read = position(told)
+    with LogReader(bootstrap) as reader:
+        kept = {place: max(offset, reader.bounds(*place)[0]) for place, offset in read.items()}
+    lost = sum(kept.values()) - sum(read.values())
+    if lost:
+        ends: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in kept.items():
+            ends.setdefault(topic, {})[partition] = offset
+        newest = max([line, *checkpoint.batches("offsets")])  # Spark may have begun one that is not in
+        enter(connection, checkpoint.query, query_id, newest + 2, ends)
+    return lost
 
 
 def recompute_gap(settings: Settings, where: Endpoints, connection: Connection, gap: Gap) -> None:

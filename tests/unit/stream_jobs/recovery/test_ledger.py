@@ -115,6 +115,9 @@ class CutLog:
     def spans(self, _topic: str) -> dict[int, tuple[int, int]]:
         return {0: (0, 9), 1: (5, 9), 2: (7, 7)}
 
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        return self.spans(topic)[partition]
+
     def at(self, _topic: str, partition: int, offset: int) -> Any:
         return SimpleNamespace(received_ms=FIRST_MS) if (partition, offset) == (1, 5) else None
 
@@ -146,3 +149,25 @@ def test_where_a_new_checkpoint_has_a_part_of_windows_they_are_made_again_if_the
     for span in spans:
         assert span.from_ms <= FIRST_MS - 1000 * settings.jobs.lateness_s - 1000 * settings.jobs.road_window_s
         assert span.until_ms >= FIRST_MS + 1000 * settings.jobs.ahead_s + 1000 * settings.jobs.road_window_s
+
+
+def test_a_query_without_state_is_taken_behind_what_kafka_has_dropped_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = checkpoint(tmp_path, {0: {"0": 5}, 1: {"0": 8, "1": 3, "2": 2}, 2: {"0": 9, "1": 4, "2": 7}})
+    for batch_id in (0, 1):  # 2 is begun: what it wants to read is gone
+        made.write(f"commits/{batch_id}", "v1\n{}")
+    entered: list[Any] = []
+    monkeypatch.setattr(ledger, "LogReader", CutLog)
+    monkeypatch.setattr(ledger, "enter", lambda _connection, *line: entered.append(line))
+    told = {"t": {"0": 8, "1": 3, "2": 2}}
+    assert ledger.pass_over(answering((1, told)), made, "") == 2 + 5
+    behind = {"t": {0: 8, 1: 5, 2: 7}}
+    assert entered == [("telemetry", QUERY_ID, 4, behind)]
+    assert ledger.pass_over(answering((4, json.loads(json.dumps(behind)))), made, "") == 0
+    assert ledger.pass_over(answering(), made, "") == 0, "it never took anything"
+
+    monkeypatch.setattr(Database, "run", lambda _self, work: work(answering((4, behind))))
+    database = Database("", "telemetry", threading.Event())
+    assert not reconciled(database, made, None, stateless=True)
+    assert (made.ends_of(4), made.batches("commits")[-1], made.ends_of(3)) == (behind, 4, made.ends_of(1))
