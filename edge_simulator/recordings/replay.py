@@ -122,7 +122,7 @@ def convoy(folder: Path, mapping: Path | None, speed: float, start: Start) -> Co
     for one, shift_ms in zip(found.drives, found.shifts_ms, strict=True):
         if one.t_ms[0] + shift_ms < 0 or one.t_ms[-1] + shift_ms > MAX_INT:
             years = (one.t_ms[-1] - one.t_ms[0]) / (365 * 86_400_000)
-            name = folder / f"{one.drive.file}.csv"
+            name = next(file for file in files if file.stem == one.drive.file)
             apart = f"recorded times lie {years:.0f} years apart"
             raise ConfigError(f"{name}: {apart} and cannot be sent: a wrong row?")
     return found

@@ -50,6 +50,12 @@ def setting(default: Any, meaning: str, **bounds: Any) -> Any:
     return Field(default, description=meaning, **bounds)
 
 
+def _is_place(text: str) -> bool:
+    """Whether it is host:port."""
+    match = _PLACE.fullmatch(text)
+    return match is not None and 1 <= int(match[1]) <= 65_535
+
+
 def _host_names(text: str) -> str:
     for part in filter(None, map(str.strip, text.split(","))):
         if host_name(part, port=False) is None:
@@ -202,8 +208,7 @@ class Kafka(Section):
     @classmethod
     def _bootstrap(cls, text: str) -> str:
         for place in text.split(",") if text else ():
-            match = _PLACE.fullmatch(place)
-            if match is None or not 1 <= int(match[1]) <= 65_535:
+            if not _is_place(place):
                 raise ValueError("host:port[,host:port] is wanted, no scheme, user, password: no SASL")
         return text
 
@@ -348,7 +353,7 @@ class Region(Section):
     def _two(self) -> Self:
         name, _, places = self.other.partition("=")
         wrong = not re.fullmatch(r"[A-Za-z0-9-]{1,20}", name) or name == self.name or not self.name
-        if self.other and (wrong or not all(map(_PLACE.fullmatch, places.split(",")))):
+        if self.other and (wrong or not all(map(_is_place, places.split(",")))):
             raise ValueError(
                 "ODOGRAPH_REGION_OTHER: NAME=host:port[,host:port], and ODOGRAPH_REGION_NAME another"
             )
@@ -392,7 +397,7 @@ class Watch(Section):
     def _parts(cls, text: str) -> str:
         for part in text.split(",") if text else ():
             name, _, place = part.partition("=")
-            if re.fullmatch(r"[a-z]+(-\d+)?", name) is None or _PLACE.fullmatch(place) is None:
+            if re.fullmatch(r"[a-z]+(-\d+)?", name) is None or not _is_place(place):
                 raise ValueError(f"{part!r}: name=host:port is wanted, as bridge-1=10.0.0.5:8080")
         return text
 

@@ -46,7 +46,8 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _COLUMN: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _KEY_LINE: Final = re.compile(r"--\s*([a-z_]+):\s*(.*)")
 _WORD: Final = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
-_COMMENT: Final = re.compile(r"--[^\n]*")
+_COMMENT: Final = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|--[^\n]*""", re.DOTALL)
+"""A remark; or what is in quotes, as group 1, in which two dashes begin none."""
 _STAR: Final = re.compile(r"(\b(select|distinct|all)|,|\.|\bstruct\s*\()\s*\*", re.IGNORECASE)
 
 _TYPES: Final[Mapping[type[T.DataType], str]] = {
@@ -91,14 +92,18 @@ class Definition:
     @property
     def version(self) -> str:
         """Changes with the statement and its view: its state then begins anew."""
-        plain = " ".join(_COMMENT.sub("", self.statement).split())
+        plain = " ".join(_without_remarks(self.statement).split())
         return str(zlib.crc32(f"{self.view} {self.watermark_s} {plain}".encode()))
 
     def reads(self, names: Collection[str]) -> tuple[str, ...]:
         """Those of ``names`` that the statement reads; all of them where it has a ``*`` of its own."""
-        statement = _COMMENT.sub("", self.text)
+        statement = _without_remarks(self.text)
         words = {word.lower() for word in _WORD.findall(statement)}
         return tuple(name for name in names if name in words or _STAR.search(statement))
+
+
+def _without_remarks(text: str) -> str:
+    return _COMMENT.sub(lambda found: found[1] or "", text)
 
 
 def wrong(path: Path, reason: str, line: int | None = None) -> ConfigError:
@@ -133,7 +138,7 @@ def read_file(path: Path, least_watermark_s: int) -> Definition:
     if _NAME.fullmatch(path.stem) is None:
         raise wrong(path, "its name must be of a-z, 0-9 and _, begin with a letter, have at most 41 of them")
     head = _head(path, text)
-    first = next(iter(_WORD.findall(_COMMENT.sub("", text))), "").lower()
+    first = next(iter(_WORD.findall(_without_remarks(text))), "").lower()
     if first not in ("select", "with"):
         raise wrong(path, "after the remarks there must be one statement that begins with SELECT or WITH")
     line, view = head["over"]

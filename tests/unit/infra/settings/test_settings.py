@@ -156,6 +156,8 @@ def test_what_no_setting_can_be_in_the_environment_is_refused_by_its_variable(
         ("db", {"url": "postgresql://h/d?user=me&password=s3cret"}, "ODOGRAPH_DB_URL: postgresql"),
         ("db", {"url": "postgresql://me:s3cret@h/d", "ingest_url": "postgresql://me:x@h/d"}, "its own user"),
         ("watch", {"parts": "jobs=h:8080,events"}, "'events': name=host:port is wanted"),
+        ("watch", {"parts": "jobs=h:80800"}, "'jobs=h:80800': name=host:port is wanted"),
+        ("region", {"name": "A", "other": "B=h:9092,h:0"}, "ODOGRAPH_REGION_OTHER: NAME=host:port"),
         ("bridge", {"password_file": "word"}, "ODOGRAPH_BRIDGE_PASSWORD_FILE is without"),
     ],
 )

@@ -67,6 +67,12 @@ def test_the_version_follows_the_statement_and_not_its_remarks(tmp_path: Path) -
     same = read_file(written(tmp_path, "-- About it.\n" + HEAD + "SELECT seq\nFROM frames;\n"), 60)
     other = read_file(written(tmp_path, HEAD + "SELECT seq + 1 FROM frames"), 60)
     assert first.version == same.version != other.version
+    quoted = [
+        read_file(written(tmp_path, f"{HEAD}SELECT seq, '{text}' AS a, gear FROM frames -- {text}"), 60)
+        for text in ("it''s --a", "it''s --b")
+    ]
+    assert quoted[0].version != quoted[1].version
+    assert quoted[0].reads(("speed_kmh", "gear", "seq")) == ("gear", "seq")
     assert first.reads(("speed_kmh", "gear")) == ()
     for words in ("*\n", "DISTINCT *", "seq, *", "to_json(struct(*)) AS a"):
         whole = read_file(written(tmp_path, f"{HEAD}SELECT {words} FROM frames"), 60)
