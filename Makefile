@@ -52,9 +52,9 @@ demo: setup ## the whole pipeline with a simulated fleet, in the foreground; Ctr
 load: setup ## how much this machine carries, as a capacity card (15 minutes); ARGS go to odograph bench
 	@$(ODOGRAPH) bench $(or $(ARGS),--find-max)
 
-clean: ## stop the stack; remove its data, .venv and all caches of this checkout
+clean: ## stop the stack; remove .odograph, .venv and the caches of this checkout
 	@if [ -x $(ODOGRAPH) ]; then $(ODOGRAPH) down; fi
-	rm -rf --one-file-system .odograph $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf --one-file-system .odograph $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip reports a download's progress in raw lines when there is no terminal: one in twenty is shown.

@@ -34,11 +34,14 @@ _UNREADABLE: Final = (yaml.YAMLError, ValueError, TypeError, AttributeError, Loo
 
 
 def read_secret(path: Path, option: str) -> str:
-    """The text of a file that its owner alone may read, without the line's end; raises ConfigError."""
+    """The text of a file that its owner alone may read, without the line's end; raises ConfigError.
+
+    Of root's, as Kubernetes mounts a secret, our group may read it too: that is how we do.
+    """
     with raised_as(ConfigError, f"{option} {path}", OSError, UnicodeDecodeError):
-        mode = path.stat().st_mode
+        found = path.stat()
         text = path.read_text()
-    if mode & 0o077:
+    if found.st_mode & (0o037 if found.st_uid == 0 != os.geteuid() else 0o077):
         raise ConfigError(f"{option} {path}: others may read it; run: chmod 600 {path}")
     return text.rstrip("\r\n")
 

@@ -1,7 +1,7 @@
 """Alerts and incidents in the database: listed, acknowledged, ended, silenced; incidents assigned, commented.
 
 What writes goes through the functions of schema ``dispatch``: as the role that may do nothing else (the
-page), or as the jobs' role (the command line).
+page), or as ``odograph_ingest`` (the command line).
 """
 
 from collections.abc import Iterator, Sequence

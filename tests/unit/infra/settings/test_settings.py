@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from infra.clients.locks import locked
 from infra.clients.mqtt_broker import MqttBroker
 from infra.contract.errors import ConfigError, ServiceError
 from infra.settings import settings
+from infra.settings.files import read_secret
 from infra.settings.sections import Retention
 from infra.stack.access.identity import SERVICES, Authority
 
@@ -427,3 +429,23 @@ def test_addresses_of_a_stack_that_is_starting_come_when_it_runs(tmp_path: Path)
                 asked.result(0.3)
             (tmp_path / settings.ENDPOINTS_FILE).write_text(json.dumps(asdict(where)))
         assert asked.result(30) == where
+
+
+@pytest.mark.parametrize(
+    ("mode", "user", "good"),
+    [
+        (0o600, 0, True), (0o640, 0, False), (0o440, 10001, True), (0o444, 10001, False),
+        (0o660, 10001, False),
+    ],
+)  # fmt: skip
+def test_a_secret_of_root_may_be_read_by_our_group_where_we_are_not_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, user: int, good: bool
+) -> None:
+    file = tmp_path / "key"
+    file.write_text("secret\n")
+    file.chmod(mode)
+    if file.stat().st_uid:
+        pytest.skip("the file is not root's here")
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    with nullcontext() if good else pytest.raises(ConfigError, match="others may read it"):
+        assert read_secret(file, "--key") == "secret"
