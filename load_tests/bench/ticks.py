@@ -11,6 +11,9 @@ import numpy as np
 MEMORY_FLAT_SHARE = 0.02
 MEMORY_FLAT_MB = 16.0
 """Memory is flat where the trend over the second half gains less than either in that time."""
+MEMORY_PARTS = 12
+"""Of the second half, of each of which the lowest counts: an hour that is packed, or an audit, has its memory
+for minutes."""
 MEMORY_JUDGED_S = 290.0
 """A shorter run tells nothing of memory: Java's heaps fill for minutes."""
 
@@ -117,7 +120,9 @@ def memories(ticks: Sequence[Tick]) -> dict[str, Memory]:
 
 def _memory(noted: Sequence[tuple[float, float]]) -> Memory:
     half = noted[len(noted) // 2 :]
-    per_s = slope_per_s([at for at, _ in half], [mb for _, mb in half])
+    parts = np.array_split(np.array(half), min(MEMORY_PARTS, len(half)))
+    lowest = [part[part[:, 1].argmin()] for part in parts]
+    per_s = slope_per_s([at for at, _ in lowest], [mb for _, mb in lowest])
     gain_mb = per_s * (half[-1][0] - half[0][0])
     values = [mb for _, mb in noted]
     flat = gain_mb <= max(MEMORY_FLAT_MB, MEMORY_FLAT_SHARE * values[-1])

@@ -113,6 +113,9 @@ def test_memory_that_filled_in_the_first_half_is_flat_and_a_leak_is_not() -> Non
     judged = [memories(ticks([0] * 120, series, every_s=5.0))["jobs"] for series in (filling, leaking)]
     assert [m.flat for m in judged] == [True, False]
     assert judged[1].slope_mb_per_min == pytest.approx(24.0)
+    packing = [500.0 + (250 if 110 < k < 118 else 0) for k in range(120)]
+    packed = memories(ticks([0] * 120, packing, every_s=5.0))["jobs"]
+    assert (packed.flat, packed.most_mb) == (True, 750.0), "what is given back is no growth"
 
 
 def card(secure: bool, jobs_us: float, verdict: Verdict = "held") -> Card:
