@@ -195,14 +195,13 @@ def pass_over(connection: db.Connection, checkpoint: Checkpoint, bootstrap: str)
     if query_id is None or not found:
         return 0
     line, told = found[0]
-    read = position(told)
     with LogReader(bootstrap) as reader:
-        kept = {place: max(offset, reader.bounds(*place)[0]) for place, offset in read.items()}
-    lost = sum(kept.values()) - sum(read.values())
+        ends = {
+            topic: {int(p): max(offset, reader.bounds(topic, int(p))[0]) for p, offset in of.items()}
+            for topic, of in (told or {}).items()
+        }
+    lost = sum(position(ends).values()) - sum(position(told).values())
     if lost:
-        ends: dict[str, dict[int, int]] = {}
-        for (topic, partition), offset in kept.items():
-            ends.setdefault(topic, {})[partition] = offset
         newest = max([line, *checkpoint.batches("offsets")])  # Spark may have begun one that is not in
         enter(connection, checkpoint.query, query_id, newest + 2, ends)
     return lost

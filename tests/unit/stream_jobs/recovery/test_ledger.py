@@ -154,14 +154,14 @@ def test_where_a_new_checkpoint_has_a_part_of_windows_they_are_made_again_if_the
 def test_a_query_without_state_is_taken_behind_what_kafka_has_dropped_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = checkpoint(tmp_path, {0: {"0": 5}, 1: {"0": 8, "1": 3, "2": 2}, 2: {"0": 9, "1": 4, "2": 7}})
+    made = checkpoint(tmp_path, {0: {"0": 5}, 1: {"0": 8, "1": 3, "2": 0}, 2: {"0": 9, "1": 4, "2": 7}})
     for batch_id in (0, 1):  # 2 is begun: what it wants to read is gone
         made.write(f"commits/{batch_id}", "v1\n{}")
     entered: list[Any] = []
     monkeypatch.setattr(ledger, "LogReader", CutLog)
     monkeypatch.setattr(ledger, "enter", lambda _connection, *line: entered.append(line))
-    told = {"t": {"0": 8, "1": 3, "2": 2}}
-    assert ledger.pass_over(answering((1, told)), made, "") == 2 + 5
+    told = {"t": {"0": 8, "1": 3, "2": 0}}
+    assert ledger.pass_over(answering((1, told)), made, "") == 2 + 7
     behind = {"t": {0: 8, 1: 5, 2: 7}}
     assert entered == [("telemetry", QUERY_ID, 4, behind)]
     assert ledger.pass_over(answering((4, json.loads(json.dumps(behind)))), made, "") == 0
