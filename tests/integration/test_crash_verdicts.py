@@ -104,10 +104,8 @@ def test_others_near_a_record_are_those_of_its_time_and_place(lane: Lane) -> Non
 
 
 def test_final_verdicts_of_many_records_are_given_a_search_at_a_time_until_none_is_left(lane: Lane) -> None:
-    count, fleet = (
-        2 * AT_ONCE + 7,
-        "INSERT INTO odograph.vehicle_latest (vehicle_id, event_time) VALUES (%s, %s)",
-    )
+    count = 2 * AT_ONCE + 7
+    fleet = "INSERT INTO odograph.vehicle_latest (vehicle_id, event_time) VALUES (%s, %s)"
 
     def searches(final_too: bool) -> list[int]:
         given = [len(settle(cursor, TERMS, final_too=final_too))]

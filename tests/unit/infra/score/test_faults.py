@@ -138,13 +138,14 @@ def test_driving_is_what_truth_says_of_the_vehicles_trips() -> None:
 
 
 def test_a_fault_of_the_engine_counts_where_the_engine_ran_long_enough_after_it() -> None:
-    scene = Scene(HOUR_MS, {vehicle: [(0, 500_000)] for vehicle in "ABC"} | {"D": [(0, 399_000)]})
+    scene = Scene(HOUR_MS, {vehicle: [(0, 500_000)] for vehicle in "ABCE"} | {"D": [(0, 399_000)]})
     known = {"engine_s": 300.0, "warm_s": 200.0}
-    kinds = [known | {"engine_s": 299.0}, known, {}, {"engine_s": 900.0}]  # C: truth does not tell
-    lean = [fault("lean_mixture", v, 100, **more) for v, more in zip("ABCD", kinds, strict=True)]
+    # C: truth does not tell. E's engine was cold for most of the time.
+    kinds = [known | {"engine_s": 299.0}, known, {}, {"engine_s": 900.0}, known | {"warm_s": 199.0}]
+    lean = [fault("lean_mixture", v, 100, **more) for v, more in zip("ABCDE", kinds, strict=True)]
     line = judged(lean, [], FUEL, scene)
     assert ([f.vehicle_id for f in line.missed], dict(line.excluded)) == (
-        ["B", "C"], {"engine ran too little after it": 1, "too little driven after it": 1},
+        ["B", "C"], {"engine ran too little after it": 2, "too little driven after it": 1},
     )  # fmt: skip
 
 
