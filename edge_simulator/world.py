@@ -99,8 +99,7 @@ class World:
         if not self._warm:
             self._warm = True
             self._run_fine(-WARM_UP_MS, max(1, round(WARM_UP_MS / self._h_ms)))
-            self.machine.state.crank_v[:] = np.inf  # nobody was there to report those starts
-            self.truth.take()  # nor to see what ended
+            self.truth.take()  # nobody was there to see what ended
 
     def begin_at(self, start_ms: int) -> None:
         """Set the run's start anew, before anything was made: all times are relative to it, boot ids stay."""

@@ -105,7 +105,7 @@ def _move(fleet: Fleet, t: int, trace: Floats) -> None:
 
 
 def _note(out: Drive, t: int, instruments: Instruments) -> None:
-    measured = instruments.slow(slice(None))
+    measured = instruments.slow(slice(None), 1.0)
     for name in COLUMNS:
         out.columns[name][t] = measured[name]
     out.columns["speed_kmh"][t] = out.fleet.state.v * 3.6

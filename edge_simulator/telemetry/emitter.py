@@ -158,7 +158,7 @@ class Emitter:
         t0 = slot_ms - (SAMPLES - 1) * self.scenario.cadence.dt_ms + offset
         due = slot_ms + offset + np.where(fate == link.DUPLICATE, 0, delay)
         begun, sent = self.radio.stamps(rows, fate, t0, due)
-        slow = self._instruments.slow(reported=group)
+        slow = self._instruments.slow(group, SAMPLES * self.scenario.cadence.dt_ms / 1000)
         flags = {name: states[group] for name, states in self._instruments.flags().items()}
         heads: dict[str, int | Ints] = {"seq": self._seq[group], "t0_ms": begun, "sent_ms": sent}
         heads |= {"boot_id": self.boot_id, "dt_ms": self.scenario.cadence.dt_ms}

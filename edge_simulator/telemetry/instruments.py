@@ -112,11 +112,11 @@ class Instruments:
             "engine_rpm": np.where(machine.electric, np.nan, machine.state.rpm),
         })  # fmt: skip
 
-    def slow(self, reported: Rows) -> Columns:
+    def slow(self, reported: Rows, frame_s: float) -> Columns:
         """The slow signals now of the vehicles ``reported``, worked out for no others; each [n_reported].
 
-        What a powertrain has not is meaningless: the frame's layout knows. These vehicles have reported
-        their lowest starting voltage with it.
+        What a powertrain has not is meaningless: the frame's layout knows. A start within the last
+        ``frame_s`` seconds shows as its lowest voltage.
         """
         fleet, machine, on = self._fleet, self._machine, self._fleet.ignition_on()[reported]
         parts = (fleet.state, machine.state, machine.defects, machine)
@@ -128,7 +128,9 @@ class Instruments:
 
         if self._filtered:
             noise[0] = 0.0  # an engine's controller filters: a coolant that holds reads the same for minutes
-        ripple = np.where(on, 0.05, 0.005) * noise[2]  # while charging; a start shows as its lowest voltage
+        ripple = np.where(on, 0.05, 0.005) * noise[2]  # while charging
+        cranked = machine.clock_s - m.cranked_s < frame_s - 1e-6  # at its very begin: the frame's before
+        lowest_v = np.where(cranked, m.crank_v, np.inf)
         bonnet = 0.3 * np.exp(-motion.v / 8.0)  # share of the engine's heat that the air has there (eng.)
         columns: Columns = {
             "altitude_m": motion.altitude,
@@ -137,7 +139,7 @@ class Instruments:
             "odometer_m": motion.odometer_m,
             "intake_air_temp_c": machine.ambient_c + bonnet * (m.coolant_c - machine.ambient_c),
             "gear": np.where(own.electric, (on & (motion.v > 0.3)) * 1.0, m.gear),
-            "battery_voltage_v": np.minimum(machine.battery_v(on, reported) + ripple, m.crank_v),
+            "battery_voltage_v": np.minimum(machine.battery_v(on, reported) + ripple, lowest_v),
         }
         air_c, wear = m.tyre_air_c, m.pad_wear
         kpa = thermal.tyre_kpa(m.tyre_mass, specs("placard_kpa"), air_c) + TYRE_NOISE_KPA * noise[3:]
@@ -145,7 +147,6 @@ class Instruments:
             columns[f"tyre_pressure_{wheel}_kpa"] = kpa[row]
             columns[f"tyre_temp_{wheel}_c"] = air_c[row]
             columns[f"brake_pad_wear_{wheel}_pct"] = wear[row]
-        machine.state.crank_v[reported] = np.inf
         engine, pack = _engine(m, broken, own, specs, noise), _pack(m, broken, own, specs)
         return self._as_sensed(columns | engine | pack)
 
