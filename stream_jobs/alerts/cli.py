@@ -50,15 +50,22 @@ def rules(
 ) -> None:
     """List the rules in force, or those of a file; a wrong file is refused by rule and key (exit 2).
 
-    Those in force include the metrics of cohorts.
+    Those in force include the metrics of cohorts. Expressions of instant rules are checked by Spark, when
+    `instant` starts.
     """
+    from stream_jobs.rules import model
     from stream_jobs.rules.cohort.judge import load_metrics
-    from stream_jobs.rules.model import load_rules
+    from stream_jobs.rules.evaluation import check_translations
 
-    found = [rule.summary() for rule in load_rules(file or load().jobs.rules)]
+    settings = load()
+    path, metrics = file or settings.jobs.rules, load_metrics(settings.cohort.metrics)
+    found = model.load_rules(path)
+    model.load_causes(path, found, [metric.id for metric in metrics])
+    check_translations(path or model.SHIPPED, found)
+    listed = [rule.summary() for rule in found]
     if file is None:
-        found += [metric.summary() for metric in load_metrics(load().cohort.metrics)]
-    _tell(found, as_json, text.rule_table)
+        listed += [metric.summary() for metric in metrics]
+    _tell(listed, as_json, text.rule_table)
 
 
 @alerts.command("list")
