@@ -93,9 +93,12 @@ class Case:
         return bool(self.state.rpm[self.i] > 0)
 
     @property
+    def ignition_on(self) -> bool:
+        return bool(self.fleet.ignition_on()[self.i])
+
+    @property
     def volts(self) -> float:
-        only = slice(self.i, self.i + 1)
-        return float(self.machine.battery_v(~self.fleet.state.parked[only], only)[0])
+        return float(self.machine.battery_v(np.array([self.ignition_on]), slice(self.i, self.i + 1))[0])
 
 
 LOW_OIL_KPA = (69.0, 207.0)  # floor of the oil pressure at idle and at rated speed (Cummins ISB)
@@ -301,7 +304,7 @@ _ALL = (
          _freeze_reading, "P0116", lambda case: case.running, 300, lasts_s=(600, 2400)),
     # electrics
     Kind("weak_battery", "engine", (20, 60), *_defect("battery_weak", "capacity_lost", 0.85, 1.0), "P0562",
-         lambda case: case.fleet.state.parked[case.i] and case.volts < 12.2, 2),
+         lambda case: not case.ignition_on and case.volts < 12.2, 2),
     Kind("alternator", "engine", (10, 60), *_defect("charge_lost", "output_lost", 0.8, 1.0), "P0622",
          lambda case: case.running and case.volts < 13.0, 60, mend=_set("soc_12v", 0.85)),
     Kind("overcharge", "engine", (5, 60), *_defect("overcharge_v", "above_v", 1.5, 2.8), "P0563",
