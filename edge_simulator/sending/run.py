@@ -175,8 +175,9 @@ class RunOptions:
 class Sender:
     """Publishes messages at their times, all that are due in one go, and keeps the counts of being late.
 
-    ``origin_ms`` on the messages' clock is now, or of a live run that moment; ``tick`` is called whenever
-    there is time; ``folder`` is the run's, where its crash messages are kept.
+    ``origin_ms`` on the messages' clock is now, or of a live run that moment. A live run goes by the wall
+    clock: after a computer's sleep it sends what was due meanwhile, and is live again. ``tick`` is called
+    whenever there is time; ``folder`` is the run's, where its crash messages are kept.
     """
 
     def __init__(
@@ -185,7 +186,8 @@ class Sender:
     ) -> None:  # fmt: skip
         self._options, self._publisher, self._tick, self._folder = options, publisher, tick, folder
         self._origin_ms = origin_ms
-        self._begun = time.monotonic() - ((now_ms() - origin_ms) / 1000 if options.live else 0.0)
+        self._clock = time.time if options.live else time.monotonic
+        self._begun = origin_ms / 1000 if options.live else time.monotonic()
         self._topic = cache(lambda channel, k: topics.mqtt_topic(options.mqtt_root, vehicle_ids[k], channel))
         self.behind_s = 0.0
         self.overrun = 0
@@ -219,7 +221,7 @@ class Sender:
         """Wait until a message is due and there is room; returns up to where ``items`` may go by then."""
         paced, due = self._options.paced, self._due_s(items[at])
         while not stopped():
-            wait = due - time.monotonic() if paced else 0.0
+            wait = due - self._clock() if paced else 0.0
             full = self._publisher.owed >= self._options.max_in_flight
             if wait < GATHER_S and not full:
                 break
@@ -230,7 +232,7 @@ class Sender:
         end = min(end, at + max(1, self._options.max_in_flight - self._publisher.owed))
         if not paced:
             return end
-        now = time.monotonic()
+        now = self._clock()
         end = bisect_left(items, now + CHUNK_S, at + 1, end, key=self._due_s)
         self.behind_s = max(0.0, now - due)
         self.overrun += bisect_left(items, now - OVERRUN_S, at, end, key=self._due_s) - at

@@ -30,3 +30,18 @@ def test_a_message_leaves_when_it_is_due(
         sender.send([item], lambda: time.monotonic() > end_s)
         assert wanted_ms - 10 <= now_ms() - begun_ms < 20_000
         assert sender.behind_s >= max(0, -due_ms) / 1000
+
+
+def test_a_live_run_goes_on_by_the_wall_clock_after_a_sleep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, slept_s = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: clock() + slept_s[0])
+    begun_ms, end_s = now_ms(), time.monotonic() + 20
+    with LeanPublisher([MqttBroker("127.0.0.1", 1)], ["c"]) as publisher:
+        options = RunOptions("run", "root", 20_000, 0.0, live=True)
+        sender = Sender(options, ["V"], publisher, begun_ms, lambda: slept_s.insert(0, 600.0), tmp_path)
+        sender.send(
+            [Outgoing(begun_ms + 600_000, 0, 0, "telemetry", b"{}")], lambda: time.monotonic() > end_s
+        )
+    assert time.monotonic() < end_s
