@@ -21,6 +21,8 @@ class OneTrip:
     s: Floats
     goal: Ints
     leaves_s: Floats
+    idles: bool = False
+    """Whether the engine is left running at the end."""
 
     def begin(self) -> Start:
         n = len(self.edge)
@@ -33,8 +35,8 @@ class OneTrip:
 
     def parked(self, rows: Ints, t_s: float) -> Next:
         n = len(rows)
-        no = np.zeros(n, dtype=np.bool_)
-        return Next(np.full(n, np.inf), self.goal[rows], np.full(n, 40.0), np.zeros(n, np.int64), no, no)
+        base, idles = np.zeros(n, dtype=np.bool_), np.full(n, self.idles)
+        return Next(np.full(n, np.inf), self.goal[rows], np.full(n, 40.0), np.zeros(n, np.int64), base, idles)
 
     def passing(self, rows: Ints, edge: Ints, t_s: float) -> tuple[Ints, Ints, Floats]:
         return rows[:0], rows[:0], np.empty(0)

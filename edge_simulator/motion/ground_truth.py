@@ -165,7 +165,7 @@ class GroundTruth:
             self._truth.add(kind, vehicle, int(since.from_ms[vehicle]), now_ms, **more)
 
     def _trips(self, rows: Ints, now_ms: int, whole: bool) -> None:
-        """Trips, from ignition to parking: distance, from where, to where, what for."""
+        """Trips, from ignition to parking: distance, from where, to where, what for, ignition at the end."""
         st, trip = self._fleet.state, self._trip
         self._add(
             "trip", rows, trip, now_ms, whole,
@@ -173,6 +173,7 @@ class GroundTruth:
             from_lat=np.round(trip.lat[rows], 6).tolist(), from_lon=np.round(trip.lon[rows], 6).tolist(),
             to_lat=np.round(st.lat[rows], 6).tolist(), to_lon=np.round(st.lon[rows], 6).tolist(),
             purpose=[PURPOSES[k] for k in self._purpose[rows]],
+            ignition_on=self._fleet.ignition_on()[rows].tolist(),
         )  # fmt: skip
 
     def _stops(self, rows: Ints, now_ms: int, whole: bool) -> None:

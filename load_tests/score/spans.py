@@ -99,12 +99,14 @@ def expected_trips(
 ) -> list[Truth]:
     """Trips as the service has them: parted by a stop of ``stop_ms``, or ``parked_ms`` with the ignition off.
 
-    Truth tells trips from ignition to parking. ``whole`` is false where the outer end of a trip was not seen.
+    Truth tells trips from ignition to parking, where the ignition may stay on (``ignition_on``). ``whole`` is
+    false where the outer end of a trip was not seen.
     """
     ordered = sorted(trips, key=lambda trip: trip.from_ms)
     joined: list[Truth] = []
     for trip in ordered:
-        if joined and trip.from_ms - _end(joined[-1]) < parked_ms:
+        ends = stop_ms if joined and joined[-1].details.get("ignition_on") else parked_ms
+        if joined and trip.from_ms - _end(joined[-1]) < ends:
             joined[-1] = _joined(joined[-1], trip)
         else:
             joined.append(trip)
@@ -134,7 +136,8 @@ def _parted(trip: Truth, stops: Sequence[Truth]) -> list[Truth]:
 
 def _joined(one: Truth, other: Truth) -> Truth:
     metres = [trip.details.get("distance_m") or 0.0 for trip in (one, other)]
-    details = {**one.details, "ended": other.details.get("ended", True), "distance_m": sum(metres)}
+    last = {"ended": other.details.get("ended", True), "ignition_on": other.details.get("ignition_on")}
+    details = {**one.details, **last, "distance_m": sum(metres)}
     return Truth(one.what, one.vehicle_id, one.from_ms, _end(other), None, details)
 
 

@@ -80,9 +80,10 @@ def test_stops_are_parked_with_the_ignition_off_or_stand_with_it_on(
     assert all(row["parked"] for row in stops if not row["ignition_on"])
 
 
-def test_one_trip_is_told_with_its_places(town: RoadNetwork) -> None:
+@pytest.mark.parametrize("idles", [False, True])
+def test_one_trip_is_told_with_its_places_and_its_ignition(town: RoadNetwork, idles: bool) -> None:
     edge = int(np.flatnonzero(town.length_m > 300)[0])
-    one = fleet(town, OneTrip(np.array([edge]), np.array([60.0]), np.array([edge]), np.array([3.0])))
+    one = fleet(town, OneTrip(np.array([edge]), np.array([60.0]), np.array([edge]), np.array([3.0]), idles))
     one.state.goal_s[:] = 240.0
     log = TruthLog(["v"], 0)
     watched = GroundTruth(log, one, 0)
@@ -91,6 +92,7 @@ def test_one_trip_is_told_with_its_places(town: RoadNetwork) -> None:
         watched.step(100 * (k + 1))
     (trip,) = of_kind(log.take(), "trip")
     assert trip["whole"]
+    assert trip["ignition_on"] == idles
     assert trip["from_ms"] == pytest.approx(3000, abs=200)
     assert trip["distance_m"] == pytest.approx(180, abs=8)
     lat, lon = town.position(np.array([edge]), np.array([60.0]))

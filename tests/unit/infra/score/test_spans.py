@@ -112,6 +112,16 @@ def test_a_toggle_of_the_ignition_joins_two_trips_and_parking_does_not() -> None
     assert [t.details["distance_m"] for t in found] == [1300.0, 5.0]
 
 
+def test_a_stop_with_the_engine_running_ends_a_trip_only_where_it_is_long() -> None:
+    runs, off = {"ignition_on": True}, {"ignition_on": False}
+    trips = [trip(0, 500, **runs), trip(679, 900, **runs), trip(1080, 1300, **off), trip(1350, 1500, **off)]
+    assert ends(spans.expected_trips(trips, [], 180_000, 30_000)) == [
+        (0, 900, True),
+        (1080, 1300, True),
+        (1350, 1500, True),
+    ]
+
+
 def test_a_trip_that_goes_on_at_the_end_is_not_whole() -> None:
     assert ends(spans.expected_trips([trip(0, 900, begun=True, ended=False)], [], 180_000, 30_000)) == [
         (0, 900, False)
