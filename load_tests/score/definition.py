@@ -14,7 +14,9 @@ from infra.settings.files import read_yaml
 SHIPPED: Final = Path(__file__).with_name("hits.yaml")
 _TOP: Final = ("slack_s", "trips", "harsh", "detectors", "faults", "unjudged")
 _DETECTOR: Final = {"rules", "finds"}
-_FAULT: Final = {"road_s", "engine_s", "warm_s", "parked_s", "wait_s", "after_s", "brings", "least"}
+_FAULT: Final = {
+    "road_s", "engine_s", "warm_s", "parked_s", "wait_s", "before_s", "after_s", "brings", "least",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Detector:
 @dataclass(frozen=True, slots=True)
 class Terms:
     """When a fault has to be found: ``road_s`` under way, ``engine_s`` with the engine running, ``warm_s``
-    with a warm one, ``parked_s`` parked and ``wait_s`` in all after it, s.
+    with a warm one, ``parked_s`` parked and ``wait_s`` in all after it, ``before_s`` under way before it, s.
 
     Alarms count up to ``after_s`` after its end. ``brings``: detectors that its symptoms may raise.
     ``least``: details that must reach a figure, else the threshold was not crossed.
@@ -40,6 +42,7 @@ class Terms:
     warm_s: float = 0.0
     parked_s: float = 0.0
     wait_s: float = 0.0
+    before_s: float = 0.0
     after_s: float = 60.0
     brings: Sequence[str] = ()
     least: Mapping[str, float] = field(default_factory=dict)

@@ -104,13 +104,16 @@ def excuse(fault: Truth, terms: Terms, scene: Scene) -> str | None:
         return "never full"
     if gone_ms - fault.from_ms < terms.wait_s * 1000:
         return "too near the end"
-    spans = scene.under_way.get(fault.vehicle_id, ((fault.from_ms, gone_ms),))
+    known = fault.vehicle_id in scene.under_way
+    spans = scene.under_way[fault.vehicle_id] if known else ((fault.from_ms, gone_ms),)
     driven_ms = sum(max(0, min(b, gone_ms) - max(a, fault.from_ms)) for a, b in spans)
     ran_ms, warm_ms = (
         min(driven_ms, fault.details.get(key, math.inf) * 1000) for key in ("engine_s", "warm_s")
     )
     parked_ms = gone_ms - fault.from_ms - driven_ms
+    before_ms = sum(max(0, min(b, fault.from_ms) - a) for a, b in spans) if known else math.inf
     too_little = {
+        "too little driven before it": before_ms < terms.before_s * 1000,
         "too little driven after it": driven_ms < max(terms.road_s, terms.engine_s, terms.warm_s) * 1000,
         "engine ran too little after it": ran_ms < terms.engine_s * 1000 or warm_ms < terms.warm_s * 1000,
         "too little parked after it": parked_ms < terms.parked_s * 1000,

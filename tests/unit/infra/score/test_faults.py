@@ -28,6 +28,7 @@ def definition() -> Definition:
             "slow_leak": Terms(brings=("tyre_low",)),
             "rapid_leak": Terms(wait_s=60),
             "weak_battery": Terms(parked_s=600),
+            "transmission_slip": Terms(before_s=300),
             "crash": Terms(least={"delta_v_kmh": 8}),
             "multi_crash": Terms(least={"delta_v_kmh": 8}),
         },
@@ -135,6 +136,18 @@ def test_driving_is_what_truth_says_of_the_vehicles_trips() -> None:
     )
     line = judged([hot("A", 150), hot("B", 150)], [], scene=scene)
     assert (line.missed, line.truths) == ([hot("A", 150)], 1)
+
+
+def test_what_a_vehicle_is_compared_with_counts_where_it_drove_long_enough_before_it() -> None:
+    scene = Scene(
+        HOUR_MS, {"A": [(0, 250_000), (900_000, 960_000)], "B": [(0, 299_000), (901_000, 2_000_000)]}
+    )
+    slips = [fault("transmission_slip", vehicle, 950) for vehicle in "ABC"]  # C: truth does not tell
+    line = judged(slips, [], Detector("slip", ("slip",), ("transmission_slip",)), scene)
+    assert [f.vehicle_id for f in line.missed] == ["A", "B", "C"]
+    early = [fault("transmission_slip", vehicle, 900) for vehicle in "AB"]
+    line = judged(early, [], Detector("slip", ("slip",), ("transmission_slip",)), scene)
+    assert (line.missed, dict(line.excluded)) == ([], {"too little driven before it": 2})
 
 
 def test_a_fault_of_the_engine_counts_where_the_engine_ran_long_enough_after_it() -> None:
