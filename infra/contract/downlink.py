@@ -5,8 +5,8 @@
 Ed25519 (RFC 8032) signs the message's kind, a line feed and the message's own bytes; the last key,
 ``signature``, is base64 of it. A vehicle cuts it off and checks it before it parses anything.
 
-Silences are the table's copy for the downlink, which has no database: `odograph alerts silence` writes
-``<home>/lookups/silences.json``, the downlink rereads it on change. Copy it to another machine by hand.
+Silences are the table's copy for the downlink, which asks no database for them: `odograph alerts silence`
+writes ``<home>/lookups/silences.json``, the downlink rereads it on change. Copy it elsewhere by hand.
 """
 
 import re

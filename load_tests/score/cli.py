@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 def score(
     run: Annotated[str | None, typer.Option("--run", help="run or day", show_default="as --last")] = None,
-    last: Annotated[bool, typer.Option("--last", help="the run whose truth goes on longest")] = False,
+    last: Annotated[bool, typer.Option("--last", help="the run with the newest event of truth")] = False,
     min_: Annotated[
         float, typer.Option("--min", min=0, max=1, help="recall and precision wanted of each detector")
     ] = 0.95,

@@ -78,7 +78,7 @@ VERDICTS: Final = _Source("odograph.crash_verdict", "'crash'", "event_time", "ev
 
 
 def read(url: str, run_id: str | None) -> tuple[Happened, Found]:
-    """One run, or the one whose truth goes on longest; without clones. Raises ConfigError, ServiceError."""
+    """A run, or the one with the newest event of truth; without clones. Raises ConfigError, ServiceError."""
     with connected(url, row_factory=dict_row) as connection:
         name = run_id or _last(connection)
         rows = connection.execute(_TRUTH, (name,)).fetchall()

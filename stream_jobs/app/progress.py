@@ -56,7 +56,7 @@ class _Calls(spark_listener.JStreamingQueryListener):
 
 COUNTERS: Final = {
     "input_records": ("input_rows", "Records taken in"),
-    "dropped_late": ("dropped_late", "Rows dropped behind the watermark: must stay 0"),
+    "dropped_late": ("dropped_late", "Rows behind the watermark; frames of closed windows, repaired"),
     "duplicates": ("dropped_duplicates", "Copies of frames dropped"),
 }
 GAUGES: Final = {
