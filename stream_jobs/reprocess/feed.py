@@ -32,7 +32,7 @@ SQL: Final = sql_of(__file__)
 
 SMALL: Final = 250_000  # so many frames of a run are processed here before Spark starts, which takes as long
 WARM: Final = 60_000  # a piece of fewer is not worth a job of a Spark that runs
-GROUP: Final = 50_000
+GROUP: Final = 30_000
 """About so many frames are in a process's memory at once, but for those of one vehicle. Vehicles of a group
 have about equally many: the core takes the next frame of all of them at the cost of one.
 """
@@ -125,6 +125,8 @@ class Remake:
         reached = (t0_ms < until_ms) & (t0_ms + span_ms >= from_ms)
         for chosen in product((True, False), repeat=2):
             some = records.filter((reached == chosen[0]) & (rerun == chosen[1]))
+            if some.num_rows == records.num_rows:
+                some = records
             if some.num_rows:
                 yield chosen, some
 

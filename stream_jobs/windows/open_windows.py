@@ -356,10 +356,11 @@ def archived_frames(records: pa.Table, limits: ClockLimits) -> Iterator[Frames]:
 
     Of copies of a frame the first ok one comes first, if any. The verdict is the one the stream acted on.
     """
-    late = pc.not_equal(records["verdict"], OK)
-    keys = [("is_late", "ascending"), *((name, "ascending") for name in COORDINATES)]
-    records = records.append_column("is_late", late).sort_by(keys).combine_chunks()
-    for records_of in records.to_batches(max_chunksize=FRAMES_AT_ONCE):
-        batch = frame_batch(records_of, limits)
+    keys = records.select(COORDINATES).append_column("is_late", pc.not_equal(records["verdict"], OK))
+    order = pc.sort_indices(keys, [(name, "ascending") for name in ("is_late", *COORDINATES)])
+    records = records.combine_chunks()  # payloads are most of it: copied once, then in parts
+    for start in range(0, records.num_rows, FRAMES_AT_ONCE):
+        (some,) = records.take(order.slice(start, FRAMES_AT_ONCE)).to_batches()
+        batch = frame_batch(some, limits)
         if batch is not None:
             yield batch
