@@ -216,7 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--home", type=Path, required=True, help="a folder of its own")
+    parser.add_argument("--home", type=Path, required=True, help="a new folder of its own")
     parser.add_argument("--seeds", default="11", help="as 11,12,13")
     parser.add_argument("--vehicles", type=int, default=150)
     parser.add_argument("--duration", default="90m")
@@ -227,6 +227,8 @@ def main() -> None:
     parser.add_argument("--speed", type=float, default=60, help="times real time, at most")
     parser.add_argument("--sensors", choices=get_args(Sensors), default="obd", help="the steps of readings")
     asked = parser.parse_args()
+    if (asked.home / "data").exists():
+        parser.error(f"{asked.home} has runs of an earlier call: behind them the clock would go back")
     plan = Plan(
         asked.vehicles, asked.duration, asked.interval, asked.begins,
         tuple(f"{name}={asked.faults}" for name in KINDS), asked.speed, asked.sensors,
