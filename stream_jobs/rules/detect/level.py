@@ -199,11 +199,11 @@ COURSE: Final = np.dtype([("held", base.HELD), ("series", SERIES)])
 class CourseDetector(base.RaisingDetector[Level | Slope]):
     """The mean over ``span_ms``, or with ``per_s`` the slope, judged whenever a tenth of it is complete.
 
-    A mean needs its whole time, and frames in half of its tenths. Where those of a vehicle are rarer (parked,
-    it sends one a minute), a mean over less than ``gap_s`` is one of the last ten tenths that have any. A
-    slope holds when it is beyond the limit by ``sure`` standard errors. A gap longer than ``anew_ms`` begins
-    a new series. A frame without a value does not count; where the rule is not looked at at all, it comes to
-    its end.
+    A mean needs its whole time, and frames in half of its tenths. Where fewer have any (a parked vehicle
+    sends a frame a minute, a hybrid's engine runs now and then), it is one of the last ten tenths that have.
+    A slope holds when it is beyond the limit by ``sure`` standard errors. A gap longer than ``anew_ms``
+    begins a new series. A frame without a value does not count; where the rule is not looked at at all, it
+    comes to its end.
     """
 
     dtype = COURSE
@@ -215,8 +215,7 @@ class CourseDetector(base.RaisingDetector[Level | Slope]):
             self.per_s, self.sure = PER_S[self.spec.per], self.spec.sure
             self.span_ms, self.least = base.ms(self.spec.span_s), LEAST
         else:
-            self.span_ms = base.ms(self.spec.mean_s)
-            self.least = PARTS if self.span_ms <= self.gap_ms else 0
+            self.span_ms, self.least = base.ms(self.spec.mean_s), PARTS
         self.anew_ms = max(self.gap_ms, self.span_ms)
 
     def wakes(self, now: RuleEvaluation) -> tuple[Flags, Flags]:
@@ -227,10 +226,9 @@ class CourseDetector(base.RaisingDetector[Level | Slope]):
         places, now_ms, is_slope = frames.vehicle, frames["end_ms"], self.per_s is not None
         rows, known = memory.rows[places], ~np.isnan(now.value)
         series, held = rows["series"], rows["held"]
-        if self.least:
-            last = series["number"][np.arange(len(rows)), np.maximum(series["count"] - 1, 0)]
-            gap = known & (series["count"] > 0) & (now_ms - last * self.span_ms // PARTS > self.anew_ms)
-            series[gap] = np.zeros((), SERIES)
+        last = series["number"][np.arange(len(rows)), np.maximum(series["count"] - 1, 0)]
+        gap = known & (series["count"] > 0) & (now_ms - last * self.span_ms // PARTS > self.anew_ms)
+        series[gap] = np.zeros((), SERIES)
         complete = add(series, known, now_ms, now.value, self.span_ms, self.least)
         memory.rows[places] = rows
         memory.on[places] |= known

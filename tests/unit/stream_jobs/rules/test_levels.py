@@ -117,6 +117,19 @@ def test_a_mean_is_not_raised_by_one_bad_value(tmp_path: Path) -> None:
     assert found(mine, frames) == []
 
 
+def test_a_mean_of_what_is_seldom_judged_is_one_of_ten_tenths_with_frames(tmp_path: Path) -> None:
+    """As the trims of a hybrid, whose engine runs for 40 s now and then."""
+    mine = rule(tmp_path, **LEVEL | {"mean_s": 600, "raise_for_s": 0})
+
+    def values(pause_s: int, high: float = 101.0) -> list[float]:
+        runs = [s for begin in range(0, 7200, 40 + pause_s) for s in range(begin, begin + 40, 5)]
+        return seconds(found(mine, [frame(s, Evaluation(None, None, high, 100.0)) for s in runs]))
+
+    assert 600 < values(160)[0] < 2000
+    assert values(160, high=99.0) == []
+    assert values(700) == []  # a gap each time
+
+
 def test_a_mean_whose_limit_is_not_known_is_neither_beyond_it_nor_back(tmp_path: Path) -> None:
     mine = rule(tmp_path, **LEVEL | {"mean_s": 20, "limit": "y"})
 
