@@ -116,7 +116,10 @@ def _harsh(definition: Definition, happened: Happened, claims: Sequence[Claim] |
     def excuse(truth: Truth) -> str | None:
         if truth.vehicle_id in untrue:
             return "clone or clock"
-        if not truth.details.get("whole", True):
+        last_ms = happened.end_ms - round(
+            definition.slack_s * 1000
+        )  # from here on its frame may not be whole
+        if not truth.details.get("whole", True) or (truth.to_ms or truth.from_ms) > last_ms:
             return "cut by the run"
         peak_g, limit_g = (truth.details.get(key) for key in ("peak_g", "limit_g"))
         at_limit = (

@@ -51,6 +51,7 @@ def test_what_is_only_near_a_threshold_need_not_be_found_and_explains_what_is() 
 def test_a_harsh_event_that_the_run_cuts_need_not_be_found() -> None:
     early = replace(harsh(0, 0.5), details={"peak_g": 0.5, "limit_g": 0.35, "whole": False})
     assert accelerating([early], []).excluded == {"cut by the run": 1}
+    assert accelerating([harsh(3589, 0.5), harsh(3596, 0.5)], [claim(3589)]).excluded == {"cut by the run": 1}
 
 
 def test_truth_that_does_not_know_its_threshold_has_to_be_found() -> None:
