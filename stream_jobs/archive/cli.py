@@ -14,6 +14,7 @@ app = typer.Typer(no_args_is_help=True, help="The archive of all records: list, 
 Day = Annotated[
     str | None, typer.Option(help="a day of receipt, UTC, or a generated day", show_default="all")
 ]
+Received = Annotated[str | None, typer.Option(help="a day of receipt, UTC", show_default="all")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 
 
@@ -51,7 +52,7 @@ def verify(
 
 @app.command()
 def compact(
-    day: Day = None,
+    day: Received = None,
     now: Annotated[
         bool, typer.Option("--now", help="every hour that has ended, and no time of grace")
     ] = False,
@@ -121,7 +122,7 @@ def expire(
 
 
 @app.command()
-def push(day: Day = None) -> None:
+def push(day: Received = None) -> None:
     """Bring the place at ODOGRAPH_ARCHIVE_URL up to date. `odograph jobs stream` does it by itself."""
     from stream_jobs.archive import mirror
     from stream_jobs.archive.manifest import hours_of_date
