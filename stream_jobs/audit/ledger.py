@@ -13,7 +13,7 @@
     generated = lost on the link + dropped on board + on board + on the way + dead + missing
                 + counted + late + quarantined + deferred + erased
 
-``duplicate`` are the further records of frames that are in one of the last three places. ``counted`` is what
+``duplicate`` are the further records of frames that are in one of the last five places. ``counted`` is what
 windows have; the archive has its own figure, ``in_time``, and the two must agree.
 """
 

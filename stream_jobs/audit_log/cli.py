@@ -14,7 +14,7 @@ from infra.settings.settings import endpoints, load
 def audit_log(
     vehicle: Annotated[str | None, typer.Option(help="about one vehicle")] = None,
     actor: Annotated[str | None, typer.Option(help="of one person, system user or refused program")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="how many, the newest first")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="how many of the newest")] = 100,
     verify: Annotated[bool, typer.Option("--verify", help="the whole log against its anchors")] = False,
     head: Annotated[
         str | None, typer.Option(help="with --verify: a hash that it printed earlier, still to be in the log")

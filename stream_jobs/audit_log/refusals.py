@@ -20,7 +20,7 @@ from stream_jobs.app.database import Database, fetch
 
 MINUTE_S: Final = 60
 SETTLED_S: Final = 5.0  # a line is in the log by then
-MOST: Final = 20  # entries of a broker's minute; what there is beyond them is one more
+MOST: Final = 20  # entries of a log's minute; what there is beyond them is one more
 READ_BYTES: Final = 1 << 20  # at a time
 NAME_CHARS: Final = 200
 NOBODY: Final = "nobody known"
