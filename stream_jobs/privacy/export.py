@@ -55,9 +55,11 @@ def of_vehicle(connection: Connection, vehicle: str) -> Iterator[Table]:
             sql.Identifier(column), sql.Identifier("odograph", owner), own
         )
         yield Table("odograph", name, rows)
+    pseudonym = sql.SQL("(SELECT pseudonym FROM odograph.pseudonym WHERE {})").format(own)
+    logged = sql.SQL("{} OR vehicle_id = {}").format(own, pseudonym)
     for schema, name in connection.execute(SQL["tables"]).fetchall():
         if (schema, name) not in {("odograph", other) for other in OF_ROWS}:
-            yield Table(schema, name, own)
+            yield Table(schema, name, logged if (schema, name) == ("odograph", "audit_log") else own)
 
 
 def export(settings: Settings, vehicle: str, folder: Path, basis: LegalBasis) -> dict[str, Any]:

@@ -153,6 +153,9 @@ def test_a_copy_holds_all_of_one_vehicle_and_nothing_of_others(lane: Lane, tmp_p
     noted = rows(lane, "SELECT vehicle_id, action, detail FROM serving.audit_log ORDER BY entry DESC LIMIT 1")
     assert (noted[0]["vehicle_id"], noted[0]["action"]) == (STAYS, "downloaded")
     assert noted[0]["detail"].endswith("; consent: form 7")
+    again = lane.run("privacy", "export", STAYS, "--out", str(tmp_path / "again"), *CONSENT)
+    assert again.returncode == 0, again.stderr
+    assert "consent: form 7" in (tmp_path / "again" / "audit_log.csv").read_text()
     for words, why in (
         ((STAYS, "--out", str(folder), *CONSENT), "exists"),
         (("1FTFW1ET5DFC10312", "--out", str(tmp_path / "none"), *CONSENT), "nothing is known"),
@@ -162,7 +165,7 @@ def test_a_copy_holds_all_of_one_vehicle_and_nothing_of_others(lane: Lane, tmp_p
     ):
         refused = lane.run("privacy", "export", *words)
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+    assert {path.name for path in tmp_path.iterdir()} == {"copy", "again"}
 
 
 def test_nothing_of_an_erased_vehicle_is_left_and_the_ledger_balances(stack: Stack, lane: Lane) -> None:
