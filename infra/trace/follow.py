@@ -23,8 +23,8 @@ from infra.stack import query_offsets
 from stream_jobs.archive.manifest import HOUR_MS, archive_of
 from stream_jobs.archive.reader import hours, of_hours
 
-State = Literal["done", "not yet", "gone", "missing"]
-"""``gone``: was there, retention has taken it. ``missing``: should be there and is not."""
+State = Literal["done", "not yet", "gone"]
+"""``gone``: was there, retention has taken it."""
 
 
 @dataclass(frozen=True, slots=True)
