@@ -30,7 +30,7 @@ REPLAY_S: Final = 900.0
 GONE_S: Final = 60.0
 LEFT_BYTES: Final = 50_000
 NO_SPACE: Final = "no space left on device"
-AGAIN: Final = "the same command again goes on from here"
+AGAIN: Final = "the same command with its --run goes on from here"
 
 
 def replay_kill(site: Site, load: Load) -> Verdict:

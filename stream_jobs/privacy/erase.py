@@ -44,7 +44,7 @@ from stream_jobs.privacy import export
 from stream_jobs.privacy.log import VehicleLog
 from stream_jobs.recovery.checkpoints import ASIDE, Checkpoint
 from stream_jobs.recovery.files import checkpoint_files
-from stream_jobs.replay.runs import all_runs
+from stream_jobs.replay.runs import all_runs, not_begun
 from stream_jobs.roads.network import lookup_of
 from stream_jobs.user_sql.queries import least_watermark_s, read_folder
 from stream_jobs.windows.open_windows import OpenWindows, archived_frames
@@ -101,7 +101,7 @@ def erase(settings: Settings, vehicle: str, wait_s: float, say: Callable[[str], 
     Raises ConfigError where the vehicle still sends, or a replay run holds a copy of its data, ServiceError.
     """
     vehicle_id(vehicle)
-    runs = [run.run_id for run in all_runs(settings.paths.home)]
+    runs = [*(run.run_id for run in all_runs(settings.paths.home)), *not_begun(settings.paths.home)]
     if runs:
         raise ConfigError(f"runs have copies of the log: drop them first: odograph replay drop {runs[0]}")
     where = endpoints(settings, ("db_owner_url", "kafka_bootstrap"), "operator")

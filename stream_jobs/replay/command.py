@@ -81,7 +81,7 @@ def replay(wanted: Wanted, say: Say, *, as_json: bool) -> bool:
             raise
         raise ServiceError(
             f"replay: {error} (runs lie in {home.absolute() / 'replays'}). "
-            "With space the same command again goes on from here"
+            "With space the same command with its --run goes on from here"
         ) from error
     rate = run.records / run.feed_s if run.feed_s else 0.0
     took = f"{run.feed_s:.0f} s ({rate:.0f}/s), {run.total_s:.0f} s in all"

@@ -46,7 +46,7 @@ LINE_S: Final = 10.0
 IDLE_MS: Final = 60_000  # of a longer time without receipts only so much passes at a given speed
 RATE_S: Final = 60.0  # the rate, and so the time to go, is that of so long a time before now
 FIRST: Final = "the first records are on their way: Spark compiles its queries with them"
-STOPPED: Final = "stopped; the same command again goes on from here"
+STOPPED: Final = "stopped; the same command with its --run goes on from here"
 
 Ends = tuple[int, ...]  # an offset by partition
 Show = Callable[[int, Slice], None]  # gets how many records are through and what is replayed now

@@ -165,7 +165,7 @@ class Shadow:
                 if shutil.disk_usage(self.home).free < ROOM_BYTES:
                     raise ServiceError(
                         f"run {self.run.run_id}: {name} ended, no space left on device: {self.home}. "
-                        "With space the same command again goes on from here"
+                        "With space the same command with its --run goes on from here"
                     )
                 raise ServiceError(
                     f"run {self.run.run_id}: {name} ended with {kept.get('last_exit')} again and again; "
@@ -216,7 +216,7 @@ class Shadow:
             if time.monotonic() - since_s > STUCK_S:
                 raise ServiceError(
                     f"run {self.run.run_id}: no step in {STUCK_S:g} s, left: {'; '.join(now)}. Its logs: "
-                    f"{self.home / 'logs'}; the same command again goes on from here"
+                    f"{self.home / 'logs'}; the same command with its --run goes on from here"
                 )
             if stop.wait(SETTLE_POLL_S):
                 raise ServiceError(feed.STOPPED)

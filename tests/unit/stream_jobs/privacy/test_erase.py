@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.settings.settings import Endpoints, load
+from infra.contract.errors import ConfigError
+from infra.settings.settings import Endpoints, Settings, load
 from stream_jobs.privacy import erase
 from stream_jobs.privacy.erase import Erased
 
@@ -47,3 +48,9 @@ def test_a_status_that_the_broker_may_keep_is_told(
     (remark,) = found.remarks
     assert remark.endswith(why)
     assert "may retain the vehicle's status" in remark
+
+
+def test_records_that_a_killed_replay_had_taken_out_of_the_log_are_dropped_before(tmp_path: Path) -> None:
+    (tmp_path / "replays" / "r1" / "input").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="drop them first: odograph replay drop r1"):
+        erase.erase(Settings(paths={"home": tmp_path}), VIN, 1.0, lambda _: None)
