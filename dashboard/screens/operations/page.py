@@ -13,6 +13,7 @@ from dashboard.shared.queries import freshness
 MOST: Final = 6  # rows that are seen at once of a table that may have many
 NOT_MEASURED: Final = "Not known: nothing has measured it yet (`odograph watch`)."
 PARTS: Final[dict[str, Any]] = {
+    "State": st.column_config.TextColumn(width=95),  # for the longest, whatever is shown first
     "Last 15 minutes": st.column_config.AreaChartColumn(width="small", y_min=0, help="its rate"),
     "Errors": st.column_config.NumberColumn(format="%d", help="since the measurement before"),
     "Waiting": st.column_config.NumberColumn(format="localized", help="messages or records, for it"),
