@@ -41,7 +41,8 @@ def running(
 
     ``follow``: whether it is time for the others; None: when the jobs are ready.
     One that ``odograph up`` started is used as it is and left running. Otherwise everything is started, and
-    stopped at the end, however this process ends. Raises ServiceError where a part does not become ready.
+    stopped at the end, however this process ends. Raises ServiceError where a part does not become ready,
+    and where another process has started everything.
     """
     stack = Stack(settings, say)
     fetch.fetch_all(settings.paths.cache, stack.kinds)
@@ -54,7 +55,7 @@ def running(
     if settings.cluster != cluster.ALONE:
         raise ServiceError("a cluster runs in the background: odograph cluster up, then this uses it")
     stack.home.mkdir(parents=True, exist_ok=True)
-    with guarded(stack.home), ThreadPoolExecutor(max_workers=1) as pool:
+    with supervisor.alone(stack.home), guarded(stack.home), ThreadPoolExecutor(max_workers=1) as pool:
         # Of a killed run: programs wait for the new one.
         (stack.home / ENDPOINTS_FILE).unlink(missing_ok=True)
         try:

@@ -117,7 +117,7 @@ def _begin(stack: "Stack", services_only: bool, wait_s: float) -> None:
     stack.up()
     if services_only:
         return
-    with stack.lock():
+    with stack.lock(), supervisor.alone(stack.home):
         begun = supervisor.start_in_background(stack.home)
     _say("supervisor: started" if begun else "supervisor: runs already")
     pages = stack.pages()

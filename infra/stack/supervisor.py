@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+from infra.clients.locks import locked
 from infra.contract.errors import OdographError, ServiceError
 from infra.settings.files import read_json, write_private
 from infra.settings.sections import bridges as bridge_names
@@ -225,6 +226,12 @@ def programs(bridges: int = 1, hosts: int = 1) -> tuple[Program, ...]:
     for number in range(2, hosts + 1):
         commands |= {f"{name}-{number}": words for name, words in COMMANDS.items() if name != "watch"}
     return tuple(Program(name, odograph(*words)) for name, words in commands.items())
+
+
+def alone(home: Path) -> AbstractContextManager[None]:
+    """Held by who starts a home's pipeline and stops it at its own end; ServiceError where another has it."""
+    why = f"{home}: a demo runs here, and stops everything at its end: wait for it, or take another home"
+    return locked(home / "demo.lock", busy=ServiceError(f"{why} (ODOGRAPH_PATHS_HOME)"))
 
 
 def start_in_background(home: Path) -> bool:
