@@ -3,6 +3,7 @@
 0 fine, 1 a check failed or a service is away, 2 wrong usage or setting.
 """
 
+import atexit
 import os
 import sys
 import warnings
@@ -37,6 +38,7 @@ def main() -> None:
     trace. An argument that is no UTF-8 may be a path; as anything else it is told.
     """
     warnings.formatwarning = _warning
+    atexit.register(_quiet_end)  # the first that is registered comes last
     for package in PACKAGES:
         import_module(f"{package}.cli").register(app)
     try:
@@ -62,6 +64,13 @@ def _end(problem: str, exit_code: int) -> NoReturn:
     console = Console(stderr=True, highlight=False)
     console.print(f"error: {problem}", markup=False, soft_wrap=True, style="red")
     sys.exit(exit_code)
+
+
+def _quiet_end() -> None:
+    """DuckDB tells of each object that a thread still has when the interpreter ends, behind the error."""
+    if "duckdb" in sys.modules:
+        sys.stderr.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _among_programs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -21,6 +22,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli, "PACKAGES", ())
+    monkeypatch.setattr(cli.atexit, "register", lambda _: None)  # of the tests' own process
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
 
 
@@ -69,3 +71,18 @@ def test_a_programs_log_keeps_the_trace_and_so_does_what_names_no_file(
         fails(monkeypatch, DENIED, is_program=True)
     with pytest.raises(ConnectionResetError):
         fails(monkeypatch, ConnectionResetError(errno.ECONNRESET, "reset"))
+
+
+def test_nothing_is_told_behind_an_error_of_what_a_thread_still_has(tmp_path: Path) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(
+        "import atexit, sys, threading, time\n"
+        "from infra import cli\n"
+        "atexit.register(cli._quiet_end)\n"
+        "import duckdb\n"
+        "holds = threading.Thread(target=lambda c: time.sleep(60), args=(duckdb.connect(),), daemon=True)\n"
+        "holds.start()\n"
+        "sys.exit('error: the last word')\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: the last word\n")
