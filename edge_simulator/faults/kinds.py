@@ -192,8 +192,8 @@ def _freeze_reading(case: Case) -> None:
 
 def _flickers(case: Case) -> bool:
     on_s, off_s = case.details["on_s"], case.details["off_s"]
-    awake = case.fleet.ignition_on()[case.i]  # else control units sleep, and none would notice
-    return bool(awake and case.since_s % (on_s + off_s) < on_s)
+    # Without the ignition control units sleep, and none would notice.
+    return bool(case.ignition_on and case.since_s % (on_s + off_s) < on_s)
 
 
 def _heat_up(case: Case) -> None:

@@ -129,7 +129,7 @@ class Instruments:
         if self._filtered:
             noise[0] = 0.0  # an engine's controller filters: a coolant that holds reads the same for minutes
         ripple = np.where(on, 0.05, 0.005) * noise[2]  # while charging
-        cranked = machine.clock_s - m.cranked_s < frame_s - 1e-6  # at its very begin: the frame's before
+        cranked = fleet.t_s - motion.started_s < frame_s - 1e-6  # at its very begin: the frame's before
         lowest_v = np.where(cranked, m.crank_v, np.inf)
         bonnet = 0.3 * np.exp(-motion.v / 8.0)  # share of the engine's heat that the air has there (eng.)
         columns: Columns = {

@@ -71,8 +71,7 @@ class MachineState:
         self.motor_c = ambient_c + rng.uniform(10, 30, n)
         self.soc_12v = rng.uniform(0.75, 0.95, n)
         self.trim_short = rng.normal(0, 1.5, n)
-        self.crank_v = np.zeros(n)  # lowest voltage of the last start
-        self.cranked_s = np.full(n, -np.inf)  # and when that was, by the machine's clock
+        self.crank_v = np.full(n, np.inf)  # lowest voltage of the last start, inf before one
         if soak_s is not None:  # what is warm has approached the ambient, each with its own time constant
             engine_s = 1000 * specs("thermal_kj_k") / specs("cooling_w_k")
             cells_s = thermal.cell_j_k(specs("pack_kwh")) / thermal.CELL_W_K
@@ -117,7 +116,7 @@ class Machine:
         self.cell_spread_v = rng.uniform(0.004, 0.016, n)
         self.soh_pct = rng.uniform(86, 99, n)
         rng.normal(0.0, 0.006, (4, n))  # read by nobody; without it all that is drawn later would change
-        self.clock_s = self._since_slow_s = 0.0
+        self._since_slow_s = 0.0
         self._brake_j = np.zeros(n)
         self.trim_learned = np.zeros(n)  # what the long-term trim has learned of a wrong mixture, %
         self.engine_s = np.zeros(n)  # how long the engine has run, to a second at each start and stop
@@ -145,14 +144,12 @@ class Machine:
         if self._burning:
             st.pack_v = st.pack_v * (1 - broken.cells_dead)
         self._brake_j += st.brake_w * h_s
-        self.clock_s += h_s
         starting = on & ~self._was_on & self._cranks & ~motion.crashed
         if starting.any():  # a start pulls the 12 V battery down
             weak = broken.battery_weak
             at_rest = thermal.rest_voltage(st.soc_12v * (1 - weak))
             dip = at_rest - self._rng.uniform(1.9, 2.4, len(weak)) - 1.1 * weak
             st.crank_v = np.where(starting, dip, st.crank_v)
-            st.cranked_s = np.where(starting, self.clock_s, st.cranked_s)
         self._was_on = on
         self._since_slow_s += h_s
         if self._since_slow_s >= SLOW_S - 1e-9:

@@ -107,6 +107,7 @@ def _harsh(definition: Definition, happened: Happened, claims: Sequence[Claim] |
     tolerance_ms = round(definition.harsh_within_s * 1000)
     untrue = {truth.vehicle_id for truth in happened.untrue}
     hits = spans.by_vehicle([fault for fault in happened.faults if fault.what in CRASHES])
+    last_ms = happened.end_ms - round(definition.slack_s * 1000)  # behind it a frame may not be whole
 
     def explains(claim: Claim) -> bool:
         near = (hit.from_ms - tolerance_ms <= claim.from_ms <= hit.from_ms + tolerance_ms
@@ -116,9 +117,6 @@ def _harsh(definition: Definition, happened: Happened, claims: Sequence[Claim] |
     def excuse(truth: Truth) -> str | None:
         if truth.vehicle_id in untrue:
             return "clone or clock"
-        last_ms = happened.end_ms - round(
-            definition.slack_s * 1000
-        )  # from here on its frame may not be whole
         if not truth.details.get("whole", True) or (truth.to_ms or truth.from_ms) > last_ms:
             return "cut by the run"
         peak_g, limit_g = (truth.details.get(key) for key in ("peak_g", "limit_g"))

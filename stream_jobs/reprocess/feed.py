@@ -123,12 +123,11 @@ class Remake:
         from_ms, until_ms = self.windows
         t0_ms, span_ms, rerun = pc.field("t0_ms"), pc.field("span_ms"), _among(self.works)
         reached = (t0_ms < until_ms) & (t0_ms + span_ms >= from_ms)
+        keys = records.select(["vehicle_id", "t0_ms", "span_ms"])
         for chosen in product((True, False), repeat=2):
-            some = records.filter((reached == chosen[0]) & (rerun == chosen[1]))
-            if some.num_rows == records.num_rows:
-                some = records
-            if some.num_rows:
-                yield chosen, some
+            which = (reached == chosen[0]) & (rerun == chosen[1])
+            if count := keys.filter(which).num_rows:  # payloads are copied where some are left out only
+                yield chosen, records if count == records.num_rows else records.filter(which)
 
     def _rerun(self, features: Features) -> Iterator[tuple[str, Row]]:
         """``features`` in the order in which the frames came -> journeys of the works' times; findings of
